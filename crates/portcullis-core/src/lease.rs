@@ -1,7 +1,7 @@
 //! Leases: units that one process charges in advance and spends without asking its store.
 //!
 //! The protocol has no I/O and no clock. A [`KeyLease`] is what one process has in lease of one key under one policy; a caller
-//! passes the time, sends what it is told to send, and reports the answers. [`Sizing`] decides how much to lease; whatever it
+//! passes the time, sends what it has to send, and reports the answers. [`Sizing`] decides how much to lease; whatever it
 //! decides, the bound below holds.
 //!
 //! | step | method |

@@ -12,7 +12,6 @@ mod look;
 mod lookups;
 mod max_wait;
 mod nesting;
-mod patient_check;
 mod pending_check;
 mod pending_lookup;
 mod permits;
@@ -24,6 +23,7 @@ mod refunds;
 mod second_check;
 mod shadow_checks;
 mod verdict;
+mod waitable_check;
 mod window_wait;
 
 use std::sync::Arc;

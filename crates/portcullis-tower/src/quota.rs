@@ -53,7 +53,7 @@ pub enum QuotaRefusal {
     /// With this quota, the policies of the layer would cause more work for the server of the store than one decision may have.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),
-    /// A look-up has told the quota of a policy whose key it does not find.
+    /// A look-up has returned the quota of a policy whose key it does not find.
     #[error(
         "the look-up does not find the key of this policy: name a policy of `by_async` with this look-up, or use `quota_by_async`"
     )]

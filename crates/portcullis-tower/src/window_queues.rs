@@ -56,8 +56,8 @@ struct WindowQueue {
     due: Option<Instant>,
 }
 
-/// The place of a request in a queue. When it is dropped, the requests behind it move up.
-pub(crate) struct Place {
+/// A request that waits in a queue. When this is dropped, the requests behind it move up.
+pub(crate) struct WindowWaiter {
     queues: WindowQueues,
     id: WindowQueueId,
     number: u64,
@@ -81,13 +81,13 @@ impl WindowQueues {
 
     /// Adds a request at the end of a queue. `due` is when it may fit, if the store was asked. A queue in which others wait keeps
     /// its own.
-    pub(crate) fn join(&self, id: WindowQueueId, due: Option<Instant>) -> Place {
+    pub(crate) fn join(&self, id: WindowQueueId, due: Option<Instant>) -> WindowWaiter {
         let mut shared = self.lock();
         shared.number = shared.number.wrapping_add(1);
         let number = shared.number;
         let queue = shared.queues.entry(id).or_insert_with(|| WindowQueue { due, ..WindowQueue::default() });
         queue.waiters.insert(number, None);
-        Place { queues: self.clone(), id, number }
+        WindowWaiter { queues: self.clone(), id, number }
     }
 
     /// The queues are consistent between any two statements, so a poisoned lock is safe to use.
@@ -96,7 +96,7 @@ impl WindowQueues {
     }
 }
 
-impl Place {
+impl WindowWaiter {
     pub(crate) fn id(&self) -> WindowQueueId {
         self.id
     }
@@ -129,7 +129,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for WindowWaiter {
     fn drop(&mut self) {
         let (own, next) = {
             let mut shared = self.queues.lock();
@@ -187,7 +187,7 @@ mod tests {
         let [first, second, third] = [Some(due), None, None].map(|due| queues.join(id(1), due));
         let woken = Arc::<Woken>::default();
         let waker = Arc::clone(&woken).into();
-        let turns = [&first, &second, &third].map(|place| place.turn(&waker));
+        let turns = [&first, &second, &third].map(|waiter| waiter.turn(&waker));
         assert_eq!(turns, [WindowTurn::First(Some(due)), WindowTurn::Behind, WindowTurn::Behind]);
         drop(second);
         assert_eq!(woken.0.load(Relaxed), 0, "the first waits as before");

@@ -71,7 +71,7 @@ pub(super) type Parts = SmallVec<[Part; 2]>;
 
 /// Whether a check may wait for the call of another request.
 #[derive(Clone, Copy, Debug)]
-enum Patience {
+enum CallWait {
     /// It may not, because the request has other checks.
     Never,
     /// It may wait for one call.
@@ -123,27 +123,27 @@ impl Leases {
             return None;
         }
         let now = self.now();
-        let patience = if checks.len() == 1 { Patience::Once } else { Patience::Never };
-        Some(checks.iter().map(|check| self.pay_one(check, now, patience)).collect())
+        let call_wait = if checks.len() == 1 { CallWait::Once } else { CallWait::Never };
+        Some(checks.iter().map(|check| self.pay_one(check, now, call_wait)).collect())
     }
 
-    fn pay_one(&self, check: &Check, now: Duration, patience: Patience) -> Part {
+    fn pay_one(&self, check: &Check, now: Duration, call_wait: CallWait) -> Part {
         let max = check.policy.max_lease().filter(|_| is_leasable(check));
         let Some(max) = max.map(u64::from) else { return Part::Store };
         let (slot, hash) = self.slot(&check.policy, check.key);
         let mut shard = slot.lock();
         let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Part::Store };
         let rest = entry.adapt(check, max, now);
-        if !matches!(patience, Patience::For(_)) {
+        if !matches!(call_wait, CallWait::For(_)) {
             entry.sizing.requested(check.cost, now);
         }
         let part = if let Some(spend) = entry.lease.spend(check.policy.strategy(), check.cost, now) {
             Part::Spent(spend)
         } else {
-            let call = match patience {
-                Patience::Never => None,
-                Patience::Once => entry.claim(check.cost),
-                Patience::For(call) => entry.is_asking(call).then_some(call),
+            let call = match call_wait {
+                CallWait::Never => None,
+                CallWait::Once => entry.claim(check.cost),
+                CallWait::For(call) => entry.is_asking(call).then_some(call),
             };
             call.map_or_else(|| Part::Ask(entry.ask(check.cost, now)), Part::Wait)
         };

@@ -9,13 +9,13 @@ use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
 use super::max_wait::MaxWait;
-use super::patient_check::PatientCheck;
 use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan, PlannedRejection, Waits};
 use super::refunds::Keep;
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
-use super::window_wait::{Continued, LastAnswer, Patience};
+use super::waitable_check::WaitableCheck;
+use super::window_wait::{Continued, LastAnswer, WaitContext};
 use super::{State, Step, admit, in_flight, look, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
@@ -23,7 +23,7 @@ use crate::policy::PolicySet;
 
 /// A check of the store before any look-up.
 pub(super) struct FirstCheck {
-    check: PatientCheck,
+    check: WaitableCheck,
     on_failure: OnStoreFailure,
     shadow: ShadowChecks,
     next: Next,
@@ -91,9 +91,9 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     if waits.in_queue && permits::cannot_wait(config, &enforced.checks(config)) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
-    let mut patience = None;
+    let mut wait_context = None;
     if waits.for_window {
-        match Patience::new(
+        match WaitContext::new(
             config,
             enforced.checks(config),
             waits.in_queue,
@@ -103,7 +103,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         .behind_others()
         {
             Ok(behind) => return continued(config, behind, on_failure, plan.shadow, next, parts),
-            Err(asks) => patience = Some(asks),
+            Err(asks) => wait_context = Some(asks),
         }
     }
     match config.store.check(enforced.checks(config)).into_ready() {
@@ -112,11 +112,11 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
             admit::at_once(config, ChargeBasis::Decided(outcome), parts)
         }
         Ok(answer) => {
-            continued(config, Continued::of(patience, answer), on_failure, plan.shadow, next, parts)
+            continued(config, Continued::of(wait_context, answer), on_failure, plan.shadow, next, parts)
         }
         Err(pending) => {
             let check = PendingCheck::new(config, pending, waits.in_queue);
-            let check = PatientCheck::Asking(check, patience);
+            let check = WaitableCheck::Asking(check, wait_context);
             Step::wait(config, State::First(FirstCheck { check, on_failure, shadow: plan.shadow, next }))
         }
     }
@@ -151,7 +151,7 @@ fn continued(
     match continued {
         Continued::Over(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
         Continued::Wait(wait) => {
-            let check = PatientCheck::Waiting(wait);
+            let check = WaitableCheck::Waiting(wait);
             Step::wait(config, State::First(FirstCheck { check, on_failure, shadow, next }))
         }
     }

@@ -7,12 +7,12 @@ use http::request::Parts;
 use portcullis_core::store::{Checks, Outcome};
 
 use super::admit::{self, Delay};
-use super::patient_check::PatientCheck;
 use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
-use super::window_wait::{Continued, LastAnswer, Patience};
+use super::waitable_check::WaitableCheck;
+use super::window_wait::{Continued, LastAnswer, WaitContext};
 use super::{State, Step, in_flight, look, verdict};
 use crate::by_outcome;
 use crate::charge::ChargeBasis;
@@ -21,7 +21,7 @@ use crate::config::LayerConfig;
 /// A check of the store after the look-ups.
 pub(super) struct SecondCheck {
     config: Arc<LayerConfig>,
-    check: PatientCheck,
+    check: WaitableCheck,
     continuation: Option<Continuation>,
 }
 
@@ -60,27 +60,27 @@ pub(super) fn start(
     }
     let waits = enforced.waits(config);
     let checks = enforced.checks(config);
-    let mut patience = None;
+    let mut wait_context = None;
     let mut behind = None;
     if waits.for_window {
         let permit = first.delay.permit.take();
-        match Patience::new(config, checks.clone(), waits.in_queue, permit, None).behind_others() {
+        match WaitContext::new(config, checks.clone(), waits.in_queue, permit, None).behind_others() {
             Ok(waiting) => behind = Some(waiting),
-            Err(asks) => patience = Some(asks),
+            Err(asks) => wait_context = Some(asks),
         }
     }
     let continuation =
         Continuation { checks: checks.clone(), on_failure: enforced.on_failure(config), shadow, first };
     let check = match behind {
         Some(Continued::Over(answer)) => return continuation.answered(config, answer, parts),
-        Some(Continued::Wait(wait)) => PatientCheck::Waiting(wait),
+        Some(Continued::Wait(wait)) => WaitableCheck::Waiting(wait),
         None => match config.store.check(checks).into_ready() {
-            Ok(answer) => match Continued::of(patience, answer) {
+            Ok(answer) => match Continued::of(wait_context, answer) {
                 Continued::Over(answer) => return continuation.answered(config, answer, parts),
-                Continued::Wait(wait) => PatientCheck::Waiting(wait),
+                Continued::Wait(wait) => WaitableCheck::Waiting(wait),
             },
             Err(pending) => {
-                PatientCheck::Asking(PendingCheck::new(config, pending, waits.in_queue), patience)
+                WaitableCheck::Asking(PendingCheck::new(config, pending, waits.in_queue), wait_context)
             }
         },
     };

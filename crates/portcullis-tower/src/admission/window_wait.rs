@@ -13,10 +13,10 @@ use super::pending_check::PendingCheck;
 use super::permits;
 use crate::config::LayerConfig;
 use crate::wait_limit::WaitPermit;
-use crate::window_queues::{Place, WindowQueueId, WindowTurn};
+use crate::window_queues::{WindowQueueId, WindowTurn, WindowWaiter};
 
 /// What it takes to check a request again.
-pub(super) struct Patience {
+pub(super) struct WaitContext {
     config: Arc<LayerConfig>,
     checks: Checks,
     deadlines: Deadlines,
@@ -59,16 +59,16 @@ pub(super) enum Continued {
 }
 
 impl Continued {
-    /// The way on after an answer, of a request that may wait if it has `patience`.
-    pub(super) fn of(patience: Option<Box<Patience>>, answer: Result<Outcome, StoreError>) -> Self {
-        match patience {
+    /// The way on after an answer, of a request that may wait if it has `context`.
+    pub(super) fn of(context: Option<Box<WaitContext>>, answer: Result<Outcome, StoreError>) -> Self {
+        match context {
             None => Self::Over(LastAnswer::Decided(answer, None)),
-            Some(patience) => patience.after(answer),
+            Some(context) => context.after(answer),
         }
     }
 }
 
-impl Patience {
+impl WaitContext {
     pub(super) fn new(
         config: &Arc<LayerConfig>,
         checks: Checks,
@@ -115,12 +115,12 @@ impl Patience {
         if self.permit.is_none() {
             return Continued::Over(LastAnswer::TooManyWait);
         }
-        let place = Some(self.config.registry.window_queues().join(awaited.id, awaited.due));
+        let waiter = Some(self.config.registry.window_queues().join(awaited.id, awaited.due));
         let sleep = Box::pin(tokio::time::sleep_until(awaited.deadline));
         Continued::Wait(Box::new(WindowWait {
-            patience: self,
+            context: self,
             awaited,
-            place,
+            waiter,
             asking: None,
             is_last: false,
             sleep,
@@ -175,10 +175,10 @@ impl Awaited {
 /// While it waits, nothing is charged: if it is dropped, the requests behind it move up. If it is dropped during a call of the
 /// store, the charges of that call stay, except for slots in queues.
 pub(super) struct WindowWait {
-    patience: Box<Patience>,
+    context: Box<WaitContext>,
     awaited: Awaited,
     /// `None` after the last answer.
-    place: Option<Place>,
+    waiter: Option<WindowWaiter>,
     asking: Option<PendingCheck>,
     /// Whether the longest wait is over, so that the next answer is the last.
     is_last: bool,
@@ -191,24 +191,24 @@ impl WindowWait {
             if let Some(asking) = &mut self.asking {
                 let answer = ready!(asking.poll(cx));
                 self.asking = None;
-                let Some(awaited) = Awaited::of(&answer, self.patience.deadlines).filter(|_| !self.is_last)
+                let Some(awaited) = Awaited::of(&answer, self.context.deadlines).filter(|_| !self.is_last)
                 else {
                     // The next request asks now.
-                    self.place = None;
-                    return Poll::Ready(LastAnswer::Decided(answer, self.patience.permit.take()));
+                    self.waiter = None;
+                    return Poll::Ready(LastAnswer::Decided(answer, self.context.permit.take()));
                 };
-                self.patience.config.store.emit_answer(&answer);
+                self.context.config.store.emit_answer(&answer);
                 self.wait_again(awaited);
             }
             let Awaited { id, deadline, window, .. } = self.awaited;
-            let turn = match &self.place {
-                Some(place) => place.turn(cx.waker()),
+            let turn = match &self.waiter {
+                Some(waiter) => waiter.turn(cx.waker()),
                 None => WindowTurn::First(None),
             };
             let asks_at = match turn {
                 // If the window begins too late, the store denies the request now.
                 WindowTurn::First(due) => due.filter(|due| *due <= deadline).map(|due| {
-                    if due <= self.patience.deadlines.arrival {
+                    if due <= self.context.deadlines.arrival {
                         due
                     } else {
                         (due + id.spread(window)).min(deadline)
@@ -226,18 +226,18 @@ impl WindowWait {
                 continue;
             }
             self.is_last = now >= deadline;
-            let Patience { config, checks, in_queue, .. } = &*self.patience;
+            let WaitContext { config, checks, in_queue, .. } = &*self.context;
             self.asking = Some(PendingCheck::new(config, config.store.check(checks.clone()), *in_queue));
         }
     }
 
     /// Waits for the window that has denied the request now: that of the same queue, or of another one, at its end.
     fn wait_again(&mut self, awaited: Awaited) {
-        match (&self.place, awaited.due) {
-            (Some(place), Some(due)) if place.id() == awaited.id => place.set_due(due),
+        match (&self.waiter, awaited.due) {
+            (Some(waiter), Some(due)) if waiter.id() == awaited.id => waiter.set_due(due),
             _ => {
-                self.place =
-                    Some(self.patience.config.registry.window_queues().join(awaited.id, awaited.due));
+                self.waiter =
+                    Some(self.context.config.registry.window_queues().join(awaited.id, awaited.due));
             }
         }
         self.awaited = awaited;

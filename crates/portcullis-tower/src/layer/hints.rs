@@ -1,4 +1,4 @@
-//! Options of a layer for what clients are told in advance: when to retry, and that a limit is near.
+//! Options of a layer for hints in responses: when to retry, and that a limit is near.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ impl RateLimitLayer {
     /// Tells rejected clients to retry at different times: adds to the wait of each up to `spread`, which is rounded down to a
     /// microsecond. Off by default, and with zero.
     ///
-    /// Without it all clients that a window rejects are told the same instant, its end, and come back at once. The sum of wait and
-    /// addition is in `Retry-After`, in the body, in the `t` of [`RateLimit`](crate::RateLimitHeaders::IETF), and in gRPC in
-    /// `grpc-retry-pushback-ms` and `RetryInfo`. It is never less than the exact wait. The layer decides as before: a client that
+    /// Without it all clients that a window rejects get the same `Retry-After`, the end of the window, and come back at once. The sum
+    /// of wait and addition is in `Retry-After`, in the body, in the `t` of [`RateLimit`](crate::RateLimitHeaders::IETF), and in gRPC
+    /// in `grpc-retry-pushback-ms` and `RetryInfo`. It is never less than the exact wait. The layer decides as before: a client that
     /// retries after the exact wait is admitted. `X-RateLimit-Reset`, `RateLimit-Reset` and the
     /// [`Decision`](portcullis_core::Decision) keep the exact figures. A rejection without `Retry-After` does not get one.
     ///
     /// The addition is computed from the narrowest [key](portcullis_core::store::Checks::narrowest_key) of the decision, and
-    /// uniform over all keys: a client is told the same addition each time, so that asking again gains nothing. Where all
+    /// uniform over all keys: a client gets the same addition each time, so that asking again gains nothing. Where all
     /// keys are shared, as with [`Global`](crate::Global), the layer cannot tell clients apart, and consecutive rejections get
     /// additions that lie far from each other.
     ///
@@ -82,7 +82,7 @@ impl RateLimitLayer {
     }
 
     /// Marks the requests that pass with at least this part of the limit used under the policy that was added last, themselves
-    /// included: a soft limit, which tells a client before it is rejected. No request is rejected because of it.
+    /// included: a soft limit, which warns a client before it is rejected. No request is rejected because of it.
     ///
     /// The part used is `limit - remaining` of the [`Decision`](portcullis_core::Decision): of the burst of a token bucket, a GCRA
     /// or a leaky bucket, and of the limit of a window or log. With a burst of 1, the default of GCRA, each request uses all of

@@ -13,7 +13,7 @@ impl Registry {
     /// as well, until the name is forgotten with the last layer that has the policy. There is one exception: a layer whose key
     /// clients choose keeps its own mode if it is built while the policy is enforced for a share of its keys.
     ///
-    /// Other processes are not told.
+    /// Other processes do not change.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Registry {
     ///
     /// A layer that is built later with the policy as it was first registered gets the current one, so that code and
     /// configuration do not have to agree. The change lasts until the name is forgotten with the last layer that has the policy.
-    /// Other processes are not told.
+    /// Other processes do not change.
     ///
     /// ```
     /// use std::sync::Arc;

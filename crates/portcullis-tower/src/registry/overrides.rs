@@ -206,7 +206,7 @@ pub struct GrantBuilder<'a> {
 }
 
 impl GrantBuilder<'_> {
-    /// Grants the quota until an instant, on the clock of this process: the store is told the length of time from now on.
+    /// Grants the quota until an instant, on the clock of this process: the store gets the length of time from now on.
     ///
     /// It replaces an earlier grant of the key. One line is logged, without the key.
     ///

@@ -23,7 +23,7 @@ fn answered(leases: &Leases, user: &str) {
 }
 
 fn pay(leases: &Leases, user: &str) -> Part {
-    leases.pay_one(&check(user), leases.now(), Patience::Once)
+    leases.pay_one(&check(user), leases.now(), CallWait::Once)
 }
 
 /// Makes a key hot, and begins a call for a lease of it. Returns the units that the call asks for.
@@ -108,7 +108,7 @@ async fn a_request_waits_for_one_call() {
     let leases = enabled();
     ask(&leases, "hot");
     let Part::Wait(call) = pay(&leases, "hot") else { panic!("it does not wait") };
-    let again = || leases.pay_one(&check("hot"), leases.now(), Patience::For(call));
+    let again = || leases.pay_one(&check("hot"), leases.now(), CallWait::For(call));
     // Another key has notified it.
     assert!(matches!(again(), Part::Wait(same) if same == call));
     leases.not_granted(&check("hot"), false);
@@ -130,7 +130,7 @@ async fn units_of_an_old_quota_are_refunded_under_it() {
     let (leases, old) = (enabled(), check("hot"));
     let units = ask(&leases, "hot");
     let more = Policy::fixed_window("hourly", Quota::per_hour(2_000)).lease(100);
-    leases.pay_one(&Check { policy: more, ..check("hot") }, leases.now(), Patience::Never);
+    leases.pay_one(&Check { policy: more, ..check("hot") }, leases.now(), CallWait::Never);
     grant(&leases, &old, units);
     let returns = leases.returns.lock().unwrap();
     let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
@@ -254,16 +254,16 @@ async fn a_lease_of_another_plan_is_returned_under_its_quota() {
     let (slow, fast) = (of(slow), of(fast));
     let leases = enabled();
     for _ in 0..20 {
-        leases.pay_one(&fast, leases.now(), Patience::Once);
+        leases.pay_one(&fast, leases.now(), CallWait::Once);
     }
     let snapshot = fast.policy.strategy().snapshot(None, Timestamp::EPOCH, 0, true);
     leases.answered(&fast, Timestamp::EPOCH, snapshot);
-    let Part::Ask(units @ 4..) = leases.pay_one(&fast, leases.now(), Patience::Once) else {
+    let Part::Ask(units @ 4..) = leases.pay_one(&fast, leases.now(), CallWait::Once) else {
         panic!("no lease")
     };
     grant(&leases, &fast, units);
-    assert!(matches!(leases.pay_one(&fast, leases.now(), Patience::Once), Part::Spent(_)));
-    assert!(matches!(leases.pay_one(&slow, leases.now(), Patience::Once), Part::Ask(_)));
+    assert!(matches!(leases.pay_one(&fast, leases.now(), CallWait::Once), Part::Spent(_)));
+    assert!(matches!(leases.pay_one(&slow, leases.now(), CallWait::Once), Part::Ask(_)));
     let returns = std::mem::take(&mut *leases.returns.lock().unwrap());
     let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
     assert_eq!((receipt.policy(), receipt.cost(), *leased), (&fast.policy, units - 1, units - 1));

@@ -12,7 +12,7 @@ use portcullis_core::store::{Check, Checks, Outcome, Standby};
 use portcullis_core::{StoreError, StoreErrorKind};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Leases, Part, Parts, Patience};
+use super::{CallWait, Leases, Part, Parts};
 use crate::protocol::keys;
 use crate::store::{RedisStore, decide_without_store, with_outage};
 use crate::transport::Transport as _;
@@ -80,7 +80,7 @@ impl Leases {
             // Registered before the lease is looked at, so that no answer is missed.
             let mut answered = pin!(slot.answered.notified());
             answered.as_mut().enable();
-            let part = self.pay_one(check, self.now(), Patience::For(call));
+            let part = self.pay_one(check, self.now(), CallWait::For(call));
             if !matches!(part, Part::Wait(_)) {
                 return Some(part);
             }

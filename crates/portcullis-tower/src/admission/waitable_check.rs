@@ -3,23 +3,23 @@
 use std::task::{Context, Poll, ready};
 
 use super::pending_check::PendingCheck;
-use super::window_wait::{Continued, LastAnswer, Patience, WindowWait};
+use super::window_wait::{Continued, LastAnswer, WaitContext, WindowWait};
 
 /// A call of the store that has no answer yet, or a request that waits for a window.
 #[expect(clippy::large_enum_variant, reason = "most requests are the first variant")]
-pub(super) enum PatientCheck {
+pub(super) enum WaitableCheck {
     /// With what it takes to wait, if a wait may follow a denial.
-    Asking(PendingCheck, Option<Box<Patience>>),
+    Asking(PendingCheck, Option<Box<WaitContext>>),
     Waiting(Box<WindowWait>),
 }
 
-impl PatientCheck {
+impl WaitableCheck {
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LastAnswer> {
         loop {
             let waiting = match self {
-                Self::Asking(check, patience) => {
+                Self::Asking(check, wait_context) => {
                     let answer = ready!(check.poll(cx));
-                    match Continued::of(patience.take(), answer) {
+                    match Continued::of(wait_context.take(), answer) {
                         Continued::Over(last) => return Poll::Ready(last),
                         Continued::Wait(waiting) => waiting,
                     }
