@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use portcullis_core::StoreError;
-use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::store::{Checks, Outcome as Decided, Store as _};
 use portcullis_histories::{
     Answer, Call, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
 };
@@ -35,16 +35,7 @@ pub(crate) async fn run(
             2..5 => (Call::Unblock, done(store.unblock(&policy, key).await)),
             choice => {
                 let cost = u64::from(choice > 6);
-                let answer = store.check(Checks::one(policy, key, cost)).await;
-                let outcome = match answer {
-                    Ok(outcome) => {
-                        let answer = Answer::new(outcome.decision(), outcome.is_allowed());
-                        let position = outcome.into_receipts().next().map(|it| it.runs()[0].position);
-                        Outcome::Answered(Answer { position: position.unwrap_or_default(), ..answer })
-                    }
-                    Err(error) => Outcome::of_error(error.kind()),
-                };
-                (Call::Check(cost), outcome)
+                (Call::Check(cost), answer(store.check(Checks::one(policy, key, cost)).await))
             }
         };
         let completed = monotonic_micros();
@@ -54,7 +45,20 @@ pub(crate) async fn run(
     ops
 }
 
-fn done(answer: Result<(), StoreError>) -> Outcome {
+/// The outcome of a check of one key.
+pub(crate) fn answer(answer: Result<Decided, StoreError>) -> Outcome {
+    match answer {
+        Ok(outcome) => {
+            let answer = Answer::new(outcome.decision(), outcome.is_allowed());
+            let position = outcome.into_receipts().next().map(|it| it.runs()[0].position);
+            Outcome::Answered(Answer { position: position.unwrap_or_default(), ..answer })
+        }
+        Err(error) => Outcome::of_error(error.kind()),
+    }
+}
+
+/// The outcome of a call without an answer.
+pub(crate) fn done(answer: Result<(), StoreError>) -> Outcome {
     match answer {
         Ok(()) => Outcome::Done(0),
         Err(error) => Outcome::of_error(error.kind()),

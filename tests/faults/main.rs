@@ -8,6 +8,7 @@ mod blocks;
 mod environment;
 mod faults;
 mod figures;
+mod grants;
 mod in_flight;
 mod inject;
 mod layered;

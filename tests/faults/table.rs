@@ -23,6 +23,8 @@ pub(crate) struct Row {
     permits: u64,
     renewed: u64,
     blocked: usize,
+    granted: usize,
+    resets: usize,
     replayed: usize,
     unclear: usize,
     problems: Vec<String>,
@@ -51,7 +53,8 @@ impl Row {
         findings: &Findings,
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-        let Findings { excess, freed, leased, permits, renewed, blocked, replayed, unclear, .. } = *findings;
+        let Findings { excess, freed, leased, permits, renewed, blocked, granted, resets, .. } = *findings;
+        let Findings { replayed, unclear, .. } = *findings;
         let mut row = Self {
             name,
             title,
@@ -62,6 +65,8 @@ impl Row {
             permits,
             renewed,
             blocked,
+            granted,
+            resets,
             replayed,
             unclear,
             problems,
@@ -71,6 +76,8 @@ impl Row {
         row.fail_if(leased == 0, "no check was paid from a lease");
         row.fail_if(permits == 0 || renewed == 0, "no permit was taken, or none was renewed");
         row.fail_if(blocked == 0, "no check was denied by a block");
+        row.fail_if(granted == 0, "no check was made under a grant");
+        row.fail_if(resets == 0, "no state was reset");
         row.fail_if(unclear * 100 > row.keys() * MAX_UNCLEAR, &problem);
         row
     }
@@ -110,6 +117,7 @@ impl Row {
             "    {} permits were taken, {} renewed; {} checks were denied by blocks",
             self.permits, self.renewed, self.blocked
         );
+        println!("    {} checks were made under grants; {} resets", self.granted, self.resets);
         println!(
             "    after the first deadline {} calls failed, {} of them not at once",
             self.figures.failed_later, self.figures.waited

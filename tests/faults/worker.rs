@@ -20,6 +20,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::blocks;
+use crate::grants;
 use crate::in_flight::Requests;
 use crate::layered::{CLIENTS, Client, Recorder};
 
@@ -69,8 +70,11 @@ async fn work(options: &Options) -> Result<()> {
         let (ops, running) = (Vec::new(), Vec::new());
         tasks.spawn(Requests { store, stopped, start, random, ops, running }.run());
     }
-    let ((blocked, until, random), caller) = (task(300), u8::try_from(options.process)?);
+    let caller = u8::try_from(options.process)?;
+    let (blocked, until, random) = task(300);
     tasks.spawn(blocks::run(blocked, until, options.start, random, caller));
+    let (granted, until, random) = task(301);
+    tasks.spawn(grants::run(granted, until, options.start, random, caller));
     let recorder = Recorder::new(store.clone());
     let client = Arc::new(Client::new(recorder.clone()));
     for index in 0..CLIENTS {

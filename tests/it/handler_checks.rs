@@ -4,9 +4,9 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request};
-use axum::routing::post;
+use axum::routing::{get, post};
 use portcullis::check::Limited;
 use portcullis::{Charge, ClientIp, Limiter, Policy, Quota, Reason};
 use portcullis_servers::RedisServer;
@@ -22,6 +22,9 @@ use crate::grpc::listen;
 
 static MAIL: Policy = Policy::sliding_window("mail", Quota::per_hour(2));
 static ALL_MAIL: Policy = Policy::fixed_window("all mail", Quota::per_day(4));
+/// Ten rows per second, for which requests of other routes may wait for an hour.
+static ROWS: Policy = Policy::token_bucket("rows", Quota::per_minute(600).burst(1_000))
+    .wait_at_most(Duration::from_secs(3_600));
 static CALLS: Policy = Policy::fixed_window("calls", Quota::per_day(2));
 
 /// A limiter in memory, and one on a Redis server.
@@ -45,6 +48,13 @@ async fn forgot(
         .accept(&headers)
         .await?;
     Ok("sent")
+}
+
+/// Exports rows, when there is a slot for all of them within half a minute.
+async fn export(State(limiter): State<Limiter>, Path(rows): Path<u64>) -> Result<String, Limited> {
+    let check = limiter.check(&ROWS).by(|key| key.part("user", b"ada"));
+    check.cost(rows).at_most(Duration::from_secs(30)).await?;
+    Ok(format!("{rows} rows"))
 }
 
 /// Charges a mistake of the server: a key without parts.
@@ -94,6 +104,24 @@ async fn a_handler_limits_by_what_is_in_the_body() {
             assert_eq!(send("forgot", email).await.status(), status, "{email}");
         }
         assert_eq!(send("mistaken", "").await.status(), 500);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_handler_waits_for_the_cost_of_its_request() {
+    let (_redis, limiters) = limiters().await;
+    for limiter in limiters {
+        let app = Router::new().route("/export/{rows}", get(export)).with_state(limiter);
+        let url = serve(app).await;
+        let export = async |rows: u64| portcullis_tests::get(&format!("{url}/export/{rows}")).await;
+        assert_eq!(export(1_000).await.into_body(), "1000 rows");
+        // They wait for half a second.
+        assert_eq!(export(5).await.into_body(), "5 rows");
+        // These would have to wait for longer than a minute, so they are rejected, and refunded.
+        let limited = export(1_000).await;
+        assert_eq!(limited.status(), 429);
+        assert!(limited.headers().contains_key("retry-after"));
+        assert_eq!(export(5).await.into_body(), "5 rows");
     }
 }
 

@@ -20,6 +20,9 @@
 //! 7. For a key that is blocked, instead of rules 2 to 4: from the answer to a block until its end, or until something else is called that
 //!    may end it, every check is denied, unless state was lost. Every denial by a block has a block that may have run and has not
 //!    certainly ended.
+//! 8. For a key whose quota is granted and revoked, and whose state is reset, instead of the rules 1 to 4: every answer has the limit
+//!    of a grant that may have run and has not certainly ended, or that of the policy if no other is certainly granted. The units that
+//!    are used are those that were charged since the last reset.
 
 mod blocks;
 mod bound;
@@ -27,6 +30,8 @@ mod cause;
 mod clock;
 mod count;
 mod freed;
+mod grants;
+mod overrides;
 mod permits;
 mod replay;
 #[cfg(test)]
@@ -35,7 +40,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Family, KeyId, Op};
+use super::{Call, Family, KeyId, Op};
 
 /// Everything that was recorded in a run.
 #[derive(Clone, Copy, Debug)]
@@ -86,6 +91,10 @@ pub struct Findings {
     pub renewed: u64,
     /// The checks that were denied by a block.
     pub blocked: usize,
+    /// The checks under the limit of a grant, and the resets that were answered.
+    pub granted: usize,
+    /// See [`granted`](Self::granted).
+    pub resets: usize,
     /// The keys whose answers were reproduced by the core.
     pub replayed: usize,
     /// The keys with too many calls in doubt to decide.
@@ -95,7 +104,7 @@ pub struct Findings {
 /// A violation of a rule.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The number of the rule, from 1 to 7.
+    /// The number of the rule, from 1 to 8.
     pub rule: u8,
     /// The key.
     pub key_id: KeyId,
@@ -122,6 +131,13 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
                 findings.permits += ops.iter().map(|op| op.admitted()).sum::<u64>();
                 findings.renewed += ops.iter().map(|op| permits::renewed(op)).sum::<u64>();
                 permits::check(key_id, &ops, &losses, record.counted.get(&key_id).copied())
+            }
+            Family::Granted => {
+                let own = key_id.family.quota().limit();
+                findings.granted +=
+                    ops.iter().filter(|op| op.answer().is_some_and(|it| it.limit != own)).count();
+                findings.resets += ops.iter().filter(|op| op.call == Call::Reset && op.is_answered()).count();
+                (0, grants::check(key_id, &ops, &losses))
             }
             _ => bound::check(key_id, &ops, &losses),
         };

@@ -132,7 +132,12 @@ impl Op {
             _ if !self.is_unknown() => 0,
             Call::Check(cost) => *cost,
             Call::Settle(correction) => correction.missing(),
-            Call::Renew(_) | Call::Block(_) | Call::Unblock => 0,
+            Call::Renew(_)
+            | Call::Block(_)
+            | Call::Unblock
+            | Call::Grant { .. }
+            | Call::Revoke
+            | Call::Reset => 0,
         }
     }
 
@@ -344,6 +349,9 @@ mod tests {
             Call::Renew(runs),
             Call::Block(20_000_000),
             Call::Unblock,
+            Call::Grant { limit: 60, length: 20_000_000 },
+            Call::Revoke,
+            Call::Reset,
         ];
         let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
         outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));

@@ -1,6 +1,6 @@
 //! The guarantees of a store under server faults, checked from what its callers observe.
 //!
-//! Processes record every [operation](Op), and a [checker] tests all records together against seven rules.
+//! Processes record every [operation](Op), and a [checker] tests all records together against eight rules.
 //! The servers and the injected faults are in `tests/faults`.
 
 pub mod checker;

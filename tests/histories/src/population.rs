@@ -34,11 +34,13 @@ pub enum Family {
     InFlight,
     /// A meter whose only client stays below its rate, and is blocked and unblocked.
     Blocked,
+    /// A window that never ends, whose only client has its quota granted and revoked, and its state reset.
+    Granted,
 }
 
 impl Family {
     /// All families, in the order of their codes.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
@@ -51,6 +53,7 @@ impl Family {
         Self::Calendar,
         Self::InFlight,
         Self::Blocked,
+        Self::Granted,
     ];
 
     /// The families that charge units and have neither leases nor overrides: the server decides every check by the charges alone.
@@ -88,6 +91,7 @@ impl Family {
             Self::Waiting => Policy::gcra("waiting", quota).wait_at_most(LONGEST_WAIT),
             Self::InFlight => Concurrency::new("in_flight", quota.limit()).lease(quota.period()).policy(),
             Self::Blocked => Policy::gcra("blocked", quota).grantable(),
+            Self::Granted => Policy::fixed_window("granted", quota).grantable(),
             Self::Calendar => {
                 let window = CalendarWindow::new(quota.limit(), calendar()).expect("the limit is in bounds");
                 Policy::literal("calendar", Strategy::CalendarWindow(window))
@@ -110,6 +114,7 @@ impl Family {
             Self::Waiting => Quota::per_second(8).burst(4),
             Self::Calendar => CALENDAR,
             Self::InFlight => IN_FLIGHT,
+            Self::Granted => GRANTED,
         }
     }
 
@@ -205,6 +210,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The window of the caller's clock or the next one has to be the server's, although the two differ by six hours in some runs.
 const CALENDAR: Quota = quota(25, Duration::from_secs(16 * 3_600));
 const COUNT: Quota = quota(1_000_000, Duration::from_secs(20 * 365 * 24 * 3_600));
+
+const GRANTED: Quota = quota(40, Duration::from_secs(20 * 365 * 24 * 3_600));
 
 const fn quota(limit: u64, period: Duration) -> Quota {
     match Quota::new(limit, period) {

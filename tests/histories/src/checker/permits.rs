@@ -74,7 +74,7 @@ impl<'a> Permits<'a> {
                     let runs = correction.refund().runs();
                     ids(runs).for_each(|id| by_id.entry(id).or_default().released.push(op));
                 }
-                Call::Block(_) | Call::Unblock => {}
+                _ => {}
             }
         }
         Self { limit, lease, ops, losses, clock: Clock::of(ops), by_id }

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod edges;
+mod grants;
 mod leased;
 mod order;
 mod permits;
@@ -66,9 +67,7 @@ impl Simulation {
                 }
                 (0, true)
             }
-            Call::Renew(_) | Call::Block(_) | Call::Unblock => {
-                unreachable!("these policies are not replayed")
-            }
+            _ => unreachable!("these policies are not replayed"),
         };
         let snapshot = strategy.snapshot(self.state.as_ref(), at, cost, fits);
         let answer = super::super::Answer::new(&Decision::new(&policy, at, snapshot), fits);

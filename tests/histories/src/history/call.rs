@@ -19,6 +19,17 @@ pub enum Call {
     Block(u64),
     /// The end of a block.
     Unblock,
+    /// A grant of another limit.
+    Grant {
+        /// The limit.
+        limit: u64,
+        /// The length in microseconds.
+        length: u64,
+    },
+    /// The end of a grant.
+    Revoke,
+    /// A reset of the state.
+    Reset,
 }
 
 /// A refund or a settlement.
@@ -64,6 +75,9 @@ impl fmt::Display for Call {
             }
             Self::Block(length) => write!(f, "block/{length}"),
             Self::Unblock => write!(f, "unblock"),
+            Self::Grant { limit, length } => write!(f, "grant/{limit}/{length}"),
+            Self::Revoke => write!(f, "revoke"),
+            Self::Reset => write!(f, "reset"),
         }
     }
 }
@@ -95,6 +109,12 @@ fn parse(word: &str) -> Option<Call> {
         "renew" => return parts.map(run).collect::<Option<_>>().map(Call::Renew),
         "block" => return parts.next()?.parse().ok().map(Call::Block),
         "unblock" => return Some(Call::Unblock),
+        "grant" => {
+            let mut number = || parts.next()?.parse().ok();
+            return Some(Call::Grant { limit: number()?, length: number()? });
+        }
+        "revoke" => return Some(Call::Revoke),
+        "reset" => return Some(Call::Reset),
         _ => {}
     }
     let Some((charged, to)) = name.split_once('>') else {

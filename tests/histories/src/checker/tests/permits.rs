@@ -61,7 +61,7 @@ impl Server {
                 Outcome::Answered(self.answer(0, true))
             }
             Call::Renew(runs) => Outcome::Done(self.in_flight.renew(&mut self.state, at, runs).held),
-            Call::Block(_) | Call::Unblock => panic!("permits are not blocked"),
+            _ => panic!("permits have no overrides"),
         };
         let outcome = if is_lost { Outcome::Unknown(Failure::TimedOut) } else { outcome };
         self.record(call, outcome);
