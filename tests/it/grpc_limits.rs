@@ -245,6 +245,24 @@ async fn calls_wait_for_their_turn() {
         }
         assert_eq!(calls.join_all().await, [true; 10]);
 
+        // A call whose deadline ends while it waits gives up its slot, so that those after it are not later.
+        let minutely =
+            Policy::gcra("minutely", Quota::per_minute(1)).wait_at_most(Duration::from_secs(3_600));
+        let layer = limiter.layer(minutely.clone()).by(ClientIp::peer());
+        let mut ada = Service::start(layer).await.client(ADA).await;
+        ada.call("").await.unwrap();
+        let mut call = tonic::Request::new(HealthCheckRequest::default());
+        call.set_timeout(Duration::from_millis(100));
+        let status = ada.inner.check(call).await.unwrap_err();
+        assert!([Code::Cancelled, Code::DeadlineExceeded].contains(&status.code()), "{status:?}");
+        within_a_minute("the slot is given up", async {
+            let minute = Duration::from_secs(60);
+            while limiter.peek(&minutely, key_of(&limiter, ADA)).await.unwrap().reset_after() > minute {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+
         // A wait that would be too long is rejected at once.
         let hourly = Policy::token_bucket("hourly", Quota::per_hour(1)).wait_at_most(Duration::from_secs(60));
         let mut ada = Service::start(limiter.layer(hourly).by(ClientIp::peer())).await.client(ADA).await;
