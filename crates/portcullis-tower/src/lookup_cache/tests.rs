@@ -82,7 +82,8 @@ async fn thousands_wait_for_a_look_up_that_is_woken_often() {
     for _ in 0..5_000 {
         waiting.spawn(cache.join(1, DEADLINE, look_up));
     }
-    assert_eq!(waiting.join_all().await, [Some(Some(5)); 5_000]);
+    let found = waiting.join_all().await;
+    assert!(found.len() == 5_000 && found.iter().all(|one| *one == Some(Some(5))));
 }
 
 #[tokio::test]

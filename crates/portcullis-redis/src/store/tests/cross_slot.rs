@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, Receipt, StoreErrorKind};
 use portcullis_memory::Fallback;
 use portcullis_servers::{RedisCluster, ServerSetup};
@@ -66,6 +66,32 @@ async fn a_denial_by_one_slot_charges_none_under_any_algorithm() {
         );
         assert_eq!(remaining(&store, &policy, ada).await, most - 3, "{}", policy.name());
         assert_eq!(remaining(&store, &policy, grace).await, most - 6, "{}", policy.name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denied_decision_delays_no_waiting_request() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, barbara] = keys_in_three_slots();
+    let (minute, wait) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    let fast = Policy::gcra("fast", Quota::per(1, minute)).wait_at_most(wait);
+    let slow = Policy::gcra("slow", Quota::per(1, 2 * minute)).wait_at_most(wait);
+    let door = Policy::fixed_window("door", Quota::per_week(2)).wait_at_most(wait);
+    let decide = async || {
+        let checks = Checks::one(fast.clone(), ada, 1).and(slow.clone(), grace, 1).unwrap();
+        store.check(checks.and(door.clone(), barbara, 1).unwrap()).await.unwrap()
+    };
+    let longest = |outcome: &Outcome| outcome.decisions().iter().map(Decision::delay).max().unwrap();
+    assert!(longest(&decide().await).is_zero());
+    let second = decide().await;
+    assert!(second.is_allowed() && longest(&second) > minute && longest(&second) <= 2 * minute, "{second:?}");
+    // The window has no unit left, so that nothing stays charged in the other slots.
+    let third = decide().await;
+    assert_eq!((third.is_allowed(), third.decision().policy().as_str()), (false, "door"));
+    for (policy, key, charged) in [(&fast, ada, 2 * minute), (&slow, grace, 4 * minute)] {
+        let peek = store.check(Checks::one(policy.clone(), key, 0)).await.unwrap();
+        assert!(peek.decision().reset_after() <= charged, "{peek:?}");
     }
 }
 
