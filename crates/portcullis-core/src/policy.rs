@@ -66,7 +66,7 @@ impl Policy {
 
     /// A policy with any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
-        let digest = Wide::new(name::digest(name.as_str(), strategy.tag()));
+        let digest = Wide::new(name::digest_of_states(name.as_str(), &strategy));
         let lease_or_wait = LeaseOrWait::of(&strategy);
         let failure_mode = PackedMode::new(FailureMode::DEFAULT);
         Self { name, strategy, failure_mode, lease_or_wait, digest, caller_quotas: None }
@@ -79,7 +79,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters.
     #[track_caller]
     pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
-        let digest = Wide::new(name::digest(name, strategy.tag()));
+        let digest = Wide::new(name::digest_of_states(name, &strategy));
         Self {
             name: PolicyName::literal(name),
             strategy,
@@ -328,13 +328,33 @@ impl Policy {
         self.failure_mode.get()
     }
 
-    /// A digest of the name and the kind of strategy, by which stores in one process distinguish policies.
+    /// A digest of the name, the kind of strategy and its [structure](crate::store::Structure), by which stores in one process
+    /// distinguish policies.
     ///
     /// It is not secret. Combined with a key's fingerprint by exclusive or, it identifies the state of that key under
-    /// this policy.
+    /// this policy. A policy whose limit, burst, debt or lease differs has the same digest, and so have the
+    /// [share](Policy::share) of an instance and the [quota of a caller](Policy::with_quota).
     #[inline]
     pub const fn digest(&self) -> u128 {
         self.digest.get()
+    }
+
+    /// A digest of the name and the kind of strategy alone, for what is kept when a window gets another length: the
+    /// [overrides](crate::overrides) of keys, and which clients a policy is enforced for.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let minutes = Policy::fixed_window("login", Quota::per_minute(5));
+    /// let hours = Policy::fixed_window("login", Quota::per_hour(5));
+    /// assert_ne!(minutes.digest(), hours.digest());
+    /// assert_eq!(minutes.override_digest(), hours.override_digest());
+    /// ```
+    pub fn override_digest(&self) -> u128 {
+        if self.strategy.structure().is_empty() {
+            return self.digest();
+        }
+        name::digest(self.name.as_str(), &self.strategy)
     }
 
     fn named(name: &str, strategy: Result<Strategy, QuotaError>) -> Result<Self, PolicyError> {

@@ -115,7 +115,8 @@ impl Receipt {
 
     /// The same receipt under `policy`, for a quota that has changed since the charge.
     ///
-    /// Returns the receipt unchanged if `policy` has another name or another strategy: its state has another key.
+    /// Returns the receipt unchanged if `policy` has another name or another strategy, or a strategy of another
+    /// [structure](crate::store::Structure), such as a longer window: its state has another key.
     pub fn with_policy(self, policy: &Policy) -> Self {
         if same_states(policy, &self.policy) { Self { policy: policy.clone(), ..self } } else { self }
     }
@@ -241,7 +242,7 @@ pub struct Settlement {
     pub receipt: Option<Receipt>,
 }
 
-/// Whether both policies charge the same states: the quota may differ, the name and the kind of strategy may not.
+/// Whether both policies charge the same states: the quota may differ, the name and the kind and structure of the strategy may not.
 pub(crate) fn same_states(policy: &Policy, other: &Policy) -> bool {
     policy.digest() == other.digest() && *policy.name() == *other.name()
 }

@@ -25,6 +25,7 @@ pub use crate::algorithm::CheckResult;
 pub use crate::charge::{Position, Run};
 pub use crate::receipt::{Receipt, Settlement};
 pub use crate::refund::Refund;
+pub use crate::strategy::Structure;
 pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use error::{StoreError, StoreErrorKind};
 pub use future::StoreFuture;

@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod permits;
+mod structure;
 
 use core::time::Duration;
 
@@ -15,6 +16,8 @@ use crate::{
     CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, SlidingLog, SlidingWindow, Timestamp,
     TokenBucket,
 };
+
+pub use structure::Structure;
 
 /// An algorithm with its parameters.
 ///

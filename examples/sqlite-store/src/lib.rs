@@ -132,7 +132,7 @@ impl<C: Clock> Store for SqliteStore<C> {
     }
 }
 
-/// What identifies a state: another name or another algorithm is another state, another quota is not.
+/// What identifies a state: another name, another algorithm or a window of another length is another state, another limit is not.
 struct Id {
     policy: Policy,
     key: [u8; 16],
@@ -145,8 +145,8 @@ impl Id {
 
     fn load(&self, sql: &Transaction<'_>) -> rusqlite::Result<LoadedState> {
         let mut statement = sql.prepare_cached(LOAD)?;
-        let bytes =
-            statement.query_row(params![self.name(), self.tag(), self.key], |row| row.get::<_, Vec<u8>>(0));
+        let bytes = statement
+            .query_row(params![self.name(), self.strategy(), self.key], |row| row.get::<_, Vec<u8>>(0));
         // Bytes that are no state, which only another program can have written, count as none.
         Ok(LoadedState::new(bytes.optional()?.and_then(|bytes| State::decode(&bytes).ok())))
     }
@@ -157,22 +157,24 @@ impl Id {
             None => self.remove(sql),
             Some(state) => {
                 let expires_at = integer(self.policy.strategy().expires_at(state));
-                let row = params![self.name(), self.tag(), self.key, state.encode(), expires_at];
+                let row = params![self.name(), self.strategy(), self.key, state.encode(), expires_at];
                 sql.prepare_cached(SAVE)?.execute(row).map(|_| ())
             }
         }
     }
 
     fn remove(&self, sql: &Transaction<'_>) -> rusqlite::Result<()> {
-        sql.prepare_cached(REMOVE)?.execute(params![self.name(), self.tag(), self.key]).map(|_| ())
+        sql.prepare_cached(REMOVE)?.execute(params![self.name(), self.strategy(), self.key]).map(|_| ())
     }
 
     fn name(&self) -> &str {
         self.policy.name().as_str()
     }
 
-    fn tag(&self) -> &'static str {
-        self.policy.strategy().tag()
+    /// The algorithm, with what the state cannot follow.
+    fn strategy(&self) -> String {
+        let strategy = self.policy.strategy();
+        format!("{}.{}", strategy.tag(), strategy.structure())
     }
 }
 

@@ -285,7 +285,7 @@ impl Strategy {
     }
 
     /// The period of the quota, if the algorithm keeps it.
-    pub(super) const fn period(&self) -> Option<Duration> {
+    pub(crate) const fn period(&self) -> Option<Duration> {
         match self {
             Self::TokenBucket(bucket) => Some(Duration::from_micros(bucket.period_micros())),
             Self::FixedWindow(window) => Some(window.period()),

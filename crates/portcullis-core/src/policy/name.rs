@@ -6,7 +6,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ptr;
 
-use crate::{CallerQuotasError, DebtError, FailureModeError, LeaseError, QuotaError, WaitError};
+use crate::{CallerQuotasError, DebtError, FailureModeError, LeaseError, QuotaError, Strategy, WaitError};
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -188,9 +188,15 @@ const fn is_printable(name: &str) -> bool {
 /// FNV-1a over the name, a byte that cannot occur in a name, and the tag of the strategy.
 ///
 /// Source: Fowler, Noll, Vo, Eastlake, RFC 9923.
-pub(super) const fn digest(name: &str, tag: &str) -> u128 {
+pub(super) const fn digest(name: &str, strategy: &Strategy) -> u128 {
     let hash = fnv1a(FNV_OFFSET_BASIS, name.as_bytes());
-    fnv1a(fnv1a(hash, &[0]), tag.as_bytes())
+    fnv1a(fnv1a(hash, &[0]), strategy.tag().as_bytes())
+}
+
+/// The same over the structure of the strategy as well, if it has one.
+pub(super) const fn digest_of_states(name: &str, strategy: &Strategy) -> u128 {
+    let (hash, structure) = (digest(name, strategy), strategy.structure());
+    if structure.is_empty() { hash } else { fnv1a(fnv1a(hash, &[0]), structure.bytes()) }
 }
 
 const fn fnv1a(mut hash: u128, mut bytes: &[u8]) -> u128 {

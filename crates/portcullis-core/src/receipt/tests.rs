@@ -95,6 +95,11 @@ fn absorb_rejects_receipts_of_other_states() {
     let changed = Policy::gcra("pages", Quota::per_second(7));
     assert_eq!(all.absorb(of(changed.clone(), key("ada"), None)), None);
     assert_eq!((all.policy(), all.cost()), (&changed, 3));
+    // A window of another length has states of its own.
+    let window = |quota| of(Policy::fixed_window("pages", quota), key("ada"), None);
+    let mut minute = window(Quota::per_minute(7));
+    assert!(minute.absorb(window(Quota::per_hour(7))).is_some());
+    assert_eq!(minute.absorb(window(Quota::per_minute(9))), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use portcullis_core::algorithm::State;
 use portcullis_core::overrides::{Block, Effect, Override};
 use portcullis_core::store::protocol::{self, LoadedState};
-use portcullis_core::store::{Checks, Renewal, Renewed};
+use portcullis_core::store::{Checks, Renewal, Renewed, Structure};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, Timestamp};
 
 use super::{Checked, OverrideChange, SubjectFuture, SystemUnderTest};
@@ -35,12 +35,14 @@ use super::{Checked, OverrideChange, SubjectFuture, SystemUnderTest};
 /// ```
 #[derive(Debug, Default)]
 pub struct Pure {
-    states: HashMap<Id, State>,
+    states: HashMap<StateId, State>,
     overrides: HashMap<Id, Override>,
 }
 
-/// Another strategy under the same name has another state.
+/// Another strategy under the same name has another state, and other overrides.
 type Id = (PolicyName, &'static str, Key);
+/// Another structure of the strategy, such as a longer window, has another state as well.
+type StateId = (Id, Structure);
 
 impl Pure {
     /// Creates a system without states.
@@ -50,11 +52,11 @@ impl Pure {
 
     /// The state of `key` under `policy`.
     pub fn state(&self, policy: &Policy, key: Key) -> Option<&State> {
-        self.states.get(&id(policy, key))
+        self.states.get(&state_id(policy, key))
     }
 
     /// Loads the states of `ids`, lets the protocol `decide`, and keeps the states that have changed.
-    fn with_states<T>(&mut self, ids: Vec<Id>, decide: impl FnOnce(&mut [LoadedState]) -> T) -> T {
+    fn with_states<T>(&mut self, ids: Vec<StateId>, decide: impl FnOnce(&mut [LoadedState]) -> T) -> T {
         let load = |id| LoadedState::new(self.states.get(id).cloned());
         let mut states: Vec<_> = ids.iter().map(load).collect();
         let answer = decide(&mut states);
@@ -74,10 +76,10 @@ impl Pure {
         &mut self,
         now: Timestamp,
         mut checks: Checks,
-        ids: &[Id],
+        ids: &[StateId],
     ) -> (Checks, Vec<Option<Duration>>) {
         let mut blocks = vec![None; ids.len()];
-        for (index, id) in ids.iter().enumerate() {
+        for (index, (id, _)) in ids.iter().enumerate() {
             let Some(record) = self.overrides.get_mut(id) else { continue };
             record.repair(now);
             match record.effect(&checks.iter().as_slice()[index].policy, now) {
@@ -92,7 +94,7 @@ impl Pure {
 
 impl SystemUnderTest for Pure {
     fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
-        let ids: Vec<_> = checks.iter().map(|check| id(&check.policy, check.key)).collect();
+        let ids: Vec<_> = checks.iter().map(|check| state_id(&check.policy, check.key)).collect();
         let (checks, blocks) = self.apply_overrides(now, checks, &ids);
         let outcome = self.with_states(ids, |states| {
             protocol::check_with_blocks(checks, now, states, |index| blocks[index])
@@ -101,25 +103,25 @@ impl SystemUnderTest for Pure {
     }
 
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> SubjectFuture<'_, Decision> {
-        let ids = vec![id(receipt.policy(), receipt.key())];
+        let ids = vec![state_id(receipt.policy(), receipt.key())];
         let decision = self.with_states(ids, |states| protocol::refund(&receipt, now, states));
         Box::pin(ready(Ok(decision)))
     }
 
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement> {
-        let ids = vec![id(receipt.policy(), receipt.key())];
+        let ids = vec![state_id(receipt.policy(), receipt.key())];
         let settlement = self.with_states(ids, |states| protocol::settle(receipt, cost, now, states));
         Box::pin(ready(Ok(settlement)))
     }
 
     fn renew(&mut self, now: Timestamp, renewal: Renewal) -> SubjectFuture<'_, Renewed> {
-        let ids = vec![id(renewal.policy(), renewal.key())];
+        let ids = vec![state_id(renewal.policy(), renewal.key())];
         let renewed = self.with_states(ids, |states| protocol::renew(&renewal, now, states));
         Box::pin(ready(Ok(renewed)))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
-        self.states.remove(&id(policy, key));
+        self.states.remove(&state_id(policy, key));
         Box::pin(ready(Ok(())))
     }
 
@@ -146,6 +148,10 @@ impl SystemUnderTest for Pure {
     fn keeps_overrides(&self) -> bool {
         true
     }
+}
+
+fn state_id(policy: &Policy, key: Key) -> StateId {
+    (id(policy, key), policy.strategy().structure())
 }
 
 fn id(policy: &Policy, key: Key) -> Id {

@@ -47,7 +47,9 @@ impl WindowTable {
     /// The highest number of a window.
     pub const MAX_NUMBER: u64 = u32::MAX as u64;
 
-    /// A table of windows, of which the first in `starts` has the number `first`. `name` describes it in logs and errors.
+    /// A table of windows, of which the first in `starts` has the number `first`. `name` describes it in logs and errors, and identifies
+    /// the windows: tables of one calendar from different time zone data have one name and share their states, and a table with another
+    /// name has states of its own.
     ///
     /// # Errors
     ///
@@ -89,7 +91,7 @@ impl WindowTable {
         Self { data_version: Some(data_version), ..self }
     }
 
-    /// The description for logs and errors.
+    /// The description for logs and errors, which is also part of the [structure](crate::store::Structure) of a policy.
     pub const fn name(&self) -> &'static str {
         self.name
     }

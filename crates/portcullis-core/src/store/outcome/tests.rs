@@ -86,6 +86,12 @@ fn with_policy_requires_the_same_name_and_strategy() {
     assert_eq!(receipt().with_policy(&DAY), receipt());
     // Another strategy has another key: a charge under one is not refunded under the other.
     assert_eq!(receipt().with_policy(&Policy::token_bucket("two", Quota::per_second(7))), receipt());
+    // Neither is one under a window refunded under a longer one.
+    let weekly = Policy::fixed_window("day", Quota::per_week(9));
+    let receipt = || outcome(&[(DAY, 0, 2)]).into_receipts().next().unwrap();
+    assert_eq!(receipt().with_policy(&weekly), receipt());
+    let more = Policy::fixed_window("day", Quota::per_day(9));
+    assert_eq!(receipt().with_policy(&more).policy(), &more);
 }
 
 fn failure() -> StoreError {
