@@ -132,8 +132,11 @@ impl SystemUnderTest {
     }
 
     fn name(&self, policy: &Policy) -> Vec<u8> {
-        let (slot, tag) = (self.key.slot(), policy.strategy().tag());
-        format!("portcullis-scenario:v2:0:{{{slot:032x}}}:{}:{tag}", policy.name()).into_bytes()
+        let (slot, tag, structure) =
+            (self.key.slot(), policy.strategy().tag(), policy.strategy().structure());
+        let dot = if structure.is_empty() { "" } else { "." };
+        format!("portcullis-scenario:v2:0:{{{slot:032x}}}:{}:{tag}{dot}{structure}", policy.name())
+            .into_bytes()
     }
 }
 

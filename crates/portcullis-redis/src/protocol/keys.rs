@@ -24,8 +24,19 @@ impl Layout {
         Ok(Self { prefix: format!("{namespace}:v2:{secret_id}:") })
     }
 
-    /// Appends the name of the Redis key with a key's state. The hash tag is the first part of the key.
+    /// Appends the name of the Redis key with a key's state: it ends with what the state cannot follow, so that two instances whose
+    /// windows differ never reset each other.
     pub(crate) fn write_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
+        self.write_name_of_kind(name, policy, key);
+        let structure = policy.strategy().structure();
+        if !structure.is_empty() {
+            name.push(b'.');
+            name.extend_from_slice(structure.bytes());
+        }
+    }
+
+    /// Appends the name without the structure of the strategy. The hash tag is the first part of the key.
+    fn write_name_of_kind(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
         let (slot, all) = (key.slot(), key.fingerprint());
         name.extend_from_slice(self.prefix.as_bytes());
         name.push(b'{');
@@ -39,16 +50,18 @@ impl Layout {
         }
     }
 
-    /// Appends the name of the Redis key with the override of a key, in the slot of its state.
+    /// Appends the name of the Redis key with the override of a key, in the slot of its state. It is the same for windows of any
+    /// length, so that a grant or a block is kept when that changes.
     pub(crate) fn write_override_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
-        self.write_name(name, policy, key);
+        self.write_name_of_kind(name, policy, key);
         name.extend_from_slice(OVERRIDE_SUFFIX);
     }
 
     /// How long the names of a policy's keys are at most.
     pub(crate) fn longest_name(&self, policy: &Policy) -> usize {
         let parts = [self.prefix.as_str(), "{}::", policy.name().as_str(), policy.strategy().tag()];
-        parts.map(str::len).into_iter().sum::<usize>() + 2 * DIGITS_OF_PART
+        let structure = policy.strategy().structure().bytes().len();
+        parts.map(str::len).into_iter().sum::<usize>() + 2 * DIGITS_OF_PART + structure + ".".len()
     }
 }
 
@@ -102,7 +115,7 @@ const DIGITS_OF_PART: usize = 32;
 
 #[cfg(test)]
 mod tests {
-    use portcullis_core::{Quota, Secret};
+    use portcullis_core::{Anchor, FixedWindow, Quota, Secret, SlidingWindow, Strategy};
 
     use super::*;
     use crate::protocol::slot::slot_of;
@@ -139,6 +152,28 @@ mod tests {
             layout.name(&policy, two),
             format!("shop:v2:2026:{{8510077665a4e2ba6d4309046754f949}}{all}:login:gcra")
         );
+    }
+
+    #[test]
+    fn the_names_of_windows_end_with_what_cannot_change() {
+        let layout = Layout::new("shop", "2026").unwrap();
+        let (one, minute) = (key(&["ada"]), Quota::per_minute(5));
+        let first = FixedWindow::new(minute).unwrap().anchored(Anchor::FirstRequest);
+        let slots = SlidingWindow::with_slots(minute, 6).unwrap();
+        for (policy, end) in [
+            (Policy::fixed_window("login", minute), "fixed_window.60s"),
+            (Policy::literal("login", Strategy::FixedWindow(first)), "fixed_window.60s.first"),
+            (Policy::literal("login", Strategy::SlidingWindow(slots)), "sliding_window.60s.6"),
+            (Policy::sliding_log("login", Quota::per_hour(5)), "sliding_log.3600s"),
+            (Policy::token_bucket("login", minute), "token_bucket"),
+        ] {
+            let name = format!("shop:v2:2026:{{8510077665a4e2ba6d4309046754f949}}:login:{end}");
+            assert_eq!(layout.name(&policy, one), name);
+            let (kind, _) = name.split_once('.').unwrap_or((&name, ""));
+            let mut record = Vec::new();
+            layout.write_override_name(&mut record, &policy, one);
+            assert_eq!(record, format!("{kind}:override").as_bytes());
+        }
     }
 
     #[test]

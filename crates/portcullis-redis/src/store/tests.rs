@@ -33,6 +33,7 @@ use tokio::task::JoinSet;
 use super::RedisStore;
 use crate::SetupError;
 use crate::connection::tests::server::Server;
+use crate::protocol::keys::Layout;
 
 const MONTHLY: Policy = Policy::fixed_window("monthly", Quota::per_week(1_000));
 const BURST: Policy = Policy::gcra("burst", Quota::per_minute(3).burst(5));
@@ -67,7 +68,9 @@ async fn left_at_last(store: &RedisStore, policy: &Policy) -> u64 {
 }
 
 fn name(policy: &Policy) -> String {
-    format!("portcullis:v2:0:{{{:032x}}}:{}:{}", key(&["ada"]).slot(), policy.name(), policy.strategy().tag())
+    let mut name = Vec::new();
+    Layout::new("portcullis", "0").unwrap().write_name(&mut name, policy, key(&["ada"]));
+    String::from_utf8(name).unwrap()
 }
 
 /// At most `limit` permits, for half an hour.

@@ -27,39 +27,39 @@ async fn names_and_states_are_those_of_version_2() {
         (Policy::token_bucket("bucket", QUOTA), "token_bucket", EMPTY_AT),
         (
             named("refilled", Strategy::TokenBucket(bucket.refilled(Refill::Interval))),
-            "token_bucket",
+            "token_bucket.interval",
             r"H\xa2\x8e\xaa\\\x94\x19C\x00\x00\x00\x00\x00\x00\x00@",
         ),
         (Policy::gcra("spaced", QUOTA.burst(7)), "gcra", EMPTY_AT),
         (Policy::leaky_bucket("queue", QUOTA), "leaky_bucket", EMPTY_AT),
         (
             Policy::fixed_window("window", QUOTA),
-            "fixed_window",
+            "fixed_window.60s",
             r"\x00\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\x10@",
         ),
         (
             named("since", Strategy::FixedWindow(window.anchored(Anchor::FirstRequest))),
-            "fixed_window",
+            "fixed_window.60s.first",
             r"\x1c\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\x10@",
         ),
         (
             Policy::calendar_window("calendar", 7, &calendars()[0]),
-            "calendar_window",
+            "calendar_window.715a24bf710b374b",
             r"\x00\x00\x00\x00\x00h\x85@\x00\x00#\xbd\x99\x99\x19C\x00\x00\x00\x00\x00\x00\x10@",
         ),
         (
             Policy::sliding_window("sliding", QUOTA),
-            "sliding_window",
+            "sliding_window.60s.1",
             r"\x00\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\xf0?\x01\x04",
         ),
         (
             named("slots", Strategy::SlidingWindow(SlidingWindow::with_slots(QUOTA, 10).unwrap())),
-            "sliding_window",
+            "sliding_window.60s.10",
             r"\x00\xd8\x1a\xa8\\\x94\x19C\x00\x00\x00\x00`\xe3VA\x00\x00\x00\x00\x00\x00$@\x01\x02\x00\x00\x02",
         ),
         (
             Policy::sliding_log("log", QUOTA),
-            "sliding_log",
+            "sliding_log.60s",
             r"log1\x00\x06e\x17)\xc9\xad\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x04\x00\x06e\x17(\x98\x80\a\x00\x06e\x17(\x98\x80\a\x00\x06e\x17)\xc9\xad\x01\x00\x06e\x17)\xc9\xad\x01",
         ),
     ];

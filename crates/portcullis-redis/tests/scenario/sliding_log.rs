@@ -134,7 +134,7 @@ impl TestLog {
 
     /// The name of the key in Redis.
     fn stored_key(&self) -> String {
-        self.server.cli(&["KEYS", "*:log:sliding_log"]).unwrap().trim().to_owned()
+        self.server.cli(&["KEYS", "*:log:sliding_log.*"]).unwrap().trim().to_owned()
     }
 }
 

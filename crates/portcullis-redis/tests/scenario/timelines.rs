@@ -17,7 +17,9 @@ fn redis_decides_like_memory(profile: Profile) {
     let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
     let mut redis = StoreSubject::new(Arc::new(runtime.block_on(redis).unwrap()), clock);
     let clock = ManualClock::default();
-    let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+    // Each length of a window is a policy of its own, and each timeline begins at the epoch, so that none is forgotten.
+    let memory = MemoryStore::builder().capacity(10_000).total_capacity(usize::MAX).total_bytes(usize::MAX);
+    let memory = memory.clock(clock.clone()).swept_per_check(0).build();
     let mut memory = StoreSubject::new(Arc::new(memory), clock);
     let mix =
         agree(profile, steps(), &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();

@@ -26,7 +26,7 @@ struct Entry {
     grant: GrantNumbers,
 }
 
-/// A policy and a key.
+/// A policy, whatever the length of its window, and a key: those of the record.
 type Id = (u128, u128);
 
 impl SeenGrants {
@@ -45,7 +45,7 @@ impl SeenGrants {
         if self.is_empty() {
             return NONE;
         }
-        let id = (policy.digest(), key.fingerprint());
+        let id = (policy.override_digest(), key.fingerprint());
         let (shard, set) = self.places(id);
         let entries = self.lock(shard);
         let set = entries.get(set).unwrap_or_default();
@@ -58,7 +58,7 @@ impl SeenGrants {
         if is_none && self.count.load(Relaxed) == 0 {
             return;
         }
-        let id = (policy.digest(), key.fingerprint());
+        let id = (policy.override_digest(), key.fingerprint());
         let (shard, set) = self.places(id);
         let mut entries = self.lock(shard);
         if entries.is_empty() && !is_none {

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Key, Policy, PolicyName, Quota, SlidingWindow, StoreError, StoreErrorKind, Strategy};
+use portcullis_core::{
+    Key, Policy, PolicyName, Quota, SlidingWindow, StoreError, StoreErrorKind, Strategy, WindowTable,
+};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
@@ -125,11 +127,12 @@ async fn each_decision_of_a_call_charges_all_policies_or_none() {
 async fn calendar_windows_and_waits_share_a_call() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let [months, weeks, local] = [0, 1, 2].map(|index| &portcullis_testing::calendars()[index]);
-    let months = Policy::calendar_window("months", 5, months);
+    let [table, weeks, local] = [0, 1, 2].map(|index| &portcullis_testing::calendars()[index]);
+    let months = Policy::calendar_window("months", 5, table);
     let weeks = Policy::calendar_window("weeks", 3, weeks);
-    // The same name in another time zone: the same key.
-    let local = Policy::calendar_window("months", 9, local);
+    // The same calendar by other time zone data: the same key.
+    let local = WindowTable::new(table.name(), local.first(), local.starts()).unwrap();
+    let local = Policy::calendar_window("months", 9, Box::leak(Box::new(local)));
     let waits = Policy::gcra("waits", Quota::per_hour(3_600).burst(2)).wait_at_most(Duration::from_secs(600));
     let brief = Policy::gcra("waits", Quota::per_hour(3_600).burst(2)).wait_at_most(Duration::from_secs(400));
     server.cli(&["CONFIG", "RESETSTAT"]);

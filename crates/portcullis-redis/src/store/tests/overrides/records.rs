@@ -7,6 +7,8 @@ use portcullis_core::overrides::{LockOut, Override};
 use portcullis_core::store::Store as _;
 use tokio::task::JoinSet;
 
+use crate::protocol::keys::Layout;
+
 use super::{API, DAY, Server, TWENTY, check, figures, key, open, two_stores};
 
 fn minutes(count: u64) -> Duration {
@@ -47,7 +49,9 @@ fn end_block(server: &Server) {
 }
 
 fn record_name() -> String {
-    super::super::name(&API) + ":override"
+    let mut name = Vec::new();
+    Layout::new("portcullis", "0").unwrap().write_override_name(&mut name, &API, key(&["ada"]));
+    String::from_utf8(name).unwrap()
 }
 
 #[tokio::test]
