@@ -1,9 +1,13 @@
 //! A bounded table of overrides.
 
+mod shared;
+
 use portcullis_core::overrides::{Effect, Override};
 use portcullis_core::{Policy, Timestamp};
 
 use crate::table::{Table, Value};
+
+pub(crate) use shared::SharedOverrides;
 
 /// The overrides of some keys.
 #[derive(Debug)]
@@ -38,6 +42,11 @@ impl Overrides {
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Whether a record still decides at an instant. Inspects all of them, if need be.
+    pub(crate) fn has_living(&self, now: Timestamp) -> bool {
+        self.table.sample(0, usize::MAX).any(|(_, record)| record.expires_at() > now)
     }
 
     pub(crate) fn get(&self, id: u128) -> Option<&Override> {

@@ -1,20 +1,34 @@
 //! The policies of a store.
 
-use std::sync::{OnceLock, PoisonError};
+mod forgotten;
 
-use portcullis_core::{Policy, PolicyName, StoreError, StoreErrorKind};
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use portcullis_core::{Policy, PolicyName, StoreError, StoreErrorKind, Timestamp};
 
 use crate::budget::{Limits, MAX_POLICIES};
+use crate::overrides::SharedOverrides;
 use crate::shards::Shards;
+use crate::stats::{MemoryPolicyStats, MemoryStats};
 use crate::sync::Mutex;
 
-/// An append-only map from policies to their states: a look-up takes no lock.
+/// A map from policies to their states: a look-up takes no lock.
+///
+/// Shards stay in the bucket that they were made in. Those of a policy that was [forgotten](forgotten) are passed over until another
+/// policy gets them. A look-up that meets a change may miss its policy, and then looks again under the lock.
 #[derive(Debug)]
 pub(crate) struct Policies {
     limits: Limits,
     /// A hash table with open addressing. At most half of it is in use.
     buckets: Box<[OnceLock<Box<Shards>>]>,
+    /// The number of policies. Locked by every change.
     registered: Mutex<usize>,
+}
+
+/// Where a policy can be registered.
+enum Free<'a> {
+    Bucket(usize),
+    Vacant(&'a Shards),
 }
 
 impl Policies {
@@ -23,52 +37,88 @@ impl Policies {
         Self { limits, buckets: (0..buckets).map(|_| OnceLock::new()).collect(), registered: Mutex::new(0) }
     }
 
-    /// The states of a policy, if it is registered.
+    /// The states of a policy by its digest, if it is registered.
     #[inline]
-    pub(crate) fn find(&self, policy: &Policy) -> Option<&Shards> {
-        self.probe(policy.digest()).ok()
-    }
-
-    /// The states of a policy, which is registered if necessary.
-    #[inline]
-    pub(crate) fn find_or_register(&self, policy: &Policy) -> Result<&Shards, StoreError> {
-        match self.find(policy) {
-            Some(found) => Ok(found),
-            None => self.register(policy),
-        }
-    }
-
-    #[cold]
-    fn register(&self, policy: &Policy) -> Result<&Shards, StoreError> {
-        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = match self.probe(policy.digest()) {
-            Ok(found) => return Ok(found),
-            Err(free) => free,
-        };
-        if *registered >= self.limits.policies() {
-            return Err(self.refusal(policy.name(), *registered));
-        }
-        let number = u32::try_from(*registered).unwrap_or(u32::MAX);
-        *registered += 1;
-        let shards =
-            Box::new(Shards::new(policy, number, self.limits.policy).with_overrides(self.limits.overrides));
-        Ok(free.get_or_init(|| shards))
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shards> {
-        self.buckets.iter().filter_map(OnceLock::get).map(Box::as_ref)
-    }
-
-    /// The states of a policy by its digest, or the free bucket for them.
-    #[inline]
-    fn probe(&self, digest: u128) -> Result<&Shards, &OnceLock<Box<Shards>>> {
+    #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
+    pub(crate) fn find(&self, digest: u128) -> Option<&Shards> {
         let mask = self.buckets.len() - 1;
         let mut index = digest as usize & mask;
         loop {
             match self.buckets[index].get() {
-                Some(found) if found.digest() == digest => return Ok(found),
+                Some(found) if found.is_of(digest) => return Some(found),
                 Some(_) => index = (index + 1) & mask,
-                None => return Err(&self.buckets[index]),
+                None => return None,
+            }
+            if index == digest as usize & mask {
+                return None;
+            }
+        }
+    }
+
+    /// Registers a policy at an instant, unless it is registered. If there are as many as fit, one that is idle is forgotten.
+    #[cold]
+    pub(crate) fn register(&self, policy: &Policy, now: Timestamp) -> Result<&Shards, StoreError> {
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = self.find(policy.digest()) {
+            return Ok(found);
+        }
+        if *registered >= self.limits.policies() {
+            if !self.forget_one(now) {
+                return Err(self.refusal(policy.name(), *registered));
+            }
+            *registered -= 1;
+        }
+        let overrides = self.overrides_of(policy);
+        let shards = match self.free(policy.digest()) {
+            Free::Vacant(shards) => {
+                shards.assign(policy, now, overrides);
+                shards
+            }
+            Free::Bucket(index) => {
+                let limits = (self.limits.policy, self.limits.overrides);
+                let number = u32::try_from(index).unwrap_or(u32::MAX);
+                self.buckets[index]
+                    .get_or_init(|| Box::new(Shards::new(policy, number, limits, now, overrides)))
+            }
+        };
+        *registered += 1;
+        Ok(shards)
+    }
+
+    /// How full the store is.
+    pub(crate) fn stats(&self) -> MemoryStats {
+        // Policies of one name may have the same overrides.
+        let mut counted: Vec<Arc<SharedOverrides>> = Vec::new();
+        MemoryStats::of(self.iter().map(|shards| {
+            let (mut stats, overrides) = (shards.stats(), shards.overrides());
+            if counted.iter().any(|known| Arc::ptr_eq(known, &overrides)) {
+                stats.overrides = 0;
+            }
+            counted.push(overrides);
+            stats
+        }))
+    }
+
+    /// How full the store is for each policy.
+    pub(crate) fn policy_stats(&self) -> Vec<MemoryPolicyStats> {
+        self.iter().map(Shards::stats).collect()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Shards> {
+        let made = self.buckets.iter().filter_map(OnceLock::get).map(Box::as_ref);
+        made.filter(|shards| !shards.is_vacant())
+    }
+
+    /// The first place on the way of a look-up.
+    #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
+    fn free(&self, digest: u128) -> Free<'_> {
+        let mask = self.buckets.len() - 1;
+        let mut index = digest as usize & mask;
+        loop {
+            match self.buckets[index].get() {
+                Some(found) if found.is_vacant() => return Free::Vacant(found),
+                Some(_) => index = (index + 1) & mask,
+                None => return Free::Bucket(index),
             }
         }
     }

@@ -5,6 +5,7 @@ mod entry;
 mod grains;
 mod overrides;
 mod own;
+mod tenancy;
 
 use std::sync::Arc;
 
@@ -12,12 +13,13 @@ use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_bytes};
-use crate::overrides::Overrides;
+use crate::overrides::SharedOverrides;
 use entry::{Entry, heap};
 use grains::Grains;
 use own::{Own, Small as _, replace};
 
 pub(crate) use own::SmallState;
+pub(crate) use tenancy::halves;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the table.
@@ -31,12 +33,14 @@ pub(crate) struct Shard {
     unswept: usize,
     reserved: Reserved,
     grains: Grains,
+    /// The digest of the policy that has the shard, in two halves: a `u128` has an alignment of 16 bytes. Zeros if none has it.
+    policy: [u64; 2],
     own: Own,
     bounds: Bounds,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
-    /// Of a policy that reads overrides, from the first one on.
-    overrides: Option<Box<Overrides>>,
+    /// Those of the policy, which other policies of its name share.
+    overrides: Option<Arc<SharedOverrides>>,
 }
 
 /// The bounds of a shard.
@@ -83,7 +87,6 @@ pub(crate) struct ShardStats {
     pub(crate) entries: usize,
     pub(crate) overflow_states: usize,
     pub(crate) overflow_bytes: usize,
-    pub(crate) overrides: usize,
 }
 
 impl EntryId {
@@ -98,6 +101,7 @@ impl Shard {
         Self {
             own: Own::new(strategy, bounds.keys),
             grains: Grains::of(strategy),
+            policy: [0; 2],
             latest: Timestamp::EPOCH,
             unswept: 0,
             overflow: Vec::new(),
@@ -109,8 +113,7 @@ impl Shard {
     }
 
     pub(crate) fn stats(&self) -> ShardStats {
-        let mut stats =
-            ShardStats { entries: self.own.len(), overrides: self.override_count(), ..ShardStats::default() };
+        let mut stats = ShardStats { entries: self.own.len(), ..ShardStats::default() };
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
             stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
@@ -192,8 +195,8 @@ impl Shard {
         let (keys, bytes) = match known {
             None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
             None => (1, ENTRY_BYTES + heap_cost(strategy, initial_heap_bytes(strategy))),
-            // A state written under another quota counts as absent; its replacement may be larger, so reserve space for it. Keep
-            // it: the quota may be restored.
+            // A state written under another quota, such as the share of another number of instances, counts as absent; its
+            // replacement may be larger, so reserve space for it. Keep it: the quota may be restored.
             Some(Some(state)) if !strategy.owns(state) => (0, strategy.growth(Some(state), now)),
             Some(_) => return true,
         };

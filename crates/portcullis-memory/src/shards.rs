@@ -1,33 +1,38 @@
 //! The shards of a policy, and the locks that a decision takes on them.
 
 mod overrides;
+mod owner;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
 use portcullis_core::algorithm::{Algorithm, Figures, State};
 use portcullis_core::store::Position;
-use portcullis_core::{Clock, Key, Policy, PolicyName, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::{Clock, Key, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
-use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
-use crate::shard::{Access, Bounds, EntryId, Shard, ShardStats, SmallState};
-use crate::stats::MemoryPolicyStats;
+use self::owner::Owner;
+use crate::budget::Amount;
+use crate::shard::{Access, EntryId, Shard, SmallState};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::throttle::LogThrottle;
 
 /// The states of one policy, in shards with one lock each.
+///
+/// They are never freed, so that they are found without a lock: when the policy is [forgotten](owner), another one gets them. So a call
+/// that has found them looks, under the lock of a shard, whether they still are those of its policy.
 #[derive(Debug)]
 pub(crate) struct Shards {
-    policy: PolicyName,
-    digest: u128,
-    /// The number of policies registered before this one: locks are taken in this order.
+    /// The two halves of the digest of the policy; zeros if none has the shards.
+    digest: [AtomicU64; 2],
+    /// Locks are taken in the order of these numbers, which are unique.
     number: u32,
     granted: Amount,
     mutexes: Box<[Padded]>,
-    used: Option<Arc<BytesUsed>>,
+    /// Not locked by checks.
+    owner: Mutex<Owner>,
     overflow: Overflow,
-    /// The maximum number of overrides in a shard.
+    /// About the maximum number of overrides.
     overrides: usize,
     refused_overrides: LogThrottle,
 }
@@ -46,47 +51,13 @@ struct Overflow {
 struct Padded(Mutex<Shard>);
 
 impl Shards {
-    pub(crate) fn new(policy: &Policy, number: u32, granted: Amount) -> Self {
-        let division = Division::of(granted.bytes, policy.strategy());
-        let is_small = granted.keys < SMALLEST_TO_SHARD || division.overflow_states < SHARDS;
-        let count = if is_small { 1 } else { SHARDS };
-        let used = (initial_heap_bytes(policy.strategy()) > 0).then(Arc::default);
-        let keys = match used {
-            Some(_) => granted.keys,
-            None => granted.keys.min(division.own / SMALL_ENTRY_BYTES),
-        };
-        let bounds = Bounds {
-            keys: keys.div_ceil(count).max(1),
-            bytes: granted.bytes,
-            shards: count,
-            used: used.clone(),
-        };
-        Self {
-            policy: policy.name().clone(),
-            digest: policy.digest(),
-            number,
-            granted,
-            mutexes: (0..count)
-                .map(|_| Padded(Mutex::new(Shard::new(policy.strategy(), bounds.clone()))))
-                .collect(),
-            used,
-            overflow: Overflow::default(),
-            overrides: 0,
-            refused_overrides: LogThrottle::default(),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn digest(&self) -> u128 {
-        self.digest
-    }
-
-    /// The shard of a key, and its id there. The upper half of the id selects the shard, the lower half is its hash there.
+    /// The shard of a key under the policy with this digest, and its id there. The upper half of the id selects the shard, the lower
+    /// half is its hash there.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
-    pub(crate) fn shard_key(&self, key: Key) -> ShardKey<'_> {
-        let id = key.fingerprint() ^ self.digest;
-        ShardKey { policy: self, shard: (id >> 64) as usize & (self.mutexes.len() - 1), id }
+    pub(crate) fn shard_key(&self, digest: u128, key: Key) -> ShardKey<'_> {
+        let id = key.fingerprint() ^ digest;
+        ShardKey { policy: self, shard: (id >> 64) as usize & (self.mutexes.len() - 1), id, digest }
     }
 
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
@@ -94,34 +65,13 @@ impl Shards {
         self.overflow.checks.fetch_add(1, Ordering::Relaxed);
         if let Some(checks) = self.overflow.throttle.count(now) {
             tracing::warn!(
-                policy = %self.policy,
+                policy = %self.policy(),
                 keys = self.granted.keys,
                 bytes = self.granted.bytes,
                 checks,
                 "the memory store has no room for more keys of this policy: new keys share overflow states; checks counted \
                  since the last such line"
             );
-        }
-    }
-
-    /// Locks the shards one after another.
-    pub(crate) fn stats(&self) -> MemoryPolicyStats {
-        let mut all = ShardStats::default();
-        for Padded(shard) in &self.mutexes {
-            let stats = lock(shard).stats();
-            all.entries += stats.entries;
-            all.overflow_states += stats.overflow_states;
-            all.overflow_bytes += stats.overflow_bytes;
-            all.overrides += stats.overrides;
-        }
-        let own = self.used.as_ref().map_or(all.entries * SMALL_ENTRY_BYTES, |used| used.get());
-        MemoryPolicyStats {
-            policy: self.policy.clone(),
-            entries: all.entries,
-            bytes: own + all.overflow_bytes,
-            overflow_states: all.overflow_states,
-            overflowed_checks: self.overflow.checks.load(Ordering::Relaxed),
-            overrides: all.overrides,
         }
     }
 }
@@ -132,6 +82,8 @@ pub(crate) struct ShardKey<'a> {
     pub(crate) policy: &'a Shards,
     shard: usize,
     id: u128,
+    /// That of the policy.
+    digest: u128,
 }
 
 impl<'a> ShardKey<'a> {
@@ -150,9 +102,11 @@ impl<'a> ShardKey<'a> {
 pub(crate) struct LockedShard<'a>(MutexGuard<'a, Shard>);
 
 impl<'a> LockedShard<'a> {
+    /// Returns `None` if the policy was forgotten since the shard was found.
     #[inline]
-    pub(crate) fn new(key: &ShardKey<'a>) -> Self {
-        Self(key.lock())
+    pub(crate) fn new(key: &ShardKey<'a>) -> Option<Self> {
+        let shard = key.lock();
+        shard.is_of(key.digest).then(|| Self(shard))
     }
 
     /// The instant of a call that has `read` the clock before it locked the shard, so that the shard is not locked meanwhile.
@@ -258,12 +212,15 @@ impl StateLocation {
 }
 
 impl<'a> LockedShards<'a> {
-    /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock.
-    pub(crate) fn new(keys: &[ShardKey<'a>]) -> Self {
-        let mut keys: SmallVec<[ShardKey<'a>; 2]> = keys.into();
-        keys.sort_unstable_by_key(ShardKey::order);
-        keys.dedup_by_key(|key| key.order());
-        Self { guards: keys.into_iter().map(|key| (key.order(), key.lock())).collect() }
+    /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock. Returns `None` if a policy was
+    /// forgotten since its shard was found.
+    pub(crate) fn new(keys: &[ShardKey<'a>]) -> Option<Self> {
+        let mut ordered: SmallVec<[ShardKey<'a>; 2]> = keys.into();
+        ordered.sort_unstable_by_key(ShardKey::order);
+        ordered.dedup_by_key(|key| key.order());
+        let locked = Self { guards: ordered.into_iter().map(|key| (key.order(), key.lock())).collect() };
+        let is_of = |key: &ShardKey<'_>| locked.guards[locked.index_of(key)].1.is_of(key.digest);
+        keys.iter().all(is_of).then_some(locked)
     }
 
     /// The instant of a call that has `read` the clock before it locked the shards. See [`LockedShard::instant`].
@@ -359,28 +316,24 @@ fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 16 };
 /// The most pauses between two attempts, as a power of two.
 const MOST_SPINS: u32 = 3;
-/// A power of two, several times the number of threads of a large machine.
-const SHARDS: usize = 64;
-/// Below this, shards would be so small that one of them would fill by chance long before the others.
-const SMALLEST_TO_SHARD: usize = 64 * 1_024;
 
 #[cfg(test)]
 mod tests {
-    use portcullis_core::{ManualClock, Quota, Secret};
+    use portcullis_core::{ManualClock, Policy, Quota, Secret};
 
     use super::*;
 
     #[test]
     fn an_instant_before_that_of_the_call_before_is_read_again() {
         let policy = Policy::gcra("a", Quota::per_second(1));
-        let shards = Shards::new(&policy, 0, Amount { keys: 1, bytes: 1 << 20 });
+        let shards = Shards::new(&policy, 0, (Amount { keys: 1, bytes: 1 << 20 }, 1), Timestamp::EPOCH, None);
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("user", b"ada");
-        let key = shards.shard_key(hasher.finish().unwrap());
+        let key = shards.shard_key(policy.digest(), hasher.finish().unwrap());
         let at = Timestamp::from_micros;
         let clock = ManualClock::new(at(9));
-        let alone = |read| LockedShard::new(&key).instant(at(read), &clock);
-        let together = |read| LockedShards::new(&[key]).instant(at(read), &clock);
+        let alone = |read| LockedShard::new(&key).unwrap().instant(at(read), &clock);
+        let together = |read| LockedShards::new(&[key]).unwrap().instant(at(read), &clock);
         assert_eq!([alone(7), alone(6), together(8), together(9)], [at(7), at(9), at(9), at(9)]);
         // A clock that was set back.
         clock.set(at(3));

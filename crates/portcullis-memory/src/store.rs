@@ -18,9 +18,12 @@ use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
 use crate::policies::Policies;
 use crate::shard::SmallState;
-use crate::shards::{LockedShard, LockedShards, ShardKey, Shards};
+use crate::shards::{LockedShard, LockedShards, ShardKey};
 use crate::stats::{MemoryPolicyStats, MemoryStats};
 use call::{CallState, CallStates, LocatedState};
+
+/// The shards of the checks of a decision, in their order.
+type ShardKeys<'a> = SmallVec<[ShardKey<'a>; 2]>;
 
 /// A store that keeps its state in this process.
 ///
@@ -71,7 +74,7 @@ impl<C: Clock> MemoryStore<C> {
     ///
     /// Locks the shards one after another.
     pub fn stats(&self) -> MemoryStats {
-        MemoryStats::of(self.policies.iter().map(Shards::stats))
+        self.policies.stats()
     }
 
     /// Returns how full the store is for each of its policies, in no particular order.
@@ -90,7 +93,7 @@ impl<C: Clock> MemoryStore<C> {
     ///
     /// Locks the shards one after another.
     pub fn policy_stats(&self) -> Vec<MemoryPolicyStats> {
-        self.policies.iter().map(Shards::stats).collect()
+        self.policies.policy_stats()
     }
 
     /// Decides a single check, which most calls have. Returns `None`, and decides nothing, if another quota is granted to the key.
@@ -99,7 +102,7 @@ impl<C: Clock> MemoryStore<C> {
         if policy.reads_overrides() {
             return self.decide_with_override(policy, key, cost);
         }
-        let shard_key = self.policies.find_or_register(policy)?.shard_key(key);
+        let shard_key = self.shard_key(policy, key)?;
         let decided = match policy.strategy() {
             Strategy::TokenBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
             Strategy::Gcra(gcra) => self.check_small(&shard_key, (policy, *gcra), cost),
@@ -109,14 +112,17 @@ impl<C: Clock> MemoryStore<C> {
             Strategy::SlidingWindow(window) => self.check_slots(&shard_key, (policy, window), cost),
             Strategy::SlidingLog(_) | Strategy::InFlight(_) => None,
         };
-        Ok(Some(decided.unwrap_or_else(|| self.check_any(&shard_key, policy, cost))))
+        match decided {
+            Some(decided) => Ok(Some(decided)),
+            None => self.check_any(policy, key, cost).map(Some),
+        }
     }
 
     /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
     /// before, and the figures are computed after that. The algorithm is a copy, because what is behind a reference is read, and
     /// divided by, again after the shard is unlocked.
     ///
-    /// Returns `None` if the key is unknown and its shard is full.
+    /// Returns `None` if the key is unknown and its shard is full, or the policy was forgotten meanwhile.
     #[inline]
     fn check_small<A: Algorithm<State: SmallState> + Copy>(
         &self,
@@ -125,7 +131,7 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
     ) -> Option<ReadyCheck> {
         let now = self.clock.now();
-        let mut shard = LockedShard::new(key);
+        let mut shard = LockedShard::new(key)?;
         let now = shard.instant(now, &self.clock);
         let strategy = policy.strategy();
         let decided = shard.sweep_and_decide(key, (strategy, &algorithm), now, cost, self.swept_per_check);
@@ -137,7 +143,7 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Decides a single check of a sliding window.
     ///
-    /// Returns `None` if the key is unknown, or its slots need more than a charge.
+    /// Returns `None` if the key is unknown, or its slots need more than a charge, or the policy was forgotten meanwhile.
     fn check_slots(
         &self,
         key: &ShardKey<'_>,
@@ -145,7 +151,7 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
     ) -> Option<ReadyCheck> {
         let now = self.clock.now();
-        let mut shard = LockedShard::new(key);
+        let mut shard = LockedShard::new(key)?;
         let now = shard.instant(now, &self.clock);
         let window = (policy.strategy(), window);
         let decided = shard.sweep_and_decide_slots(key, window, now, cost, self.swept_per_check)?;
@@ -156,28 +162,67 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Decides a single check of any state, and of a key that shares one because its shard is full.
     #[inline(never)]
-    fn check_any(&self, key: &ShardKey<'_>, policy: &Policy, cost: u64) -> ReadyCheck {
+    fn check_any(&self, policy: &Policy, key: Key, cost: u64) -> Result<ReadyCheck, StoreError> {
         let strategy = policy.strategy();
-        let mut state = self.lock_state(key, strategy);
+        let mut state = self.lock_one(policy, key)?;
         let now = state.now;
         let admitted = protocol::decide(strategy, cost, now, &mut state);
         let figures = Algorithm::figures(strategy, state.get(0), now, cost, admitted);
         let position = strategy.position(state.get(0), now);
         state.unlock();
-        ReadyCheck::new(policy, now, figures, position)
+        Ok(ReadyCheck::new(policy, now, figures, position))
     }
 
     /// Locks the state of a key under a policy, for a call at the present instant.
     fn lock_one(&self, policy: &Policy, key: Key) -> Result<CallState<'_>, StoreError> {
-        let key = self.policies.find_or_register(policy)?.shard_key(key);
-        Ok(self.lock_state(&key, policy.strategy()))
+        let (key, shard, now) = self.lock_shard(policy, key)?;
+        Ok(self.locate_state(shard, &key, policy.strategy(), now))
     }
 
-    fn lock_state<'a>(&self, key: &ShardKey<'a>, strategy: &Strategy) -> CallState<'a> {
-        let now = self.clock.now();
-        let mut shard = LockedShard::new(key);
-        let now = shard.instant(now, &self.clock);
-        self.locate_state(shard, key, strategy, now)
+    /// The shard of a key under a policy, which is registered if necessary.
+    #[inline]
+    fn shard_key(&self, policy: &Policy, key: Key) -> Result<ShardKey<'_>, StoreError> {
+        let digest = policy.digest();
+        let shards = match self.policies.find(digest) {
+            Some(found) => found,
+            None => self.policies.register(policy, self.clock.now())?,
+        };
+        Ok(shards.shard_key(digest, key))
+    }
+
+    /// Locks the shard of a key under a policy. Returns the instant of the call as well.
+    fn lock_shard(
+        &self,
+        policy: &Policy,
+        key: Key,
+    ) -> Result<(ShardKey<'_>, LockedShard<'_>, Timestamp), StoreError> {
+        loop {
+            let key = self.shard_key(policy, key)?;
+            let now = self.clock.now();
+            // Otherwise the policy was forgotten meanwhile, and is registered again.
+            if let Some(mut shard) = LockedShard::new(&key) {
+                let now = shard.instant(now, &self.clock);
+                return Ok((key, shard, now));
+            }
+        }
+    }
+
+    /// Locks the shards of several keys, each under its policy. Returns the instant of the call as well.
+    fn lock_shards<'c>(
+        &self,
+        keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
+    ) -> Result<(ShardKeys<'_>, LockedShards<'_>, Timestamp), StoreError> {
+        loop {
+            let mut shard_keys = ShardKeys::new();
+            for (policy, key) in keys.clone() {
+                shard_keys.push(self.shard_key(policy, key)?);
+            }
+            let now = self.clock.now();
+            if let Some(mut shards) = LockedShards::new(&shard_keys) {
+                let now = shards.instant(now, &self.clock);
+                return Ok((shard_keys, shards, now));
+            }
+        }
     }
 
     fn locate_state<'a>(
@@ -196,13 +241,7 @@ impl<C: Clock> MemoryStore<C> {
         &self,
         keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
     ) -> Result<CallStates<'_>, StoreError> {
-        let mut shard_keys: SmallVec<[ShardKey<'_>; 2]> = SmallVec::new();
-        for (policy, key) in keys.clone() {
-            shard_keys.push(self.policies.find_or_register(policy)?.shard_key(key));
-        }
-        let now = self.clock.now();
-        let mut shards = LockedShards::new(&shard_keys);
-        let now = shards.instant(now, &self.clock);
+        let (shard_keys, mut shards, now) = self.lock_shards(keys.clone())?;
         let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
         for ((policy, _), key) in keys.zip(shard_keys) {
             let strategy = policy.strategy();
@@ -266,15 +305,20 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        if let Some(shards) = self.policies.find(policy) {
-            let key = shards.shard_key(key);
-            LockedShard::new(&key).reset(&key);
+        let digest = policy.digest();
+        if let Some(key) = self.policies.find(digest).map(|shards| shards.shard_key(digest, key))
+            && let Some(mut shard) = LockedShard::new(&key)
+        {
+            shard.reset(&key);
         }
         StoreFuture::ready(Ok(()))
     }
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
-        self.policies.find_or_register(policy).map(|_| ())
+        if self.policies.find(policy.digest()).is_some() {
+            return Ok(());
+        }
+        self.policies.register(policy, self.clock.now()).map(|_| ())
     }
 
     fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {

@@ -189,3 +189,54 @@ fn a_late_call_does_not_miss_what_was_swept_before_it() {
         2_000,
     );
 }
+
+/// A clock that advances by more than a minute whenever it is read, after which a policy that is not used can be forgotten.
+#[derive(Default)]
+struct LeapingClock(AtomicU64);
+
+impl Clock for LeapingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.fetch_add(61_000_000, Ordering::SeqCst))
+    }
+}
+
+#[test]
+fn policies_that_are_forgotten_take_no_charge_of_others_with_them() {
+    // Threads that run long without an interruption: one is forgotten between the look-up and the lock of another.
+    shuttle::check_pct(
+        || {
+            let store = MemoryStore::builder().capacity(10).total_capacity(10);
+            let store = Arc::new(store.clock(LeapingClock::default()).build());
+            // It may be forgotten until it is charged.
+            store.register(&WEEKLY).unwrap();
+            let weekly = || {
+                let store = Arc::clone(&store);
+                let check = move || store.check(Checks::one(WEEKLY, key(0), 1)).into_ready().unwrap();
+                // While all places are taken, it is not registered.
+                move || (0..2).filter(|_| check().is_ok_and(|outcome| outcome.is_allowed())).count()
+            };
+            // Their windows end with the next reading of the clock, so that they take the place of each other.
+            let brief = |names: [&'static str; 3]| {
+                let store = Arc::clone(&store);
+                move || {
+                    for name in names {
+                        let policy = Policy::try_fixed_window(name, Quota::per_second(1)).unwrap();
+                        if let Ok(outcome) = store.check(Checks::one(policy, key(0), 1)).into_ready().unwrap()
+                        {
+                            assert!(outcome.is_allowed() && outcome.decision().policy().as_str() == name);
+                        }
+                    }
+                }
+            };
+            let charges = [thread::spawn(weekly()), thread::spawn(weekly())];
+            let others = [thread::spawn(brief(["a", "b", "a"])), thread::spawn(brief(["b", "c", "b"]))];
+            let admitted: usize = charges.into_iter().map(|thread| thread.join().unwrap()).sum();
+            others.into_iter().for_each(|thread| thread.join().unwrap());
+            let peek = store.check(Checks::one(WEEKLY, key(0), 0)).into_ready().unwrap().unwrap();
+            assert_eq!(peek.decision().remaining(), 3 - admitted as u64);
+            assert!(store.stats().policies <= 1);
+        },
+        5_000,
+        3,
+    );
+}

@@ -83,7 +83,7 @@ impl KnownOverrides {
 }
 
 fn id(policy: &Policy, key: Key) -> u128 {
-    key.fingerprint() ^ policy.digest()
+    key.fingerprint() ^ policy.override_digest()
 }
 
 /// A power of two.

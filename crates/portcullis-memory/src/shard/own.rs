@@ -118,6 +118,23 @@ impl Own {
         }
     }
 
+    /// Whether an entry still counts at an instant.
+    pub(super) fn has_living(&self, expires_at: impl Fn(&State) -> u64, now: Timestamp) -> bool {
+        let now = now.as_micros();
+        match self {
+            Self::Levels(table) => {
+                table.sample(0, usize::MAX).any(|(_, level)| expires_at(&level.state()) > now)
+            }
+            Self::Counts(table) => {
+                table.sample(0, usize::MAX).any(|(_, window)| expires_at(&window.state()) > now)
+            }
+            Self::CalendarCounts(table) => {
+                table.sample(0, usize::MAX).any(|(_, window)| expires_at(&window.state()) > now)
+            }
+            Self::Entries(table) => table.sample(0, usize::MAX).any(|(_, entry)| entry.expires_at > now),
+        }
+    }
+
     pub(super) fn remove(&mut self, id: u128, bounds: &Bounds) {
         match self {
             Self::Levels(table) => {

@@ -7,18 +7,13 @@ use super::{LockedShard, LockedShards, ShardKey, Shards};
 use crate::overrides::{Displaces, NoRoom};
 
 impl Shards {
-    /// The same shards, with space for about this number of overrides.
-    pub(crate) fn with_overrides(self, capacity: usize) -> Self {
-        Self { overrides: capacity.div_ceil(self.mutexes.len()).max(1), ..self }
-    }
-
     /// The error of an override for which there is no room, which is also logged from time to time. Not to be called under a lock.
     #[cold]
     pub(crate) fn no_room_for_override(&self, now: Timestamp) -> StoreError {
-        let overrides = self.overrides * self.mutexes.len();
+        let (policy, overrides) = (self.policy(), self.overrides.next_multiple_of(self.mutexes.len()));
         if let Some(changes) = self.refused_overrides.count(now) {
             tracing::warn!(
-                policy = %self.policy,
+                %policy,
                 overrides,
                 changes,
                 "the memory store has no room for more overrides of this policy: raise `override_capacity`; changes counted since \
@@ -26,8 +21,8 @@ impl Shards {
             );
         }
         let message = format!(
-            "policy {} has no room for another override: about {overrides} grants and blocks are kept; raise `override_capacity`",
-            self.policy
+            "policy {policy} has no room for another override: about {overrides} grants and blocks are kept; raise \
+             `override_capacity`"
         );
         StoreError::new(StoreErrorKind::Failed, message)
     }
@@ -50,7 +45,7 @@ impl LockedShard<'_> {
         displaces: Displaces,
         change: impl FnOnce(&mut Override) -> T,
     ) -> Result<T, NoRoom> {
-        self.change_override(key.id, now, (key.policy.overrides, displaces), change)
+        self.change_override(key.id, now, displaces, change)
     }
 }
 

@@ -7,14 +7,13 @@ use portcullis_core::overrides::{
     Block, Effect, Grant, LockOut, Override, validate_block, validate_grant, validate_policy,
 };
 use portcullis_core::store::protocol::{self, States as _};
-use portcullis_core::store::{Check, CheckResult, Checks, Outcome, ReadyCheck};
+use portcullis_core::store::{CheckResult, Checks, Outcome, ReadyCheck};
 use portcullis_core::{Clock, Decision, Key, Policy, Quota, StoreError};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
 use super::call::{CallStates, LocatedState};
 use crate::overrides::Displaces;
-use crate::shards::{LockedShard, LockedShards, ShardKey};
 
 impl<C: Clock> MemoryStore<C> {
     /// Decides a single check of a policy that reads overrides, under the lock of its state.
@@ -27,10 +26,7 @@ impl<C: Clock> MemoryStore<C> {
         key: Key,
         cost: u64,
     ) -> Result<Option<ReadyCheck>, StoreError> {
-        let key = self.policies.find_or_register(policy)?.shard_key(key);
-        let now = self.clock.now();
-        let mut shard = LockedShard::new(&key);
-        let now = shard.instant(now, &self.clock);
+        let (key, mut shard, now) = self.lock_shard(policy, key)?;
         let left = match shard.effect_on(&key, policy, now) {
             Effect::None => None,
             Effect::Blocked(left) => Some(left),
@@ -53,13 +49,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Decides checks of which some are of policies that read overrides, under the locks of all states.
     #[inline(never)]
     pub(super) fn check_with_overrides(&self, mut checks: Checks) -> Result<Outcome, StoreError> {
-        let mut keys: SmallVec<[ShardKey<'_>; 2]> = SmallVec::new();
-        for Check { policy, key, .. } in &checks {
-            keys.push(self.policies.find_or_register(policy)?.shard_key(*key));
-        }
-        let now = self.clock.now();
-        let mut shards = LockedShards::new(&keys);
-        let now = shards.instant(now, &self.clock);
+        let (keys, mut shards, now) =
+            self.lock_shards(checks.iter().map(|check| (&check.policy, check.key)))?;
         let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
         let mut blocks: SmallVec<[Option<Duration>; 2]> = SmallVec::new();
         let mut grants: SmallVec<[(usize, Grant); 2]> = SmallVec::new();
@@ -132,20 +123,16 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Whether other keys share the state of a key, because the store is full: their use may have denied it.
     fn is_overflowing(&self, policy: &Policy, key: Key) -> Result<bool, StoreError> {
-        let key = self.policies.find_or_register(policy)?.shard_key(key);
-        let now = self.clock.now();
-        let mut shard = LockedShard::new(&key);
-        let now = shard.instant(now, &self.clock);
+        let (key, mut shard, now) = self.lock_shard(policy, key)?;
         let (entry, _) = shard.sweep_and_locate(&key, policy.strategy(), now, 0);
         Ok(entry.is_overflow())
     }
 
     pub(super) fn override_of(&self, policy: &Policy, key: Key) -> Result<Override, StoreError> {
         validate_policy(policy)?;
-        Ok(self.policies.find(policy).map_or(Override::NONE, |shards| {
-            let key = shards.shard_key(key);
-            LockedShard::new(&key).override_of(&key)
-        }))
+        // Another policy of its name may have one for the key, so it has to be registered.
+        let (key, shard, _) = self.lock_shard(policy, key)?;
+        Ok(shard.override_of(&key))
     }
 
     fn change_override<T>(
@@ -155,13 +142,9 @@ impl<C: Clock> MemoryStore<C> {
         displaces: Displaces,
         change: impl FnOnce(&mut Override, portcullis_core::Timestamp) -> T,
     ) -> Result<T, StoreError> {
-        let shards = self.policies.find_or_register(policy)?;
-        let key = shards.shard_key(key);
-        let now = self.clock.now();
-        let mut shard = LockedShard::new(&key);
-        let now = shard.instant(now, &self.clock);
+        let (key, mut shard, now) = self.lock_shard(policy, key)?;
         let changed = shard.change_override_of(&key, now, displaces, |record| change(record, now));
         drop(shard);
-        changed.map_err(|_| shards.no_room_for_override(now))
+        changed.map_err(|_| key.policy.no_room_for_override(now))
     }
 }

@@ -3,6 +3,7 @@
 mod budget;
 mod in_flight;
 mod overflow;
+mod policies;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod model;
+mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -10,7 +10,9 @@ use tokio::runtime::Builder;
 fn the_store_decides_like_the_algorithm(profile: Profile) {
     let runtime = Builder::new_current_thread().build().unwrap();
     let clock = ManualClock::default();
-    let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+    // Each length of a window is a policy of its own, and each timeline begins at the epoch, so that none is forgotten.
+    let store = MemoryStore::builder().capacity(10_000).total_capacity(usize::MAX).total_bytes(usize::MAX);
+    let store = store.clock(clock.clone()).swept_per_check(0).build();
     let (mut pure, mut store) = (Pure::new(), StoreSubject::new(Arc::new(store), clock));
     let mix =
         agree(profile, steps(), &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Key, Policy, Quota, Refill, Secret, Strategy, Timestamp, TokenBucket};
+use portcullis_core::{
+    Anchor, FixedWindow, Key, Policy, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
+};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 
@@ -38,29 +40,39 @@ fn two_limits_admit_no_more_than_the_higher_one() {
     }
 }
 
+/// Each has states of its own, so that neither resets those of the other.
 #[test]
-fn a_log_counts_correctly_with_another_period() {
-    let log = |quota| Policy::sliding_log("p", quota);
-    assert_eq!(admitted(&log(Quota::per_hour(100)), &log(Quota::per_day(120))), 120);
+fn windows_of_two_lengths_admit_the_limit_of_each() {
+    let (hour, day) = (Quota::per_hour(100), Quota::per_day(70));
+    for make in [Policy::fixed_window, Policy::sliding_window, Policy::sliding_log] {
+        assert_eq!(admitted(&make("p", hour), &make("p", day)), 170);
+    }
+    let slots = |slots| {
+        Policy::literal("p", Strategy::SlidingWindow(SlidingWindow::with_slots(hour, slots).unwrap()))
+    };
+    assert_eq!(admitted(&slots(6), &slots(60)), 200);
+    let anchored = |anchor| {
+        Policy::literal("p", Strategy::FixedWindow(FixedWindow::new(hour).unwrap().anchored(anchor)))
+    };
+    assert_eq!(admitted(&anchored(Anchor::Epoch), &anchored(Anchor::FirstRequest)), 200);
+    let bucket = TokenBucket::new(hour).unwrap();
+    let refilled = |refill| Policy::literal("p", Strategy::TokenBucket(bucket.refilled(refill)));
+    assert_eq!(admitted(&refilled(Refill::Greedy), &refilled(Refill::Interval)), 200);
 }
 
 #[test]
-fn other_window_lengths_or_times_to_full_admit_far_more() {
-    let window = |quota| Policy::fixed_window("p", quota);
-    assert_eq!(admitted(&window(Quota::per_hour(100)), &window(Quota::per_day(100))), 2_000);
-    let sliding = |quota| Policy::sliding_window("p", quota);
-    assert_eq!(admitted(&sliding(Quota::per_hour(100)), &sliding(Quota::per_day(100))), 2_000);
+fn other_times_to_full_admit_far_more() {
     let gcra = |burst| Policy::gcra("p", Quota::per_hour(100).burst(burst));
     assert!(admitted(&gcra(10), &gcra(100)) > 900);
 }
 
 #[test]
-fn a_sweep_keeps_what_counts_under_another_refill() {
-    let bucket = |refill| {
-        let bucket = TokenBucket::new(Quota::per_minute(10)).unwrap().refilled(refill);
+fn a_sweep_keeps_what_counts_under_another_interval() {
+    let bucket = |quota| {
+        let bucket = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
         Policy::literal("p", Strategy::TokenBucket(bucket))
     };
-    let (interval, greedy) = (bucket(Refill::Interval), bucket(Refill::Greedy));
+    let (interval, brief) = (bucket(Quota::per_minute(10)), bucket(Quota::per_second(10)));
     let clock = ManualClock::new(Timestamp::EPOCH);
     // So small that it has one shard, which every check sweeps.
     let store = MemoryStore::builder().capacity(100).clock(clock.clone()).build();
@@ -76,7 +88,7 @@ fn a_sweep_keeps_what_counts_under_another_refill() {
     hasher.writer().part("user", b"grace");
     let grace = hasher.finish().unwrap();
     for _ in 0..100 {
-        remaining(&greedy, grace, 1);
+        remaining(&brief, grace, 1);
     }
     assert_eq!(remaining(&interval, ada(), 0), 5);
     clock.advance(Duration::from_secs(20));

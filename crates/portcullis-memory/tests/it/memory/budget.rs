@@ -123,19 +123,6 @@ fn a_log_that_shrinks_frees_its_bytes() {
 }
 
 #[test]
-fn keys_reserve_again_when_their_quota_gets_more_slots() {
-    let store = MemoryStore::builder().bytes(4 * MEBIBYTE).clock(Hand::default()).build();
-    for number in 0..2_000 {
-        assert!(allowed(&store, &slots(1), &number.to_string()));
-    }
-    for number in 0..2_000 {
-        let _ = allowed(&store, &slots(1_000), &number.to_string());
-    }
-    let stats = store.stats();
-    assert!(stats.bytes <= 4 * MEBIBYTE && stats.overflowed_checks > 1_000, "{stats:?}");
-}
-
-#[test]
 fn the_error_of_a_policy_beyond_the_total_states_the_fix() {
     let store = MemoryStore::builder().capacity(10).total_capacity(20).build();
     assert!(store.register(&MINUTE).is_ok() && store.register(&SECOND).is_ok());

@@ -1,0 +1,39 @@
+//! Policies are forgotten when their place is needed, so that rules can be edited for as long as the process lives.
+//!
+//! A policy is forgotten if no state and no override of it counts any more, and it was neither checked nor registered for a minute: it
+//! decides as if it had just been registered, which its next check does. So nothing is lost, and the error of a policy beyond the
+//! bound means that all others are in use. A service that registers too many policies at its start gets it there.
+
+use std::sync::Arc;
+
+use portcullis_core::{Policy, Timestamp};
+
+use super::Policies;
+use crate::overrides::SharedOverrides;
+use crate::shards::Shards;
+
+impl Policies {
+    /// Forgets the policy that was not used for longest, if there is one that can be forgotten. To be called under the lock of changes.
+    ///
+    /// Inspects states up to the first that counts, of each policy.
+    pub(super) fn forget_one(&self, now: Timestamp) -> bool {
+        let idle = self.iter().filter_map(|shards| {
+            let since = shards.idle_since(now, self.is_in_company(shards))?;
+            Some((since, shards))
+        });
+        let longest = idle.min_by_key(|(since, _)| *since);
+        longest.is_some_and(|(_, shards)| shards.forget(now, self.is_in_company(shards)))
+    }
+
+    /// The overrides of the policies that have the name of a policy, and its kind of strategy.
+    pub(super) fn overrides_of(&self, policy: &Policy) -> Option<Arc<SharedOverrides>> {
+        let digest = policy.override_digest();
+        self.iter().map(Shards::overrides).find(|overrides| overrides.digest() == digest)
+    }
+
+    /// Whether another policy has the same overrides.
+    fn is_in_company(&self, shards: &Shards) -> bool {
+        let own = shards.overrides();
+        self.iter().filter(|other| Arc::ptr_eq(&own, &other.overrides())).count() > 1
+    }
+}

@@ -1,0 +1,45 @@
+//! Which policy has a shard.
+
+use std::sync::Arc;
+
+use portcullis_core::{Strategy, Timestamp};
+
+use super::{Bounds, Shard};
+use crate::overrides::SharedOverrides;
+
+impl Shard {
+    /// An empty shard of the policy with a digest, which was registered at an instant. A call that has read an earlier one reads
+    /// the clock again: until then there may have been states that have expired since.
+    pub(crate) fn of_policy(
+        (digest, latest): (u128, Timestamp),
+        strategy: &Strategy,
+        bounds: Bounds,
+        overrides: Arc<SharedOverrides>,
+    ) -> Self {
+        Self { latest, policy: halves(digest), overrides: Some(overrides), ..Self::new(strategy, bounds) }
+    }
+
+    /// Whether a policy with this digest has the shard. A call that has found the shard before it locked it has to look.
+    #[inline]
+    pub(crate) fn is_of(&self, digest: u128) -> bool {
+        self.policy == halves(digest)
+    }
+
+    /// Whether a state still counts at an instant. Inspects all of them, if need be. `strategy` is any that has used the shard.
+    pub(crate) fn has_living(&self, strategy: &Strategy, now: Timestamp) -> bool {
+        let expires_at = |state: &_| self.grains.expires_at(strategy, state);
+        self.own.has_living(expires_at, now)
+            || self.overflow.iter().flatten().any(|entry| !entry.has_expired(now))
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
+pub(crate) fn halves(digest: u128) -> [u64; 2] {
+    [digest as u64, (digest >> 64) as u64]
+}
+
+#[inline]
+pub(super) fn whole([low, high]: [u64; 2]) -> u128 {
+    u128::from(low) | u128::from(high) << 64
+}

@@ -1,0 +1,215 @@
+//! Which policy has shards, and when it is forgotten.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use portcullis_core::{Policy, PolicyName, Strategy, Timestamp};
+
+use super::{Overflow, Padded, Shards, lock};
+use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
+use crate::overrides::SharedOverrides;
+use crate::shard::{Bounds, Shard, ShardStats, halves};
+use crate::stats::MemoryPolicyStats;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::throttle::LogThrottle;
+
+/// The policy that has shards, or had them last.
+#[derive(Debug)]
+pub(super) struct Owner {
+    policy: PolicyName,
+    /// With the quota that was registered.
+    strategy: Strategy,
+    used: Option<Arc<BytesUsed>>,
+    overrides: Arc<SharedOverrides>,
+}
+
+impl Shards {
+    /// The shards of a policy. `limits` are those of each policy, for its states and for its overrides; `overrides` are those of
+    /// another policy with its name, if there is one.
+    pub(crate) fn new(
+        policy: &Policy,
+        number: u32,
+        limits: (Amount, usize),
+        now: Timestamp,
+        overrides: Option<Arc<SharedOverrides>>,
+    ) -> Self {
+        let (granted, capacity) = limits;
+        let count = count(granted);
+        let owner = Owner::new(policy, overrides, (capacity, count));
+        let shard = || Padded(Mutex::new(owner.shard((policy, now), granted, count)));
+        let digest = halves(policy.digest()).map(AtomicU64::new);
+        let mutexes = (0..count).map(|_| shard()).collect();
+        Self {
+            digest,
+            number,
+            granted,
+            mutexes,
+            owner: Mutex::new(owner),
+            overflow: Overflow::default(),
+            overrides: capacity,
+            refused_overrides: LogThrottle::default(),
+        }
+    }
+
+    /// Whether a policy with this digest has the shards. It may be forgotten at any time.
+    #[inline]
+    pub(crate) fn is_of(&self, digest: u128) -> bool {
+        let [low, high] = halves(digest);
+        self.digest[0].load(Ordering::Acquire) == low && self.digest[1].load(Ordering::Acquire) == high
+    }
+
+    /// Whether no policy has the shards.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.is_of(0)
+    }
+
+    /// Gives vacant shards to a policy. To be called by one thread at a time.
+    pub(crate) fn assign(&self, policy: &Policy, now: Timestamp, overrides: Option<Arc<SharedOverrides>>) {
+        let count = self.mutexes.len();
+        let owner = Owner::new(policy, overrides, (self.overrides, count));
+        for Padded(shard) in &self.mutexes {
+            *lock(shard) = owner.shard((policy, now), self.granted, count);
+        }
+        self.overflow.checks.store(0, Ordering::Relaxed);
+        *self.owner() = owner;
+        self.set_digest(policy.digest());
+    }
+
+    /// Since when the policy was not checked, nor registered, if it can be forgotten at an instant: it has no state that still counts,
+    /// and was not used for [`KEPT`]. `keeps_overrides` is whether another policy has the same overrides.
+    pub(crate) fn idle_since(&self, now: Timestamp, keeps_overrides: bool) -> Option<Timestamp> {
+        let owner = self.owner();
+        let mut last = Timestamp::EPOCH;
+        for Padded(shard) in &self.mutexes {
+            let shard = lock(shard);
+            last = last.max(shard.latest());
+            if shard.has_living(&owner.strategy, now) {
+                return None;
+            }
+        }
+        let is_needed = !keeps_overrides && owner.overrides.has_living(now);
+        (now.saturating_since(last) >= KEPT && !is_needed).then_some(last)
+    }
+
+    /// Forgets the policy and frees its memory, unless it has a state that counts by now. To be called by one thread at a time. Returns
+    /// whether the shards are vacant.
+    pub(crate) fn forget(&self, now: Timestamp, keeps_overrides: bool) -> bool {
+        let owner = self.owner();
+        // All at once, so that no call charges a state in between.
+        let mut shards: Vec<_> = self.mutexes.iter().map(|Padded(shard)| lock(shard)).collect();
+        let is_needed = shards.iter().any(|shard| shard.has_living(&owner.strategy, now))
+            || !keeps_overrides && owner.overrides.has_living(now);
+        if is_needed {
+            return false;
+        }
+        self.set_digest(0);
+        for shard in &mut shards {
+            let bounds = Bounds { keys: 0, bytes: 0, shards: self.mutexes.len(), used: None };
+            **shard = Shard::new(&owner.strategy, bounds);
+        }
+        true
+    }
+
+    /// The overrides of the policy.
+    pub(crate) fn overrides(&self) -> Arc<SharedOverrides> {
+        Arc::clone(&self.owner().overrides)
+    }
+
+    /// The name of the policy.
+    pub(super) fn policy(&self) -> PolicyName {
+        self.owner().policy.clone()
+    }
+
+    /// Locks the shards one after another.
+    pub(crate) fn stats(&self) -> MemoryPolicyStats {
+        let mut all = ShardStats::default();
+        for Padded(shard) in &self.mutexes {
+            let stats = lock(shard).stats();
+            all.entries += stats.entries;
+            all.overflow_states += stats.overflow_states;
+            all.overflow_bytes += stats.overflow_bytes;
+        }
+        let owner = self.owner();
+        let own = owner.used.as_ref().map_or(all.entries * SMALL_ENTRY_BYTES, |used| used.get());
+        MemoryPolicyStats {
+            policy: owner.policy.clone(),
+            entries: all.entries,
+            bytes: own + all.overflow_bytes,
+            overflow_states: all.overflow_states,
+            overflowed_checks: self.overflow.checks.load(Ordering::Relaxed),
+            overrides: owner.overrides.len(),
+        }
+    }
+
+    fn set_digest(&self, digest: u128) {
+        let [low, high] = halves(digest);
+        self.digest[0].store(low, Ordering::Release);
+        self.digest[1].store(high, Ordering::Release);
+    }
+
+    fn owner(&self) -> MutexGuard<'_, Owner> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Owner {
+    fn new(
+        policy: &Policy,
+        overrides: Option<Arc<SharedOverrides>>,
+        (capacity, count): (usize, usize),
+    ) -> Self {
+        let strategy = *policy.strategy();
+        let used = (initial_heap_bytes(&strategy) > 0).then(Arc::default);
+        let overrides = overrides.unwrap_or_else(|| Arc::new(SharedOverrides::new(policy, capacity, count)));
+        Self { policy: policy.name().clone(), strategy, used, overrides }
+    }
+
+    /// An empty shard, one of `count`, of the policy, which is registered at an instant.
+    fn shard(&self, (policy, now): (&Policy, Timestamp), granted: Amount, count: usize) -> Shard {
+        let keys = match self.used {
+            Some(_) => granted.keys,
+            None => granted.keys.min(Division::of(granted.bytes, &self.strategy).own / SMALL_ENTRY_BYTES),
+        };
+        let bounds = Bounds {
+            keys: keys.div_ceil(count).max(1),
+            bytes: granted.bytes,
+            shards: count,
+            used: self.used.clone(),
+        };
+        Shard::of_policy((policy.digest(), now), &self.strategy, bounds, Arc::clone(&self.overrides))
+    }
+}
+
+/// The number of shards of any policy of a store.
+const fn count(granted: Amount) -> usize {
+    if granted.keys < SMALLEST_TO_SHARD || granted.bytes < SMALLEST_BYTES { 1 } else { SHARDS }
+}
+
+/// How long a policy is kept that is not used.
+const KEPT: Duration = Duration::from_secs(60);
+/// A power of two, several times the number of threads of a large machine.
+const SHARDS: usize = 64;
+/// Below this, shards would be so small that one of them would fill by chance long before the others.
+const SMALLEST_TO_SHARD: usize = 64 * 1_024;
+/// With fewer bytes there may be fewer overflow states than shards.
+const SMALLEST_BYTES: usize = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::{InFlight, Quota, SlidingLog, SlidingWindow};
+
+    use super::*;
+
+    #[test]
+    fn each_shard_has_an_overflow_state() {
+        let minute = Quota::per_minute(SlidingLog::MAX_LIMIT);
+        let slots = SlidingWindow::with_slots(Quota::per(1, Duration::from_secs(1)), 1_000).unwrap();
+        for strategy in [
+            Strategy::SlidingWindow(slots),
+            Strategy::SlidingLog(SlidingLog::new(minute).unwrap()),
+            Strategy::InFlight(InFlight::new(InFlight::MAX_LIMIT).unwrap()),
+        ] {
+            assert!(Division::of(SMALLEST_BYTES, &strategy).overflow_states >= SHARDS, "{strategy:?}");
+        }
+    }
+}
