@@ -9,7 +9,8 @@ impl PolicyConflict {
     ///
     /// The algorithm has to be the same, because another one has other states. Rate-based algorithms keep their level under any
     /// rate and burst. A window that has another length or start, or other slots, would start anew, and a log would lack
-    /// the stamps of a longer period. Permits are kept under any limit and lease.
+    /// the stamps of a longer period: a policy with another [structure](portcullis_core::store::Structure) has states of its own.
+    /// Permits are kept under any limit and lease.
     pub(crate) fn check_change(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
         let is_followed = match (registered.strategy(), policy.strategy()) {
             (Strategy::TokenBucket(before), Strategy::TokenBucket(after)) => {
@@ -30,7 +31,13 @@ impl PolicyConflict {
             (Strategy::SlidingLog(before), Strategy::SlidingLog(after)) => before.period() == after.period(),
             _ => false,
         };
-        if is_followed { Ok(()) } else { Err(LayerError::Incompatible(Self::new(registered, policy))) }
+        // Calendars of equal windows may have different names.
+        let has_same_states = registered.digest() == policy.digest();
+        if is_followed && has_same_states {
+            Ok(())
+        } else {
+            Err(LayerError::Incompatible(Self::new(registered, policy)))
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use crate::probe::{probed, request, send};
 /// The starts of January to April 2026, in UTC.
 static STARTS: [Timestamp; 4] = [day(20_454), day(20_485), day(20_513), day(20_544)];
 static MONTHS: WindowTable = table("months in UTC");
+static SAME_MONTHS: WindowTable = table("months in UTC");
 static OTHER_MONTHS: WindowTable = table("months in Utopia");
 
 /// The start of a day, counted from 1970.
@@ -67,8 +68,9 @@ fn the_version_of_the_time_zone_data_is_logged_once() {
 fn a_conflict_names_the_windows() {
     let registry = registry(&ManualClock::default());
     registry.register(&Policy::calendar_window("a", 5, &MONTHS)).unwrap();
-    // Equal windows are equal, whatever their name.
-    registry.register(&Policy::calendar_window("a", 5, &OTHER_MONTHS)).unwrap();
+    registry.register(&Policy::calendar_window("a", 5, &SAME_MONTHS)).unwrap();
+    // Equal windows under another name have states of their own.
+    assert!(registry.register(&Policy::calendar_window("a", 5, &OTHER_MONTHS)).is_err());
     let error = registry.register(&Policy::calendar_window("a", 6, &OTHER_MONTHS)).unwrap_err().to_string();
     assert!(error.contains("calendar_window 5 per window, months in UTC is registered"), "{error}");
     assert!(error.contains("calendar_window 6 per window, months in Utopia is refused"), "{error}");
