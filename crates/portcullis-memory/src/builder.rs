@@ -79,13 +79,15 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     }
 
     /// Sets the maximum number of states of all policies together, 16 000 000 by default. It bounds the number of policies: each
-    /// counts with its whole [capacity](Self::capacity), so that 64 fit by default. A policy beyond that is an error.
+    /// counts with its whole [capacity](Self::capacity), so that 64 fit by default. A policy beyond that is an error, unless one can be
+    /// forgotten: none of its states and overrides counts any more, and it was not used for a minute.
     pub fn total_capacity(self, keys: usize) -> Self {
         Self { total_capacity: keys, ..self }
     }
 
     /// Sets the maximum bytes of the states of all policies together, 4 GiB by default. It bounds the number of policies: each
-    /// counts with all its [bytes](Self::bytes). A policy beyond that is an error.
+    /// counts with all its [bytes](Self::bytes). A policy beyond that is an error, as beyond the
+    /// [total capacity](Self::total_capacity).
     pub fn total_bytes(self, bytes: usize) -> Self {
         Self { total_bytes: bytes, ..self }
     }

@@ -144,7 +144,7 @@ impl<S: Store, C: Clock> FallbackBuilder<S, C> {
     }
 
     /// Sets the maximum number of states of all policies together, 16 000 000 by default: enough for 160 `Local` policies.
-    /// Registering one more is an error. See [`MemoryStoreBuilder::total_capacity`].
+    /// Registering one more is an error, unless one can be forgotten. See [`MemoryStoreBuilder::total_capacity`].
     pub fn total_capacity(self, keys: usize) -> Self {
         Self { memory: self.memory.total_capacity(keys), ..self }
     }

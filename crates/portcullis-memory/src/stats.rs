@@ -6,7 +6,7 @@ use portcullis_core::PolicyName;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Policies that were registered, explicitly or by their first use.
+    /// Policies that were registered, explicitly or by their first use, and not forgotten since.
     pub policies: usize,
     /// Stored states, one per key and policy, including expired ones that were not swept yet.
     pub entries: usize,

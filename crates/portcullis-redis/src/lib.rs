@@ -11,7 +11,8 @@
 //! ```
 //!
 //! **Keys.** One string per key and policy, `<namespace>:v2:<secret id>:{<fingerprint>}:<policy>:<strategy>`, with an expiry
-//! that is set in the same step as the state. The fingerprint of a key of several parts is `{<first part>}<all parts>`, so
+//! that is set in the same step as the state. After a full stop, the name ends with the [structure](portcullis_core::store::Structure)
+//! of the strategy if it has one, as in `fixed_window.60s`: windows of two lengths have states of their own. The fingerprint of a key of several parts is `{<first part>}<all parts>`, so
 //! that all states of a user are in one slot of a cluster.
 //!
 //! | strategy | value | reads and writes of a decision |

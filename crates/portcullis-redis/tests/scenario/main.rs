@@ -9,3 +9,4 @@ mod overrides;
 mod sliding_log;
 mod timelines;
 mod walks;
+mod windows;

@@ -90,3 +90,14 @@ fn numbers_out_of_range_are_errors() {
 fn a_literal_above_all_keys_panics() {
     let _ = Percent::new(101);
 }
+
+#[test]
+fn a_key_stays_in_a_share_when_only_the_window_changes() {
+    let windows =
+        [Quota::per_minute(5), Quota::per_hour(9)].map(|quota| Policy::fixed_window("daily", quota));
+    let share = Percent::new(30);
+    for key in keys().step_by(10) {
+        let [before, after] = windows.each_ref().map(|policy| share.includes(policy, key));
+        assert_eq!(before, after);
+    }
+}
