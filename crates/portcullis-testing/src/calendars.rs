@@ -33,8 +33,16 @@ pub fn calendars() -> &'static [WindowTable] {
     &*TABLES
 }
 
-/// The calendar of this name.
+/// The calendar of this name. `months in UTC by other data` are those of Central Europe under the name `months in UTC`, as if they were from
+/// another version of the time zone data: the two share their states.
 pub(crate) fn named(name: &str) -> Result<&'static WindowTable, String> {
+    static OTHER_DATA: LazyLock<WindowTable> = LazyLock::new(|| {
+        let [utc, .., local] = calendars() else { unreachable!("there are three") };
+        WindowTable::new(utc.name(), local.first(), local.starts()).expect("the starts ascend")
+    });
+    if name == "months in UTC by other data" {
+        return Ok(&OTHER_DATA);
+    }
     let found = calendars().iter().find(|table| table.name() == name);
     found.ok_or_else(|| {
         let known: Vec<_> = calendars().iter().map(|table| format!("`{}`", table.name())).collect();
