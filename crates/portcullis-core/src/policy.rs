@@ -339,24 +339,6 @@ impl Policy {
         self.digest.get()
     }
 
-    /// A digest of the name and the kind of strategy alone, for what is kept when a window gets another length: the
-    /// [overrides](crate::overrides) of keys, and which clients a policy is enforced for.
-    ///
-    /// ```
-    /// use portcullis_core::{Policy, Quota};
-    ///
-    /// let minutes = Policy::fixed_window("login", Quota::per_minute(5));
-    /// let hours = Policy::fixed_window("login", Quota::per_hour(5));
-    /// assert_ne!(minutes.digest(), hours.digest());
-    /// assert_eq!(minutes.override_digest(), hours.override_digest());
-    /// ```
-    pub fn override_digest(&self) -> u128 {
-        if self.strategy.structure().is_empty() {
-            return self.digest();
-        }
-        name::digest(self.name.as_str(), &self.strategy)
-    }
-
     fn named(name: &str, strategy: Result<Strategy, QuotaError>) -> Result<Self, PolicyError> {
         let name = PolicyName::new(name)?;
         match strategy {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::lease::LeaseError;
-use super::{Policy, PolicyError};
+use super::{Policy, PolicyError, name};
 use crate::{Quota, QuotaError, Strategy};
 
 impl Policy {
@@ -59,6 +59,24 @@ impl Policy {
     #[inline]
     pub const fn reads_overrides(&self) -> bool {
         self.lease_or_wait.reads_overrides()
+    }
+
+    /// A digest of the name and the kind of strategy alone, for what is kept when a window gets another length: the
+    /// [overrides](crate::overrides) of keys, and which clients a policy is enforced for.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let minutes = Policy::fixed_window("login", Quota::per_minute(5));
+    /// let hours = Policy::fixed_window("login", Quota::per_hour(5));
+    /// assert_ne!(minutes.digest(), hours.digest());
+    /// assert_eq!(minutes.override_digest(), hours.override_digest());
+    /// ```
+    pub fn override_digest(&self) -> u128 {
+        if self.strategy.structure().is_empty() {
+            return self.digest();
+        }
+        name::digest(self.name.as_str(), &self.strategy)
     }
 
     /// Whether the policy has the quota of a [grant](crate::overrides::Grant): it is that of a check which a store has decided under

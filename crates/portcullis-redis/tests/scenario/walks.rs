@@ -90,11 +90,8 @@ fn the_largest_fixed_windows_agree() {
 fn calendar_windows_of_several_time_zones_agree() {
     static SAME: OnceLock<[WindowTable; 3]> = OnceLock::new();
     // Under one name, as versions of the time zone data are, so that they share a state.
-    let same = |index: usize| {
-        let table = calendars()[index];
-        WindowTable::new("calendar", table.first(), table.starts()).unwrap()
-    };
-    SAME.get_or_init(|| [0, 1, 2].map(same));
+    let same = |table: &WindowTable| WindowTable::new("same", table.first(), table.starts()).unwrap();
+    SAME.get_or_init(|| [0, 1, 2].map(|index| same(&calendars()[index])));
     walk(10_000, |rng| {
         let index = usize::try_from(rng.below(3)).unwrap();
         let table = if rng.one_in(8) { &calendars()[index] } else { &SAME.get().unwrap()[index] };
