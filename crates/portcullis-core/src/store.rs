@@ -4,6 +4,7 @@
 //! protocol decide, and writes what has changed.
 
 mod checks;
+mod document;
 mod error;
 mod future;
 mod list;
@@ -27,6 +28,7 @@ pub use crate::receipt::{Receipt, Settlement};
 pub use crate::refund::Refund;
 pub use crate::strategy::Structure;
 pub use checks::{Check, Checks, ChecksError, TooMuchWork};
+pub use document::DocumentStore;
 pub use error::{StoreError, StoreErrorKind};
 pub use future::StoreFuture;
 pub use outcome::{Outcome, ServerResult};

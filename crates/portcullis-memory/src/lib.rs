@@ -41,6 +41,7 @@
 mod budget;
 mod builder;
 mod clock;
+mod documents;
 mod fallback;
 mod overrides;
 mod policies;
@@ -55,6 +56,7 @@ mod throttle;
 
 pub use builder::MemoryStoreBuilder;
 pub use clock::SystemClock;
+pub use documents::MemoryDocuments;
 pub use fallback::{Fallback, FallbackBuilder};
 pub use share::InstanceShare;
 pub use stats::{MemoryPolicyStats, MemoryStats};

@@ -39,7 +39,6 @@ impl Policies {
 
     /// The states of a policy by its digest, if it is registered.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
     pub(crate) fn find(&self, digest: u128) -> Option<&Shards> {
         let mask = self.buckets.len() - 1;
         let mut index = digest as usize & mask;
@@ -110,7 +109,6 @@ impl Policies {
     }
 
     /// The first place on the way of a look-up.
-    #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
     fn free(&self, digest: u128) -> Free<'_> {
         let mask = self.buckets.len() - 1;
         let mut index = digest as usize & mask;

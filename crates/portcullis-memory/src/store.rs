@@ -210,7 +210,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Locks the shards of several keys, each under its policy. Returns the instant of the call as well.
     fn lock_shards<'c>(
         &self,
-        keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
+        keys: &(impl Iterator<Item = (&'c Policy, Key)> + Clone),
     ) -> Result<(ShardKeys<'_>, LockedShards<'_>, Timestamp), StoreError> {
         loop {
             let mut shard_keys = ShardKeys::new();
@@ -241,7 +241,7 @@ impl<C: Clock> MemoryStore<C> {
         &self,
         keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
     ) -> Result<CallStates<'_>, StoreError> {
-        let (shard_keys, mut shards, now) = self.lock_shards(keys.clone())?;
+        let (shard_keys, mut shards, now) = self.lock_shards(&keys)?;
         let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
         for ((policy, _), key) in keys.zip(shard_keys) {
             let strategy = policy.strategy();

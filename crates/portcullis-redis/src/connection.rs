@@ -86,6 +86,30 @@ impl Connection {
         self.run(Call { script, slot, keys, args, queue: QueueKey::none(), load: None, end: None }).await
     }
 
+    /// Reads a string up to the byte `last`, counted from 0, by a command of its own.
+    ///
+    /// # Errors
+    /// As [`Transport::run`].
+    ///
+    /// # Cancel safety
+    /// It changes nothing.
+    pub(crate) async fn read_range(&self, key: &str, last: usize) -> Result<Value, CallError> {
+        let slot = slot_of(key.as_bytes());
+        let by_slot = matches!(self.0.route, Route::Cluster(_));
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        let command = Command::getrange(key, last, slot, by_slot, self.0.deadline);
+        // No server replies to the command that it lacks a script.
+        let script = Script::new("");
+        let start = Instant::now();
+        let call = RoutedCall { script: &script, command, start, slot: Some(slot), queue: QueueKey::none() };
+        match &self.0.route {
+            Route::One(node) => node.call(&call, Attempt::First).await,
+            Route::Cluster(cluster) => cluster.call(&call).await,
+            #[cfg(feature = "recorded")]
+            Route::Recorded(reply) => Ok(reply.clone()),
+        }
+    }
+
     /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`
     /// runs it by `EVAL` instead.
     ///

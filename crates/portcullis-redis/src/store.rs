@@ -3,6 +3,7 @@
 mod answers;
 mod cross_slot;
 mod denials;
+mod documents;
 mod errors;
 mod leases;
 mod overrides;

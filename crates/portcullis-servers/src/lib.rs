@@ -19,7 +19,10 @@ use std::time::{Duration, Instant};
 pub use cluster::{Failover, RedisCluster, SlotMigration};
 pub use connection::{Connection, Reply, encode_command};
 pub use fault_proxy::{Fault, FaultProxy};
-pub use rights::{CLUSTER_RIGHTS, LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SENTINEL_RIGHTS, SLIDING_LOG_RIGHTS};
+pub use rights::{
+    CLUSTER_RIGHTS, DOCUMENT_RIGHTS, LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SENTINEL_RIGHTS,
+    SLIDING_LOG_RIGHTS,
+};
 pub use sentinels::RedisSentinels;
 pub use server::RedisServer;
 pub use setup::ServerSetup;

@@ -15,6 +15,9 @@ pub const CLUSTER_RIGHTS: [&str; 2] = ["+cluster|slots", "+asking"];
 /// The commands that a store with sentinels needs in addition.
 pub const SENTINEL_RIGHTS: [&str; 1] = ["+role"];
 
+/// What a user needs in addition who follows a document of remote rules: it may read the document and cannot write it.
+pub const DOCUMENT_RIGHTS: [&str; 2] = ["+getrange", "%R~portcullis-rules*"];
+
 /// The commands of every decision, with the one that loads scripts.
 const fn with_loading_by(right: &'static str) -> [&'static str; 5] {
     ["+evalsha", right, "+get", "+set", "+time"]

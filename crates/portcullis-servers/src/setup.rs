@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rights::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, PASSWORD, SLIDING_LOG_RIGHTS};
+use super::rights::{DOCUMENT_RIGHTS, LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, PASSWORD, SLIDING_LOG_RIGHTS};
 
 /// Settings that differ from those of [`RedisServer::start`], [`RedisCluster::start`] and [`RedisSentinels::start`].
 ///
@@ -99,12 +99,17 @@ impl ServerSetup {
         self
     }
 
-    /// The ACL rules of the user of the URL: the minimal rights, those of a sliding log, the rights in `more`, and the keys of
-    /// the namespaces.
+    /// The ACL rules of the user of the URL: the minimal rights, those of a sliding log and of a reader of documents, the rights in
+    /// `more`, and the keys of the namespaces.
     pub(super) fn acl_rules(&self, more: &[&str]) -> Vec<String> {
         let password = format!(">{PASSWORD}");
         let fixed = ["reset", "on", password.as_str(), "resetchannels", "-@all"];
-        let words = fixed.iter().chain(&self.least_rights).chain(&SLIDING_LOG_RIGHTS).chain(more);
+        let words = fixed
+            .iter()
+            .chain(&self.least_rights)
+            .chain(&SLIDING_LOG_RIGHTS)
+            .chain(&DOCUMENT_RIGHTS)
+            .chain(more);
         let keys = self.namespaces.iter().map(|namespace| format!("~{namespace}:*"));
         words.map(ToString::to_string).chain(keys).collect()
     }

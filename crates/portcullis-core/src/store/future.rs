@@ -90,6 +90,7 @@ impl<T: Unpin> Future for StoreFuture<T> {
     /// # Panics
     ///
     /// If polled again after it has answered.
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
             Inner::Ready(answer) => Poll::Ready(answer.take().expect(ANSWERED)),

@@ -44,9 +44,9 @@ impl Structure {
 
     const EMPTY: Self = Self { text: [0; Self::MAX_LEN], len: 0 };
 
-    /// The text.
+    /// The text, which is ASCII.
     pub fn as_str(&self) -> &str {
-        core::str::from_utf8(self.bytes()).expect("a structure is ASCII")
+        core::str::from_utf8(self.bytes()).unwrap_or_default()
     }
 
     /// Whether states of the strategy follow every change.
@@ -87,7 +87,7 @@ impl Structure {
         let (mut digits, mut left) = (Self::EMPTY, 16_u32);
         while left > 0 {
             left = left.saturating_sub(1);
-            let digit = (hash >> left.saturating_mul(4)) as usize & 0xf;
+            let digit = ((hash >> left.saturating_mul(4)) & 0xf) as usize;
             digits = digits.then(&[DIGITS[digit]]);
         }
         digits

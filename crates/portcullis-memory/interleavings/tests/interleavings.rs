@@ -231,7 +231,9 @@ fn policies_that_are_forgotten_take_no_charge_of_others_with_them() {
             let charges = [thread::spawn(weekly()), thread::spawn(weekly())];
             let others = [thread::spawn(brief(["a", "b", "a"])), thread::spawn(brief(["b", "c", "b"]))];
             let admitted: usize = charges.into_iter().map(|thread| thread.join().unwrap()).sum();
-            others.into_iter().for_each(|thread| thread.join().unwrap());
+            for thread in others {
+                thread.join().unwrap();
+            }
             let peek = store.check(Checks::one(WEEKLY, key(0), 0)).into_ready().unwrap().unwrap();
             assert_eq!(peek.decision().remaining(), 3 - admitted as u64);
             assert!(store.stats().policies <= 1);

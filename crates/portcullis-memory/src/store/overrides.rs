@@ -50,7 +50,7 @@ impl<C: Clock> MemoryStore<C> {
     #[inline(never)]
     pub(super) fn check_with_overrides(&self, mut checks: Checks) -> Result<Outcome, StoreError> {
         let (keys, mut shards, now) =
-            self.lock_shards(checks.iter().map(|check| (&check.policy, check.key)))?;
+            self.lock_shards(&checks.iter().map(|check| (&check.policy, check.key)))?;
         let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
         let mut blocks: SmallVec<[Option<Duration>; 2]> = SmallVec::new();
         let mut grants: SmallVec<[(usize, Grant); 2]> = SmallVec::new();

@@ -26,7 +26,7 @@ pub(crate) struct Command {
     pub(super) name: &'static str,
     /// The slot of its keys; `None` for any server.
     pub(super) slot: Option<u16>,
-    /// What runs; `None` for a command without words.
+    /// What runs; `None` for a command without a script, whose words are its arguments.
     pub(super) code: Option<Code>,
     pub(super) keys: Words,
     pub(super) args: Words,
@@ -79,6 +79,13 @@ impl Command {
         }
     }
 
+    /// Reads the bytes of a string up to `last`, counted from 0.
+    pub(crate) fn getrange(key: Bytes, last: usize, slot: u16, by_slot: bool, deadline: Duration) -> Self {
+        let args = [key, Bytes::from_static(b"0"), Bytes::from(last.to_string())];
+        let args = args.into_iter().collect();
+        Self { name: "GETRANGE", slot: Some(slot), args, by_slot, ..Self::time(deadline) }
+    }
+
     /// The same command for one attempt. Boxed, because the futures of a call pass it on to each other.
     pub(crate) fn attempt(&self, attempt: Attempt) -> Box<Self> {
         let load = self.load.filter(|_| attempt == Attempt::First);
@@ -95,7 +102,7 @@ impl Command {
     /// arguments.
     pub(super) fn into_words(self) -> Vec<Bytes> {
         let code = match self.code {
-            None => return Vec::new(),
+            None => return self.args.into_vec(),
             Some(Code::Sha(sha)) => Bytes::copy_from_slice(&sha),
             Some(Code::Source(source)) => source,
         };

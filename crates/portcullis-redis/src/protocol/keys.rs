@@ -24,6 +24,11 @@ impl Layout {
         Ok(Self { prefix: format!("{namespace}:v2:{secret_id}:") })
     }
 
+    /// The namespace: the prefix up to its first colon, which a namespace cannot contain.
+    pub(crate) fn namespace(&self) -> &str {
+        self.prefix.split(':').next().unwrap_or_default()
+    }
+
     /// Appends the name of the Redis key with a key's state: it ends with what the state cannot follow, so that two instances whose
     /// windows differ never reset each other.
     pub(crate) fn write_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
@@ -36,6 +41,7 @@ impl Layout {
     }
 
     /// Appends the name without the structure of the strategy. The hash tag is the first part of the key.
+    #[inline]
     fn write_name_of_kind(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
         let (slot, all) = (key.slot(), key.fingerprint());
         name.extend_from_slice(self.prefix.as_bytes());
@@ -86,6 +92,7 @@ pub(crate) fn slots(keys: impl Iterator<Item = Key>) -> Slots {
 }
 
 /// The cluster slot of all states of a key, which is that of its hash tag.
+#[inline]
 pub(crate) fn slot(key: Key) -> u16 {
     slot_of_tag(&digits(key.slot()))
 }

@@ -26,6 +26,12 @@ pub(crate) fn of_overrides(is_scenario: bool) -> Script {
     Script::new(&source).with_write_check(override_record::replaced)
 }
 
+/// The script that replaces a document which is still the expected one.
+pub(crate) fn of_documents() -> Script {
+    Script::new(include_str!("../../lua/document.lua"))
+        .with_write_check(|reply| reply.as_integer() == Some(1))
+}
+
 fn script(clock: &str) -> Script {
     Script::new(&source(clock)).with_write_check(wrote)
 }

@@ -6,6 +6,7 @@ mod combined;
 mod corrupt_values;
 mod cross_slot;
 mod denials;
+mod documents;
 mod expiry;
 mod in_flight;
 mod late_refunds;

@@ -42,7 +42,7 @@ fn structures() -> Vec<(Strategy, &'static str)> {
     let quota = Quota::per_minute(6);
     let bucket = TokenBucket::new(quota).unwrap();
     let at = |micros| Anchor::Instant(Timestamp::from_micros(micros));
-    let longest = Quota::per(5, Quota::MAX_PERIOD - Duration::from_micros(1));
+    let longest = Quota::per(5, Quota::MAX_PERIOD.saturating_sub(Duration::from_micros(1)));
     [
         (Strategy::TokenBucket(bucket), ""),
         (Strategy::TokenBucket(bucket.refilled(Refill::Interval)), "interval"),
@@ -53,7 +53,7 @@ fn structures() -> Vec<(Strategy, &'static str)> {
         (window(quota, at(5_000_000)), "60s.5s"),
         (window(quota, at(5_000_001)), "60s.5000001us"),
         (window(Quota::per_hour(6), Anchor::Epoch), "3600s"),
-        (window(Quota::per(6, Duration::from_micros(1_500_000)), Anchor::Epoch), "1500000us"),
+        (window(Quota::per(6, Duration::from_millis(1_500)), Anchor::Epoch), "1500000us"),
         (window(longest, at((1 << 51) - 3)), "2251799813685247us.2251799813685245us"),
         (months(6, &MONTHS), "c3b40a283b68fc96"),
         (months(6, &WEEKS), "b37613a8752fe47e"),

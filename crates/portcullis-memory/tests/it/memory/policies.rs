@@ -53,7 +53,7 @@ fn a_policy_with_a_state_that_counts_is_kept() {
         assert!(allowed(&store, &named(number), "ada"));
     }
     // All states count.
-    clock.set(WINDOW - Duration::from_micros(1));
+    clock.set(WINDOW.saturating_sub(Duration::from_micros(1)));
     let error = try_check(&store, &named(9)).unwrap_err().to_string();
     assert!(error.contains("policy p9 does not fit in memory"), "{error}");
     // Two windows have ended, but were used less than a minute ago.
@@ -131,18 +131,21 @@ fn a_change_of_a_window_keeps_what_the_longer_one_has_charged() {
     }
 }
 
+/// A clock that goes on by more than a minute with each reading.
+struct Leaping(Hand);
+
+impl Clock for Leaping {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.0.fetch_add(61_000_000, Ordering::Relaxed))
+    }
+}
+
 /// Each finds the states of its policy, or none, while others are registered and forgotten.
 #[test]
 fn threads_that_take_each_others_place_keep_the_bounds() {
     let clock = Hand::default();
     // Their states expire at once, and so do they: time passes with each reading.
     let time = clock.clone();
-    struct Leaping(Hand);
-    impl Clock for Leaping {
-        fn now(&self) -> Timestamp {
-            Timestamp::from_micros(self.0.0.fetch_add(61_000_000, Ordering::Relaxed))
-        }
-    }
     let store = MemoryStore::builder().capacity(100_000).total_capacity(200_000).clock(Leaping(time)).build();
     let failed = AtomicU64::new(0);
     thread::scope(|scope| {
