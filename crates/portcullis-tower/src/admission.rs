@@ -44,6 +44,7 @@ use admit::{CheckingShadows, Queued};
 use first_check::FirstCheck;
 pub(crate) use handler::HandlerCheck;
 use lookups::LookingUp;
+pub(crate) use nesting::is_nested;
 pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};
 use second_check::SecondCheck;

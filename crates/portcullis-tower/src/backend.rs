@@ -11,7 +11,7 @@ use crate::detached::Detached;
 use crate::event::Observers;
 use crate::lock_out::PolicyLockOut;
 use crate::policy::is_in_flight;
-use crate::policy_table::{Member, Membership, PolicyTable, reading_overrides};
+use crate::policy_table::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
 use crate::rate::Rate;
 use crate::{LayerError, PolicyConflict};
 
@@ -85,6 +85,21 @@ impl Backend {
         self.policies.set_lock_out(policy.name(), rule)
     }
 
+    /// Installs policies: all, or none. What the store lacks is registered there first.
+    pub(crate) fn install(
+        &self,
+        policies: &[InstalledPolicy],
+        commit: impl FnOnce(),
+    ) -> Result<Membership, LayerError> {
+        for installed in policies {
+            let policy = installed.policy()?;
+            if self.policies.policy(policy.name()).is_none_or(|registered| registered != policy) {
+                self.ask_store(&policy)?;
+            }
+        }
+        self.policies.install(policies, commit)
+    }
+
     /// Replaces a registered policy. Returns the former one.
     pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
@@ -94,6 +109,13 @@ impl Backend {
             self.ask_store(&if reads_overrides { reading_overrides(&policy)? } else { policy.clone() })?;
         }
         self.policies.set_policy(policy)
+    }
+
+    /// A policy that was charged as it is registered now. `None` if it is not, or has become one with other states: what was charged
+    /// under the former one is corrected under it.
+    pub(crate) fn as_changed(&self, charged: &Policy) -> Option<Policy> {
+        let registered = self.policies.policy(charged.name())?;
+        PolicyConflict::check_change(charged, &registered).is_ok().then_some(registered)
     }
 
     /// Not under a lock, because the store may block or call back.
@@ -119,7 +141,7 @@ impl Backend {
     /// would shorten those of other requests.
     pub(crate) fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
         let charged = receipt.policy();
-        let Some(policy) = self.policies.policy(charged.name()) else { return receipt };
+        let Some(policy) = self.as_changed(charged) else { return receipt };
         if is_in_flight(charged) && charged.strategy().window() != policy.strategy().window() {
             return receipt.with_policy(&policy);
         }

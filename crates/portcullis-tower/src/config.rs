@@ -17,7 +17,7 @@ use portcullis_core::Decision;
 use crate::LayerError;
 use crate::Registry;
 use crate::event::EventKind;
-use crate::layer_store::LayerStore;
+use crate::layer_store::{LayerStore, Signals};
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy, is_in_flight};
 use crate::policy_sets::PreparedSet;
@@ -107,6 +107,13 @@ impl LayerConfig {
             membership,
             version: Version::default(),
         }
+    }
+
+    /// The same layer among others that are chosen for requests, which log together.
+    pub(crate) fn with_signals(&self, signals: Arc<Signals>) -> Self {
+        self.membership.is_replaced();
+        let store = Arc::new(self.store.with_signals(signals));
+        Self { store, ..self.clone() }
     }
 
     /// What checks of handlers need of this configuration.

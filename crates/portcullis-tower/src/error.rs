@@ -145,6 +145,14 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// Rules would be removed that the program limits by, on their own.
+    #[error(
+        "rule {rule} cannot be removed, because the program limits requests by it: keep it, and set its mode to off"
+    )]
+    RuleInUse {
+        /// The name.
+        rule: String,
+    },
     /// The policy cannot be replaced by the other one while it is in use.
     #[error("{}", change::refused(.0))]
     Incompatible(PolicyConflict),

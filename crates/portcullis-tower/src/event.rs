@@ -299,6 +299,19 @@ pub enum EventKind<'a> {
         /// The policy.
         policy: &'a PolicyName,
     },
+    /// New rules of a limiter apply to requests from now on. It belongs to no layer, so it has no policies. One line is logged.
+    RulesReloaded {
+        /// The number of the rules, from 1: each change counts one up.
+        generation: u64,
+    },
+    /// New rules of a limiter are refused, and the last good ones stay. It belongs to no layer, so it has no policies. One line is
+    /// logged, with the findings.
+    RulesRejected {
+        /// The number of the rules that stay.
+        generation: u64,
+        /// What is wrong with the new ones, a line for each finding.
+        findings: &'a str,
+    },
 }
 
 /// The policies of a layer, in the order in which they were added. Displayed with their failure modes.

@@ -63,7 +63,7 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 #[derive(Clone)]
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct RateLimitLayer {
-    config: Arc<LayerConfig>,
+    pub(crate) config: Arc<LayerConfig>,
 }
 
 impl RateLimitLayer {

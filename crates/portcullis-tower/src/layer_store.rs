@@ -22,7 +22,7 @@ pub(crate) struct LayerStore {
 
 /// What the layer has logged and seen of the store. It outlasts changes of the policies.
 #[derive(Default)]
-struct Signals {
+pub(crate) struct Signals {
     log: EventLog,
     outage: Outage,
 }
@@ -42,6 +42,11 @@ impl LayerStore {
     /// The store of the same layer after a change of its policies.
     pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
         Self { backend: Arc::clone(&self.backend), policies, signals: Arc::clone(&self.signals) }
+    }
+
+    /// The same store for a layer that shares its log with others.
+    pub(crate) fn with_signals(&self, signals: Arc<Signals>) -> Self {
+        Self { backend: Arc::clone(&self.backend), policies: self.policies.clone(), signals }
     }
 
     pub(crate) fn policies(&self) -> &[LayerPolicy] {
@@ -84,7 +89,7 @@ impl LayerStore {
 
     /// The policy as it is registered now: its quota may have changed since a charge.
     pub(crate) fn policy_as_of_now(&self, charged: &Policy) -> Policy {
-        match self.backend.policies().policy(charged.name()) {
+        match self.backend.as_changed(charged) {
             Some(registered) if self.has_caller_quotas() => self.for_caller(registered),
             Some(registered) => registered,
             None => charged.clone(),
@@ -134,7 +139,7 @@ impl LayerStore {
 
     /// Renews permits of requests in flight, under the policies as they are registered now.
     pub(crate) fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
-        let as_of_now = |renewal: Renewal| match self.backend.policies().policy(renewal.policy().name()) {
+        let as_of_now = |renewal: Renewal| match self.backend.as_changed(renewal.policy()) {
             Some(policy) => renewal.with_policy(&policy),
             None => renewal,
         };

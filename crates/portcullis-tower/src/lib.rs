@@ -135,6 +135,8 @@
 //! is prepared for it; afterwards a different policy can take it. The store keeps the states of a forgotten name until they expire,
 //! and so does a policy of the same name and algorithm that is registered meanwhile.
 //!
+//! [`Registry::install`] replaces any number of policies at once, for rules in files, also those whose states cannot follow.
+//!
 //! # When the store fails
 //!
 //! "Limited" and "the store failed" are reported differently. The [failure mode](portcullis_core::FailureMode) of each policy
@@ -224,6 +226,7 @@ mod registry;
 mod response;
 mod response_context;
 mod response_outcome;
+mod selected;
 mod service;
 mod settlements;
 mod shadow;
@@ -252,12 +255,16 @@ pub use layer::RateLimitLayer;
 pub use mode::{Mode, Percent, PercentError};
 pub use on_abort::OnAbort;
 pub use policy::OnMissing;
+pub use policy_table::InstalledPolicy;
 pub use portcullis_core::KeyWriter;
 pub use quota::{CallerQuota, QuotaLookup, QuotaRefusal};
 pub use reason::Reason;
-pub use registry::{GrantBuilder, Registry};
+pub use registry::{GrantBuilder, Installation, Registry};
 pub use response::{RateLimitHeaders, Rejection};
 pub use response_outcome::ResponseOutcome;
+pub use selected::{
+    CurrentLayer, LayerLog, PreparedLayer, SelectLayer, SelectedFuture, SelectedRateLimit, Selection,
+};
 pub use service::RateLimit;
 pub use settlements::Drained;
 pub use shadow::Shadow;

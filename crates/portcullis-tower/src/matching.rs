@@ -54,7 +54,7 @@ pub use error::{MatcherError, Undecided};
 pub use extension::ExtensionValue;
 pub use grpc::GrpcMethod;
 pub use network::Network;
-pub use path::RequestPath;
+pub use path::{RequestPath, matched_path, original_path};
 
 /// Decides whether a request is one of those that an exemption or a list of a layer names.
 ///

@@ -1,5 +1,7 @@
 //! The policies of a limiter as they are now: by their names, for as long as a layer has them.
 
+mod install;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +11,7 @@ use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use crate::lock_out::PolicyLockOut;
 use crate::{LayerError, Mode, PolicyConflict};
+pub use install::InstalledPolicy;
 
 /// The registered policies. A layer reads it when it is built, and again after a change.
 #[derive(Default)]
@@ -26,8 +29,15 @@ struct Generation(AtomicU64);
 #[derive(Default)]
 struct Entries {
     policies: HashMap<PolicyName, Entry>,
-    layers: HashMap<u64, Box<[Member]>>,
+    layers: HashMap<u64, Joined>,
     last_id: u64,
+}
+
+/// A layer that was built.
+struct Joined {
+    members: Box<[Member]>,
+    /// Whether the layer is replaced whenever policies are installed, so that it bounds none of them.
+    is_replaced: bool,
 }
 
 /// One name.
@@ -40,6 +50,10 @@ struct Entry {
     mode: Option<Mode>,
     /// In all layers, if one has set it.
     lock_out: Option<Arc<PolicyLockOut>>,
+    /// As it was installed last.
+    installed: Option<Box<InstalledPolicy>>,
+    /// Whether the installed policy was replaced by another one, so that code may hold a former one.
+    was_replaced: bool,
     /// The number of layers that have the policy.
     layers: usize,
     /// Whether the name was registered without a layer, so that it is never forgotten.
@@ -114,13 +128,18 @@ impl PolicyTable {
             entries.admits(&members, added)?;
             entries.policies.entry(added.name().clone()).or_insert_with(|| Entry::new(added));
         }
-        for member in &members {
+        Ok(self.joined(&mut entries, Joined { members, is_replaced: false }))
+    }
+
+    /// Adds a layer whose policies are registered.
+    fn joined(self: &Arc<Self>, entries: &mut Entries, layer: Joined) -> Membership {
+        for member in &layer.members {
             entries.policies.get_mut(&member.policy).expect(REGISTERED).layers += 1;
         }
         entries.last_id += 1;
         let id = entries.last_id;
-        entries.layers.insert(id, members);
-        Ok(Membership { table: Arc::clone(self), id })
+        entries.layers.insert(id, layer);
+        Membership { table: Arc::clone(self), id }
     }
 
     /// The policies of a layer as they are now, in its order, and the generation that this is.
@@ -139,8 +158,7 @@ impl PolicyTable {
     /// Sets the mode of a policy in all layers.
     pub(crate) fn set_mode(&self, name: &PolicyName, mode: Mode) -> Result<(), LayerError> {
         let mut entries = self.lock();
-        let has_chosen_key = |member: &Member| member.has_chosen_key && member.policy == *name;
-        if matches!(mode, Mode::Percent(_)) && entries.layers.values().flatten().any(has_chosen_key) {
+        if matches!(mode, Mode::Percent(_)) && entries.layers.values().any(|layer| layer.lets_choose(name)) {
             return Err(LayerError::UnverifiedKey { policy: name.clone() });
         }
         let unknown = || LayerError::Unknown { policy: name.clone() };
@@ -187,7 +205,7 @@ impl PolicyTable {
             return Ok(policy);
         }
         if policy.strategy().work() > entry.policy().strategy().work() {
-            for members in entries.layers.values() {
+            for Joined { members, .. } in entries.layers.values() {
                 if members.iter().any(|member| member.policy == *policy.name()) {
                     entries.check_work(members, &policy)?;
                 }
@@ -209,7 +227,8 @@ impl PolicyTable {
     fn leave(&self, id: u64) {
         let mut entries = self.lock();
         let Entries { policies, layers, .. } = &mut *entries;
-        for member in layers.remove(&id).unwrap_or_default() {
+        let members = layers.remove(&id).map(|layer| layer.members);
+        for member in members.unwrap_or_default() {
             let Some(entry) = policies.get_mut(&member.policy) else { continue };
             entry.layers = entry.layers.saturating_sub(1);
             if entry.layers == 0 && !entry.is_kept {
@@ -251,6 +270,8 @@ impl Entry {
             changed: None,
             mode: None,
             lock_out: None,
+            installed: None,
+            was_replaced: false,
             layers: 0,
             is_kept: false,
         }
@@ -263,7 +284,27 @@ impl Entry {
     /// Whether a layer may be built with this policy. Code that states the policy as it was before it was changed gets the current
     /// one.
     fn admit(&self, policy: &Policy) -> Result<(), LayerError> {
-        if self.declared == *policy { Ok(()) } else { PolicyConflict::check(self.policy(), policy) }
+        let is_installed = self.installed.as_ref().is_some_and(|installed| installed.policy == *policy);
+        if self.was_replaced || is_installed || self.declared == *policy {
+            return Ok(());
+        }
+        PolicyConflict::check(self.policy(), policy)
+    }
+}
+
+impl Joined {
+    /// Whether clients choose the key of this policy.
+    fn lets_choose(&self, name: &PolicyName) -> bool {
+        self.members.iter().any(|member| member.has_chosen_key && member.policy == *name)
+    }
+}
+
+impl Membership {
+    /// The layer is replaced whenever policies are installed.
+    pub(crate) fn is_replaced(&self) {
+        if let Some(layer) = self.table.lock().layers.get_mut(&self.id) {
+            layer.is_replaced = true;
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The state that all layers of one limiter share.
 
 mod changes;
+mod install;
 mod overrides;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use crate::wait_limit::WaitLimit;
 use crate::window_queues::WindowQueues;
 use crate::{LayerError, RateLimitHeaders, Rejection};
 
+pub use install::Installation;
 pub use overrides::GrantBuilder;
 
 /// The store, the secret and the policies that all layers of one limiter share.

@@ -4,12 +4,13 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{self, Admission, Step, Verdict};
-use crate::config::LiveConfig;
+use crate::config::{CurrentConfig, LiveConfig};
 use crate::off;
 use crate::response_context::ResponseContext;
 use crate::waiting_request::Instance;
@@ -63,30 +64,44 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
         let config = config.current();
-        let (mut parts, body) = request.into_parts();
-        if config.registry.is_off() {
-            off::admit(&config, &mut parts.extensions);
-            let future = inner.call(Request::from_parts(parts, body));
-            return ResponseFuture::called(future, ResponseContext::default());
+        let (parts, body) = request.into_parts();
+        limit(inner, config, parts, body)
+    }
+}
+
+/// Limits a request by a configuration, and calls the inner service, which is ready, at once if possible.
+#[inline]
+pub(crate) fn limit<S, ReqBody, ResBody>(
+    inner: &mut S,
+    config: CurrentConfig<'_>,
+    mut parts: Parts,
+    body: ReqBody,
+) -> ResponseFuture<S, ReqBody>
+where
+    S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    ReqBody: Body,
+{
+    if config.registry.is_off() {
+        off::admit(&config, &mut parts.extensions);
+        let future = inner.call(Request::from_parts(parts, body));
+        return ResponseFuture::called(future, ResponseContext::default());
+    }
+    let (config, awaited) = config.for_caller(&parts);
+    let plan = admission::plan_checks(&config, awaited, &parts, &body);
+    match Admission::start(&config, plan, &mut parts) {
+        Step::Done(Verdict::Admitted(admitted)) => {
+            admitted.emit_admitted(&config);
+            let mut context = admitted.into_context(&mut parts);
+            let future = {
+                let _scope = context.enclose();
+                inner.call(Request::from_parts(parts, body))
+            };
+            ResponseFuture::called(future, context)
         }
-        let (config, awaited) = config.for_caller(&parts);
-        let plan = admission::plan_checks(&config, awaited, &parts, &body);
-        match Admission::start(&config, plan, &mut parts) {
-            Step::Done(Verdict::Admitted(admitted)) => {
-                admitted.emit_admitted(&config);
-                let mut context = admitted.into_context(&mut parts);
-                let future = {
-                    let _scope = context.enclose();
-                    inner.call(Request::from_parts(parts, body))
-                };
-                ResponseFuture::called(future, context)
-            }
-            Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
-            Step::Wait(admission) => {
-                let instance =
-                    if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
-                ResponseFuture::waiting(admission, instance, parts, body)
-            }
+        Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
+        Step::Wait(admission) => {
+            let instance = if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
+            ResponseFuture::waiting(admission, instance, parts, body)
         }
     }
 }

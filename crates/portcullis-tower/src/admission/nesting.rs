@@ -39,7 +39,7 @@ pub(super) fn attach_charge(
 }
 
 /// Whether an outer layer has counted a request that this layer rejects.
-pub(super) fn is_nested(extensions: &Extensions) -> bool {
+pub(crate) fn is_nested(extensions: &Extensions) -> bool {
     // A layer attaches its charge when it admits a request, so this is the charge of an outer layer. It is the layer's own if the
     // inner service was not ready after the admission; then no layer may read the mark of the response, which does no harm.
     extensions.get::<Charge>().is_some() || enclosing::is_enclosed()

@@ -206,7 +206,7 @@ fn are_same(one: &[LayerPolicy], other: &[LayerPolicy]) -> bool {
     let is_same = |(one, other): (&LayerPolicy, &LayerPolicy)| {
         one.mode == other.mode
             && one.policy == other.policy
-            && one.lock_out.is_some() == other.lock_out.is_some()
+            && one.lock_out.as_ref().map(Arc::as_ptr) == other.lock_out.as_ref().map(Arc::as_ptr)
     };
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }

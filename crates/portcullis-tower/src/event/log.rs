@@ -72,7 +72,10 @@ impl Observer for EventLog {
             EventKind::ChargeDropped => self.charge_dropped(),
             EventKind::TooManyUnsettled { policy } => self.too_many_unsettled(policy),
             EventKind::OutcomePanicked { policy } => self.outcome_panicked(policy),
-            EventKind::StoreFailed { is_new: false, .. }
+            // Logged where they happen: no layer emits them.
+            EventKind::RulesReloaded { .. }
+            | EventKind::RulesRejected { .. }
+            | EventKind::StoreFailed { is_new: false, .. }
             | EventKind::Admitted { .. }
             | EventKind::Rejected { .. }
             | EventKind::Exempt { .. }

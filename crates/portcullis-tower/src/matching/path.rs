@@ -138,13 +138,40 @@ impl RequestMatcher for RequestPath {
     }
 }
 
-/// The path as the outermost Axum router got it: nested ones strip their prefixes.
-pub(super) fn original_path(parts: &Parts) -> &str {
+/// Returns the path of a request as the client sent it, also inside of a nested router of Axum, which removes a prefix.
+///
+/// ```
+/// use http::Request;
+/// use portcullis_tower::matching::original_path;
+///
+/// let (parts, ()) = Request::get("/%73earch/?q=1").body(()).unwrap().into_parts();
+/// assert_eq!(original_path(&parts), "/%73earch/");
+/// ```
+pub fn original_path(parts: &Parts) -> &str {
     #[cfg(feature = "axum")]
     if let Some(uri) = parts.extensions.get::<axum::extract::OriginalUri>() {
         return uri.0.path();
     }
     parts.uri.path()
+}
+
+/// Returns the pattern of the route of Axum that the request takes, such as `/users/{id}`. `None` outside of a router, for a layer
+/// that wraps a whole router, and without the feature `axum`.
+///
+/// ```
+/// use http::Request;
+/// use portcullis_tower::matching::matched_path;
+///
+/// let (parts, ()) = Request::get("/users/7").body(()).unwrap().into_parts();
+/// assert_eq!(matched_path(&parts), None);
+/// ```
+pub fn matched_path(parts: &Parts) -> Option<&str> {
+    #[cfg(feature = "axum")]
+    if let Some(matched) = parts.extensions.get::<axum::extract::MatchedPath>() {
+        return Some(matched.as_str());
+    }
+    let _ = parts;
+    None
 }
 
 #[track_caller]

@@ -18,6 +18,7 @@ mod forged;
 mod grants;
 mod handler_checks;
 mod in_flight;
+mod install;
 mod interleavings;
 mod keys;
 mod leaving;

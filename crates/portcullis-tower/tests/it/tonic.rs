@@ -2,11 +2,15 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{ClientIp, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{
+    ClientIp, LayerBuilder, LayerLog, PreparedLayer, RateLimitLayer, SelectLayer, SelectedRateLimit,
+    Selection,
+};
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::Server;
@@ -78,6 +82,20 @@ async fn a_layer_wraps_a_server() {
 
     let server = Server::builder().layer(limit()).add_service(limit().layer(Greeter));
     drop(server.serve("127.0.0.1:0".parse().unwrap()));
+}
+
+#[tokio::test]
+async fn a_chosen_layer_wraps_one_service() {
+    struct One(PreparedLayer);
+    impl SelectLayer for One {
+        fn select(&self, _: &http::request::Parts) -> Selection {
+            Selection::layer(self.0.current())
+        }
+    }
+    let one = Arc::new(One(PreparedLayer::new(&limit(), &LayerLog::default())));
+    let routes = tonic::service::Routes::new(SelectedRateLimit::new(Greeter, one)).prepare();
+    assert_eq!(status(routes.clone(), "192.0.2.1:1").await, None);
+    assert_eq!(status(routes, "192.0.2.1:2").await, Some(tonic::Code::ResourceExhausted));
 }
 
 #[tokio::test]

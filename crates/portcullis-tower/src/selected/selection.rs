@@ -1,0 +1,129 @@
+//! The layer that was chosen for a request.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Response};
+use http_body_util::Full;
+
+use crate::admission;
+use crate::config::{LayerConfig, LiveConfig};
+use crate::event::{Event, EventKind, Observer as _};
+use crate::layer_store::Signals;
+use crate::response::{Cause, Rejection};
+use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
+
+/// The log of layers that are chosen among each other: their lines are throttled together, and an outage of the store is one for all of
+/// them.
+#[derive(Clone, Default)]
+pub struct LayerLog(Arc<Signals>);
+
+/// A layer to choose for requests.
+#[derive(Clone)]
+pub struct PreparedLayer(Arc<LiveConfig>);
+
+/// A layer with its policies as they were at one instant.
+#[derive(Clone)]
+pub struct CurrentLayer(pub(super) Arc<LayerConfig>);
+
+/// The choice for one request.
+#[must_use = "a selection limits nothing until it is returned to the service"]
+pub struct Selection {
+    pub(super) target: Target,
+    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+pub(super) enum Target {
+    None,
+    Layer(CurrentLayer),
+    Refused(Box<Refusal>),
+}
+
+pub(super) struct Refusal {
+    registry: Arc<Registry>,
+    error: KeyError,
+}
+
+impl PreparedLayer {
+    /// Prepares a layer, which logs with others.
+    pub fn new(layer: &RateLimitLayer, log: &LayerLog) -> Self {
+        let config = layer.config.with_signals(Arc::clone(&log.0));
+        Self(LiveConfig::of(&Arc::new(config)))
+    }
+
+    /// Returns the layer with its policies as they are now.
+    #[inline]
+    pub fn current(&self) -> CurrentLayer {
+        CurrentLayer(Arc::clone(&*self.0.current()))
+    }
+}
+
+impl Selection {
+    /// No layer limits the request.
+    pub const fn none() -> Self {
+        Self { target: Target::None, header: None }
+    }
+
+    /// This layer limits the request.
+    pub const fn layer(layer: CurrentLayer) -> Self {
+        Self { target: Target::Layer(layer), header: None }
+    }
+
+    /// The layer that should limit the request cannot be made: the request is rejected with 500, or `INTERNAL` in gRPC, and
+    /// [`EventKind::Misconfigured`] is emitted.
+    pub fn refused(registry: &Arc<Registry>, error: &LayerError) -> Self {
+        let error = KeyError::server(format!("the rules of a request cannot be combined: {error}"));
+        let refusal = Refusal { registry: Arc::clone(registry), error };
+        Self { target: Target::Refused(Box::new(refusal)), header: None }
+    }
+
+    /// Adds a header to the response, in place of one of the same name.
+    pub fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
+        Self { header: Some(Box::new((name, value))), ..self }
+    }
+}
+
+impl Refusal {
+    pub(super) fn response(&self, parts: &Parts) -> Response<Full<Bytes>> {
+        let Self { registry, error } = self;
+        let rejected = EventKind::Rejected { reason: Reason::Misconfigured, decisions: &[] };
+        for kind in [EventKind::Misconfigured { error }, rejected] {
+            let event = Event::new(&[], kind);
+            registry.policy_sets().log().on_event(&event);
+            registry.backend().observers().emit(&event);
+        }
+        let rejection = Rejection::new(parts, Cause::NoKey(error));
+        registry.default_responses().reject(&rejection, admission::is_nested(&parts.extensions))
+    }
+}
+
+impl fmt::Debug for LayerLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerLog").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PreparedLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PreparedLayer").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for CurrentLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CurrentLayer").field(&self.0).finish()
+    }
+}
+
+impl fmt::Debug for Selection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target: &dyn fmt::Debug = match &self.target {
+            Target::None => &"none",
+            Target::Layer(layer) => layer,
+            Target::Refused(refusal) => &refusal.error,
+        };
+        f.debug_struct("Selection").field("target", target).finish_non_exhaustive()
+    }
+}
