@@ -1,0 +1,17 @@
+//! What a file refers to by name, and only a program can do.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use portcullis_tower::{AsyncKeyExtractor, Cost, KeyExtractor, QuotaLookup};
+
+/// What a program registered, by name.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks {
+    pub(crate) keys: HashMap<String, Arc<dyn KeyExtractor>>,
+    pub(crate) lookups: HashMap<String, Arc<dyn AsyncKeyExtractor>>,
+    pub(crate) costs: HashMap<String, Arc<dyn Cost>>,
+    pub(crate) quota_lookups: HashMap<String, QuotaLookup>,
+    /// The program is not there, as in a command that checks files: each name counts as registered.
+    pub(crate) any_name: bool,
+}

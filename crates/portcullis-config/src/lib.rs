@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+
+pub mod diagnostic;
+mod fields;
+mod findings;
+mod hooks;
+mod live;
+mod load;
+#[cfg(test)]
+mod mistakes;
+#[cfg_attr(
+    not(feature = "signed"),
+    allow(dead_code, unreachable_pub, reason = "without signed documents nothing changes files")
+)]
+mod overlay;
+#[cfg(feature = "signed")]
+pub mod remote;
+mod rules;
+mod schema;
+mod source;
+mod text;
+mod tree;
+#[cfg(feature = "watch")]
+mod watch;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use live::{LiveRules, ReloadError, RulesLayer, RulesService, UnknownRule};
+pub use load::Loader;
+pub use rules::{Match, Rule, RuleSet, Rules, Tier};
+pub use schema::schema;
+pub use source::{FileId, Format, Source, Sources, Span};
+#[cfg(feature = "watch")]
+pub use watch::{Watch, WatchError, WatchHandle, WatchOptions};

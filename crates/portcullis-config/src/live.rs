@@ -1,0 +1,250 @@
+//! Rules that change while they limit requests.
+
+mod error;
+#[cfg(any(feature = "watch", feature = "signed"))]
+mod following;
+mod layer;
+mod version;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use arc_swap::ArcSwap;
+use portcullis_core::Policy;
+use portcullis_tower::{Installation, InstalledPolicy, LayerError, LayerLog, Registry};
+
+use crate::rules::{Rule, Rules};
+pub use error::{ReloadError, UnknownRule};
+#[cfg(any(feature = "watch", feature = "signed"))]
+pub(crate) use following::WeakLiveRules;
+pub use layer::{RulesLayer, RulesService};
+use version::RulesVersion;
+
+/// The rules of a limiter, which can be replaced at any time. Clones share everything.
+///
+/// Each request is decided by one version of the rules, from the choice of the rules that match it to its quotas and headers. The states
+/// of keys [stay](portcullis_tower::Registry::set_policy) as far as they can follow: a policy whose algorithm or window length differs
+/// starts with fresh states, and what was charged under the former one is corrected under it. What was set by hand by
+/// [`Registry::set_policy`] or [`Registry::set_mode`] stays until the rules change for that policy.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use http::{Request, Response};
+/// use portcullis_config::{Format, LiveRules, Loader, Rules};
+/// use portcullis_core::Secret;
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::Registry;
+/// use tower::{Layer as _, ServiceExt as _, service_fn};
+///
+/// fn daily(limit: u32) -> Result<Rules, portcullis_config::Diagnostics> {
+///     let text = format!("[policy.daily]\nstrategy = \"fixed_window\"\nquota = \"{limit}/day\"\nkey = \"global\"\n");
+///     Rules::load(&Loader::text("limits.toml", Format::Toml, text))
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let live = LiveRules::new(registry, daily(100)?)?;
+/// let service = live.layer().layer(service_fn(async |_: Request<String>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(()))
+/// }));
+/// let response = service.clone().oneshot(Request::new(String::new())).await?;
+/// assert_eq!(response.headers()["x-ratelimit-remaining"], "99");
+///
+/// assert_eq!(live.swap(daily(50)?)?, 2);
+/// let response = service.oneshot(Request::new(String::new())).await?;
+/// assert_eq!(response.headers()["x-ratelimit-limit"], "50");
+/// assert_eq!(response.headers()["x-ratelimit-remaining"], "48");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LiveRules(Arc<Shared>);
+
+/// What the clones and the layers share.
+struct Shared {
+    registry: Arc<Registry>,
+    current: ArcSwap<RulesVersion>,
+    /// Held while rules are replaced, and while a layer is made of the current ones.
+    changes: Mutex<Changes>,
+    /// Held while rules are read again, so that an older file never replaces a newer one.
+    reloads: Mutex<()>,
+    /// Of all layers, so that a reload starts neither the throttles of the log nor an outage anew.
+    log: LayerLog,
+}
+
+struct Changes {
+    /// Keeps the names of the current policies registered.
+    installation: Option<Installation>,
+    /// The rules that have layers of their own.
+    used: Vec<Weak<str>>,
+}
+
+impl LiveRules {
+    /// Begins with these rules, as generation 1.
+    ///
+    /// # Errors
+    ///
+    /// If a rule cannot be a layer of this registry. See [`Registry::install`].
+    pub fn new(registry: Arc<Registry>, rules: Rules) -> Result<Self, LayerError> {
+        let installation = registry.install(&installed(&rules), || {})?;
+        let current = ArcSwap::from_pointee(RulesVersion::new(rules, 1));
+        let changes = Changes { installation: Some(installation), used: Vec::new() };
+        let (changes, reloads) = (Mutex::new(changes), Mutex::new(()));
+        Ok(Self(Arc::new(Shared { registry, current, changes, reloads, log: LayerLog::default() })))
+    }
+
+    /// Returns a layer that limits each request by all rules that match it, in one decision. A request that no rule matches goes to the
+    /// inner service unchanged.
+    pub fn layer(&self) -> RulesLayer {
+        RulesLayer::all(self)
+    }
+
+    /// Returns a layer that limits each request by one rule, whatever its `match`.
+    ///
+    /// As long as the layer, or a service of it, exists, rules without this one are refused: a file that lacks it must not end the
+    /// limit of a route.
+    ///
+    /// # Errors
+    ///
+    /// If the current rules have no rule of this name.
+    pub fn rule(&self, name: &str) -> Result<RulesLayer, UnknownRule> {
+        // Under the lock, so that the rule is not removed meanwhile.
+        let mut changes = self.0.changes();
+        let version = self.0.current.load();
+        if version.named(name).is_none() {
+            return Err(UnknownRule::of_tables(name, &version.rules));
+        }
+        changes.used.retain(|used| used.strong_count() > 0);
+        let name =
+            changes.used.iter().filter_map(Weak::upgrade).find(|used| **used == *name).unwrap_or_else(|| {
+                let name = Arc::from(name);
+                changes.used.push(Arc::downgrade(&name));
+                name
+            });
+        Ok(RulesLayer::one(self, name))
+    }
+
+    /// Returns the policy of a rule, for a [check](portcullis_tower::CheckBuilder) in a handler: its checks are decided under the
+    /// policy as it is when they are made, also after the rules have changed.
+    ///
+    /// # Errors
+    ///
+    /// If the current rules have no policy of this name.
+    pub fn policy(&self, name: &str) -> Result<Policy, UnknownRule> {
+        let version = self.0.current.load();
+        match version.rules.get(name) {
+            Some(rule) => Ok(rule.policy().clone()),
+            None => Err(UnknownRule::of_policies(name, &version.rules)),
+        }
+    }
+
+    /// Replaces the rules, from the next request on, and returns the new generation. [`RulesReloaded`] is emitted, or
+    /// [`RulesRejected`], and one line is logged.
+    ///
+    /// [`RulesReloaded`]: portcullis_tower::EventKind::RulesReloaded
+    /// [`RulesRejected`]: portcullis_tower::EventKind::RulesRejected
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError::RuleInUse`] if a rule lacks that a [layer](Self::rule) is made of; otherwise if a rule cannot be a layer of the
+    /// registry. The former rules stay then.
+    pub fn swap(&self, rules: Rules) -> Result<u64, LayerError> {
+        let swapped = self.0.swap(rules);
+        match &swapped {
+            Ok(generation) => self.0.registry.rules_reloaded(*generation),
+            Err(error) => self.reject(&error.to_string()),
+        }
+        swapped
+    }
+
+    /// Reads the rules again from where they came from, and replaces them. Returns the new generation, also if nothing has changed.
+    ///
+    /// [`RulesReloaded`] is emitted, or [`RulesRejected`], and one line is logged, with all that is wrong.
+    ///
+    /// [`RulesReloaded`]: portcullis_tower::EventKind::RulesReloaded
+    /// [`RulesRejected`]: portcullis_tower::EventKind::RulesRejected
+    ///
+    /// # Errors
+    ///
+    /// If the files have errors, or as for [`swap`](Self::swap). The former rules stay then.
+    pub fn reload(&self) -> Result<u64, ReloadError> {
+        let _reloading = self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner);
+        match Rules::load(self.current().loader()) {
+            Ok(rules) => Ok(self.swap(rules)?),
+            Err(findings) => {
+                self.reject(&findings.to_string());
+                Err(ReloadError::Invalid(findings))
+            }
+        }
+    }
+
+    /// Reports that new rules were refused before they could replace the current ones.
+    pub(crate) fn reject(&self, findings: &str) {
+        self.0.registry.rules_rejected(self.generation(), findings);
+    }
+
+    /// Returns the number of the current rules: 1 for the first ones, and one more for each that replaced them.
+    pub fn generation(&self) -> u64 {
+        self.0.current.load().generation
+    }
+
+    /// Returns the current rules.
+    pub fn current(&self) -> Rules {
+        self.0.current.load().rules.clone()
+    }
+
+    /// Returns the registry whose policies the rules install.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.0.registry
+    }
+}
+
+impl Shared {
+    fn swap(&self, rules: Rules) -> Result<u64, LayerError> {
+        let mut changes = self.changes();
+        changes.used.retain(|used| used.strong_count() > 0);
+        let generation = self.current.load().generation.saturating_add(1);
+        let next = Arc::new(RulesVersion::new(rules, generation));
+        let lacks = |used: &Arc<str>| next.named(used).is_none();
+        if let Some(used) = changes.used.iter().filter_map(Weak::upgrade).find(lacks) {
+            return Err(LayerError::RuleInUse { rule: used.to_string() });
+        }
+        let policies = installed(&next.rules);
+        // Dropped behind the installation: its layers leave the registry, whose lock is held while the pointer is stored.
+        let mut former = None;
+        let commit = || former = Some(self.current.swap(next));
+        let installation = self.registry.install(&policies, commit)?;
+        let before = changes.installation.replace(installation);
+        drop(changes);
+        drop((before, former));
+        Ok(generation)
+    }
+
+    /// The changes are consistent between any two statements, so a poisoned lock is safe to use.
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the registry has to know of the rules.
+fn installed(rules: &Rules) -> Vec<InstalledPolicy> {
+    let of = |rule: &Rule| {
+        InstalledPolicy::new(rule.policy().clone()).mode(rule.mode()).lock_out(rule.lock_out().copied())
+    };
+    rules.iter().map(of).collect()
+}
+
+impl fmt::Debug for LiveRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.0.current.load();
+        f.debug_struct("LiveRules")
+            .field("generation", &version.generation)
+            .field("rules", &version.rules)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,64 @@
+//! Why rules cannot be used or replaced.
+
+use portcullis_tower::LayerError;
+
+use crate::Diagnostics;
+use crate::rules::{Rule, Rules};
+
+/// The rules have no rule of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no rule {rule}: {}", list(known))]
+pub struct UnknownRule {
+    rule: String,
+    known: Vec<String>,
+}
+
+impl UnknownRule {
+    /// No table of the files has this name.
+    pub(super) fn of_tables(rule: &str, rules: &Rules) -> Self {
+        Self::new(rule, rules.iter().map(Rule::table))
+    }
+
+    /// No policy has this name.
+    pub(super) fn of_policies(rule: &str, rules: &Rules) -> Self {
+        Self::new(rule, rules.iter().map(|rule| rule.name().as_str()))
+    }
+
+    fn new<'a>(rule: &str, known: impl Iterator<Item = &'a str>) -> Self {
+        let mut known: Vec<_> = known.map(str::to_owned).collect();
+        known.sort();
+        known.dedup();
+        Self { rule: rule.to_owned(), known }
+    }
+
+    /// The error of a limiter without rules.
+    #[doc(hidden)]
+    pub fn without_rules(rule: &str) -> Self {
+        Self { rule: rule.to_owned(), known: Vec::new() }
+    }
+
+    /// Returns the name that is unknown.
+    pub fn rule(&self) -> &str {
+        &self.rule
+    }
+}
+
+fn list(known: &[String]) -> String {
+    if known.is_empty() {
+        "there are no rules".to_owned()
+    } else {
+        format!("the rules are {}", known.join(", "))
+    }
+}
+
+/// Why rules were not reloaded. The former ones stay.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReloadError {
+    /// The files have errors.
+    #[error("{0}")]
+    Invalid(Diagnostics),
+    /// The limiter cannot have the rules.
+    #[error(transparent)]
+    Refused(#[from] LayerError),
+}

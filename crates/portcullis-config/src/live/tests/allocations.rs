@@ -1,0 +1,91 @@
+//! A request through rules allocates what one through a layer of the same policies does.
+
+use std::future::Ready;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use portcullis_core::Policy;
+use portcullis_tower::{ClientIp, LayerBuilder};
+use tower::Service;
+
+use super::*;
+
+/// Answers with an empty response whose headers have capacity already, and drops the request uncounted.
+#[derive(Clone)]
+struct PreallocatedService;
+
+impl Service<Request<String>> for PreallocatedService {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<String>) -> Self::Future {
+        let mut response = Response::new(());
+        allocation_counter::opt_out(|| {
+            drop(request);
+            response.headers_mut().reserve(16);
+        });
+        std::future::ready(Ok(response))
+    }
+}
+
+/// The allocations of the second request, from the call to the response. The first one allocates what is kept.
+fn allocations<L, B>(layer: &L, uri: &str, status: u16) -> u64
+where
+    L: tower::Layer<PreallocatedService>,
+    L::Service: Service<Request<String>, Response = Response<B>, Error = Infallible>,
+{
+    let mut service = layer.layer(PreallocatedService);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(pin!(service.call(request(uri))).poll(&mut context).is_ready());
+    let mut request = Some(request(uri));
+    let mut response = None;
+    let info = allocation_counter::measure(|| {
+        let future = pin!(service.call(request.take().unwrap()));
+        response = Some(future.poll(&mut context));
+    });
+    let Some(Poll::Ready(Ok(response))) = response else { panic!("the answer is there at once") };
+    assert_eq!(response.status(), status);
+    info.count_total
+}
+
+#[test]
+fn a_request_allocates_what_one_through_a_layer_does() {
+    for (limit, status) in [(9, 200), (1, 429)] {
+        let quota = Quota::per_day(limit);
+        let of_code =
+            LayerBuilder::new(registry(), Policy::fixed_window("search", quota)).by(ClientIp::peer());
+        let expected = allocations(&of_code, "/search", status);
+        assert!(expected > 0);
+        let path = "match = { path = \"/search\" }";
+        let text = window("search", &format!("{limit}/d"), path)
+            + &window("other", "1/d", "match = { path = \"/other\" }");
+        let live = live(&text);
+        assert_eq!(allocations(&live.layer(), "/search", status), expected, "{status}");
+        assert_eq!(allocations(&live.rule("search").unwrap(), "/", status), expected, "{status}");
+    }
+}
+
+#[test]
+fn a_request_that_no_rule_matches_allocates_nothing() {
+    let live = live(&window(
+        "search",
+        "1/d",
+        "match = { path = \"/search\", methods = [\"GET\"], hosts = [\"a.example\"] }",
+    ));
+    for uri in ["/", "/search"] {
+        assert_eq!(allocations(&live.layer(), uri, 200), 0, "{uri}");
+    }
+}
+
+#[test]
+fn rules_that_were_replaced_allocate_nothing_more() {
+    let live = live(&window("search", "5/d", ""));
+    let before = allocations(&live.layer(), "/", 200);
+    live.swap(rules(&window("search", "9/d", ""))).unwrap();
+    assert_eq!(allocations(&live.layer(), "/", 200), before);
+}

@@ -1,0 +1,83 @@
+//! Files that are read again by hand.
+
+use std::fs;
+use std::path::PathBuf;
+
+use super::*;
+
+/// A file of the test that is removed with it.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("portcullis-{}-{name}.toml", std::process::id()));
+        fs::write(&path, text).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, text: &str) {
+        fs::write(&self.0, text).unwrap();
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The events of rules, as text.
+fn events(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
+    let events = Arc::<Mutex<Vec<String>>>::default();
+    let list = Arc::clone(&events);
+    registry.add_observer(Arc::new(move |event: &portcullis_tower::Event<'_>| {
+        let text = match event.kind {
+            EventKind::RulesReloaded { generation } => format!("reloaded {generation}"),
+            EventKind::RulesRejected { generation, findings } => format!("rejected {generation}: {findings}"),
+            EventKind::Rejected { reason: Reason::Misconfigured, .. } => "misconfigured".to_owned(),
+            _ => return,
+        };
+        list.lock().unwrap().push(text);
+    }));
+    events
+}
+
+#[tokio::test]
+async fn a_bad_file_keeps_the_last_good_rules() {
+    let file = File::new("bad", &window("p", "5/h", ""));
+    let live = LiveRules::new(registry(), Rules::from_file(&file.0).unwrap()).unwrap();
+    let events = events(live.registry());
+    let layer = live.layer();
+    assert_eq!(get(&layer, "/").await, left(200, "4"));
+
+    file.write(&window("p", "nine an hour", ""));
+    let error = live.reload().unwrap_err();
+    assert!(matches!(error, ReloadError::Invalid(_)));
+    let _used = live.rule("p").unwrap();
+    file.write(&window("other", "9/h", ""));
+    assert!(matches!(live.reload(), Err(ReloadError::Refused(LayerError::RuleInUse { .. }))));
+    assert_eq!((live.generation(), get(&layer, "/").await), (1, left(200, "3")));
+
+    file.write(&window("p", "9/h", ""));
+    assert_eq!(live.reload().unwrap(), 2);
+    assert_eq!(get(&layer, "/").await, left(200, "6"));
+    let events = events.lock().unwrap();
+    assert_eq!(events.len(), 3);
+    assert_eq!(events[0], format!("rejected 1: {error}"));
+    assert!(events[0].contains("policy.p.quota"), "{}", events[0]);
+    assert!(events[1].starts_with("rejected 1: rule p cannot be removed"), "{}", events[1]);
+    assert_eq!(events[2], "reloaded 2");
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_off_anywhere_never_ends_a_limit() {
+    let whole = window("p", "5/h", "mode = \"enforce\"");
+    let file = File::new("cut", &whole);
+    let live = LiveRules::new(registry(), Rules::from_file(&file.0).unwrap()).unwrap();
+    let layer = live.rule("p").unwrap();
+    for length in 0..whole.len() {
+        file.write(&whole[..length]);
+        let _ = live.reload();
+        assert!(get(&layer, "/").await.1.is_some(), "{length}");
+    }
+}

@@ -1,0 +1,69 @@
+//! One version of the rules, with the layers that its requests have needed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry};
+
+use crate::rules::{RuleSet, Rules};
+
+/// The rules between two changes.
+pub(super) struct RulesVersion {
+    pub(super) rules: Rules,
+    pub(super) generation: u64,
+    /// By the names of their tables.
+    named: HashMap<String, RuleSet>,
+    /// By the rules that they consist of, at most one for each rule, and [`MAX_MORE`].
+    layers: ArcSwap<HashMap<RuleSet, PreparedLayer>>,
+}
+
+impl RulesVersion {
+    pub(super) fn new(rules: Rules, generation: u64) -> Self {
+        let mut named: HashMap<_, RuleSet> = HashMap::new();
+        for (index, rule) in rules.iter().enumerate() {
+            named.entry(rule.table().to_owned()).or_default().insert(index);
+        }
+        Self { rules, generation, named, layers: ArcSwap::default() }
+    }
+
+    /// The rule of this name, with the limit on requests in flight that is in its table.
+    pub(super) fn named(&self, name: &str) -> Option<&RuleSet> {
+        self.named.get(name)
+    }
+
+    /// The layer of these rules, if it was made before. Takes no lock.
+    pub(super) fn made<T>(&self, set: &RuleSet, found: impl FnOnce(&PreparedLayer) -> T) -> Option<T> {
+        self.layers.load().get(set).map(found)
+    }
+
+    /// The number of layers that are kept.
+    #[cfg(test)]
+    pub(super) fn kept(&self) -> usize {
+        self.layers.load().len()
+    }
+
+    /// Makes the layer of these rules, and keeps it if it may be kept and there is room. `None` for no rules. Called under the lock of
+    /// changes, while this version is the current one.
+    pub(super) fn make(
+        &self,
+        registry: &Arc<Registry>,
+        set: RuleSet,
+        log: &LayerLog,
+        may_keep: bool,
+    ) -> Result<Option<PreparedLayer>, LayerError> {
+        let Some(layer) = self.rules.layer(registry, &set)? else { return Ok(None) };
+        let layer = PreparedLayer::new(&layer, log);
+        let kept = self.layers.load();
+        if may_keep && kept.len() < self.rules.iter().len() + MAX_MORE {
+            let mut layers = HashMap::clone(&kept);
+            layers.insert(set, layer.clone());
+            self.layers.store(Arc::new(layers));
+        }
+        Ok(Some(layer))
+    }
+}
+
+/// A service has a few combinations of rules that match a request. Clients can make up many only if the rules have many conditions that
+/// are independent of each other: beyond as many as there are rules, and this number more, a layer is made for each request.
+pub(super) const MAX_MORE: usize = 256;

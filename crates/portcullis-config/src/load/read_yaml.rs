@@ -1,0 +1,235 @@
+//! Reads YAML.
+
+use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+
+use super::MAX_DEPTH;
+use super::parse::{Context, Entries};
+use crate::source::{Format, Span};
+use crate::text::quoted;
+use crate::tree::{Entry, Node, Value};
+
+pub(super) fn read(context: &Context<'_>) -> Option<Node> {
+    if let Some(at) = deep_line(context.text) {
+        let message = format!("more than {MAX_DEPTH} lists and tables inside each other");
+        context.findings.error("", context.span(at, at + 1), message);
+        return None;
+    }
+    let bytes = Offsets::new(context.text);
+    let documents = match MarkedYaml::load_from_iter(context.text.chars()) {
+        Ok(documents) => documents,
+        Err(error) => {
+            syntax(context, bytes.of(error.marker().index()), error.info());
+            return None;
+        }
+    };
+    let reader = Reader { context, bytes };
+    if let Some(second) = documents.get(1) {
+        context
+            .findings
+            .error("", reader.span(second), "a file of rules is one document, and here a second one begins")
+            .help("remove the line ---, or make two files and include them");
+    }
+    match documents.first() {
+        Some(document) => Some(reader.node(document, 0)),
+        None => Some(Node::new(context.span(0, 0), Value::Null)),
+    }
+}
+
+fn syntax(context: &Context<'_>, at: usize, message: &str) {
+    if message == "duplicated key in mapping" {
+        let rest = context.text.get(at..).unwrap_or_default();
+        let name = &rest[..rest.find([':', '\n', '\r']).unwrap_or(rest.len())];
+        let span = context.span(at, at + name.len());
+        let message = format!("{} is given twice", quoted(name.trim_matches(['"', '\''])));
+        context.findings.error("", span, message).help("remove one of the two");
+        return;
+    }
+    context.syntax(Format::Yaml, context.span(at, at + 1), message);
+}
+
+/// The first line that begins with more lists and tables than are allowed, such as `- - - -`.
+///
+/// The parser recurses once for each of them. All other ways to nest need more bytes for each level, or have a limit in the parser.
+fn deep_line(text: &str) -> Option<usize> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let prefix = line.bytes().take_while(|byte| b" \t-?:".contains(byte)).count();
+        let indicators = line.as_bytes()[..prefix].iter().enumerate().filter(|(index, byte)| {
+            let next = line.as_bytes().get(index + 1);
+            !byte.is_ascii_whitespace() && next.is_none_or(u8::is_ascii_whitespace)
+        });
+        if indicators.count() > MAX_DEPTH {
+            return Some(start);
+        }
+        start += line.len();
+    }
+    None
+}
+
+/// The parser counts characters, places count bytes.
+struct Offsets(Option<Vec<usize>>);
+
+impl Offsets {
+    fn new(text: &str) -> Self {
+        Self((!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()))
+    }
+
+    fn of(&self, characters: usize) -> usize {
+        match &self.0 {
+            None => characters,
+            Some(bytes) => bytes.get(characters).or(bytes.last()).copied().unwrap_or(0),
+        }
+    }
+}
+
+struct Reader<'a> {
+    context: &'a Context<'a>,
+    bytes: Offsets,
+}
+
+impl Reader<'_> {
+    fn node(&self, yaml: &MarkedYaml<'_>, depth: usize) -> Node {
+        let span = self.span(yaml);
+        let value = match &yaml.data {
+            YamlData::Value(scalar) => self.scalar(scalar, span),
+            YamlData::Sequence(_) | YamlData::Mapping(_) if !self.context.is_shallow(depth, span) => {
+                Value::Null
+            }
+            YamlData::Sequence(list) => {
+                Value::List(list.iter().map(|one| self.node(one, depth + 1)).collect())
+            }
+            YamlData::Mapping(map) => {
+                let mut entries = Entries::default();
+                for (name, value) in map {
+                    if let Some(entry) = self.entry(name, value, depth + 1) {
+                        self.context.insert(&mut entries, entry);
+                    }
+                }
+                Value::Map(entries.list)
+            }
+            // An empty document.
+            YamlData::BadValue if self.slice(span).trim().is_empty() => Value::Null,
+            YamlData::Tagged(..) | YamlData::BadValue | YamlData::Alias(_) | YamlData::Representation(..) => {
+                self.context
+                    .findings
+                    .error(
+                        "",
+                        span,
+                        format!("{} is a tag that this value cannot have", first_word(self.slice(span))),
+                    )
+                    .help("remove the tag");
+                Value::Null
+            }
+        };
+        let span = self.end_of(&value, span);
+        Node::new(span, value)
+    }
+
+    fn entry(&self, name: &MarkedYaml<'_>, value: &MarkedYaml<'_>, depth: usize) -> Option<Entry> {
+        let span = self.span(name);
+        let text = match &name.data {
+            YamlData::Value(Scalar::String(text)) => text.to_string(),
+            YamlData::Value(Scalar::Null) | YamlData::Sequence(_) | YamlData::Mapping(_) => {
+                self.context.findings.error("", span, "the name of a field is a text");
+                return None;
+            }
+            // `404: ...` is a field of this name.
+            _ => self.slice(span).to_owned(),
+        };
+        if text == "<<" {
+            self.context
+                .findings
+                .error("", span, "`<<` does not merge tables here")
+                .help("repeat the fields, or write `field: *alias` for each");
+            return None;
+        }
+        Some(Entry { name: text, name_span: span, node: self.node(value, depth) })
+    }
+
+    fn scalar(&self, scalar: &Scalar<'_>, span: Span) -> Value {
+        match scalar {
+            Scalar::Null => Value::Null,
+            Scalar::Boolean(value) => Value::Bool(*value),
+            Scalar::Integer(number) => Value::Integer((*number).into()),
+            // The parser has 64 bits for integers, and makes floating-point numbers of longer ones.
+            Scalar::FloatingPoint(number) => match self.slice(span).parse() {
+                Ok(integer) => Value::Integer(integer),
+                Err(_) => Value::Float(number.0),
+            },
+            Scalar::String(text) => Value::String(text.to_string()),
+        }
+    }
+
+    fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
+        let start = self.bytes.of(yaml.span.start.index());
+        let end = self.bytes.of(yaml.span.end.index());
+        let span = self.context.span(start, end);
+        let slice = self.slice(span);
+        let length = if matches!(yaml.data, YamlData::Sequence(_) | YamlData::Mapping(_)) {
+            slice.trim_end().len()
+        } else {
+            scalar_length(slice)
+        };
+        Span { end: span.start + length, ..span }
+    }
+
+    fn slice(&self, span: Span) -> &str {
+        self.context.slice(span)
+    }
+
+    /// A list or a table ends behind its bracket, or with its last value.
+    ///
+    /// The parser ends it before the bracket, or where the next value begins.
+    fn end_of(&self, value: &Value, span: Span) -> Span {
+        let last = match value {
+            Value::List(list) => list.last(),
+            Value::Map(entries) => entries.last().map(|entry| &entry.node),
+            _ => return span,
+        };
+        let whole = Span { end: span.end.max(last.map_or(0, |last| last.span.end)), ..span };
+        if self.slice(span).starts_with(['[', '{']) {
+            let closing = self.context.rest(whole.end).find([']', '}']).map_or(0, |at| at + 1);
+            return Span { end: whole.end + closing, ..span };
+        }
+        match last {
+            Some(last) if last.span.end > span.start => Span { end: last.span.end, ..span },
+            _ => span,
+        }
+    }
+}
+
+/// The length of a scalar, without the space and the comment that the parser counts as a part of it.
+fn scalar_length(text: &str) -> usize {
+    let mut bytes = text.bytes().enumerate().skip(1);
+    match text.as_bytes().first() {
+        Some(b'"') => {
+            while let Some((at, byte)) = bytes.next() {
+                match byte {
+                    b'"' => return at + 1,
+                    b'\\' => drop(bytes.next()),
+                    _ => {}
+                }
+            }
+        }
+        Some(b'\'') => {
+            while let Some((at, byte)) = bytes.next() {
+                if byte == b'\'' {
+                    if text.as_bytes().get(at + 1) != Some(&b'\'') {
+                        return at + 1;
+                    }
+                    bytes.next();
+                }
+            }
+        }
+        Some(b'|' | b'>') => {}
+        _ => {
+            let comment = text.match_indices('#').find(|(at, _)| text[..*at].ends_with([' ', '\t', '\n']));
+            return text[..comment.map_or(text.len(), |(at, _)| at)].trim_end().len();
+        }
+    }
+    text.trim_end().len()
+}
+
+fn first_word(text: &str) -> String {
+    quoted(text.split_whitespace().next().unwrap_or_default())
+}

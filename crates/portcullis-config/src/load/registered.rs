@@ -1,0 +1,118 @@
+//! Registers by name what only a program can do.
+
+use std::sync::Arc;
+
+use portcullis_tower::{AsyncKeyExtractor, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup};
+
+use super::Loader;
+
+impl Loader {
+    /// Registers a key by a value in the extensions of requests, such as an account that authentication found. In a file it is
+    /// `key = { extension = "account" }`. It is the key of [`Extension::with`].
+    ///
+    /// ```
+    /// use portcullis_config::{Format, Loader, Rules};
+    ///
+    /// struct Account { id: u64 }
+    ///
+    /// let text = r#"
+    ///     [policy.orders]
+    ///     strategy = "gcra"
+    ///     quota = "10/s"
+    ///     key = { extension = "account" }
+    /// "#;
+    /// let loader = Loader::text("limits", Format::Toml, text)
+    ///     .extension::<Account>("account", |account, key| key.part("account", &account.id.to_be_bytes()));
+    /// let rules = Rules::load(&loader)?;
+    /// assert_eq!(rules.get("orders").unwrap().key().to_string(), "extension account");
+    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn extension<T: Send + Sync + 'static>(
+        self,
+        name: impl Into<String>,
+        write: impl Fn(&T, &mut KeyWriter<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.key(name, Extension::with(write))
+    }
+
+    /// Registers a key that the program determines. In a file it is `key = { extension = "name" }`, as that of
+    /// [`extension`](Self::extension).
+    #[must_use]
+    pub fn key(mut self, name: impl Into<String>, key: impl KeyExtractor) -> Self {
+        self.hooks.keys.insert(name.into(), Arc::new(key));
+        self
+    }
+
+    /// Registers a key that has to be looked up. In a file it is `key = { lookup = "name" }`.
+    #[must_use]
+    pub fn lookup(mut self, name: impl Into<String>, look_up: impl AsyncKeyExtractor) -> Self {
+        self.hooks.lookups.insert(name.into(), Arc::new(look_up));
+        self
+    }
+
+    /// Registers a cost. In a file it is `cost = { function = "name" }`.
+    #[must_use]
+    pub fn cost(mut self, name: impl Into<String>, cost: impl Cost) -> Self {
+        self.hooks.costs.insert(name.into(), Arc::new(cost));
+        self
+    }
+
+    /// Registers a look-up of the quotas of callers. In a file it is `quota_lookup = "name"`, beside the `caller_quotas` that it may
+    /// return. It is that of [`RateLimitLayer::quota_by_async`](portcullis_tower::RateLimitLayer::quota_by_async).
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis_core::Quota;
+    /// use portcullis_tower::QuotaLookup;
+    ///
+    /// let text = r#"
+    ///     [policy.daily]
+    ///     strategy = "fixed_window"
+    ///     quota = "1000/d"
+    ///     caller_quotas = ["1000/d", "100000/d"]
+    ///     quota_lookup = "plans"
+    ///     key = "client_ip"
+    /// "#;
+    /// let loader = Loader::text("limits", Format::Toml, text);
+    /// let findings = Rules::load(&loader).unwrap_err().to_string();
+    /// assert!(findings.contains("no look-up of quotas \"plans\" is registered"), "{findings}");
+    ///
+    /// let plans = QuotaLookup::new(|_: &Parts| async { Ok(Some(Quota::per_day(50_000))) });
+    /// let rules = Rules::load(&loader.quota_lookup("plans", plans))?;
+    /// assert!(rules.get("daily").is_some());
+    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn quota_lookup(mut self, name: impl Into<String>, look_up: QuotaLookup) -> Self {
+        self.hooks.quota_lookups.insert(name.into(), look_up);
+        self
+    }
+
+    /// Accepts each name of an extension, a look-up and a cost, for a command that reads files without the program that registers
+    /// them. A rule whose key needs one limits nothing, and such a cost is 1: a [note](crate::Severity::Note) says so for each.
+    ///
+    /// ```
+    /// use portcullis_config::{Format, Loader, Rules};
+    ///
+    /// let text = r#"
+    ///     [policy.orders]
+    ///     strategy = "gcra"
+    ///     quota = "10/s"
+    ///     key = { extension = "account" }
+    /// "#;
+    /// let loader = Loader::text("limits", Format::Toml, text);
+    /// assert!(Rules::load(&loader).is_err());
+    /// let rules = Rules::load(&loader.accept_unknown_names())?;
+    /// let notes = rules.warnings().to_string();
+    /// assert!(notes.contains("note: policy.orders.key.extension: only the program has extension \"account\""), "{notes}");
+    /// assert!(!rules.warnings().has_warnings());
+    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn accept_unknown_names(mut self) -> Self {
+        self.hooks.any_name = true;
+        self
+    }
+}

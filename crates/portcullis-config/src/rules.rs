@@ -1,0 +1,182 @@
+//! Rules: what the policies of a file limit, and how.
+
+mod build;
+mod check;
+mod explain;
+mod key;
+mod matcher;
+mod overlap;
+mod read;
+mod rule;
+mod set;
+mod tier;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::request::Parts;
+use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
+
+use crate::diagnostic::Diagnostics;
+use crate::fields::Findings;
+use crate::load::Loader;
+
+pub use explain::Match;
+pub use rule::Rule;
+pub use set::RuleSet;
+pub use tier::Tier;
+
+use build::{BuildError, LayerOptions};
+use matcher::{RequestView, host};
+use read::{Read, Reader};
+
+/// The rules of a file, validated. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Rules(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    rules: Vec<Rule>,
+    warnings: Diagnostics,
+    loader: Loader,
+    files: Vec<PathBuf>,
+    folders: Vec<PathBuf>,
+    options: LayerOptions,
+}
+
+impl Rules {
+    /// The most rules of a load.
+    pub const MAX: usize = 1_000;
+
+    /// Reads a file with its includes.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes, each with its place.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Diagnostics> {
+        Self::load(&Loader::file(path.as_ref()))
+    }
+
+    /// Reads what a loader names.
+    ///
+    /// # Errors
+    ///
+    /// All mistakes, each with its place.
+    pub fn load(loader: &Loader) -> Result<Self, Diagnostics> {
+        let read = loader.read();
+        let findings = Findings::new(read.findings);
+        let mut reader = Reader {
+            findings: &findings,
+            sources: &read.sources,
+            hooks: &loader.hooks,
+            clients: ClientIp::peer(),
+        };
+        let Read { rules, options, layer_span } = reader.documents(&read.documents);
+        if !findings.has_errors() {
+            check::unverified_keys(&rules, &findings);
+            check::options(&rules, &options, layer_span, &findings);
+            check::try_out(&rules, &options, layer_span, &findings);
+            overlap::check(&rules, &findings);
+        }
+        let has_errors = findings.has_errors();
+        let warnings = Diagnostics::new(read.sources, findings.into_list());
+        if has_errors {
+            return Err(warnings);
+        }
+        let (files, folders) = (read.files, read.folders);
+        Ok(Self(Arc::new(Inner { rules, warnings, loader: loader.clone(), files, folders, options })))
+    }
+
+    /// What works, and probably not as its author expects.
+    pub fn warnings(&self) -> &Diagnostics {
+        &self.0.warnings
+    }
+
+    /// Where the rules come from.
+    pub fn loader(&self) -> &Loader {
+        &self.0.loader
+    }
+
+    /// The files that were read.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.0.files
+    }
+
+    /// The folders in which patterns of `include` looked for files.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.0.folders
+    }
+
+    /// The header by which a request asks for the generation of the rules, and which shows it in the response.
+    pub fn show_generation(&self) -> Option<&HeaderName> {
+        self.0.options.show_generation.as_ref()
+    }
+
+    /// The rules, in the order of the files.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rule> {
+        self.0.rules.iter()
+    }
+
+    /// The rule of this name.
+    pub fn get(&self, name: &str) -> Option<&Rule> {
+        self.iter().find(|rule| rule.name().as_str() == name)
+    }
+
+    /// The rule of this name, with the limit on requests in flight that is in its table. `None` if there is none.
+    pub fn named(&self, name: &str) -> Option<RuleSet> {
+        let set: RuleSet = self
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| rule.table() == name)
+            .map(|(index, _)| index)
+            .collect();
+        (!set.is_empty()).then_some(set)
+    }
+
+    /// The rules that apply to a request.
+    pub fn matching(&self, parts: &Parts) -> RuleSet {
+        self.matching_view(&RequestView::of(parts))
+    }
+
+    fn matching_view(&self, request: &RequestView<'_>) -> RuleSet {
+        let rules = self.iter().enumerate();
+        rules.filter(|(_, rule)| rule.matcher.matches(request)).map(|(index, _)| index).collect()
+    }
+
+    /// Whether these rules, which match a request, would match it if it had one host and its path one reading. Clients can make up many
+    /// other sets, by several hosts, or paths that are read in several ways.
+    pub(crate) fn is_regular(&self, parts: &Parts, set: &RuleSet) -> bool {
+        let request = RequestView::of(parts);
+        host::is_one(parts) && request.each_reading().any(|reading| self.matching_view(&reading) == *set)
+    }
+
+    /// A layer with these rules in one decision, in the order of the files, and with the options of `[layer]`. `None` if the set
+    /// is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter has another policy of one of the names, or its store refuses a policy.
+    pub fn layer(
+        &self,
+        registry: &Arc<Registry>,
+        rules: &RuleSet,
+    ) -> Result<Option<RateLimitLayer>, LayerError> {
+        let chosen = rules.iter().filter_map(|index| self.0.rules.get(index));
+        let layer = chosen.into_iter().try_fold(None, |layer, rule| rule.add_to(layer, registry).map(Some));
+        let layer = layer.and_then(|layer| layer.map(|layer| self.0.options.apply(layer)).transpose());
+        layer.map_err(|(_, error)| match error {
+            BuildError::Layer(error) => error,
+            BuildError::Option(_) => unreachable!("options are validated when they are read"),
+        })
+    }
+
+    /// For each rule whether it applies to a request, or else the first condition that does not hold.
+    pub fn explain(&self, parts: &Parts) -> Vec<Match<'_>> {
+        let request = RequestView::of(parts);
+        self.iter().map(|rule| Match { rule, mismatch: rule.mismatch(&request) }).collect()
+    }
+}

@@ -1,0 +1,247 @@
+//! Layers of rules.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http::HeaderName;
+use http::request::Parts;
+use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Receipt, Secret, Settlement, Strategy};
+use portcullis_tower::matching::RequestMatcher;
+use portcullis_tower::{
+    LayerBuilder, LayerError, LayerOptionError, RateLimitHeaders, RateLimitLayer, Registry, ResponseOutcome,
+};
+
+use super::key::KeySource;
+use super::rule::{LookFirst, QuotaSource, Rule};
+
+/// The options of `[layer]`.
+#[derive(Clone, Default)]
+pub(super) struct LayerOptions {
+    pub(super) headers: Option<RateLimitHeaders>,
+    pub(super) spread_retries: Option<Duration>,
+    pub(super) limit_preflights: bool,
+    pub(super) lookup_deadline: Option<Duration>,
+    pub(super) ready_deadline: Option<Duration>,
+    pub(super) decision_in_response: bool,
+    pub(super) without_charge: bool,
+    pub(super) except: Vec<Arc<dyn RequestMatcher>>,
+    pub(super) deny: Vec<Arc<dyn RequestMatcher>>,
+    pub(super) only: Vec<Arc<dyn RequestMatcher>>,
+    pub(super) show_generation: Option<HeaderName>,
+}
+
+impl std::fmt::Debug for LayerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LayerOptions").field("headers", &self.headers).finish_non_exhaustive()
+    }
+}
+
+/// Why an option is refused.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BuildError {
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    #[error(transparent)]
+    Option(#[from] LayerOptionError),
+}
+
+/// An error with the field of the file that caused it.
+pub(super) type AtField = (&'static str, BuildError);
+
+impl Rule {
+    /// Adds the policy to a layer, or begins one.
+    pub(super) fn add_to(
+        &self,
+        layer: Option<RateLimitLayer>,
+        registry: &Arc<Registry>,
+    ) -> Result<RateLimitLayer, AtField> {
+        let layer = self.begin(layer, registry)?;
+        STEPS.iter().try_fold(layer, |layer, step| step(self, layer))
+    }
+
+    /// The policy with its key, and the options that are never refused.
+    fn begin(
+        &self,
+        layer: Option<RateLimitLayer>,
+        registry: &Arc<Registry>,
+    ) -> Result<RateLimitLayer, AtField> {
+        let policy = self.policy.clone();
+        let layer = match (layer, &self.source) {
+            (Some(layer), source) => {
+                let layer = layer.try_and_policy(policy).map_err(at(""))?;
+                match source {
+                    KeySource::Sync(key) => layer.by(Arc::clone(key)),
+                    KeySource::Async(look_up) => layer.by_async(Arc::clone(look_up)),
+                }
+            }
+            (None, source) => {
+                let builder = LayerBuilder::try_new(Arc::clone(registry), policy).map_err(at(""))?;
+                match source {
+                    KeySource::Sync(key) => builder.by(Arc::clone(key)),
+                    KeySource::Async(look_up) => builder.by_async(Arc::clone(look_up)),
+                }
+            }
+        };
+        let mut layer = layer.on_missing(self.options.on_missing);
+        if self.options.counts_rejections {
+            layer = layer.counts_rejections();
+        }
+        if self.options.unlisted {
+            layer = layer.unlisted();
+        }
+        Ok(layer)
+    }
+
+    fn add_cost(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        let cost = self.options.cost.clone();
+        let Some(on_abort) = self.options.reserve else {
+            return Ok(match cost {
+                Some(cost) => layer.cost(move |parts: &Parts| cost(parts)),
+                None => layer,
+            });
+        };
+        let cost = cost.unwrap_or_else(|| Arc::new(|_: &Parts| 1));
+        layer.try_reserve_or(move |parts: &Parts| cost(parts), on_abort).map_err(at("reserve"))
+    }
+
+    fn add_quota(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        match self.options.quota.clone() {
+            None => Ok(layer),
+            Some(QuotaSource::Sync(quota)) => {
+                layer.try_quota(move |parts: &Parts| quota(parts)).map_err(at("tiers"))
+            }
+            Some(QuotaSource::Async(look_up)) => {
+                layer.try_quota_by_async(look_up).map_err(at("quota_lookup"))
+            }
+        }
+    }
+
+    fn add_charge_when(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        let Some(charge_when) = self.options.charge_when.clone() else { return Ok(layer) };
+        layer
+            .try_charge_when(move |outcome: &ResponseOutcome<'_>| charge_when.charges(outcome))
+            .map_err(at("charge_when"))
+    }
+
+    fn add_look_first(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        let Some(look_first) = self.options.look_first else { return Ok(layer) };
+        let layer = layer.try_look_first().map_err(at("look_first"))?;
+        Ok(match look_first {
+            LookFirst::Default => layer,
+            // It panics where the method before returns an error.
+            LookFirst::AtMost(requests) => layer.look_first_at_most(requests),
+        })
+    }
+
+    fn add_refund(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        if !self.options.refund_unanswered {
+            return Ok(layer);
+        }
+        // The one error that the method would panic with: charges are not left out before the end.
+        if matches!(self.policy.strategy(), Strategy::InFlight(_)) {
+            let error = LayerError::CorrectsInFlight { policy: self.name().clone() };
+            return Err(at("refund_unanswered")(error));
+        }
+        Ok(layer.refund_unanswered())
+    }
+
+    fn add_until(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        if self.options.until_headers { layer.try_until_headers().map_err(at("until")) } else { Ok(layer) }
+    }
+
+    fn add_warning(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        match self.options.warn_at {
+            Some(fraction) => layer.try_warn_at(fraction).map_err(|error| ("warn_at", error.into())),
+            None => Ok(layer),
+        }
+    }
+
+    fn add_mode(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        layer.try_mode(self.mode).map_err(at("mode"))
+    }
+
+    fn add_lock_out(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        match self.lock_out {
+            Some(lock_out) => layer.try_lock_out(lock_out).map_err(at("lock_out")),
+            None => Ok(layer),
+        }
+    }
+}
+
+/// One option or a few that belong together.
+type Step = fn(&Rule, RateLimitLayer) -> Result<RateLimitLayer, AtField>;
+
+/// What may be refused, in the order in which it is added.
+const STEPS: [Step; 9] = [
+    Rule::add_cost,
+    Rule::add_quota,
+    Rule::add_charge_when,
+    Rule::add_look_first,
+    Rule::add_refund,
+    Rule::add_until,
+    Rule::add_warning,
+    Rule::add_mode,
+    Rule::add_lock_out,
+];
+
+fn at(field: &'static str) -> impl FnOnce(LayerError) -> AtField {
+    move |error| (field, error.into())
+}
+
+impl LayerOptions {
+    pub(super) fn apply(&self, mut layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        if let Some(headers) = self.headers {
+            layer = layer.headers(headers);
+        }
+        if let Some(spread) = self.spread_retries {
+            layer = layer.try_spread_retries(spread).map_err(|error| ("spread_retries", error.into()))?;
+        }
+        if self.limit_preflights {
+            layer = layer.limit_preflights();
+        }
+        if let Some(deadline) = self.lookup_deadline {
+            layer = layer.lookup_deadline(deadline);
+        }
+        if let Some(deadline) = self.ready_deadline {
+            layer = layer.ready_deadline(deadline);
+        }
+        if self.decision_in_response {
+            layer = layer.decision_in_response();
+        }
+        layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));
+        layer = self.only.iter().fold(layer, |layer, matcher| layer.only(Arc::clone(matcher)));
+        layer = self.except.iter().fold(layer, |layer, matcher| layer.except(Arc::clone(matcher)));
+        if self.without_charge {
+            layer = layer.try_without_charge().map_err(|error| ("without_charge", error.into()))?;
+        }
+        Ok(layer)
+    }
+}
+
+/// A registry to try out whether builders accept what a file says.
+pub(super) fn scratch_registry() -> Arc<Registry> {
+    Arc::new(Registry::new(Arc::new(ScratchStore), Secret::published()))
+}
+
+/// Has no memory, and is never asked about a request.
+struct ScratchStore;
+
+impl Store for ScratchStore {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        StoreFuture::ready(Ok(Outcome::unmetered(checks, SystemTime::now().into())))
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        StoreFuture::ready(Ok(Decision::not_asked(receipt.policy(), SystemTime::now().into())))
+    }
+
+    fn settle(&self, receipt: Receipt, _: u64) -> StoreFuture<Settlement> {
+        let decision = Decision::not_asked(receipt.policy(), SystemTime::now().into());
+        StoreFuture::ready(Ok(Settlement { decision, uncharged: 0, receipt: Some(receipt) }))
+    }
+
+    fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+        StoreFuture::ready(Ok(()))
+    }
+}

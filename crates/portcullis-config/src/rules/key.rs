@@ -1,0 +1,240 @@
+//! What requests are charged to.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue};
+use portcullis_tower::matching::{RequestMatcher, matched_path};
+use portcullis_tower::{
+    AsyncKeyExtractor, Bearer, ClientIp, Cookie, Credential, Global, Header, Identity, KeyError,
+    KeyExtractor, KeyWriter, Lookup, LookupFuture, Query, Route,
+};
+
+use crate::hooks::Hooks;
+
+/// The key of a rule, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Key {
+    ClientIp,
+    Peer,
+    Global,
+    Route,
+    Method,
+    GrpcService,
+    GrpcMethod,
+    Bearer,
+    Header(HeaderName),
+    Cookie(String),
+    Query(String),
+    Extension(String),
+    Lookup(String),
+    /// With the challenge of responses to requests without it.
+    Credential(Box<Key>, HeaderValue),
+    /// All parts.
+    All(Vec<Key>),
+    /// The first that is there.
+    First(Vec<Key>),
+}
+
+/// The extractor of a rule, which all of its layers share.
+#[derive(Clone)]
+pub(super) enum KeySource {
+    Sync(Arc<dyn KeyExtractor>),
+    Async(Arc<dyn AsyncKeyExtractor>),
+}
+
+impl Key {
+    /// Whether a client can change it from request to request.
+    pub(super) fn is_chosen_by_client(&self) -> bool {
+        match self {
+            Self::Bearer | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => true,
+            Self::Credential(key, _) => key.is_chosen_by_client(),
+            Self::All(parts) | Self::First(parts) => parts.iter().any(Self::is_chosen_by_client),
+            Self::ClientIp
+            | Self::Peer
+            | Self::Global
+            | Self::Route
+            | Self::Method
+            | Self::GrpcService
+            | Self::GrpcMethod
+            | Self::Extension(_)
+            | Self::Lookup(_) => false,
+        }
+    }
+
+    /// Whether it is the address of a client or proxy, and nothing else.
+    pub(super) fn is_address(&self) -> bool {
+        matches!(self, Self::ClientIp | Self::Peer)
+    }
+
+    /// Whether it is an address for requests without another identity.
+    pub(super) fn falls_back_to_address(&self) -> bool {
+        matches!(self, Self::First(parts) if parts.last().is_some_and(Self::is_address))
+    }
+
+    /// Whether each request has it, or is rejected.
+    pub(super) fn is_always_there(&self) -> bool {
+        matches!(self, Self::ClientIp | Self::Peer | Self::Global | Self::Method)
+    }
+
+    /// The extractor. `None` for a look-up, which stands alone.
+    fn extractor(&self, clients: &ClientIp, hooks: &Hooks) -> Option<Arc<dyn KeyExtractor>> {
+        let fold = |parts: &[Self], combine: fn(Extractor, Extractor) -> Extractor| {
+            let mut parts = parts.iter().map(|part| part.extractor(clients, hooks));
+            let first = parts.next()??;
+            parts.try_fold(first, |left, right| Some(combine(left, right?)))
+        };
+        Some(match self {
+            Self::ClientIp => Arc::new(clients.clone()),
+            Self::Peer => Arc::new(ClientIp::peer()),
+            Self::Global => Arc::new(Global),
+            Self::Route => Arc::new(MatchedRoute),
+            Self::Method => Arc::new(Route::http_method()),
+            Self::GrpcService => Arc::new(Route::grpc_service()),
+            Self::GrpcMethod => Arc::new(Route::grpc_method()),
+            Self::Bearer => Arc::new(Bearer),
+            Self::Header(name) => Arc::new(Header::try_named(name.as_str()).ok()?),
+            Self::Cookie(name) => Arc::new(Cookie::named(name)),
+            Self::Query(name) => Arc::new(Query::named(name)),
+            Self::Extension(name) => hooks.keys.get(name).cloned().unwrap_or_else(|| Arc::new(Unregistered)),
+            Self::Lookup(_) => return None,
+            Self::Credential(key, challenge) => {
+                let credential: Credential<_> = key.extractor(clients, hooks)?.credential(challenge.clone());
+                Arc::new(credential)
+            }
+            Self::All(parts) => fold(parts, |left, right| Arc::new(left.and(right)))?,
+            Self::First(parts) => fold(parts, |left, right| Arc::new(left.or(right)))?,
+        })
+    }
+
+    /// The source of the key, of which some requests are exempt.
+    pub(super) fn source(
+        &self,
+        clients: &ClientIp,
+        hooks: &Hooks,
+        except: Vec<Arc<dyn RequestMatcher>>,
+    ) -> Option<KeySource> {
+        if let Self::Lookup(name) = self {
+            let look_up = hooks.lookups.get(name).cloned();
+            let look_up = look_up.unwrap_or_else(|| Arc::new(|_: &Parts| async { Ok(Lookup::exempt()) }));
+            if except.is_empty() {
+                return Some(KeySource::Async(look_up));
+            }
+            return Some(KeySource::Async(Arc::new(Except { key: look_up, except })));
+        }
+        let key = self.extractor(clients, hooks)?;
+        Some(KeySource::Sync(if except.is_empty() { key } else { Arc::new(Except { key, except }) }))
+    }
+}
+
+type Extractor = Arc<dyn KeyExtractor>;
+
+/// The matched route, wherever the feature of the framework is enabled.
+struct MatchedRoute;
+
+impl KeyExtractor for MatchedRoute {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        let Some(route) = matched_path(parts) else { return Ok(Identity::Missing) };
+        key.shared_part("route", route.as_bytes());
+        Ok(Identity::Found)
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+/// In place of an extension that the program did not register.
+struct Unregistered;
+
+impl KeyExtractor for Unregistered {
+    fn extract(&self, _: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        Ok(Identity::Exempt)
+    }
+}
+
+/// A key that some requests need not have.
+struct Except<K> {
+    key: K,
+    except: Vec<Arc<dyn RequestMatcher>>,
+}
+
+impl<K> Except<K> {
+    fn exempts(&self, parts: &Parts) -> bool {
+        self.except.iter().any(|matcher| matcher.matches(parts) == Ok(true))
+    }
+}
+
+impl KeyExtractor for Except<Arc<dyn KeyExtractor>> {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        if self.exempts(parts) { Ok(Identity::Exempt) } else { self.key.extract(parts, key) }
+    }
+
+    fn challenge(&self) -> Option<HeaderValue> {
+        self.key.challenge()
+    }
+
+    fn counts_rejections(&self) -> bool {
+        self.key.counts_rejections()
+    }
+
+    fn is_chosen_by_client(&self) -> bool {
+        self.key.is_chosen_by_client()
+    }
+
+    fn is_shared(&self) -> bool {
+        self.key.is_shared()
+    }
+}
+
+impl AsyncKeyExtractor for Except<Arc<dyn AsyncKeyExtractor>> {
+    fn look_up(&self, parts: &Parts) -> LookupFuture {
+        if self.exempts(parts) {
+            return Box::pin(std::future::ready(Ok(Lookup::exempt())));
+        }
+        self.key.look_up(parts)
+    }
+
+    fn challenge(&self) -> Option<HeaderValue> {
+        self.key.challenge()
+    }
+}
+
+impl fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("KeySource")
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |f: &mut fmt::Formatter<'_>, parts: &[Self], between: &str| {
+            parts.iter().enumerate().try_for_each(|(index, part)| {
+                let between = if index == 0 { "" } else { between };
+                match part {
+                    Self::All(_) | Self::First(_) => write!(f, "{between}({part})"),
+                    _ => write!(f, "{between}{part}"),
+                }
+            })
+        };
+        match self {
+            Self::ClientIp => f.write_str("client_ip"),
+            Self::Peer => f.write_str("peer"),
+            Self::Global => f.write_str("global"),
+            Self::Route => f.write_str("route"),
+            Self::Method => f.write_str("method"),
+            Self::GrpcService => f.write_str("grpc_service"),
+            Self::GrpcMethod => f.write_str("grpc_method"),
+            Self::Bearer => f.write_str("bearer"),
+            Self::Header(name) => write!(f, "header {name}"),
+            Self::Cookie(name) => write!(f, "cookie {name}"),
+            Self::Query(name) => write!(f, "query {name}"),
+            Self::Extension(name) => write!(f, "extension {name}"),
+            Self::Lookup(name) => write!(f, "lookup {name}"),
+            Self::Credential(key, _) => key.fmt(f),
+            Self::All(parts) => list(f, parts, " and "),
+            Self::First(parts) => list(f, parts, ", else "),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The requests that a rule applies to.
+
+pub(super) mod host;
+pub(super) mod path;
+pub(super) mod spelling;
+
+use std::fmt;
+
+use http::Method;
+use http::request::Parts;
+use portcullis_tower::matching::{matched_path, original_path};
+
+use host::HostPattern;
+use path::PathPattern;
+use spelling::Spellings;
+
+/// Some alternatives, of which one has to hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Matcher {
+    pub(super) any: Vec<Condition>,
+}
+
+/// What a request has to be, all of it. A part that is `None` holds for each request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(super) path: Option<PathPattern>,
+    /// The path of the method, or of all methods of the service.
+    pub(super) grpc: Option<PathPattern>,
+    pub(super) methods: Option<Vec<Method>>,
+    pub(super) hosts: Option<Vec<HostPattern>>,
+}
+
+/// What the conditions of all rules compare.
+pub(crate) struct RequestView<'r> {
+    parts: &'r Parts,
+    path: Spellings<'r>,
+    route: Option<&'r str>,
+}
+
+impl<'r> RequestView<'r> {
+    pub(crate) fn of(parts: &'r Parts) -> Self {
+        Self { parts, path: Spellings::of(original_path(parts)), route: matched_path(parts) }
+    }
+
+    /// As if each reading of the path were the only one.
+    pub(crate) fn each_reading(&self) -> impl Iterator<Item = Self> {
+        self.path.each().map(|path| Self { path, ..*self })
+    }
+
+    pub(crate) fn has_path(&self, pattern: &PathPattern) -> bool {
+        self.route == Some(pattern.text()) || self.path.match_pattern(pattern)
+    }
+}
+
+impl Matcher {
+    pub(crate) fn everything() -> Self {
+        Self { any: vec![Condition::default()] }
+    }
+
+    pub(crate) fn matches(&self, request: &RequestView<'_>) -> bool {
+        self.any.iter().any(|condition| condition.mismatch(request).is_none())
+    }
+
+    /// `None` if it matches, else the first part that does not hold of the alternative of which the most parts hold.
+    pub(crate) fn mismatch(&self, request: &RequestView<'_>) -> Option<String> {
+        let mut nearest: Option<(usize, String)> = None;
+        for condition in &self.any {
+            let (holds, part) = condition.mismatch(request)?;
+            if nearest.as_ref().is_none_or(|(most, _)| holds > *most) {
+                nearest = Some((holds, condition.part_text(part)));
+            }
+        }
+        Some(nearest.map_or_else(|| "match = []".to_owned(), |(_, text)| text))
+    }
+
+    /// Whether each request that `other` matches is one that this one matches.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        other.any.iter().all(|inner| self.any.iter().any(|outer| outer.covers(inner)))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Path,
+    Grpc,
+    Methods,
+    Hosts,
+}
+
+impl Condition {
+    /// `None` if it holds, else the number of parts before the first that does not.
+    fn mismatch(&self, request: &RequestView<'_>) -> Option<(usize, Part)> {
+        // The cheapest comparison first.
+        if !self.has_method(&request.parts.method) {
+            return Some((0, Part::Methods));
+        }
+        if !self.path.as_ref().is_none_or(|path| request.has_path(path)) {
+            return Some((1, Part::Path));
+        }
+        if !self.grpc.as_ref().is_none_or(|path| request.has_path(path)) {
+            return Some((1, Part::Grpc));
+        }
+        let holds = |hosts: &Vec<HostPattern>| hosts.iter().any(|host| host.matches_request(request.parts));
+        if !self.hosts.as_ref().is_none_or(holds) {
+            return Some((2, Part::Hosts));
+        }
+        None
+    }
+
+    /// Routers answer `HEAD` where they answer `GET`.
+    pub(super) fn has_method(&self, method: &Method) -> bool {
+        self.methods.as_ref().is_none_or(|methods| {
+            methods.contains(method) || method == Method::HEAD && methods.contains(&Method::GET)
+        })
+    }
+
+    pub(super) fn has_host(&self, host: Option<&str>) -> bool {
+        let Some(hosts) = &self.hosts else { return true };
+        host.is_some_and(|host| hosts.iter().any(|pattern| pattern.matches_representative(host)))
+    }
+
+    pub(super) fn paths(&self) -> impl Iterator<Item = &PathPattern> {
+        self.path.iter().chain(&self.grpc)
+    }
+
+    fn covers(&self, inner: &Self) -> bool {
+        self.paths().all(|outer| inner.paths().any(|path| outer.covers(path)))
+            && (self.methods.is_none()
+                || inner
+                    .methods
+                    .as_ref()
+                    .is_some_and(|inner| inner.iter().all(|method| self.has_method(method))))
+            && self.hosts.as_ref().is_none_or(|outer| {
+                inner.hosts.as_ref().is_some_and(|inner| {
+                    inner.iter().all(|host| outer.iter().any(|outer| outer.covers(host)))
+                })
+            })
+    }
+
+    /// Whether no request can fulfil it.
+    pub(super) fn is_impossible(&self) -> bool {
+        let apart =
+            self.path.as_ref().zip(self.grpc.as_ref()).is_some_and(|(path, grpc)| !path.overlaps(grpc));
+        apart
+            || self.methods.as_ref().is_some_and(Vec::is_empty)
+            || self.hosts.as_ref().is_some_and(Vec::is_empty)
+    }
+
+    fn part_text(&self, part: Part) -> String {
+        match part {
+            Part::Path => self.path.as_ref().map(|path| format!("path = \"{path}\"")),
+            Part::Grpc => self.grpc.as_ref().map(|path| format!("grpc = \"{}\"", grpc_name(path))),
+            Part::Methods => {
+                self.methods.as_ref().map(|methods| format!("methods = [{}]", quoted_list(methods)))
+            }
+            Part::Hosts => self.hosts.as_ref().map(|hosts| format!("hosts = [{}]", quoted_list(hosts))),
+        }
+        .unwrap_or_default()
+    }
+}
+
+fn grpc_name(path: &PathPattern) -> &str {
+    let name = path.text().trim_start_matches('/');
+    name.strip_suffix("/{method}").unwrap_or(name)
+}
+
+fn quoted_list(values: &[impl fmt::Display]) -> String {
+    values.iter().map(|value| format!("\"{value}\"")).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = [Part::Path, Part::Grpc, Part::Methods, Part::Hosts];
+        let texts: Vec<_> =
+            parts.into_iter().map(|part| self.part_text(part)).filter(|text| !text.is_empty()).collect();
+        if texts.is_empty() { f.write_str("every request") } else { f.write_str(&texts.join(", ")) }
+    }
+}
+
+impl fmt::Display for Matcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.any.is_empty() {
+            return f.write_str("no request");
+        }
+        for (index, condition) in self.any.iter().enumerate() {
+            write!(f, "{}{condition}", if index == 0 { "" } else { "; or " })?;
+        }
+        Ok(())
+    }
+}

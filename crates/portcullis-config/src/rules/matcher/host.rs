@@ -1,0 +1,112 @@
+//! Patterns of hosts.
+
+use std::fmt;
+
+use http::header::HOST;
+use http::request::Parts;
+
+/// `api.example.com`, or `*.example.com` for all names below `example.com`. In lower case.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum HostPattern {
+    Name(Box<str>),
+    /// With its dot: `.example.com`.
+    Below(Box<str>),
+}
+
+/// Why a text is no host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{text:?} is no host: write a name without a port, such as `api.example.com`, or `*.example.com` for all names below it"
+)]
+pub(crate) struct HostError {
+    text: String,
+}
+
+impl std::str::FromStr for HostPattern {
+    type Err = HostError;
+
+    fn from_str(text: &str) -> Result<Self, HostError> {
+        let name = text.strip_prefix("*.").unwrap_or(text);
+        let is_address = name.starts_with('[') && name.ends_with(']');
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+        };
+        if !is_address && !name.split('.').all(is_label) {
+            return Err(HostError { text: text.to_owned() });
+        }
+        let lower = text.to_ascii_lowercase();
+        Ok(match lower.strip_prefix('*') {
+            Some(below) => Self::Below(below.into()),
+            None => Self::Name(lower.into()),
+        })
+    }
+}
+
+impl HostPattern {
+    fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Name(name) => name.eq_ignore_ascii_case(host),
+            Self::Below(suffix) => host.len().checked_sub(suffix.len()).is_some_and(|at| {
+                at > 0
+                    && host
+                        .as_bytes()
+                        .get(at..)
+                        .is_some_and(|end| end.eq_ignore_ascii_case(suffix.as_bytes()))
+            }),
+        }
+    }
+
+    /// Whether a request names such a host, in its URI or in a header `Host`.
+    pub(crate) fn matches_request(&self, parts: &Parts) -> bool {
+        names(parts).any(|host| self.matches(host))
+    }
+
+    /// A host that it matches, and that no other pattern matches except those that cover it.
+    pub(crate) fn representative(&self) -> String {
+        match self {
+            Self::Name(name) => name.to_string(),
+            // No name of a file has a space.
+            Self::Below(suffix) => format!(" {suffix}"),
+        }
+    }
+
+    pub(crate) fn matches_representative(&self, host: &str) -> bool {
+        self.matches(host)
+    }
+
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.matches(&other.representative())
+    }
+}
+
+/// The names of a request's host, which differ only if the request is malformed.
+fn names(parts: &Parts) -> impl Iterator<Item = &str> {
+    let headers = parts.headers.get_all(HOST).iter().filter_map(|value| value.to_str().ok());
+    parts.uri.host().into_iter().chain(headers).map(name_of)
+}
+
+/// Whether a request has at most one host.
+pub(crate) fn is_one(parts: &Parts) -> bool {
+    let mut names = names(parts);
+    names.next().is_none_or(|first| names.all(|other| other.eq_ignore_ascii_case(first)))
+}
+
+/// Without user information, the port and the dot of the root.
+fn name_of(host: &str) -> &str {
+    let host = host.rfind('@').and_then(|at| host.get(at + 1..)).unwrap_or(host);
+    let host = match host.rfind(':') {
+        Some(at) if !host.get(at..).is_some_and(|port| port.contains(']')) => host.get(..at).unwrap_or(host),
+        _ => host,
+    };
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Below(suffix) => write!(f, "*{suffix}"),
+        }
+    }
+}

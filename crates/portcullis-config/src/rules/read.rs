@@ -1,0 +1,137 @@
+//! Reads the tables of the documents of a load.
+
+mod charge;
+mod clients;
+mod cost;
+mod key;
+mod layer;
+mod lists;
+mod matching;
+mod mode;
+mod policy;
+mod tiers;
+
+use std::collections::HashMap;
+
+use portcullis_tower::ClientIp;
+
+use super::Rules;
+use super::build::LayerOptions;
+use super::rule::Rule;
+use crate::fields::{Fields, Findings};
+use crate::hooks::Hooks;
+use crate::source::{Sources, Span};
+use crate::tree::{Node, Value};
+
+/// What all readers share.
+pub(super) struct Reader<'a> {
+    pub(super) findings: &'a Findings,
+    pub(super) sources: &'a Sources,
+    pub(super) hooks: &'a Hooks,
+    pub(super) clients: ClientIp,
+}
+
+/// What the documents say.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) rules: Vec<Rule>,
+    pub(super) options: LayerOptions,
+    /// Where `[layer]` is.
+    pub(super) layer_span: Option<Span>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn documents(&mut self, documents: &'a [Node]) -> Read {
+        let mut tables: Vec<_> =
+            documents.iter().filter_map(|node| Fields::of(node, "", self.findings)).collect();
+        for fields in &mut tables {
+            // The loader has read them.
+            fields.node("include");
+            fields.node("remote");
+        }
+        if let Some(clients) = self.once(&mut tables, "client_ip").and_then(|node| self.client_ip(node)) {
+            self.clients = clients;
+        }
+        let layer = self.once(&mut tables, "layer");
+        let options = layer.map(|node| self.layer_options(node)).unwrap_or_default();
+        let mut rules = Vec::new();
+        let mut seen = HashMap::new();
+        for mut fields in tables {
+            if let Some(node) = fields.node("policy") {
+                self.policies(node, &mut seen, &mut rules);
+            }
+            fields.finish();
+        }
+        Read { rules, options, layer_span: layer.map(|node| node.span) }
+    }
+
+    /// A table that one of the documents may have.
+    fn once(&self, tables: &mut [Fields<'a>], field: &'static str) -> Option<&'a Node> {
+        let mut found: Option<&Node> = None;
+        for fields in tables {
+            let Some(node) = fields.node(field) else { continue };
+            match found {
+                None => found = Some(node),
+                Some(first) => {
+                    let place = self.place(first.span);
+                    self.findings
+                        .error(field, node.span, format!("[{field}] is in {place} already"))
+                        .help("write the table in one of the files");
+                }
+            }
+        }
+        found
+    }
+
+    fn policies(&self, node: &'a Node, seen: &mut HashMap<String, Span>, rules: &mut Vec<Rule>) {
+        let Some(mut tables) = Fields::of(node, "policy", self.findings) else { return };
+        for entry in tables.rest() {
+            if rules.len() >= Rules::MAX {
+                let message = format!("there are more than {} policies", Rules::MAX);
+                self.findings.error(tables.path(&entry.name), entry.name_span, message);
+                return;
+            }
+            for rule in self.policy(entry, &tables.path(&entry.name)) {
+                let name = rule.name().as_str().to_owned();
+                match seen.get(&name) {
+                    None => {
+                        seen.insert(name, entry.name_span);
+                        rules.push(rule);
+                    }
+                    Some(first) => {
+                        let message = format!("policy {name} is in {} already", self.place(*first));
+                        self.findings
+                            .error(tables.path(&entry.name), entry.name_span, message)
+                            .help("give one of the two another name");
+                    }
+                }
+            }
+        }
+    }
+
+    /// `limits.toml:3:9`
+    fn place(&self, span: Span) -> String {
+        let location = self.sources.location(span);
+        format!("{}:{}:{}", location.file.display(), location.line, location.column)
+    }
+}
+
+/// The elements of a list, or one value alone.
+fn each(node: &Node) -> &[Node] {
+    match &node.value {
+        Value::List(list) => list,
+        _ => std::slice::from_ref(node),
+    }
+}
+
+/// The texts of a list, or one text alone. `None` after a finding.
+fn texts<'n>(node: &'n Node, path: &str, findings: &Findings) -> Option<Vec<&'n str>> {
+    let text = |one: &'n Node| match &one.value {
+        Value::String(text) => Some(text.as_str()),
+        other => {
+            findings.error(path, one.span, format!("expected a text, not {}", other.kind()));
+            None
+        }
+    };
+    each(node).iter().map(text).collect()
+}

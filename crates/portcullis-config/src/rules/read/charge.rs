@@ -1,0 +1,87 @@
+//! `charge_when` and `look_first`: which responses are charged, and what happens before.
+
+use super::super::rule::{ChargeWhen, LookFirst};
+use super::{Reader, each};
+use crate::fields::{Fields, decode, quoted};
+use crate::tree::{Node, Value};
+
+/// The most requests of a key that are remembered until they are settled.
+const MOST_UNSETTLED: usize = 1_024;
+
+impl Reader<'_> {
+    /// `true`, or the most requests of a key that are unsettled at the same time.
+    pub(super) fn look_first(&self, fields: &mut Fields<'_>) -> Option<LookFirst> {
+        let node = fields.node("look_first")?;
+        match node.value {
+            Value::Bool(looks) => looks.then_some(LookFirst::Default),
+            Value::Integer(_) | Value::Float(_) => {
+                let path = fields.path("look_first");
+                let requests: usize = decode(node, &path, self.findings)?;
+                if requests > MOST_UNSETTLED {
+                    let message =
+                        format!("a policy cannot wait for {requests} responses of a key at the same time");
+                    self.findings
+                        .error(path, node.span, message)
+                        .help(format!("write at most {MOST_UNSETTLED}"));
+                    return None;
+                }
+                if requests == 0 {
+                    self.findings
+                        .warning(path, node.span, "every request is rejected")
+                        .help("write how many requests of a key may be without a response at the same time");
+                }
+                Some(LookFirst::AtMost(requests))
+            }
+            _ => {
+                fields
+                    .expected("look_first", node, "true, false or a number of requests")
+                    .help("write true, or the most requests of a key at the same time, such as 20");
+                None
+            }
+        }
+    }
+
+    pub(super) fn charge_when(&self, fields: &mut Fields<'_>) -> Option<ChargeWhen> {
+        let node = fields.node("charge_when")?;
+        let mut fields = Fields::of(node, fields.path("charge_when"), self.findings)?;
+        let status = fields.node("status").map(each).unwrap_or_default();
+        let status = status.iter().filter_map(|one| self.status(one, &fields.path("status"))).collect();
+        let grpc_status = fields.node("grpc_status").map(each).unwrap_or_default();
+        let path = fields.path("grpc_status");
+        let grpc_status = grpc_status.iter().filter_map(|one| decode(one, &path, self.findings)).collect();
+        let charge_when = ChargeWhen { status, grpc_status };
+        if !fields.has("status") && !fields.has("grpc_status") {
+            self.findings
+                .error(fields.own_path(), fields.span(), "the table names no response")
+                .help("write { status = [401, 403] } or { grpc_status = [16] }");
+        }
+        fields.finish();
+        Some(charge_when)
+    }
+
+    /// A status such as 401, or a class such as "4xx".
+    fn status(&self, node: &Node, path: &str) -> Option<(u16, u16)> {
+        let wrong = |what: String| {
+            self.findings
+                .error(path, node.span, what)
+                .help("write a number from 100 to 599, or \"4xx\" for a class");
+        };
+        if let Value::String(text) = &node.value
+            && let Some(class) = text.strip_suffix("xx")
+        {
+            return match class.parse::<u16>() {
+                Ok(class) if (1..=5).contains(&class) => Some((class * 100, class * 100 + 99)),
+                _ => {
+                    wrong(format!("{} is no class of statuses", quoted(text)));
+                    None
+                }
+            };
+        }
+        let status: u16 = decode(node, path, self.findings)?;
+        if (100..600).contains(&status) {
+            return Some((status, status));
+        }
+        wrong(format!("{status} is no status"));
+        None
+    }
+}

@@ -1,0 +1,80 @@
+//! `[client_ip]`: what the address of a client is.
+
+use portcullis_tower::{ClientIp, Trust};
+
+use super::{Reader, texts};
+use crate::fields::Fields;
+use crate::tree::Node;
+
+impl Reader<'_> {
+    pub(super) fn client_ip(&self, node: &Node) -> Option<ClientIp> {
+        let mut fields = Fields::of(node, "client_ip", self.findings)?;
+        let header: Option<String> = fields.read("header");
+        let networks = fields.node("trusted_proxies");
+        let hops: Option<usize> = fields.read("hops");
+        let trust = match networks {
+            Some(node) => {
+                let path = fields.path("trusted_proxies");
+                let trust = texts(node, &path, self.findings).and_then(|networks| {
+                    let trust = Trust::try_networks(networks);
+                    trust.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
+                });
+                trust.map(|trust| hops.map_or(trust.clone(), |hops| trust.at_most(hops)))
+            }
+            None => hops.map(Trust::hops),
+        };
+        let has_trust = networks.is_some() || fields.has("hops");
+        let mut clients = match (header, trust) {
+            (Some(header), Some(trust)) => self.behind(&fields, &header, trust),
+            (Some(_), None) if !has_trust => {
+                self.findings
+                    .error(
+                        fields.path("header"),
+                        fields.span_of("header"),
+                        "no proxy is trusted to write the header",
+                    )
+                    .help("add the networks of the proxies: trusted_proxies = [\"10.0.0.0/8\"]");
+                None
+            }
+            (None, Some(_)) if !fields.has("header") => {
+                self.findings
+                    .error(fields.path("trusted_proxies"), fields.span(), "`header` is missing")
+                    .help("name the header that the proxies write, such as \"x-forwarded-for\"");
+                None
+            }
+            (None, None) if !has_trust && !fields.has("header") => Some(ClientIp::peer()),
+            _ => None,
+        };
+        for (field, most) in [("ipv4_prefix", 32), ("ipv6_prefix", 128)] {
+            let Some(length) = fields.read::<u8>(field) else { continue };
+            if !(1..=most).contains(&length) {
+                let message = format!("a prefix of {length} bits: it has 1 to {most}");
+                self.findings.error(fields.path(field), fields.span_of(field), message);
+                continue;
+            }
+            clients = clients.map(|clients| match most {
+                32 => clients.ipv4_prefix(length),
+                _ => clients.ipv6_prefix(length),
+            });
+        }
+        fields.finish();
+        clients
+    }
+
+    fn behind(&self, fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {
+        let proxies = ClientIp::behind(trust);
+        if header.eq_ignore_ascii_case("x-forwarded-for") {
+            return Some(proxies.x_forwarded_for());
+        }
+        if header.eq_ignore_ascii_case("forwarded") {
+            return Some(proxies.forwarded());
+        }
+        let clients = proxies.try_header(header);
+        clients
+            .map_err(|error| {
+                let message = format!("{header:?}: {error}");
+                self.findings.error(fields.path("header"), fields.span_of("header"), message)
+            })
+            .ok()
+    }
+}

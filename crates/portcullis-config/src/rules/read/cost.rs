@@ -1,0 +1,107 @@
+//! `cost`: the units of a request.
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::request::Parts;
+use portcullis_tower::Cost;
+
+use super::super::matcher::RequestView;
+use super::super::matcher::path::PathPattern;
+use super::Reader;
+use crate::fields::{Fields, decode};
+use crate::tree::{Node, Value};
+
+impl Reader<'_> {
+    pub(super) fn cost(&self, fields: &mut Fields<'_>) -> Option<Arc<dyn Cost>> {
+        let node = fields.node("cost")?;
+        let path = fields.path("cost");
+        if !matches!(node.value, Value::Map(_)) {
+            let units: u64 = decode(node, &path, self.findings)?;
+            return Some(Arc::new(move |_: &Parts| units));
+        }
+        let mut fields = Fields::of(node, path, self.findings)?;
+        let header = fields.parse_with("header", |text| {
+            text.parse::<HeaderName>().map_err(|_| format!("{text:?} is no name of a header"))
+        });
+        let max: Option<u64> = fields.read("max");
+        let paths = fields.node("path");
+        let function: Option<String> = fields.read("function");
+        let cost = match (fields.has("header"), paths, fields.has("function")) {
+            (true, None, false) => self.header_cost(&fields, header, max),
+            (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path")),
+            (false, None, true) if max.is_none() => function.and_then(|name| self.function(&fields, &name)),
+            _ => {
+                self.findings
+                    .error(fields.own_path(), fields.span(), "the table is no cost")
+                    .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } } or { function = \"name\" }");
+                None
+            }
+        };
+        fields.finish();
+        cost
+    }
+
+    fn header_cost(
+        &self,
+        fields: &Fields<'_>,
+        header: Option<HeaderName>,
+        max: Option<u64>,
+    ) -> Option<Arc<dyn Cost>> {
+        if max.is_none() && !fields.has("max") {
+            self.findings
+                .error(fields.own_path(), fields.span(), "`max` is missing")
+                .help("a client writes the header: bound what it can cost, such as max = 100");
+        }
+        let (header, max) = header.zip(max)?;
+        if max == 0 {
+            self.findings.error(
+                fields.path("max"),
+                fields.span_of("max"),
+                "a cost of at most 0 charges nothing",
+            );
+            return None;
+        }
+        self.findings.warning(
+            fields.path("header"),
+            fields.span_of("header"),
+            format!(
+                "a client may write anything into header {header}, unless a proxy in front overwrites it"
+            ),
+        );
+        // At least 1, because a cost of 0 is always admitted.
+        Some(Arc::new(move |parts: &Parts| {
+            let mut values = parts.headers.get_all(&header).iter();
+            let Some(value) = values.next() else { return 1 };
+            let units = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+            units.filter(|_| values.next().is_none()).unwrap_or(max).clamp(1, max)
+        }))
+    }
+
+    /// The highest cost of those whose pattern the path has a reading of, else 1.
+    fn path_cost(&self, node: &Node, path: &str) -> Option<Arc<dyn Cost>> {
+        let mut fields = Fields::of(node, path, self.findings)?;
+        let mut costs: Vec<(PathPattern, u64)> = Vec::new();
+        for entry in fields.rest() {
+            let path = fields.path(&entry.name);
+            let pattern = PathPattern::parse(&entry.name)
+                .map_err(|error| self.findings.error(&*path, entry.name_span, error.to_string()));
+            if let (Ok(pattern), Some(units)) = (pattern, decode(&entry.node, &path, self.findings)) {
+                costs.push((pattern, units));
+            }
+        }
+        Some(Arc::new(move |parts: &Parts| {
+            let request = RequestView::of(parts);
+            let matching = costs.iter().filter(|(pattern, _)| request.has_path(pattern));
+            matching.map(|(_, units)| *units).max().unwrap_or(1)
+        }))
+    }
+
+    fn function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
+        if let Some(cost) = self.hooks.costs.get(name) {
+            return Some(Arc::clone(cost));
+        }
+        self.unregistered(fields, ["function", "cost", "cost"], name, "each request costs 1");
+        self.hooks.any_name.then(|| Arc::new(|_: &Parts| 1_u64) as Arc<dyn Cost>)
+    }
+}

@@ -1,0 +1,182 @@
+//! `key`: what requests are charged to.
+
+use http::{HeaderName, HeaderValue};
+
+use super::super::key::Key;
+use super::Reader;
+use crate::fields::{Fields, nearest, quoted};
+use crate::tree::{Node, Value};
+
+impl Reader<'_> {
+    pub(super) fn key(&self, node: &Node, path: &str) -> Option<Key> {
+        self.key_inside(node, path, false)
+    }
+
+    /// `is_part` of a key of several sources.
+    fn key_inside(&self, node: &Node, path: &str, is_part: bool) -> Option<Key> {
+        match &node.value {
+            Value::String(name) => self.plain_key(name, node, path),
+            Value::List(list) => {
+                let keys = self.keys(list, path);
+                if list.is_empty() {
+                    self.findings
+                        .error(path, node.span, "the list is empty")
+                        .help("name a source, such as \"client_ip\"");
+                }
+                let keys = keys?;
+                if let Some(last) =
+                    keys.iter().position(Key::is_always_there).filter(|at| at + 1 < keys.len())
+                {
+                    let message = format!(
+                        "each request has {}, so the sources behind it are never used",
+                        keys.get(last)?
+                    );
+                    self.findings.warning(path, node.span, message).help("write it last");
+                }
+                Some(single_or(keys, Key::First))
+            }
+            Value::Map(_) => self.key_table(node, path, is_part),
+            other => {
+                self.findings
+                    .error(path, node.span, format!("expected a key, not {}", other.kind()))
+                    .help("write \"client_ip\", { header = \"x-api-key\" }, or a list, of which the first that is there counts");
+                None
+            }
+        }
+    }
+
+    fn keys(&self, list: &[Node], path: &str) -> Option<Vec<Key>> {
+        // All are read, so that all mistakes are found.
+        let keys: Vec<_> = list.iter().map(|one| self.key_inside(one, path, true)).collect();
+        keys.into_iter().collect::<Option<Vec<_>>>().filter(|keys| !keys.is_empty())
+    }
+
+    fn plain_key(&self, name: &str, node: &Node, path: &str) -> Option<Key> {
+        if let Some((_, key)) = PLAIN.iter().find(|(known, _)| *known == name) {
+            return Some(key.clone());
+        }
+        let finding = self.findings.error(path, node.span, format!("unknown key {}", quoted(name)));
+        finding.help(match nearest(name, PLAIN.iter().map(|(known, _)| *known)) {
+            Some(known) => format!("did you mean \"{known}\"?"),
+            None => format!(
+                "write {{ header = \"..\" }} or the like, or one of {:?}",
+                PLAIN.each_ref().map(|(known, _)| *known)
+            ),
+        });
+        None
+    }
+
+    fn key_table(&self, node: &Node, path: &str, is_part: bool) -> Option<Key> {
+        let mut fields = Fields::of(node, path, self.findings)?;
+        let header = fields.parse_with("header", |text| {
+            text.parse::<HeaderName>().map_err(|_| format!("{text:?} is no name of a header"))
+        });
+        let [cookie, query, extension, lookup] =
+            ["cookie", "query", "extension", "lookup"].map(|field| fields.read::<String>(field));
+        let all = fields.node("all");
+        let all = all.and_then(|node| {
+            let path = fields.path("all");
+            match &node.value {
+                Value::List(list) if !list.is_empty() => self.keys(list, &path),
+                _ => {
+                    self.findings.error(path, node.span, "expected a list of keys, which are joined");
+                    None
+                }
+            }
+        });
+        let challenge: Option<HeaderValue> = fields.parse("challenge");
+        let given = SOURCES.iter().filter(|field| fields.has(field)).count();
+        if given != 1 {
+            self.findings
+                .error(path, node.span, format!("the table names {given} sources of a key"))
+                .help("write one of `header`, `cookie`, `query`, `extension`, `lookup` and `all`");
+        }
+        self.check_names(&fields, extension.as_ref(), lookup.as_ref(), is_part);
+        fields.finish();
+        if given != 1 {
+            return None;
+        }
+        let key = header
+            .map(Key::Header)
+            .or(cookie.map(Key::Cookie))
+            .or(query.map(Key::Query))
+            .or(extension.map(Key::Extension))
+            .or(lookup.map(Key::Lookup))
+            .or(all.map(|keys| single_or(keys, Key::All)))?;
+        Some(match challenge {
+            Some(challenge) if !matches!(key, Key::Lookup(_)) => Key::Credential(Box::new(key), challenge),
+            _ => key,
+        })
+    }
+
+    /// The names that a program registers.
+    fn check_names(
+        &self,
+        fields: &Fields<'_>,
+        extension: Option<&String>,
+        lookup: Option<&String>,
+        is_part: bool,
+    ) {
+        if let Some(name) = extension.filter(|name| !self.hooks.keys.contains_key(*name)) {
+            self.unregistered(fields, ["extension", "extension", "extension"], name, NO_KEY);
+        }
+        if let Some(name) = lookup.filter(|name| !self.hooks.lookups.contains_key(*name)) {
+            self.unregistered(fields, ["lookup", "lookup", "lookup"], name, NO_KEY);
+        }
+        if lookup.is_some() && is_part {
+            self.findings
+                .error(
+                    fields.path("lookup"),
+                    fields.span_of("lookup"),
+                    "a look-up cannot be combined with other keys",
+                )
+                .help("write it alone, and the other key in another policy");
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// A name that no program has registered: an error, or a note with what follows if the program is not there. `field` refers to a
+    /// `kind`, which `Loader::method` registers.
+    pub(super) fn unregistered(
+        &self,
+        fields: &Fields<'_>,
+        [field, kind, method]: [&str; 3],
+        name: &str,
+        without: &str,
+    ) {
+        let (path, span, name) = (fields.path(field), fields.span_of(field), quoted(name));
+        if self.hooks.any_name {
+            self.findings
+                .note(path, span, format!("only the program has {kind} {name}: without it, {without}"))
+                .help(format!("the program registers it: Loader::{method}({name}, ..)"));
+        } else {
+            self.findings
+                .error(path, span, format!("no {kind} {name} is registered"))
+                .help(format!("register it in the program: Loader::{method}({name}, ..)"));
+        }
+    }
+}
+
+fn single_or(mut keys: Vec<Key>, many: fn(Vec<Key>) -> Key) -> Key {
+    match keys.pop() {
+        Some(key) if keys.is_empty() => key,
+        last => {
+            keys.extend(last);
+            many(keys)
+        }
+    }
+}
+
+const NO_KEY: &str = "the rule limits nothing";
+const PLAIN: [(&str, Key); 8] = [
+    ("client_ip", Key::ClientIp),
+    ("peer", Key::Peer),
+    ("global", Key::Global),
+    ("route", Key::Route),
+    ("method", Key::Method),
+    ("grpc_service", Key::GrpcService),
+    ("grpc_method", Key::GrpcMethod),
+    ("bearer", Key::Bearer),
+];
+const SOURCES: [&str; 6] = ["header", "cookie", "query", "extension", "lookup", "all"];

@@ -1,0 +1,60 @@
+//! `[layer]`: the options of the layer.
+
+use http::HeaderName;
+use portcullis_tower::RateLimitHeaders;
+
+use super::super::build::LayerOptions;
+use super::{Reader, each, texts};
+use crate::fields::{Fields, nearest, quoted};
+use crate::tree::Node;
+
+impl Reader<'_> {
+    pub(super) fn layer_options(&self, node: &Node) -> LayerOptions {
+        let Some(mut fields) = Fields::of(node, "layer", self.findings) else {
+            return LayerOptions::default();
+        };
+        let options = LayerOptions {
+            headers: self.headers(&mut fields),
+            spread_retries: fields.duration("spread_retries"),
+            limit_preflights: fields.read("limit_preflights").unwrap_or_default(),
+            lookup_deadline: fields.duration("lookup_deadline"),
+            ready_deadline: fields.duration("ready_deadline"),
+            decision_in_response: fields.read("decision_in_response").unwrap_or_default(),
+            without_charge: fields.read("without_charge").unwrap_or_default(),
+            except: self.request_list(&mut fields, "except"),
+            deny: self.request_list(&mut fields, "deny"),
+            only: self.request_list(&mut fields, "only"),
+            show_generation: fields.parse::<HeaderName>("show_generation"),
+        };
+        fields.finish();
+        options
+    }
+
+    fn headers(&self, fields: &mut Fields<'_>) -> Option<RateLimitHeaders> {
+        let node = fields.node("headers")?;
+        let path = fields.path("headers");
+        let mut headers = RateLimitHeaders::NONE;
+        for (text, one) in texts(node, &path, self.findings)?.into_iter().zip(each(node)) {
+            if let Some((_, more)) = HEADERS.iter().find(|(name, _)| *name == text) {
+                headers |= *more;
+                continue;
+            }
+            let finding = self.findings.error(&*path, one.span, format!("unknown headers {}", quoted(text)));
+            let names = HEADERS.map(|(name, _)| name);
+            finding.help(match nearest(text, names) {
+                Some(name) => format!("did you mean \"{name}\"?"),
+                None => format!("use one of {names:?}, or a list of them"),
+            });
+        }
+        Some(headers)
+    }
+}
+
+const HEADERS: [(&str, RateLimitHeaders); 6] = [
+    ("none", RateLimitHeaders::NONE),
+    ("x-ratelimit", RateLimitHeaders::X_RATELIMIT),
+    ("x-ratelimit-unix-time", RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
+    ("ietf", RateLimitHeaders::IETF),
+    ("ietf-draft-6", RateLimitHeaders::IETF_DRAFT_6),
+    ("shadow", RateLimitHeaders::SHADOW),
+];

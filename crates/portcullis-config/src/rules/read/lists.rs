@@ -1,0 +1,94 @@
+//! `except`, `deny` and `only`: requests that are named strictly, as by the matchers of a layer.
+
+use std::sync::Arc;
+
+use http::Method;
+use http::request::Parts;
+use portcullis_tower::matching::{
+    GrpcMethod, MatcherError, Network, RequestMatcher, RequestPath, Undecided, matched_path,
+};
+
+use super::matching::method;
+use super::{Reader, each, texts};
+use crate::fields::Fields;
+use crate::tree::Node;
+
+type Shared = Arc<dyn RequestMatcher>;
+
+impl Reader<'_> {
+    pub(super) fn request_list(&self, fields: &mut Fields<'_>, field: &'static str) -> Vec<Shared> {
+        let Some(node) = fields.node(field) else { return Vec::new() };
+        let path = fields.path(field);
+        each(node).iter().filter_map(|one| self.request_matcher(one, &path)).collect()
+    }
+
+    /// All fields of a table have to hold.
+    fn request_matcher(&self, node: &Node, path: &str) -> Option<Shared> {
+        let mut fields = Fields::of(node, path, self.findings)?;
+        let networks = fields.node("network").and_then(|node| {
+            let path = fields.path("network");
+            let networks = texts(node, &path, self.findings)?;
+            let network = Network::try_of(&self.clients, networks);
+            network.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
+        });
+        let all: Vec<Shared> = [
+            networks.map(shared),
+            fields.parse_with("path", RequestPath::try_exact).map(shared),
+            fields.parse_with("prefix", RequestPath::try_prefix).map(shared),
+            fields.parse_with("route", route).map(shared),
+            fields.parse_with("method", method).map(|method| shared(NamedMethod(method))),
+            fields.parse_with("grpc", grpc).map(shared),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let is_empty =
+            ["network", "path", "prefix", "route", "method", "grpc"].iter().all(|field| !fields.has(field));
+        if is_empty {
+            self.findings
+                .error(path, node.span, "the table names no requests")
+                .help("write one of `path`, `prefix`, `route`, `network`, `method` and `grpc`");
+        }
+        fields.finish();
+        let mut all = all.into_iter();
+        let first = all.next()?;
+        Some(all.fold(first, |left, right| shared(left.and(right))))
+    }
+}
+
+fn shared(matcher: impl RequestMatcher) -> Shared {
+    Arc::new(matcher)
+}
+
+/// Requests with a method. Routers answer `HEAD` where they answer `GET`, so that `HEAD` is not told apart from `GET`: it is denied and
+/// limited with it, and is not exempt with it.
+struct NamedMethod(Method);
+
+impl RequestMatcher for NamedMethod {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        if self.0 == Method::GET && parts.method == Method::HEAD {
+            return Err(Undecided::Ambiguous);
+        }
+        Ok(parts.method == self.0)
+    }
+}
+
+/// The route that Axum has matched, whichever features are enabled.
+struct MatchedRoute(String);
+
+impl RequestMatcher for MatchedRoute {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        matched_path(parts).map(|route| route == self.0).ok_or(Undecided::Ambiguous)
+    }
+}
+
+fn route(pattern: &str) -> Result<MatchedRoute, MatcherError> {
+    if pattern.starts_with('/') {
+        return Ok(MatchedRoute(pattern.to_owned()));
+    }
+    Err(MatcherError::NotAbsolute { path: pattern.to_owned() })
+}
+
+fn grpc(name: &str) -> Result<GrpcMethod, MatcherError> {
+    if name.contains('/') { GrpcMethod::try_named(name) } else { GrpcMethod::try_service(name) }
+}

@@ -1,0 +1,92 @@
+//! `match`: the requests that a rule applies to.
+
+use http::Method;
+
+use super::super::matcher::host::HostPattern;
+use super::super::matcher::path::PathPattern;
+use super::super::matcher::{Condition, Matcher};
+use super::{Reader, each, texts};
+use crate::fields::Fields;
+use crate::tree::Node;
+
+impl Reader<'_> {
+    /// The default is every request.
+    pub(super) fn matcher(&self, fields: &mut Fields<'_>) -> Option<Matcher> {
+        let Some(node) = fields.node("match") else { return Some(Matcher::everything()) };
+        let path = fields.path("match");
+        let mut any = Vec::new();
+        for one in each(node) {
+            let condition = self.condition(one, &path)?;
+            if condition.is_impossible() {
+                self.findings.warning(&*path, one.span, "no request can fulfil this condition");
+            }
+            any.push(condition);
+        }
+        if any.is_empty() {
+            self.findings
+                .warning(path, node.span, "the list is empty, so the policy applies to no request")
+                .help("leave out `match` for all requests, and write mode = \"off\" for none");
+        }
+        Some(Matcher { any })
+    }
+
+    fn condition(&self, node: &Node, path: &str) -> Option<Condition> {
+        let mut fields = Fields::of(node, path, self.findings)?;
+        let before = self.findings.len();
+        let condition = Condition {
+            path: fields.parse_with("path", PathPattern::parse),
+            grpc: fields.parse_with("grpc", grpc),
+            methods: self.list(&mut fields, "methods", method),
+            hosts: self.list(&mut fields, "hosts", |text| {
+                text.parse::<HostPattern>().map_err(|error| error.to_string())
+            }),
+        };
+        fields.finish();
+        (self.findings.len() == before).then_some(condition)
+    }
+
+    fn list<T>(
+        &self,
+        fields: &mut Fields<'_>,
+        field: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        let node = fields.node(field)?;
+        let path = fields.path(field);
+        let texts = texts(node, &path, self.findings)?;
+        let mut values = Vec::new();
+        for (text, one) in texts.into_iter().zip(each(node)) {
+            match parse(text) {
+                Ok(value) => values.push(value),
+                Err(message) => drop(self.findings.error(&*path, one.span, message)),
+            }
+        }
+        Some(values)
+    }
+}
+
+pub(super) fn method(text: &str) -> Result<Method, String> {
+    let method: Method = text.parse().map_err(|_| format!("{text:?} is no HTTP method"))?;
+    if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        return Err(format!(
+            "methods are case-sensitive, and {text:?} is not {:?}",
+            text.to_ascii_uppercase()
+        ));
+    }
+    Ok(method)
+}
+
+/// A service, or a method of it, as the pattern of its path.
+fn grpc(name: &str) -> Result<PathPattern, String> {
+    let malformed = || format!("{name:?} is neither `package.Service` nor `package.Service/Method`");
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_'))
+    };
+    let pattern = match name.split_once('/') {
+        Some((service, method)) if is_part(service) && is_part(method) => format!("/{name}"),
+        None if is_part(name) => format!("/{name}/{{method}}"),
+        _ => return Err(malformed()),
+    };
+    PathPattern::parse(&pattern).map_err(|_| malformed())
+}

@@ -1,0 +1,62 @@
+//! `mode`: whether a policy is enforced.
+
+use portcullis_tower::{Mode, Percent};
+
+use super::Reader;
+use crate::fields::{Fields, decode, nearest, quoted};
+use crate::tree::{Node, Value};
+
+impl Reader<'_> {
+    pub(super) fn mode(&self, fields: &mut Fields<'_>) -> Option<Mode> {
+        let node = fields.node("mode")?;
+        let path = fields.path("mode");
+        match &node.value {
+            Value::Map(_) => {
+                let mut share = Fields::of(node, path, self.findings)?;
+                let inner = share.node("percent");
+                let path = share.path("percent");
+                share.required("percent", inner);
+                share.finish();
+                let inner = inner?;
+                self.percent(decode(inner, &path, self.findings)?, inner, &path)
+            }
+            Value::String(text) => match text.as_str() {
+                "off" => Some(Mode::Off),
+                "shadow" => Some(Mode::Shadow),
+                "enforce" => Some(Mode::Enforce),
+                other => {
+                    if let Some(Ok(number)) = other.strip_suffix('%').map(|number| number.trim().parse()) {
+                        return self.percent(number, node, &path);
+                    }
+                    let message = format!("unknown mode {}", quoted(other));
+                    let help = match nearest(other, ["off", "shadow", "enforce"]) {
+                        Some(name) => format!("did you mean \"{name}\"?"),
+                        None => FORMS.to_owned(),
+                    };
+                    self.findings.error(path, node.span, message).help(help);
+                    None
+                }
+            },
+            _ => {
+                fields.expected("mode", node, "a mode").help(FORMS);
+                None
+            }
+        }
+    }
+
+    /// In steps of a tenth of a percent.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1 000")]
+    fn percent(&self, percent: f64, node: &Node, path: &str) -> Option<Mode> {
+        let permille = percent * 10.0;
+        // Of decimal fractions such as 0.3, which are not exact in binary.
+        let is_whole = (permille - permille.round()).abs() < 1e-9;
+        if !(0.0..=100.0).contains(&percent) || !is_whole {
+            let message = format!("{percent} percent is no share of the keys");
+            self.findings.error(path, node.span, message).help("write 0 to 100, in steps of 0.1");
+            return None;
+        }
+        Percent::try_permille(permille.round() as u16).ok().map(Mode::Percent)
+    }
+}
+
+const FORMS: &str = "write \"off\", \"shadow\", \"enforce\" or a share such as { percent = 10 }";

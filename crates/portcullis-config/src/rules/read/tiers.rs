@@ -1,0 +1,191 @@
+//! `tiers` and `caller_quotas`: quotas of single callers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use http::request::Parts;
+use portcullis_core::{CallerQuotasError, Policy, PolicyError, Quota, Strategy};
+use portcullis_tower::{CallerQuota, QuotaLookup};
+use serde::Deserialize as _;
+
+use super::super::Tier;
+use super::super::rule::QuotaSource;
+use super::Reader;
+use crate::fields::{Fields, decode, quoted};
+use crate::source::Span;
+
+/// A tier of a file.
+struct Quotas {
+    name: String,
+    quota: Quota,
+    path: String,
+    span: Span,
+}
+
+impl Reader<'_> {
+    /// The policy with the range of its quotas, and what finds that of a caller. `kind` is the name of the strategy.
+    pub(super) fn tiers(
+        &self,
+        fields: &mut Fields<'_>,
+        policy: Policy,
+        kind: &str,
+    ) -> (Policy, Option<QuotaSource>) {
+        let look_up = self.quota_look_up(fields).map(QuotaSource::Async);
+        let tiers = self.quotas(fields);
+        let header = self.tier_header(fields);
+        let own = own_quota(fields);
+        let declared: Option<(Quota, Quota)> = fields.read("caller_quotas");
+        let range = match declared {
+            Some(range) => Some((range, "caller_quotas")),
+            None if tiers.is_empty() || fields.has("caller_quotas") => None,
+            None => self.range(&tiers, &policy, own, kind).map(|range| (range, "tiers")),
+        };
+        let Some(((smallest, largest), field)) = range else { return (policy, look_up) };
+        let policy = match policy.clone().try_caller_quotas(smallest, largest) {
+            Ok(policy) => policy,
+            Err(error) => {
+                let message = match error {
+                    PolicyError::CallerQuotas { error, .. } => error.to_string(),
+                    other => other.to_string(),
+                };
+                self.findings.error(fields.path(field), fields.span_of(field), message);
+                return (policy, None);
+            }
+        };
+        for tier in &tiers {
+            if let Err(error) = policy.with_quota(tier.quota) {
+                self.findings.error(&*tier.path, tier.span, error.to_string());
+            }
+        }
+        if tiers.is_empty() {
+            return (policy, look_up);
+        }
+        let by_name: HashMap<String, Quota> = tiers.into_iter().map(|tier| (tier.name, tier.quota)).collect();
+        let quota: Arc<dyn CallerQuota> = match header {
+            Some(header) => Arc::new(move |parts: &Parts| {
+                by_name.get(parts.headers.get(&header)?.to_str().ok()?.trim()).copied()
+            }),
+            None => {
+                Arc::new(move |parts: &Parts| by_name.get(parts.extensions.get::<Tier>()?.name()).copied())
+            }
+        };
+        (policy, Some(QuotaSource::Sync(quota)))
+    }
+
+    fn quota_look_up(&self, fields: &mut Fields<'_>) -> Option<QuotaLookup> {
+        let name: String = fields.read("quota_lookup")?;
+        let (path, span) = (fields.path("quota_lookup"), fields.span_of("quota_lookup"));
+        if fields.has("tiers") {
+            self.findings
+                .error(path, span, "`tiers` and `quota_lookup` are both given")
+                .help("write one of the two: a caller has one quota");
+            return None;
+        }
+        match self.hooks.quota_lookups.get(&name) {
+            Some(look_up) => Some(look_up.clone()),
+            None if self.hooks.any_name => Some(QuotaLookup::new(|_: &Parts| async { Ok(None) })),
+            None => {
+                self.findings
+                    .error(path, span, format!("no look-up of quotas {} is registered", quoted(&name)))
+                    .help(format!("register it in the program: Loader::quota_lookup({name:?}, ..)"));
+                None
+            }
+        }
+    }
+
+    fn quotas(&self, fields: &mut Fields<'_>) -> Vec<Quotas> {
+        let Some(node) = fields.node("tiers") else { return Vec::new() };
+        let Some(mut tiers) = Fields::of(node, fields.path("tiers"), self.findings) else {
+            return Vec::new();
+        };
+        let mut quotas = Vec::new();
+        for entry in tiers.rest() {
+            let path = tiers.path(&entry.name);
+            if let Some(quota) = decode(&entry.node, &path, self.findings) {
+                quotas.push(Quotas { name: entry.name.clone(), quota, path, span: entry.node.span });
+            }
+        }
+        quotas
+    }
+
+    fn tier_header(&self, fields: &mut Fields<'_>) -> Option<HeaderName> {
+        let node = fields.node("tier")?;
+        let has_tiers = fields.has("tiers");
+        let mut tier = Fields::of(node, fields.path("tier"), self.findings)?;
+        let header: Option<HeaderName> = tier.parse("header");
+        tier.required("header", header.as_ref());
+        if let Some(header) = &header {
+            self.findings
+                .warning(
+                    tier.path("header"),
+                    node.span,
+                    format!("a client may write anything into header {header}, unless a proxy in front overwrites it"),
+                )
+                .help("let the program insert the tier into the extensions of the request");
+        }
+        if !has_tiers {
+            self.findings.error(tier.own_path(), node.span, "there are no `tiers` to choose from");
+        }
+        tier.finish();
+        header
+    }
+
+    /// From the smallest limit and burst to the largest, the policy's own among them.
+    fn range(
+        &self,
+        tiers: &[Quotas],
+        policy: &Policy,
+        own: Option<Quota>,
+        kind: &str,
+    ) -> Option<(Quota, Quota)> {
+        let period =
+            own.map_or_else(|| tiers.first().map(|tier| tier.quota.period()), |own| Some(own.period()))?;
+        let mut is_valid = true;
+        for tier in tiers.iter().filter(|tier| tier.quota.period() != period) {
+            let error = CallerQuotasError::OtherPeriod { quota: tier.quota, period };
+            self.findings.error(&*tier.path, tier.span, error.to_string());
+            is_valid = false;
+        }
+        let own_limit = own.map_or_else(|| policy.strategy().limit(), Quota::limit);
+        let limits = || tiers.iter().map(|tier| tier.quota.limit()).chain([own_limit]);
+        let of = |tier: &Quotas| strategy(kind, tier.quota).as_ref().and_then(burst);
+        let bursts: Option<Vec<u64>> = tiers.iter().map(of).chain([burst(policy.strategy())]).collect();
+        let bounds = |limit: Option<u64>, burst: Option<u64>| {
+            let quota = Quota::new(limit?, period).ok()?;
+            burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
+        };
+        let smallest =
+            bounds(limits().min(), bursts.as_ref().and_then(|bursts| bursts.iter().copied().min()));
+        let largest = bounds(limits().max(), bursts.as_ref().and_then(|bursts| bursts.iter().copied().max()));
+        smallest.zip(largest).filter(|_| is_valid)
+    }
+}
+
+/// The policy's own quota, which the strategy has been made of.
+fn own_quota(fields: &mut Fields<'_>) -> Option<Quota> {
+    if let Some(node) = fields.node("quota") {
+        return Quota::deserialize(node).ok();
+    }
+    let limit = u64::deserialize(fields.node("limit")?).ok()?;
+    let period: Duration = humantime_serde::deserialize(fields.node("period")?).ok()?;
+    let quota = Quota::new(limit, period).ok()?;
+    let burst = fields.node("burst").and_then(|node| u64::deserialize(node).ok());
+    burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
+}
+
+/// The strategy of this name with another quota.
+fn strategy(kind: &str, quota: Quota) -> Option<Strategy> {
+    serde_json::from_value(serde_json::json!({ "strategy": kind, "quota": quota })).ok()
+}
+
+/// `None` for windows, logs and requests in flight.
+fn burst(strategy: &Strategy) -> Option<u64> {
+    match strategy {
+        Strategy::TokenBucket(bucket) => Some(bucket.meter().burst()),
+        Strategy::Gcra(gcra) => Some(gcra.meter().burst()),
+        Strategy::LeakyBucket(bucket) => Some(bucket.meter().burst()),
+        _ => None,
+    }
+}

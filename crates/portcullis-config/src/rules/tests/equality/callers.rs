@@ -1,0 +1,31 @@
+//! Quotas of callers.
+
+use portcullis_core::Quota;
+
+use super::{assert_same, gcra, layer_of, peer, plans, responses, text};
+use crate::Tier;
+
+#[tokio::test(start_paused = true)]
+async fn tiers_are_quotas_of_callers() {
+    for (fields, quota) in [
+        ("tiers = { pro = \"6/s burst 9\" }", Quota::per_second(6).burst(9)),
+        ("tiers = { free = \"1/s\", pro = \"2/s burst 1\" }", Quota::per_second(2).burst(1)),
+    ] {
+        assert_same(&text(fields), |registry| {
+            let policy = gcra().caller_quotas(Quota::per_second(1).burst(1), Quota::per_second(6).burst(9));
+            peer(registry, policy)
+                .quota(move |parts: &http::request::Parts| parts.extensions.get::<Tier>().map(|_| quota))
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_that_are_looked_up_are_those_of_callers() {
+    let declared = "caller_quotas = [\"1/s burst 1\", \"6/s burst 9\"]\nquota_lookup = \"plans\"";
+    let policy = || gcra().caller_quotas(Quota::per_second(1).burst(1), Quota::per_second(6).burst(9));
+    assert_same(&text(declared), |registry| peer(registry, policy()).quota_by_async(plans())).await;
+    let of_file = responses(|registry| layer_of(&text(declared), &registry)).await;
+    let of_policy = responses(|registry| peer(registry, policy())).await;
+    assert_ne!(of_file, of_policy, "the look-up makes a difference");
+}

@@ -1,0 +1,95 @@
+//! No spelling of a path avoids a limit.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::{parts, rules};
+
+#[test]
+fn known_spellings_of_a_path_match() {
+    let rules = rules(
+        "[policy.p]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = \"global\"\nmatch = { path = \"/a/search\" }",
+    );
+    for path in [
+        "/a/search",
+        "/a/%73earch",
+        "/a//search",
+        "//a/search",
+        "/a/search/",
+        "/a/./search",
+        "/a/x/../search",
+        "/a%2Fsearch",
+        "/a/search;x=1",
+        "/a;b/search",
+        "/a/%2e/search",
+        "/x/%2e%2e/a/search",
+        "/a\\search",
+        "/../a/search",
+        "/a/search//",
+        "/a/search/.",
+        "/a/search/x/..",
+        "/a/search%3Fx",
+        "/a/search%00.png",
+        "/a/search;x=%2F/y/..",
+        "/./%61//./SEARCH/../s%65arch;v=1//",
+    ] {
+        assert!(!rules.matching(&parts("GET", path)).is_empty(), "{path}");
+    }
+    for path in [
+        "/a/SEARCH",
+        "/a/%2573earch",
+        "/a/searc",
+        "/a/search/x",
+        "/search",
+        "/a/search/..",
+        "/a/se/arch",
+        "/a/%zzearch",
+    ] {
+        assert!(rules.matching(&parts("GET", path)).is_empty(), "{path}");
+    }
+}
+
+/// A way to write a segment that a lenient router takes for the same.
+fn spelled(segment: String) -> impl Strategy<Value = String> {
+    let length = segment.len();
+    (proptest::collection::vec(any::<bool>(), length), 0..6_usize, any::<bool>()).prop_map(
+        move |(escaped, before, upper)| {
+            let prefix = ["", "/", "./", "x/../", "%2e/", "y;z/%2E%2e/"][before];
+            let mut text = prefix.to_owned();
+            for (byte, escaped) in segment.bytes().zip(escaped) {
+                match (escaped, upper) {
+                    (true, true) => drop(write!(text, "%{byte:02X}")),
+                    (true, false) => drop(write!(text, "%{byte:02x}")),
+                    _ => text.push(char::from(byte)),
+                }
+            }
+            text
+        },
+    )
+}
+
+fn cases() -> impl Strategy<Value = (String, String)> {
+    let segment = (any::<bool>(), "[a-z0-9~.-]{1,6}")
+        .prop_filter("not dots", |(_, text)| !matches!(text.as_str(), "." | ".."));
+    let segments = proptest::collection::vec(segment, 1..5);
+    let end =
+        prop_oneof![Just(""), Just("/"), Just("//"), Just("/."), Just("/x/.."), Just(";v=1"), Just("%2F")];
+    (segments, end).prop_flat_map(|(segments, end)| {
+        let pattern: String = segments
+            .iter()
+            .enumerate()
+            .map(|(at, (is_one, text))| if *is_one { format!("/{{p{at}}}") } else { format!("/{text}") })
+            .collect();
+        let path: Vec<_> = segments.into_iter().map(|(_, text)| spelled(text)).collect();
+        path.prop_map(move |path| (pattern.clone(), format!("/{}{end}", path.join("/"))))
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_spelling_of_a_path_goes_unmatched((pattern, path) in cases()) {
+        let text = format!("[policy.p]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = \"global\"\nmatch = {{ path = \"{pattern}\" }}");
+        prop_assert!(!rules(&text).matching(&parts("GET", &path)).is_empty(), "{} is no {}", path, pattern);
+    }
+}

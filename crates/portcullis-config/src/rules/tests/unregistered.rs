@@ -1,0 +1,67 @@
+//! Names that only a program has, read without it.
+
+use portcullis_tower::RateLimitHeaders;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use super::*;
+use crate::Severity;
+
+/// A policy of one request.
+fn policy(more: &str) -> String {
+    format!("[policy.p]\nstrategy = \"fixed_window\"\nquota = \"1/h\"\n{more}")
+}
+
+fn accepted(text: &str) -> Rules {
+    Rules::load(&loader(text).accept_unknown_names()).unwrap_or_else(|findings| panic!("{findings}"))
+}
+
+/// How many of three requests pass.
+async fn passing(rules: &Rules) -> usize {
+    let (registry, _) = registry();
+    let all = (0..rules.iter().len()).collect();
+    let layer = rules.layer(&registry, &all).unwrap().unwrap().headers(RateLimitHeaders::NONE);
+    let service = layer.layer(service_fn(async |_: Request<String>| {
+        Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+    }));
+    let mut passed = 0;
+    for _ in 0..3 {
+        let peer = std::net::SocketAddr::from(([192, 0, 2, 1], 1));
+        let request = Request::builder().extension(peer).body(String::new()).unwrap();
+        passed += usize::from(service.clone().oneshot(request).await.unwrap().status() == 200);
+    }
+    passed
+}
+
+#[tokio::test]
+async fn a_rule_whose_key_only_a_program_has_limits_nothing() {
+    for key in [
+        "{ extension = \"a\" }",
+        "{ lookup = \"a\" }",
+        "[{ extension = \"a\" }, \"client_ip\"]",
+        "{ all = [\"client_ip\", { extension = \"a\" }] }",
+    ] {
+        let rules = accepted(&policy(&format!("key = {key}")));
+        let notes = rules.warnings().to_string();
+        assert!(notes.contains(" \"a\": without it, the rule limits nothing"), "{notes}");
+        assert!(rules.warnings().iter().any(|one| one.severity == Severity::Note));
+        assert_eq!(passing(&rules).await, 3, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_cost_that_only_a_program_has_is_1() {
+    let rules = accepted(&policy("key = \"client_ip\"\ncost = { function = \"length\" }"));
+    assert_eq!(
+        rules.warnings().to_string(),
+        "limits.toml:5:21: note: policy.p.cost.function: only the program has cost \"length\": without it, each request costs 1 \
+         (help: the program registers it: Loader::cost(\"length\", ..))"
+    );
+    assert!(!rules.warnings().has_warnings());
+    assert_eq!(passing(&rules).await, 1);
+}
+
+#[test]
+fn names_are_errors_where_the_program_is() {
+    let found = errors(&policy("key = { lookup = \"a\" }"));
+    assert!(found.contains("error: policy.p.key.lookup: no lookup \"a\" is registered"), "{found}");
+}

@@ -1,0 +1,224 @@
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use portcullis_tower::QuotaLookup;
+use serde_json::{Value as Json, json};
+
+use super::{Field, Kind, Table, fields, schema};
+use crate::fields::asked;
+use crate::source::Format;
+use crate::tree::{Node, Value};
+use crate::{Loader, Rules};
+
+#[test]
+fn the_schema_is_a_schema() {
+    jsonschema::meta::validate(&schema()).unwrap();
+}
+
+/// The files that are valid, with their formats.
+fn valid() -> Vec<(String, Format, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/valid");
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let file = |path: &Path| {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        (name, Format::of_path(path).unwrap(), fs::read_to_string(path).unwrap())
+    };
+    files.iter().map(|path| file(path)).collect()
+}
+
+/// What the schema sees: the document as it is written.
+fn document(format: Format, text: &str) -> Json {
+    let loaded = Loader::text("limits", format, text).without_environment().read();
+    let [document] = &loaded.documents[..] else { panic!("{:?}", loaded.findings) };
+    to_json(document)
+}
+
+fn to_json(node: &Node) -> Json {
+    match &node.value {
+        Value::Null => Json::Null,
+        Value::Bool(value) => json!(value),
+        Value::Integer(number) => json!(i64::try_from(*number).unwrap()),
+        Value::Float(number) => json!(number),
+        Value::String(text) => json!(text),
+        Value::List(list) => list.iter().map(to_json).collect(),
+        Value::Map(entries) => {
+            entries.iter().map(|entry| (entry.name.clone(), to_json(&entry.node))).collect()
+        }
+    }
+}
+
+fn rules(format: Format, text: &str) -> Result<Rules, String> {
+    let plans = QuotaLookup::new(|_: &http::request::Parts| async { Ok(None) });
+    let loader = Loader::text("limits", format, text).environment(|_| None).quota_lookup("plans", plans);
+    Rules::load(&loader).map_err(|findings| findings.to_string())
+}
+
+#[test]
+fn valid_files_are_accepted_by_rules_and_schema() {
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    for (name, format, text) in valid() {
+        if let Err(findings) = rules(format, &text) {
+            panic!("{name}: {findings}");
+        }
+        let document = document(format, &text);
+        let errors: Vec<_> = validator
+            .iter_errors(&document)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+/// The table of the schema for a table of a file.
+fn table_at(path: &str) -> Option<&'static Table> {
+    let parts: Vec<_> = path.split('.').collect();
+    match (parts[0], parts.len()) {
+        ("policy", 1) => return None,
+        ("policy", 2) => return inner(&fields::ROOT, "policy"),
+        _ => {}
+    }
+    match *parts.last()? {
+        "" => Some(&fields::ROOT),
+        // Their names are the author's: quotas by tier, units by path.
+        "tiers" | "path" => None,
+        "all" => inner(inner(&fields::ROOT, "policy")?, "key"),
+        last if parts.len() == 1 => inner(&fields::ROOT, last),
+        last if parts[0] == "policy" => inner(inner(&fields::ROOT, "policy")?, last),
+        last => inner(inner(&fields::ROOT, parts[0])?, last),
+    }
+}
+
+/// The table that a field may be.
+fn inner(table: &'static Table, field: &str) -> Option<&'static Table> {
+    table_of(&table.fields.iter().find(|one: &&Field| one.name == field)?.kind)
+}
+
+fn table_of(kind: &'static Kind) -> Option<&'static Table> {
+    match kind {
+        Kind::Table(table) => Some(table),
+        Kind::List(kind) | Kind::OneOrMore(kind) | Kind::Map(kind) | Kind::Shared(_, kind) => table_of(kind),
+        Kind::AnyOf(kinds) => kinds.iter().find_map(|kind| match kind {
+            Kind::Table(table) => Some(*table),
+            _ => None,
+        }),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_schema_has_the_fields_that_are_read() {
+    asked::take();
+    for (_, format, text) in valid() {
+        rules(format, &text).unwrap();
+    }
+    let mut tables = BTreeSet::new();
+    let mut policy = BTreeSet::new();
+    for (path, mut asked) in asked::take() {
+        if path.is_empty() {
+            // The loader takes it.
+            asked.insert("remote");
+        }
+        let Some(table) = table_at(&path) else { continue };
+        tables.insert(table.name);
+        if table.name == "policy" {
+            policy.extend(asked);
+            continue;
+        }
+        let known: BTreeSet<_> = table.fields.iter().map(|field| field.name).collect();
+        assert_eq!(known, asked, "the fields of {} and those that are read at {path}", table.name);
+    }
+    let table = inner(&fields::ROOT, "policy").unwrap();
+    let known: BTreeSet<_> = table.fields.iter().map(|field| field.name).collect();
+    assert_eq!(known, policy, "the fields of policies and those that are read");
+    assert!(tables.len() >= 12, "{tables:?}");
+}
+
+/// A file with one more line in its policy.
+fn with(line: &str) -> String {
+    format!("[policy.p]\nstrategy = 'gcra'\nquota = '10/s'\nkey = 'client_ip'\n{line}\n")
+}
+
+#[test]
+fn what_the_schema_refuses_is_refused_by_rules() {
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    let mut texts: Vec<_> = [
+        "burst = -1",
+        "mode = 'shadwo'",
+        "mode = { percent = 101 }",
+        "mode = { share = 10 }",
+        "mode = true",
+        "on_store_failure = 'opne'",
+        "on_store_failure = { local = 0 }",
+        "on_store_failure = { local = 1, open_for = '1s' }",
+        "match = { path = 5 }",
+        "match = { paths = '/a' }",
+        "match = 'GET'",
+        "tiers = { pro = 5 }",
+        "tiers = ['1/s']",
+        "cost = -1",
+        "cost = 'many'",
+        "cost = {}",
+        "cost = { header = 'x', max = 0 }",
+        "on_missing = 'ignore'",
+        "wait = 5",
+        "wait = 'soon'",
+        "debt = -5",
+        "caller_quotas = ['1/s']",
+        "caller_quotas = ['1/s', '2/s', '3/s']",
+        "grantable = 'yes'",
+        "lock_out = { within = '1m' }",
+        "lock_out = { after = 0 }",
+        "in_flight = { lease = '1s' }",
+        "in_flight = { limit = 0 }",
+        "charge_when = {}",
+        "charge_when = { status = 99 }",
+        "charge_when = { status = '6xx' }",
+        "look_first = 1025",
+        "warn_at = 1.5",
+        "warn_at = '0.5'",
+        "unlisted = 'true'",
+        "until = 'end'",
+        "reserve = 'all'",
+        "unknown = 1",
+        "except = { }",
+        "[policy.q]\nstrategy = 'gcra'\nquota = '1/s'",
+        "[policy.q]\nquota = '1/s'\nkey = 'peer'",
+        "[policy.q]\nstrategy = 'gcrb'\nquota = '1/s'\nkey = 'peer'",
+        "[policy.q]\nstrategy = 'gcra'\nquota = 'fast'\nkey = 'peer'",
+        "[policy.q]\nstrategy = 'gcra'\nquota = '1/s'\nkey = 'pear'",
+        "[policy.q]\nstrategy = 'gcra'\nquota = '1/s'\nkey = []",
+        "[policy.q]\nstrategy = 'gcra'\nquota = '1/s'\nkey = { }",
+        "[policy.q]\nstrategy = 'gcra'\nquota = '1/s'\nkey = { header = 1 }",
+        "[policy.q]\nstrategy = 'sliding_window'\nquota = '1/s'\nslots = 1001\nkey = 'peer'",
+        "[policy.q]\nstrategy = 'fixed_window'\nquota = '1/s'\nanchor = 'noon'\nkey = 'peer'",
+        "[client_ip]\nipv6_prefix = 129",
+        "[client_ip]\nheaders = 'x-forwarded-for'",
+        "[layer]\nheaders = 'all'",
+        "[layer]\nspread_retries = 2",
+        "[layer]\nlimit_preflights = 1",
+        "[layer]\nexcept = '/health'",
+        "[layer]\nexcept = [{ host = 'a' }]",
+        "[polices.x]\nstrategy = 'gcra'",
+    ]
+    .map(with)
+    .into();
+    texts.push("policy = 5".to_owned());
+    texts.push("policy.p = 'x'".to_owned());
+    for text in texts {
+        assert!(!validator.is_valid(&document(Format::Toml, &text)), "the schema accepts {text}");
+        assert!(rules(Format::Toml, &text).is_err(), "the rules accept {text}");
+    }
+}
+
+#[test]
+fn the_schema_has_what_the_loader_takes_for_documents() {
+    let validator = jsonschema::validator_for(&schema()).unwrap();
+    let remote = |key: &str, allow: &[&str]| json!({ "remote": { "verify_key": key, "allow": allow } });
+    for allow in [&["limit", "burst"][..], &[]] {
+        assert!(validator.is_valid(&remote(&"0a".repeat(32), allow)));
+        assert!(!validator.is_valid(&remote("0a", allow)));
+    }
+    assert!(!validator.is_valid(&json!({ "remote": { "key": "portcullis-rules" } })));
+}

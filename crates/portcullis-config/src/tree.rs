@@ -1,0 +1,63 @@
+//! A document as a tree of values, each with its place, whatever the format.
+
+use crate::source::Span;
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) span: Span,
+    pub(crate) value: Value,
+    /// Whether the value is a text that was `${NAME}` and nothing else in the file, so that it may mean a number.
+    pub(crate) from_environment: bool,
+}
+
+impl Node {
+    pub(crate) const fn new(span: Span, value: Value) -> Self {
+        Self { span, value, from_environment: false }
+    }
+
+    /// The value of a field, if this is a table that has it.
+    #[cfg(test)]
+    pub(crate) fn get(&self, field: &str) -> Option<&Entry> {
+        match &self.value {
+            Value::Map(entries) => entries.iter().find(|entry| entry.name == field),
+            _ => None,
+        }
+    }
+}
+
+/// A value of TOML, YAML or JSON.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Null,
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    String(String),
+    List(Vec<Node>),
+    /// In the order of the file. No name is there twice.
+    Map(Vec<Entry>),
+}
+
+/// A field of a map.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    /// The place of the name.
+    pub(crate) name_span: Span,
+    pub(crate) node: Node,
+}
+
+impl Value {
+    /// What the value is, for messages: "a number".
+    pub(crate) const fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "nothing",
+            Self::Bool(_) => "a truth value",
+            Self::Integer(_) | Self::Float(_) => "a number",
+            Self::String(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Map(_) => "a table",
+        }
+    }
+}
