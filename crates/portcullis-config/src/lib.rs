@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod diagnostic;
+pub mod envoy;
 mod fields;
 mod findings;
 mod hooks;

@@ -1,0 +1,51 @@
+//! Collects what is wrong with the files.
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::source::Span;
+
+/// The mistakes and warnings of a load, at most [`Findings::MAX`].
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    list: Vec<Diagnostic>,
+    dropped: usize,
+}
+
+impl Findings {
+    /// The highest number of findings. Further ones are only counted.
+    pub(super) const MAX: usize = 500;
+
+    pub(super) fn error(&mut self, field: &str, span: Span, message: impl Into<String>, help: &str) {
+        self.add(Diagnostic::error(field, span, message).help(help));
+    }
+
+    pub(super) fn warning(&mut self, field: &str, span: Span, message: impl Into<String>, help: &str) {
+        self.add(Diagnostic::warning(field, span, message).help(help));
+    }
+
+    /// Adds a finding. If there are too many, an error takes the place of a warning.
+    pub(super) fn add(&mut self, finding: Diagnostic) {
+        if self.list.len() < Self::MAX {
+            self.list.push(finding);
+            return;
+        }
+        self.dropped += 1;
+        if finding.severity == Severity::Error
+            && let Some(warning) = self.list.iter_mut().rfind(|one| one.severity != Severity::Error)
+        {
+            *warning = finding;
+        }
+    }
+
+    pub(super) fn into_list(mut self) -> Vec<Diagnostic> {
+        if self.dropped > 0 {
+            self.list.push(Diagnostic {
+                severity: Severity::Warning,
+                field: String::new(),
+                message: format!("{} further findings are not listed", self.dropped),
+                help: None,
+                span: None,
+            });
+        }
+        self.list
+    }
+}
