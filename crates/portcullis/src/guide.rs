@@ -7,6 +7,7 @@
 //! | choose how requests are counted | [Choosing an algorithm](algorithms), and a page for each |
 //! | name the client that is charged | [Client identity](identity) |
 //! | know what clients see | [Responses](responses) |
+//! | change limits without a release | [Rules in files](rules) |
 //! | test a service that has limits | [Testing your service](testing) |
 //! | run it on Redis | [Running in production](operations) |
 //! | call Redis less often | [Leases](leases) |
@@ -104,6 +105,13 @@ pub mod testing {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/from-governor.md")]
 pub mod from_governor {}
+
+// Its code needs Redis and signatures.
+#[cfg(any(not(doctest), all(feature = "redis", feature = "signed-rules")))]
+#[cfg_attr(feature = "rules", doc = include_str!("guide/links.md"))]
+#[cfg_attr(feature = "rules", doc = include_str!("../docs/rules.md"))]
+#[cfg_attr(not(feature = "rules"), doc = "Needs the feature `rules`.")]
+pub mod rules {}
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/security.md")]

@@ -35,6 +35,7 @@
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
 //! | to try a limit out, or to change it while the service runs | [`RateLimitLayer::shadow`] and [`enforce`](RateLimitLayer::enforce); [`Limiter::set_mode`] and [`Limiter::set_policy`] |
+//! | limits in a file that is reloaded while the service runs | the [guide](guide::rules) (feature `rules`) |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
@@ -62,6 +63,7 @@
 //!   [requests in flight](guide::algorithms::in_flight).
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
+//! - [Rules in files](guide::rules): limits that operators change while the service runs.
 //! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
 //! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
@@ -97,6 +99,8 @@
 //! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
 //! | `calendar` | the module `calendar`, with limits per month or week in a time zone; the data of all time zones is compiled in |
+//! | `rules` | the module `rules`: limits in files in TOML, YAML or JSON, which are reloaded while the service runs |
+//! | `signed-rules` | rules that are kept in the store, signed |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
@@ -120,6 +124,8 @@ pub mod key;
 mod limiter;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "rules")]
+pub mod rules;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -4,6 +4,8 @@ mod changes;
 mod instances;
 mod off;
 mod overrides;
+#[cfg(feature = "rules")]
+mod rules;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +33,8 @@ use portcullis_tower::{
 #[derive(Clone, Debug)]
 pub struct Limiter {
     registry: Arc<Registry>,
+    #[cfg(feature = "rules")]
+    rules: Option<crate::rules::LiveRules>,
 }
 
 impl Limiter {
@@ -50,7 +54,7 @@ impl Limiter {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy).expect("the operating system provides random bytes");
         let secret = Secret::random_for_this_process(entropy);
-        Self { registry: Arc::new(Registry::new(Arc::new(store), secret)) }
+        Self::of(Registry::new(Arc::new(store), secret))
     }
 
     /// Creates a limiter on any store, with a [`Fallback`]: memory for 100 000 keys of each policy, in which each instance
@@ -72,7 +76,15 @@ impl Limiter {
     }
 
     pub(crate) fn with_fallback(store: Fallback<impl Store>, secret: Secret) -> Self {
-        Self { registry: Arc::new(Registry::new(Arc::new(store), secret)) }
+        Self::of(Registry::new(Arc::new(store), secret))
+    }
+
+    fn of(registry: Registry) -> Self {
+        Self {
+            registry: Arc::new(registry),
+            #[cfg(feature = "rules")]
+            rules: None,
+        }
     }
 
     /// Sets the maximum number of requests that wait at the same time in all layers of this limiter: for their slot in the queue

@@ -53,6 +53,8 @@ pub struct RedisLimiter {
     fallback_capacity: Option<usize>,
     /// Boxed, so that the builder has no type parameter for a decorated store.
     finish: Finish,
+    #[cfg(feature = "rules")]
+    rules: Option<crate::rules::Rules>,
 }
 
 /// Makes the limiter on the connected store, with the capacity of its fallback.
@@ -86,6 +88,12 @@ impl RedisLimiter {
     /// With fewer keys per policy, more policies fit. Keys beyond that share 4 096 budgets per policy. See [`Fallback`].
     pub fn fallback_capacity(self, keys: usize) -> Self {
         Self { fallback_capacity: Some(keys), ..self }
+    }
+
+    /// Gives the limiter its rules, which are usually read from a file. See [`Limiter::rules`].
+    #[cfg(feature = "rules")]
+    pub fn rules(self, rules: crate::rules::Rules) -> Self {
+        Self { rules: Some(rules), ..self }
     }
 
     /// Decorates the store once it is connected, for metrics, logs or a cache of your own. The secret and its id are found as
@@ -162,7 +170,12 @@ impl RedisLimiter {
                  clients; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
             );
         }
-        Ok((self.finish)(store, self.fallback_capacity, secret))
+        let limiter = (self.finish)(store, self.fallback_capacity, secret);
+        #[cfg(feature = "rules")]
+        if let Some(rules) = self.rules {
+            return limiter.rules(rules).map_err(RedisLimiterError::Rules);
+        }
+        Ok(limiter)
     }
 }
 
@@ -189,7 +202,14 @@ impl From<RedisStoreBuilder> for RedisLimiter {
     /// For options of the store's builder, such as a ready client. The id of the secret is set when connecting.
     fn from(store: RedisStoreBuilder) -> Self {
         let finish: Finish = Box::new(limiter_on::<RedisStore>);
-        Self { store, secret: None, fallback_capacity: None, finish }
+        Self {
+            store,
+            secret: None,
+            fallback_capacity: None,
+            finish,
+            #[cfg(feature = "rules")]
+            rules: None,
+        }
     }
 }
 
@@ -215,6 +235,10 @@ pub enum RedisLimiterError {
     /// The store cannot be set up.
     #[error(transparent)]
     Store(#[from] SetupError),
+    /// The limiter cannot have the rules.
+    #[cfg(feature = "rules")]
+    #[error(transparent)]
+    Rules(portcullis_tower::LayerError),
 }
 
 fn secret_from_environment() -> Result<Secret, RedisLimiterError> {

@@ -12,7 +12,7 @@ pub use portcullis_core::{
     WindowTableError,
 };
 pub use portcullis_memory::{
-    Fallback, FallbackBuilder, InstanceShare, MemoryPolicyStats, MemoryStats, MemoryStore,
+    Fallback, FallbackBuilder, InstanceShare, MemoryDocuments, MemoryPolicyStats, MemoryStats, MemoryStore,
     MemoryStoreBuilder, SystemClock,
 };
 pub use portcullis_tower::{GrantBuilder, OverridingError};

@@ -1,7 +1,5 @@
 //! Limiters that are switched off.
 
-use std::sync::Arc;
-
 use portcullis_tower::Registry;
 
 use super::Limiter;
@@ -42,6 +40,6 @@ impl Limiter {
     /// # }
     /// ```
     pub fn off() -> Self {
-        Self { registry: Arc::new(Registry::off()) }
+        Self::of(Registry::off())
     }
 }
