@@ -2,16 +2,26 @@
 //!
 //! ```text
 //! portcullis replay tests/data/*.toml tests/data/overrides/*.toml --store memory
+//! portcullis simulate limits.toml --log access.log
 //! portcullis identify --peer 10.0.0.1 --source x-forwarded-for --trust 10.0.0.0/8 -H 'X-Forwarded-For: 192.0.2.1'
+//! portcullis check limits.toml
+//! portcullis explain limits.toml --request 'GET /search' -H 'x-api-key: k'
 //! ```
 
+mod check;
+mod explain;
 mod identify;
 mod replay;
+mod request;
+mod rules;
+mod schema;
 mod store;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use portcullis_cli::simulate::{Diff, Simulate};
+use portcullis_cli::{findings, load};
 
 /// Rate limiting: tools for authors of policies and stores.
 #[derive(Debug, Parser)]
@@ -25,12 +35,28 @@ struct Arguments {
 enum Command {
     Replay(replay::Replay),
     Identify(identify::Identify),
+    Check(check::Check),
+    Explain(explain::Explain),
+    Schema(schema::Schema),
+    #[command(subcommand)]
+    Rules(rules::Rules),
+    Simulate(Simulate),
+    Diff(Diff),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Replay(replay) => replay.run().map(|report| report.is_success()),
         Command::Identify(identify) => identify.run().map(|()| true),
+        Command::Check(check) => check.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Schema(_) => {
+            schema::Schema::run();
+            Ok(true)
+        }
+        Command::Rules(rules) => rules.run(),
+        Command::Simulate(simulate) => simulate.run(),
+        Command::Diff(diff) => diff.run(),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -42,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A case does not go as its file expects.
+/// A case does not go as its file expects, or a file has errors.
 const DIFFERENT: u8 = 1;
 /// The exit code of clap for invalid arguments.
 const BAD_INPUT: u8 = 2;

@@ -1,5 +1,9 @@
 //! The command as a process.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod check;
+mod explain;
 mod identify;
 mod replay;
+mod rules;
+mod simulate;

@@ -1,0 +1,65 @@
+//! `portcullis check`: whether rules can be used.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use portcullis_config::{Diagnostics, Rules};
+
+use crate::findings::{self, OutputFormat};
+use crate::load::LoadArguments;
+
+/// Checks rules files, and prints every mistake with its place and its fix.
+///
+/// Exits with 0 if the files can be used, with 1 if they have errors, and with 2 for invalid arguments.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Rules in TOML, YAML or JSON, or a descriptor file of Envoy's rate limit service. Each file is a set of rules of its own; those
+    /// that it includes are checked with it. Names that only the program has are accepted, with a note.
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    load: LoadArguments,
+
+    /// Exits with 1 for warnings as well.
+    #[arg(long)]
+    deny_warnings: bool,
+
+    /// How findings are printed.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: OutputFormat,
+}
+
+impl Check {
+    /// Prints what is wrong with the files. Returns whether they can be used.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        let mut is_usable = true;
+        for file in &self.files {
+            let findings = self.findings_of(file);
+            findings::print(&findings, self.format)?;
+            let is_refused = findings.has_errors() || self.deny_warnings && findings.has_warnings();
+            is_usable &= !is_refused;
+        }
+        Ok(is_usable)
+    }
+
+    fn findings_of(&self, file: &Path) -> Diagnostics {
+        if is_of_envoy(file) {
+            return match portcullis_config::envoy::Descriptors::from_files(&[file]) {
+                Ok(descriptors) => descriptors.warnings().clone(),
+                Err(findings) => findings,
+            };
+        }
+        match Rules::load(&self.load.loader(file)) {
+            Ok(rules) => rules.warnings().clone(),
+            Err(findings) => findings,
+        }
+    }
+}
+
+/// Descriptor files of Envoy have a domain at their top; rules have no such field. A file that cannot be read is a finding of rules.
+pub(crate) fn is_of_envoy(file: &Path) -> bool {
+    let is_yaml = file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let text = if is_yaml { std::fs::read_to_string(file).unwrap_or_default() } else { String::new() };
+    text.lines().any(|line| line.starts_with("domain:"))
+}

@@ -1,0 +1,115 @@
+//! Prints what is wrong with files.
+
+use std::io::{self, IsTerminal as _, Write};
+
+use ariadne::{Config, IndexType, Label, Report, ReportKind};
+use clap::ValueEnum;
+use portcullis_config::{Diagnostic, Diagnostics, Location, Severity};
+use serde_json::json;
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum OutputFormat {
+    /// With the lines of the file at fault.
+    #[default]
+    Text,
+    /// A line for each finding: `file:line:column: severity: field: message`.
+    Line,
+    /// A JSON object for each finding, in a line of its own.
+    Json,
+}
+
+/// Writes all findings to standard output. Text goes with colours if that is a terminal.
+///
+/// # Errors
+///
+/// If standard output cannot be written.
+pub fn print(findings: &Diagnostics, format: OutputFormat) -> io::Result<()> {
+    let out = io::stdout().lock();
+    let colours = out.is_terminal() && has_colours();
+    write(out, findings, format, colours)
+}
+
+/// Writes all findings to standard error, with the lines of the files, for commands whose output is data. With colours if it is a
+/// terminal.
+///
+/// # Errors
+///
+/// If standard error cannot be written.
+pub fn print_beside_output(findings: &Diagnostics) -> io::Result<()> {
+    let out = io::stderr().lock();
+    let colours = out.is_terminal() && has_colours();
+    write(out, findings, OutputFormat::Text, colours)
+}
+
+fn has_colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn write(mut out: impl Write, findings: &Diagnostics, format: OutputFormat, colours: bool) -> io::Result<()> {
+    match format {
+        OutputFormat::Text => {
+            findings.iter().try_for_each(|one| write_snippet(&mut out, findings, one, colours))
+        }
+        OutputFormat::Line if findings.iter().len() > 0 => writeln!(out, "{findings}"),
+        OutputFormat::Line => Ok(()),
+        OutputFormat::Json => findings.iter().try_for_each(|one| writeln!(out, "{}", object(findings, one))),
+    }
+}
+
+fn object(findings: &Diagnostics, one: &Diagnostic) -> serde_json::Value {
+    let place = findings.location(one);
+    let end = one.span.map(|span| {
+        let end = portcullis_config::Span { start: span.end, ..span };
+        findings.sources().location(end)
+    });
+    let number = |place: &Option<Location>, get: fn(&Location) -> usize| place.as_ref().map(get);
+    json!({
+        "file": place.as_ref().map(|place| place.file.display().to_string()),
+        "line": number(&place, |place| place.line),
+        "column": number(&place, |place| place.column),
+        "end_line": number(&end, |place| place.line),
+        "end_column": number(&end, |place| place.column),
+        "severity": name(one.severity),
+        "field": one.field,
+        "message": one.message,
+        "help": one.help,
+    })
+}
+
+fn write_snippet(
+    out: &mut impl Write,
+    findings: &Diagnostics,
+    one: &Diagnostic,
+    colours: bool,
+) -> io::Result<()> {
+    let source = one.span.and_then(|span| Some((span, findings.sources().get(span.file)?)));
+    let Some((span, source)) = source else {
+        writeln!(out, "{}: {}", name(one.severity), one.message)?;
+        return one.help.iter().try_for_each(|help| writeln!(out, "  help: {help}"));
+    };
+    let file = source.name.display().to_string();
+    let kind = match one.severity {
+        Severity::Note => ReportKind::Advice,
+        Severity::Warning => ReportKind::Warning,
+        _ => ReportKind::Error,
+    };
+    let place = (file.clone(), span.start..span.end);
+    let config = Config::default().with_index_type(IndexType::Byte).with_color(colours);
+    let mut report = Report::build(kind, place.clone())
+        .with_config(config)
+        .with_message(&one.message)
+        .with_label(Label::new(place).with_message(&one.field));
+    if let Some(help) = &one.help {
+        report.set_help(help);
+    }
+    report.finish().write(ariadne::sources([(file, &source.text)]), &mut *out)
+}
+
+const fn name(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Note => "note",
+        Severity::Warning => "warning",
+        _ => "error",
+    }
+}

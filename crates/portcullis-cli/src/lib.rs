@@ -1,0 +1,10 @@
+//! What the `portcullis` command runs, for tests and other tools.
+//!
+//! It has the [simulator](simulate), which replays an access log through the layers of a rate limiter, and how commands [load] rules and
+//! print [findings].
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod findings;
+pub mod load;
+pub mod simulate;

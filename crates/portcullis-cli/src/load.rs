@@ -1,0 +1,56 @@
+//! How rules are read from files.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use clap::Args;
+use portcullis_config::{Loader, Rules};
+
+use crate::findings;
+
+/// How the variables of a file are resolved.
+#[derive(Clone, Debug, Args)]
+pub struct LoadArguments {
+    /// A variable for `${NAME}` in the file, in place of the environment's. May be given several times.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    variables: Vec<(String, String)>,
+
+    /// Ignores the variables of the environment: only those of `--env` and the defaults in the file count.
+    #[arg(long)]
+    no_env: bool,
+}
+
+impl LoadArguments {
+    /// The rules in a file, with findings on standard error. `None` if they have errors.
+    ///
+    /// # Errors
+    ///
+    /// If the findings cannot be written.
+    pub fn rules(&self, file: &Path) -> io::Result<Option<Rules>> {
+        let (rules, findings) = match Rules::load(&self.loader(file)) {
+            Ok(rules) => (Some(rules.clone()), rules.warnings().clone()),
+            Err(findings) => (None, findings),
+        };
+        findings::print_beside_output(&findings)?;
+        Ok(rules)
+    }
+
+    /// The source of rules in a file. Names that only a program has are accepted.
+    pub fn loader(&self, file: &Path) -> Loader {
+        let variables: HashMap<_, _> = self.variables.iter().cloned().collect();
+        let no_env = self.no_env;
+        let loader = Loader::file(file).environment(move |name| {
+            let from_environment = || std::env::var(name).ok().filter(|_| !no_env);
+            variables.get(name).cloned().or_else(from_environment)
+        });
+        loader.accept_unknown_names()
+    }
+}
+
+fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("a variable is written as NAME=VALUE".to_owned()),
+    }
+}

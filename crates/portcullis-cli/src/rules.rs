@@ -1,0 +1,65 @@
+//! `portcullis rules`: rules that are kept in a store, signed.
+
+mod keygen;
+mod push;
+mod show;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::{Args, Subcommand};
+use portcullis_config::remote::Document;
+use portcullis_core::store::DocumentStore;
+use portcullis_redis::RedisStore;
+
+/// Rules that are kept in Redis, so that all instances change together.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Rules {
+    Keygen(keygen::Keygen),
+    Push(push::Push),
+    Show(show::Show),
+}
+
+impl Rules {
+    /// Returns whether the files could be used.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        match self {
+            Self::Keygen(keygen) => keygen.run().map(|()| true),
+            Self::Push(push) => in_runtime(push.run()),
+            Self::Show(show) => in_runtime(show.run()).map(|()| true),
+        }
+    }
+}
+
+/// Where the document is.
+#[derive(Debug, Args)]
+struct Place {
+    /// The server, such as `redis://127.0.0.1:6379`.
+    #[arg(long, value_name = "URL")]
+    store: String,
+
+    /// The key of the document in the server, as `[remote]` in the local files of the instances states it.
+    #[arg(long, value_name = "KEY", default_value = "portcullis-rules")]
+    name: String,
+}
+
+impl Place {
+    async fn open(&self) -> anyhow::Result<impl DocumentStore> {
+        let store = RedisStore::builder(&self.store).deadline(DEADLINE).connect().await?;
+        ensure!(store.is_connected(), "no connection to the server: is it running?");
+        Ok(store)
+    }
+
+    /// The present document, if there is one.
+    async fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+        let bytes = self.open().await?.read(&self.name, 2 * Document::MAX).await;
+        bytes.with_context(|| self.name.clone())
+    }
+}
+
+fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
+}
+
+/// Long, because an operator waits, not a request.
+const DEADLINE: Duration = Duration::from_secs(5);

@@ -1,0 +1,135 @@
+//! The arguments that are common to the commands, and the loop over the log.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use http::{HeaderName, HeaderValue};
+use indicatif::{ProgressBar, ProgressStyle};
+use portcullis_config::{LiveRules, Rules, RulesService};
+use portcullis_tower::{LayerError, Registry};
+
+use super::engine::{Engine, Options};
+use super::line::Line;
+use super::log::{Fields, Format, LogReader, Notes};
+use super::upstream::Upstream;
+
+/// Which log is read, and how.
+#[derive(Debug, Args)]
+pub struct Input {
+    /// The access log; `-` is the standard input.
+    #[arg(long, value_name = "FILE")]
+    log: PathBuf,
+
+    /// The format of the log: `common`, `combined` or `json`. By default, the first line that can be read states it.
+    #[arg(long, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Fields of JSON lines, such as `time=ts,client=ip,method=verb,path=url,status=code,host=vhost,header:x-api-key=key`. The
+    /// field of a nested object has a dot in its name: `request.uri`. Others are found under their usual names.
+    #[arg(long, value_name = "PAIRS", default_value = "", hide_default_value = true)]
+    fields: Fields,
+
+    /// The header that is shown as the caller, in place of the client's address.
+    #[arg(long, value_name = "HEADER")]
+    caller: Option<HeaderName>,
+
+    /// The host of requests whose line has none.
+    #[arg(long, value_name = "HOST")]
+    host: Option<HeaderValue>,
+
+    /// How many callers are shown.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(super) top: usize,
+}
+
+/// How long a log took, and what was wrong with it.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    pub(super) notes: Notes,
+    pub(super) elapsed: Duration,
+}
+
+impl Input {
+    pub(super) fn options(&self, kept_checks: usize) -> Options {
+        let (caller, host) = (self.caller.clone(), self.host.clone());
+        Options { caller, host, kept_checks, ..Options::default() }
+    }
+
+    /// Hands over each line, with a bar on standard error if that is a terminal.
+    pub(super) fn read(&self, mut handle: impl FnMut(&Line)) -> anyhow::Result<Reading> {
+        let name = || self.log.display().to_string();
+        let (input, length): (Box<dyn BufRead>, _) = if self.log == Path::new("-") {
+            (Box::new(io::stdin().lock()), None)
+        } else {
+            let file = File::open(&self.log).with_context(name)?;
+            let length = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len());
+            (Box::new(BufReader::with_capacity(BUFFER, file)), length)
+        };
+        let bar = progress(length);
+        let mut reader = LogReader::new(input).format(self.format).fields(self.fields.clone());
+        let start = Instant::now();
+        let mut until_update = LINES_PER_UPDATE;
+        while let Some(line) = reader.next().with_context(name)? {
+            handle(line);
+            until_update -= 1;
+            if until_update == 0 {
+                until_update = LINES_PER_UPDATE;
+                bar.set_position(reader.notes().bytes);
+            }
+        }
+        bar.finish_and_clear();
+        Ok(Reading { notes: reader.notes().clone(), elapsed: start.elapsed() })
+    }
+}
+
+impl Reading {
+    /// Prints what was wrong with the log, and the rate, on standard error.
+    pub(super) fn print(&self) {
+        let Notes { lines, bad, late, ref examples, .. } = self.notes;
+        if bad > 0 {
+            eprintln!("portcullis: {bad} of {lines} lines were skipped; the first of them:");
+            for (number, reason) in examples {
+                eprintln!("  line {number}: {reason}");
+            }
+        }
+        if late > 0 {
+            eprintln!(
+                "portcullis: {late} lines are late by more than 10 s, and count at the time of the line before them"
+            );
+        }
+        let seconds = self.elapsed.as_secs_f64();
+        #[expect(clippy::cast_precision_loss, reason = "shown without digits")]
+        let rate = lines as f64 / seconds.max(1e-9);
+        eprintln!("{lines} lines in {seconds:.2} s: {rate:.0} lines/s");
+    }
+}
+
+/// Builds a limiter of rules.
+///
+/// # Errors
+///
+/// If the rules cannot be layers.
+pub fn engine_of_rules(rules: Rules, options: Options) -> anyhow::Result<Engine<RulesService<Upstream>>> {
+    let layer =
+        |registry: &Arc<Registry>| Ok::<_, LayerError>(LiveRules::new(Arc::clone(registry), rules)?.layer());
+    Engine::new(options, layer).map_err(|error| anyhow!(error))
+}
+
+fn progress(length: Option<u64>) -> ProgressBar {
+    let (bar, template) = match length {
+        Some(length) => (ProgressBar::new(length), "{bar:40} {percent} % {bytes_per_sec} {eta}"),
+        None => (ProgressBar::new_spinner(), "{spinner} {bytes} {bytes_per_sec}"),
+    };
+    match ProgressStyle::with_template(template) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+const BUFFER: usize = 1 << 20;
+const LINES_PER_UPDATE: u32 = 10_000;

@@ -1,0 +1,151 @@
+//! What the fields of JSON lines mean.
+
+use std::fmt;
+use std::str::FromStr;
+
+use http::HeaderName;
+
+/// What a field of a JSON line is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    Time,
+    Client,
+    Method,
+    Path,
+    /// The request line: `GET /search HTTP/1.1`.
+    Request,
+    Status,
+    Header(HeaderName),
+}
+
+/// Which fields of JSON lines are the time, the client and the parts of the request.
+///
+/// Written as `time=ts,client=ip,header:x-api-key=key`; a field within a field has a dot in its name: `request.uri`. What is not
+/// mentioned is searched under its usual names.
+///
+/// ```
+/// use portcullis_cli::simulate::Fields;
+///
+/// assert!("time=ts,client=request.remote_ip,header:x-api-key=key".parse::<Fields>().is_ok());
+/// assert_eq!("colour=ts".parse::<Fields>().unwrap_err().to_string(), "unknown field `colour`: a field is `time`, `client`, \
+///     `method`, `path`, `request`, `status`, `host` or `header:NAME`");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fields {
+    /// The names of fields with what they are. If several that are one thing are there, the first of the line wins.
+    names: Vec<(String, Meaning)>,
+}
+
+impl Fields {
+    pub(super) fn meaning(&self, name: &str) -> Option<&Meaning> {
+        self.names.iter().find(|(known, _)| known == name).map(|(_, meaning)| meaning)
+    }
+
+    /// Whether a field within the field `name` is known.
+    pub(super) fn is_parent(&self, name: &str) -> bool {
+        let inner = |known: &str| known.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        self.names.iter().any(|(known, _)| inner(known))
+    }
+}
+
+impl Default for Fields {
+    fn default() -> Self {
+        let names = USUAL.iter().flat_map(|(meaning, names)| {
+            let meaning = meaning.parse::<Meaning>().expect("the usual fields are known");
+            names.iter().map(move |name| ((*name).to_owned(), meaning.clone()))
+        });
+        Self { names: names.collect() }
+    }
+}
+
+impl FromStr for Fields {
+    type Err = FieldsError;
+
+    fn from_str(text: &str) -> Result<Self, FieldsError> {
+        let mut fields = Self::default();
+        let mut given = Vec::new();
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            let (meaning, name) = pair.split_once('=').ok_or_else(|| FieldsError::NoName(pair.to_owned()))?;
+            given.push((name.trim().to_owned(), meaning.trim().parse::<Meaning>()?));
+        }
+        fields
+            .names
+            .retain(|(name, usual)| !given.iter().any(|(other, meaning)| meaning == usual || other == name));
+        fields.names.splice(0..0, given);
+        Ok(fields)
+    }
+}
+
+impl FromStr for Meaning {
+    type Err = FieldsError;
+
+    fn from_str(text: &str) -> Result<Self, FieldsError> {
+        Ok(match text {
+            "time" => Self::Time,
+            "client" => Self::Client,
+            "method" => Self::Method,
+            "path" => Self::Path,
+            "request" => Self::Request,
+            "status" => Self::Status,
+            "host" => Self::Header(http::header::HOST),
+            _ => match text.strip_prefix("header:").map(str::parse) {
+                Some(Ok(name)) => Self::Header(name),
+                Some(Err(_)) => return Err(FieldsError::Header(text.to_owned())),
+                None => return Err(FieldsError::Unknown(text.to_owned())),
+            },
+        })
+    }
+}
+
+/// Why a text does not describe [fields](Fields).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FieldsError {
+    /// There is no `=`.
+    NoName(String),
+    /// No part of a request has this name.
+    Unknown(String),
+    /// The name of a header is invalid.
+    Header(String),
+}
+
+impl fmt::Display for FieldsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoName(pair) => write!(f, "`{pair}` has no `=`: write `time=ts`"),
+            Self::Unknown(name) => write!(
+                f,
+                "unknown field `{name}`: a field is `time`, `client`, `method`, `path`, `request`, `status`, `host` or \
+                 `header:NAME`"
+            ),
+            Self::Header(name) => write!(f, "`{name}` does not name a header"),
+        }
+    }
+}
+
+impl std::error::Error for FieldsError {}
+
+/// The names that nginx, Apache, Caddy, Envoy, Traefik and others use, or that their manuals suggest.
+const USUAL: [(&str, &[&str]); 8] = [
+    (
+        "time",
+        &[
+            "time",
+            "ts",
+            "timestamp",
+            "@timestamp",
+            "time_iso8601",
+            "msec",
+            "time_local",
+            "start_time",
+            "StartUTC",
+        ],
+    ),
+    ("client", &["client", "client_ip", "remote_addr", "remote_ip", "ip", "request.remote_ip", "ClientHost"]),
+    ("method", &["method", "request_method", "request.method", "RequestMethod"]),
+    ("path", &["path", "uri", "request_uri", "url", "request.uri", "RequestPath"]),
+    ("request", &["request"]),
+    ("status", &["status", "response_code", "DownstreamStatus"]),
+    ("host", &["host", "http_host", "authority", "request.host", "RequestHost"]),
+    ("header:user-agent", &["user_agent", "http_user_agent"]),
+];

@@ -1,0 +1,51 @@
+//! Reports of a simulation.
+
+mod calendar;
+mod chart;
+mod csv;
+mod html;
+mod json;
+mod table;
+
+use super::counts::Counts;
+use super::suggest::Suggestion;
+
+pub(super) use table::Table;
+
+/// What a simulation has shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Report<'a> {
+    pub(super) counts: &'a Counts,
+    /// For the share of rejections.
+    pub(super) suggestions: Option<&'a (f64, Vec<Suggestion>)>,
+    /// How many callers are shown.
+    pub(super) top: usize,
+}
+
+impl Report<'_> {
+    pub(super) fn table(&self) -> String {
+        table::report(self)
+    }
+
+    pub(super) fn csv(&self) -> anyhow::Result<String> {
+        csv::report(self)
+    }
+
+    pub(super) fn json(&self) -> serde_json::Value {
+        json::report(self)
+    }
+
+    pub(super) fn html(&self, rules: &str) -> anyhow::Result<String> {
+        html::report(self, rules)
+    }
+}
+
+/// A share in percent, with a digit more than it needs.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with few digits")]
+    let share = if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 };
+    format!("{share:.2} %")
+}
+
+#[cfg(test)]
+mod tests;

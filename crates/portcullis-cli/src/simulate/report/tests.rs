@@ -1,0 +1,58 @@
+use std::sync::Arc;
+
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{ClientIp, LayerBuilder, LayerError, RateLimit, Registry};
+
+use super::*;
+use crate::simulate::{Engine, Line, Options, Upstream};
+
+const EVIL: &str = "<script>\u{1b}[31m\"=1";
+
+/// Ten requests in ten seconds, of which five are rejected, by a caller that is no friend of pages and terminals.
+fn simulated() -> (Counts, (f64, Vec<Suggestion>)) {
+    let layer = |registry: &Arc<Registry>| {
+        let pages = Policy::fixed_window("pages", Quota::per_minute(5));
+        Ok::<_, LayerError>(LayerBuilder::try_new(Arc::clone(registry), pages)?.by(ClientIp::peer()))
+    };
+    let mut engine: Engine<RateLimit<Upstream>> = Engine::new(Options::default(), layer).unwrap();
+    for second in 0..10 {
+        let mut line = Line::new();
+        line.micros = 971_211_300_000_000 + second * 1_000_000;
+        line.set_target(b"/");
+        engine.handle(&line);
+    }
+    let mut counts = engine.finish();
+    counts.callers = super::super::Callers::new(9);
+    counts.callers.add(0, EVIL);
+    let suggestions = engine.suggestions(0.0);
+    (counts, (0.0, suggestions))
+}
+
+#[test]
+fn all_forms_state_the_same_figures() {
+    let (counts, suggestions) = simulated();
+    let report = Report { counts: &counts, suggestions: Some(&suggestions), top: 3 };
+    let table = report.table();
+    assert!(table.starts_with("10 requests, 5 rejected (50.00 %), at most 1 per second\n"), "{table}");
+    assert!(table.contains("pages        10         5  50.00 %"), "{table}");
+    assert!(table.contains("quota = \"10/min\""), "{table}");
+    let csv = report.csv().unwrap();
+    assert!(csv.contains("\nrule,pages,,,10,5,0,\n"), "{csv}");
+    assert!(csv.contains("\ntime,,,2000-10-10T20:55:09Z,1,1,,\n"), "{csv}");
+    let json = report.json();
+    assert_eq!((&json["rules"][0]["rejected"], &json["callers"][0]["caller"]), (&5.into(), &EVIL.into()));
+    assert_eq!(json["suggestions"][0]["suggestion"], "quota = \"10/min\"");
+    let html = report.html("limits.toml").unwrap();
+    assert_eq!(html.matches("<svg").count(), 2);
+    assert!(html.contains("<td>pages</td><td>10</td><td>5</td>"), "{html}");
+}
+
+#[test]
+fn what_a_log_contains_is_shown_as_text() {
+    let (counts, _) = simulated();
+    let report = Report { counts: &counts, suggestions: None, top: 3 };
+    assert!(report.table().contains(r#"<script>\u{1b}[31m"=1"#));
+    let html = report.html("<b>").unwrap();
+    assert!(!html.contains("<script") && !html.contains('\u{1b}') && !html.contains("<b>"));
+    assert!(html.contains("&lt;script&gt;\u{fffd}[31m&quot;=1"));
+}

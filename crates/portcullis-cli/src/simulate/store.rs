@@ -1,0 +1,178 @@
+//! A store that records what it is asked.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_core::overrides::{Block, LockOut, Override};
+use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Standby, Store, StoreFuture};
+use portcullis_core::{Clock, Decision, Key, ManualClock, Policy, Quota, Receipt, Settlement, StoreError};
+
+/// A check: a key, an instant and a cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Charge {
+    /// A part of the fingerprint.
+    pub(super) key: u64,
+    pub(super) micros: u64,
+    pub(super) cost: u64,
+}
+
+/// The checks under policies, those of all keys up to a number of checks, then those of a sample of the keys.
+#[derive(Debug)]
+pub(super) struct Recording {
+    policies: Vec<(Policy, Vec<Charge>)>,
+    kept: usize,
+    most: usize,
+    halvings: u32,
+}
+
+impl Recording {
+    pub(super) fn new(most: usize) -> Self {
+        Self { policies: Vec::new(), kept: 0, most, halvings: 0 }
+    }
+
+    pub(super) fn policies(&self) -> &[(Policy, Vec<Charge>)] {
+        &self.policies
+    }
+
+    /// One of how many keys is in the sample.
+    pub(super) fn one_in(&self) -> u64 {
+        1 << self.halvings
+    }
+
+    fn add(&mut self, policy: &Policy, key: Key, micros: u64, cost: u64) {
+        // Any 64 bits of a fingerprint are as good as random.
+        #[expect(clippy::cast_possible_truncation, reason = "a part of the fingerprint is enough")]
+        let key = key.fingerprint() as u64;
+        if cost == 0 || !is_sampled(key, self.halvings) {
+            return;
+        }
+        let charge = Charge { key, micros, cost };
+        let is_same = |other: &Policy| other.name() == policy.name() && other.strategy() == policy.strategy();
+        match self.policies.iter().position(|(other, _)| is_same(other)) {
+            Some(index) => self.policies[index].1.push(charge),
+            None if self.policies.len() < MAX_POLICIES => self.policies.push((policy.clone(), vec![charge])),
+            None => return,
+        }
+        self.kept += 1;
+        while self.kept > self.most && self.halvings < MAX_HALVINGS {
+            self.halvings += 1;
+            for (_, charges) in &mut self.policies {
+                charges.retain(|charge| is_sampled(charge.key, self.halvings));
+            }
+            self.kept = self.policies.iter().map(|(_, charges)| charges.len()).sum();
+        }
+        if self.kept > self.most {
+            // All charges are of very few keys: the newest are left out.
+            if let Some((_, charges)) = self.policies.iter_mut().find(|(other, _)| is_same(other)) {
+                self.kept -= usize::from(charges.pop().is_some());
+            }
+        }
+    }
+}
+
+fn is_sampled(key: u64, halvings: u32) -> bool {
+    key.trailing_zeros() >= halvings
+}
+
+/// Records the checks of another store.
+#[derive(Debug)]
+pub(super) struct RecordingStore<S> {
+    inner: S,
+    clock: ManualClock,
+    recording: Option<Mutex<Recording>>,
+}
+
+impl<S: Store> RecordingStore<S> {
+    pub(super) fn new(inner: S, clock: ManualClock, recording: Option<Recording>) -> Self {
+        Self { inner, clock, recording: recording.map(Mutex::new) }
+    }
+
+    pub(super) fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    pub(super) fn recording(&self) -> Option<MutexGuard<'_, Recording>> {
+        Some(self.recording.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn record(&self, checks: &Checks) {
+        if let Some(mut recording) = self.recording() {
+            let now = self.clock.now().as_micros();
+            for check in checks {
+                recording.add(&check.policy, check.key, now, check.cost);
+            }
+        }
+    }
+}
+
+impl<S: Store> Store for RecordingStore<S> {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        self.record(&checks);
+        self.inner.check(checks)
+    }
+
+    fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
+        let answer = self.inner.check_now(policy, key, cost);
+        if answer.is_some()
+            && let Some(mut recording) = self.recording()
+        {
+            recording.add(policy, key, self.clock.now().as_micros(), cost);
+        }
+        answer
+    }
+
+    fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
+        self.record(&checks);
+        self.inner.check_with(checks, standby)
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.inner.refund(receipt)
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+        self.inner.settle(receipt, cost)
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        self.inner.renew(renewals)
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.inner.reset(policy, key)
+    }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        self.inner.register(policy)
+    }
+
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        self.inner.set_grant(policy, key, grant)
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        self.inner.block(policy, key, length)
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.inner.unblock(policy, key)
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        self.inner.record_denials(policy, key, denials, lock_out)
+    }
+
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        self.inner.overrides(policy, key)
+    }
+}
+
+/// Policies, each with every quota of callers that it has.
+const MAX_POLICIES: usize = 1_024;
+const MAX_HALVINGS: u32 = 40;

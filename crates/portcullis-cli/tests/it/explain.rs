@@ -1,0 +1,132 @@
+//! `portcullis explain` as a process.
+
+use serde_json::{Value, json};
+
+use crate::rules::{Folder, portcullis};
+
+const LIMITS: &str = r#"
+[policy.search]
+strategy = "token_bucket"
+quota = "10/s burst 20"
+key = [{ header = "x-api-key" }, "client_ip"]
+match = { path = "/search", methods = ["GET"] }
+
+[policy.address]
+strategy = "fixed_window"
+quota = "50/min"
+mode = "shadow"
+key = "client_ip"
+
+[policy.admin]
+strategy = "gcra"
+quota = "1/s"
+key = "client_ip"
+match = { hosts = ["admin.example.com"] }
+"#;
+
+fn explain(folder: &Folder, arguments: &[&str]) -> (i32, String, String) {
+    let file = folder.write("limits.toml", LIMITS);
+    portcullis(&[&["explain", &file][..], arguments].concat())
+}
+
+#[test]
+fn text_says_which_rules_match_and_why() {
+    let folder = Folder::new("explain");
+    let (code, out, error) = explain(&folder, &["--request", "GET /search", "-H", "x-api-key: k"]);
+    assert!(code == 0 && error.contains("nothing verifies the key"), "{error}");
+    let expected = "\
+search: matches
+  token_bucket, quota 10/s burst 20
+  charged to header x-api-key, else client_ip
+  mode enforce
+address: matches
+  fixed_window, quota 50/min
+  charged to client_ip
+  mode shadow
+admin: does not match hosts = [\"admin.example.com\"]
+the first such request gets 200
+  19 of 20 left under search
+  x-ratelimit-limit: 20
+  x-ratelimit-remaining: 19
+  x-ratelimit-reset: 1
+";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn json_has_the_first_condition_that_fails() {
+    let folder = Folder::new("explain-json");
+    let (code, out, _) = explain(&folder, &["--request", "POST /search", "--json"]);
+    let explained: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(code, 0);
+    let search = json!({
+        "rule": "search",
+        "matches": false,
+        "does_not_match": "methods = [\"GET\"]",
+        "strategy": "token_bucket, quota 10/s burst 20",
+        "key": "header x-api-key, else client_ip",
+        "mode": "enforce",
+    });
+    assert_eq!(explained["rules"][0], search);
+    assert_eq!(explained["rules"][1]["matches"], true);
+    assert_eq!(explained["response"]["status"], 200);
+
+    let (_, out, _) = explain(&folder, &["--request", "GET /search", "--json"]);
+    let explained: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(explained["response"]["left"], "19 of 20 left under search");
+    assert_eq!(explained["response"]["headers"]["x-ratelimit-limit"], "20");
+}
+
+#[test]
+fn hosts_and_spellings_count_as_in_the_layer() {
+    let folder = Folder::new("explain-hosts");
+    for (request, matching) in [
+        ("GET https://admin.example.com/", vec!["address", "admin"]),
+        ("GET https://example.com/%73earch/", vec!["search", "address"]),
+        ("GET /searching", vec!["address"]),
+    ] {
+        let (_, out, _) = explain(&folder, &["--request", request, "--json"]);
+        let explained: Value = serde_json::from_str(&out).unwrap();
+        let rules = explained["rules"].as_array().unwrap().iter();
+        let names: Vec<_> = rules.filter(|rule| rule["matches"] == true).map(|rule| &rule["rule"]).collect();
+        assert_eq!(names, matching, "{request}");
+    }
+}
+
+#[test]
+fn a_request_that_no_rule_matches_is_not_limited() {
+    let folder = Folder::new("explain-none");
+    let file = folder.write(
+        "one.toml",
+        "[policy.a]\nstrategy = 'gcra'\nquota = '1/s'\nkey = 'peer'\nmatch = { path = '/a' }\n",
+    );
+    let (code, out, _) = portcullis(&["explain", &file, "--request", "GET /b"]);
+    assert_eq!(
+        (code, out.as_str()),
+        (0, "a: does not match path = \"/a\"\nno rule matches: the request is not limited\n")
+    );
+}
+
+#[test]
+fn a_missing_key_is_shown_as_the_response_to_it() {
+    let folder = Folder::new("explain-missing");
+    let text = "[policy.a]\nstrategy = 'gcra'\nquota = '1/s'\nkey = 'bearer'\n[policy.b]\nstrategy = 'gcra'\nquota = '1/s'\nkey = 'peer'\n";
+    let file = folder.write("bearer.toml", text);
+    let (code, out, _) = portcullis(&["explain", &file, "--request", "GET /b"]);
+    assert!(code == 0 && out.contains("the first such request gets 401"), "{out}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_an_error() {
+    let folder = Folder::new("explain-errors");
+    let (code, out, _) =
+        portcullis(&["explain", &folder.write("bad.toml", "[polices]"), "--request", "GET /"]);
+    assert!(code == 1 && out.contains("did you mean `policy`?"), "{out}");
+    let envoy = folder.write("envoy.yaml", "domain: shop\n");
+    let (code, _, error) = portcullis(&["explain", &envoy, "--request", "GET /"]);
+    assert!(code == 2 && error.contains("explain is for rules"), "{error}");
+    for request in ["/search", "GET search", "G@T /"] {
+        assert_eq!(explain(&folder, &["--request", request]).0, 2, "{request}");
+    }
+    assert_eq!(explain(&folder, &[]).0, 2);
+}
