@@ -9,6 +9,7 @@ mod override_record;
 mod quota;
 mod rejections;
 mod requests;
+mod rules_file;
 mod sane;
 mod scenario;
 mod script_arguments;
@@ -21,6 +22,7 @@ pub use override_record::override_record;
 pub use quota::quota;
 pub use rejections::{accept, grpc_content_type};
 pub use requests::requests;
+pub use rules_file::rules_file;
 pub use scenario::scenario;
 pub use script_arguments::script_arguments;
 pub use state::{encoded_state, state};
@@ -36,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "override_record", check: override_record },
     Target { name: "quota", check: quota },
     Target { name: "requests", check: requests },
+    Target { name: "rules_file", check: rules_file },
     Target { name: "scenario", check: scenario },
     Target { name: "script_arguments", check: script_arguments },
     Target { name: "state", check: state },

@@ -85,7 +85,9 @@ fn circle(mut uses: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
 
 const CHECKED_CRATES: &[&str] = &[
     "portcullis",
+    "portcullis-calendar",
     "portcullis-cli",
+    "portcullis-config",
     "portcullis-core",
     "portcullis-memory",
     "portcullis-redis",

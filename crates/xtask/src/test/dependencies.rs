@@ -83,6 +83,11 @@ const FORBIDDEN: &[Forbidden] = &[
         never: &["fred", "portcullis-memory", "portcullis-redis"],
         because: "the layer does not depend on a store",
     },
+    Forbidden {
+        package: "portcullis-config",
+        never: &["fred", "portcullis-memory", "portcullis-redis"],
+        because: "rules do not depend on a store",
+    },
 ];
 
 #[cfg(test)]
