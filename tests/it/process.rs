@@ -36,6 +36,29 @@ impl Process {
         Self::start(command).await
     }
 
+    /// Runs the example with rules in a file, with Redis if there is a URL.
+    pub(crate) async fn rules(file: &Path, redis_url: Option<&str>) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rules-under-test"));
+        command.env("PORT", "0").env("RULES", file);
+        for name in ["REDIS_URL", "PORTCULLIS_SECRET", "SEARCH_LIMIT"] {
+            command.env_remove(name);
+        }
+        if let Some(url) = redis_url {
+            command.env("REDIS_URL", url);
+        }
+        Self::start(command).await
+    }
+
+    /// Reads what the server writes, up to a line with a text.
+    pub(crate) async fn line_with(&mut self, text: &str) -> String {
+        while let Some(line) = within_a_minute(text, self.output.next_line()).await.unwrap() {
+            if line.contains(text) {
+                return line;
+            }
+        }
+        panic!("the server ended without {text}");
+    }
+
     /// Runs one of several servers that share a budget.
     pub(crate) async fn shared_budget(redis_url: &str, burst: u64) -> Self {
         Self::start(Self::shared_budget_command(redis_url, burst)).await
