@@ -43,6 +43,22 @@ pub struct Key {
 }
 
 impl Key {
+    /// A key that was taken apart, as to show it to an operator: the fingerprint of all parts, that of the first part, and the number of
+    /// parts that distinguish clients. Keys of requests are made by a [`KeyHasher`].
+    ///
+    /// ```
+    /// use portcullis_core::{Key, Secret};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let ada = hasher.finish()?;
+    /// assert_eq!(Key::from_fingerprints(ada.fingerprint(), ada.slot(), ada.own_parts()), ada);
+    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// ```
+    pub const fn from_fingerprints(fingerprint: u128, slot: u128, own_parts: u8) -> Self {
+        Self { fingerprint: Wide::new(fingerprint), slot: Wide::new(slot), own_parts }
+    }
+
     /// The fingerprint of all parts, which identifies the key.
     #[inline]
     pub const fn fingerprint(&self) -> u128 {

@@ -6,6 +6,7 @@
 mod checks;
 mod document;
 mod error;
+mod figures;
 mod future;
 mod list;
 mod outcome;
@@ -30,6 +31,7 @@ pub use crate::strategy::Structure;
 pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use document::DocumentStore;
 pub use error::{StoreError, StoreErrorKind};
+pub use figures::{CallObserver, CallOutcome, Figure, FigureKind, FigureUnit, StoreCall};
 pub use future::StoreFuture;
 pub use outcome::{Outcome, ServerResult};
 pub use ready_check::ReadyCheck;
@@ -167,6 +169,22 @@ pub trait Store: Send + Sync + 'static {
         let _ = key;
         StoreFuture::ready(Err(overriding::unsupported(policy, "overrides")))
     }
+
+    /// Calls `visit` with each figure that the store reports about itself, in no particular order, for metrics. Does no I/O, and holds up
+    /// no check for longer than another check would.
+    ///
+    /// A store that wraps another one passes them on. The default reports none.
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        let _ = visit;
+    }
+
+    /// Adds an observer of the calls to the store's server, which stays for as long as the store. Each observer is called once for each
+    /// call. What is decided without a call to the server, as a remembered denial is, has none.
+    ///
+    /// A store that wraps another one passes the observer on. The default drops it, for stores without a server.
+    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        drop(observer);
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -227,5 +245,13 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         (**self).overrides(policy, key)
+    }
+
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        (**self).figures(visit);
+    }
+
+    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        (**self).observe_calls(observer);
     }
 }

@@ -2,6 +2,7 @@
 
 mod algorithm;
 mod permits;
+mod quota;
 mod structure;
 
 use core::time::Duration;

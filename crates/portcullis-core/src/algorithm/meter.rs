@@ -183,7 +183,6 @@ impl Meter {
     }
 
     /// The emission interval, in units of 1/q microsecond.
-    #[cfg(feature = "serde")]
     pub(crate) const fn interval(&self) -> NonZeroU64 {
         self.interval
     }

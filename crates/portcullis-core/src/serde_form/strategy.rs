@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::fields::{Fields, FieldsVisitor, strategy_field};
 use super::kind::Kind;
-use super::quota::quota_of;
 use super::values::list;
 use super::windows::{self, ReadWindows};
 use crate::quota::duration_text;
@@ -76,7 +75,8 @@ pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) ->
             None => Ok(()),
         };
     }
-    let quota = quota_of(strategy)
+    let quota = strategy
+        .quota()
         .ok_or_else(|| M::Error::custom(format_args!("no quota describes this share of a {name} exactly")))?;
     map.serialize_entry("strategy", name)?;
     map.serialize_entry("quota", &quota)?;

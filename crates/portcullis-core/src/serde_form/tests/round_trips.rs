@@ -5,7 +5,6 @@ use core::time::Duration;
 use proptest::prelude::{Just, any, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{Strategy as Generate, Union};
 
-use crate::serde_form::quota::quota_of;
 use crate::{
     Anchor, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName, Quota, Refill,
     SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
@@ -92,7 +91,7 @@ proptest! {
         let policy = policy.clone().try_wait_at_most(Duration::from_micros(wait)).unwrap_or(policy);
         let allowed = debt.and_then(|units| policy.clone().try_allow_debt(units).ok());
         let policy = allowed.unwrap_or(policy);
-        let callers = quota_of(policy.strategy()).filter(|_| times > 0).and_then(|quota| {
+        let callers = policy.strategy().quota().filter(|_| times > 0).and_then(|quota| {
             let largest = Quota::new(quota.limit().saturating_mul(times), quota.period()).ok()?;
             let largest = quota.explicit_burst().map_or(Some(largest), |burst| largest.try_burst(burst).ok())?;
             policy.clone().try_caller_quotas(quota, largest).ok()
