@@ -1,5 +1,6 @@
 //! Decides in memory while another store fails.
 
+mod figures;
 mod known;
 mod outage;
 mod overriding;
@@ -11,9 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::overrides::{Block, LockOut, Override};
-use portcullis_core::store::{Check, Checks, Outcome, Renewal, Renewed, Standby, Store, StoreFuture};
+use portcullis_core::store::{
+    CallObserver, Check, Checks, Figure, Outcome, Renewal, Renewed, Standby, Store, StoreFuture,
+};
 use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Quota, Receipt, Settlement, StoreError};
 
+use self::figures::Activity;
 use self::known::KnownOverrides;
 use self::outage::Outage;
 use self::overriding::Overridden;
@@ -115,6 +119,7 @@ struct LocalStandby<C> {
     clock: Arc<C>,
     outage: Outage,
     known: KnownOverrides,
+    activity: Activity,
     id: NonZeroU64,
 }
 
@@ -172,8 +177,8 @@ impl<S: Store, C: Clock> FallbackBuilder<S, C> {
         let (memory, clock) = self.memory.share_clock();
         let memory = memory.build();
         let known = KnownOverrides::new(self.overrides);
-        let standby =
-            LocalStandby { memory, clock, outage: Outage::default(), known, id: outage::fresh_id() };
+        let (outage, activity, id) = (Outage::default(), Activity::default(), outage::fresh_id());
+        let standby = LocalStandby { memory, clock, outage, known, activity, id };
         Fallback { store: self.store, standby: Arc::new(standby) }
     }
 }
@@ -206,7 +211,9 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         if receipt.fallback_id() != Some(self.standby.id) {
             return self.store.refund(receipt);
         }
-        self.standby.with_share(receipt, |memory, receipt| memory.refund(receipt).map(as_fallback))
+        self.standby.with_share(receipt, |memory, receipt| {
+            memory.refund(receipt).map(|answer| answer.map(Decision::as_fallback))
+        })
     }
 
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
@@ -291,11 +298,21 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.store.overrides(policy, key)
     }
+
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        self.store.figures(visit);
+        self.standby.visit_figures(visit);
+    }
+
+    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        self.store.observe_calls(observer);
+    }
 }
 
 impl<C: Clock> Standby for LocalStandby<C> {
     fn record(&self, answer: &Outcome) {
         self.outage.record_answer(answer);
+        self.activity.record_answer(answer);
         self.known.record(answer, &self.clock);
     }
 
@@ -327,6 +344,7 @@ impl<C: Clock> LocalStandby<C> {
         let now = self.clock.now();
         let Overridden { checks, blocked, grants } = self.apply_known(checks, now);
         if let Some(blocked) = blocked {
+            self.activity.record_decision(&checks);
             return Ok(Outcome::from_fallback(checks, Some(&blocked), now, error, self.id));
         }
         let mut shares = None::<Checks>;
@@ -359,17 +377,9 @@ impl<C: Clock> LocalStandby<C> {
                 _ => return Err(error),
             },
         };
+        self.activity.record_decision(&checks);
         let outcome = Outcome::from_fallback(checks, metered.as_ref(), now, error, self.id);
         Ok(grants.into_iter().fold(outcome, |outcome, (index, grant)| outcome.with_grant(index, grant)))
-    }
-
-    /// Renews permits under the shares that were charged.
-    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
-        let under_share = |renewal: Renewal| match renewal.policy().share() {
-            Some(share) => renewal.with_policy(&share),
-            None => renewal,
-        };
-        self.memory.renew(renewals.into_iter().map(under_share).collect())
     }
 
     /// Calls `correct` with the receipt under the share that was charged.
@@ -387,8 +397,4 @@ impl<C: Clock> LocalStandby<C> {
 /// Whether a share can decide on a cost: a share must not answer "never" for a cost that fits the policy.
 fn fits(cost: u64, policy: &Policy, share: &Policy) -> bool {
     cost <= share.strategy().limit() || cost > policy.strategy().limit()
-}
-
-fn as_fallback(answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
-    answer.map(Decision::as_fallback)
 }

@@ -43,6 +43,7 @@ mod builder;
 mod clock;
 mod documents;
 mod fallback;
+mod figures;
 mod overrides;
 mod policies;
 mod shard;

@@ -10,7 +10,7 @@ use crate::budget::{Limits, MAX_POLICIES};
 use crate::overrides::SharedOverrides;
 use crate::shards::Shards;
 use crate::stats::{MemoryPolicyStats, MemoryStats};
-use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// A map from policies to their states: a look-up takes no lock.
 ///
@@ -23,6 +23,8 @@ pub(crate) struct Policies {
     buckets: Box<[OnceLock<Box<Shards>>]>,
     /// The number of policies. Locked by every change.
     registered: Mutex<usize>,
+    /// The checks of forgotten policies that used an overflow state.
+    forgotten_overflows: AtomicU64,
 }
 
 /// Where a policy can be registered.
@@ -34,7 +36,12 @@ enum Free<'a> {
 impl Policies {
     pub(crate) fn new(limits: Limits) -> Self {
         let buckets = (2 * limits.policies()).next_power_of_two().max(2);
-        Self { limits, buckets: (0..buckets).map(|_| OnceLock::new()).collect(), registered: Mutex::new(0) }
+        Self {
+            limits,
+            buckets: (0..buckets).map(|_| OnceLock::new()).collect(),
+            registered: Mutex::new(0),
+            forgotten_overflows: AtomicU64::new(0),
+        }
     }
 
     /// The states of a policy by its digest, if it is registered.
@@ -86,16 +93,39 @@ impl Policies {
 
     /// How full the store is.
     pub(crate) fn stats(&self) -> MemoryStats {
+        self.sum(|_| {})
+    }
+
+    /// Adds the stats of all policies, each of which is visited with the overrides that no other has counted.
+    fn sum(&self, mut visit: impl FnMut(&MemoryPolicyStats)) -> MemoryStats {
         // Policies of one name may have the same overrides.
         let mut counted: Vec<Arc<SharedOverrides>> = Vec::new();
-        MemoryStats::of(self.iter().map(|shards| {
+        let mut all = MemoryStats::of(self.iter().map(|shards| {
             let (mut stats, overrides) = (shards.stats(), shards.overrides());
             if counted.iter().any(|known| Arc::ptr_eq(known, &overrides)) {
                 stats.overrides = 0;
             }
             counted.push(overrides);
+            visit(&stats);
             stats
-        }))
+        }));
+        all.overflowed_checks += self.forgotten_overflows.load(Ordering::Relaxed);
+        all
+    }
+
+    /// How full the store is, and for each name of policies, in the order of the names.
+    pub(crate) fn stats_by_name(&self) -> (MemoryStats, Vec<MemoryPolicyStats>) {
+        let mut policies = Vec::new();
+        let all = self.sum(|stats| policies.push(stats.clone()));
+        policies.sort_unstable_by(|one, other| one.policy.as_str().cmp(other.policy.as_str()));
+        policies.dedup_by(|later, first| {
+            let is_same = later.policy == first.policy;
+            if is_same {
+                first.add(later);
+            }
+            is_same
+        });
+        (all, policies)
     }
 
     /// How full the store is for each policy.

@@ -1,10 +1,13 @@
 //! Divides all limits among the instances of a service that share no store.
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::overrides::{Block, LockOut, Override};
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture};
+use portcullis_core::store::{
+    CallObserver, Check, Checks, Figure, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture,
+};
 use portcullis_core::{
     Clock, Decision, FailureMode, FailureModeError, Key, Policy, Quota, Receipt, Settlement, StoreError,
     StoreErrorKind,
@@ -203,6 +206,14 @@ impl<C: Clock> Store for InstanceShare<C> {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.store.overrides(policy, key)
+    }
+
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        self.store.figures(visit);
+    }
+
+    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        self.store.observe_calls(observer);
     }
 }
 

@@ -40,6 +40,17 @@ pub struct MemoryPolicyStats {
     pub overrides: usize,
 }
 
+impl MemoryPolicyStats {
+    /// Adds those of another policy with the same name.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.entries += other.entries;
+        self.bytes += other.bytes;
+        self.overflow_states += other.overflow_states;
+        self.overflowed_checks += other.overflowed_checks;
+        self.overrides += other.overrides;
+    }
+}
+
 impl MemoryStats {
     /// The sums over all policies.
     pub(crate) fn of(policies: impl Iterator<Item = MemoryPolicyStats>) -> Self {

@@ -8,7 +8,9 @@ use std::time::Duration;
 use portcullis_core::algorithm::Algorithm;
 use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::protocol::{self, States as _};
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture};
+use portcullis_core::store::{
+    Check, Checks, Figure, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture,
+};
 use portcullis_core::{
     Clock, Decision, Key, Policy, Quota, Receipt, Settlement, SlidingWindow, StoreError, Strategy, Timestamp,
 };
@@ -16,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
+use crate::figures::{self, Names};
 use crate::policies::Policies;
 use crate::shard::SmallState;
 use crate::shards::{LockedShard, LockedShards, ShardKey};
@@ -94,6 +97,12 @@ impl<C: Clock> MemoryStore<C> {
     /// Locks the shards one after another.
     pub fn policy_stats(&self) -> Vec<MemoryPolicyStats> {
         self.policies.policy_stats()
+    }
+
+    /// Visits the figures of the store under other names.
+    pub(crate) fn visit_figures(&self, names: &Names, visit: &mut dyn FnMut(Figure<'_>)) {
+        let (stats, policies) = self.policies.stats_by_name();
+        figures::visit(names, (&stats, &policies), visit);
     }
 
     /// Decides a single check, which most calls have. Returns `None`, and decides nothing, if another quota is granted to the key.
@@ -345,5 +354,10 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         StoreFuture::ready(self.override_of(policy, key))
+    }
+
+    /// Locks the shards one after another.
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        self.visit_figures(&Names::STORE, visit);
     }
 }

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use portcullis_core::store::{Renewal, Renewed};
+use portcullis_core::Clock;
+use portcullis_core::store::{Renewal, Renewed, Store as _, StoreFuture};
+
+use super::LocalStandby;
 
 /// Renewals by where their permits were taken.
 pub(super) struct SplitRenewals {
@@ -13,6 +16,17 @@ pub(super) struct SplitRenewals {
 
 /// For each renewal, whether its permits were taken in memory.
 pub(super) struct Order(Vec<bool>);
+
+impl<C: Clock> LocalStandby<C> {
+    /// Renews permits under the shares that were charged.
+    pub(super) fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let under_share = |renewal: Renewal| match renewal.policy().share() {
+            Some(share) => renewal.with_policy(&share),
+            None => renewal,
+        };
+        self.memory.renew(renewals.into_iter().map(under_share).collect())
+    }
+}
 
 impl SplitRenewals {
     /// Splits renewals; `id` is that of the memory.

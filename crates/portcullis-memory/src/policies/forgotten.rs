@@ -11,6 +11,7 @@ use portcullis_core::{Policy, Timestamp};
 use super::Policies;
 use crate::overrides::SharedOverrides;
 use crate::shards::Shards;
+use crate::sync::Ordering;
 
 impl Policies {
     /// Forgets the policy that was not used for longest, if there is one that can be forgotten. To be called under the lock of changes.
@@ -22,7 +23,11 @@ impl Policies {
             Some((since, shards))
         });
         let longest = idle.min_by_key(|(since, _)| *since);
-        longest.is_some_and(|(_, shards)| shards.forget(now, self.is_in_company(shards)))
+        let forgotten = longest.and_then(|(_, shards)| shards.forget(now, self.is_in_company(shards)));
+        if let Some(overflowed_checks) = forgotten {
+            self.forgotten_overflows.fetch_add(overflowed_checks, Ordering::Relaxed);
+        }
+        forgotten.is_some()
     }
 
     /// The overrides of the policies that have the name of a policy, and its kind of strategy.

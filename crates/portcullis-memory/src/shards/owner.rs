@@ -92,22 +92,22 @@ impl Shards {
     }
 
     /// Forgets the policy and frees its memory, unless it has a state that counts by now. To be called by one thread at a time. Returns
-    /// whether the shards are vacant.
-    pub(crate) fn forget(&self, now: Timestamp, keeps_overrides: bool) -> bool {
+    /// the number of its checks that used an overflow state, if the shards are vacant.
+    pub(crate) fn forget(&self, now: Timestamp, keeps_overrides: bool) -> Option<u64> {
         let owner = self.owner();
         // All at once, so that no call charges a state in between.
         let mut shards: Vec<_> = self.mutexes.iter().map(|Padded(shard)| lock(shard)).collect();
         let is_needed = shards.iter().any(|shard| shard.has_living(&owner.strategy, now))
             || !keeps_overrides && owner.overrides.has_living(now);
         if is_needed {
-            return false;
+            return None;
         }
         self.set_digest(0);
         for shard in &mut shards {
             let bounds = Bounds { keys: 0, bytes: 0, shards: self.mutexes.len(), used: None };
             **shard = Shard::new(&owner.strategy, bounds);
         }
-        true
+        Some(self.overflow.checks.swap(0, Ordering::Relaxed))
     }
 
     /// The overrides of the policy.
