@@ -24,6 +24,7 @@ mod open;
 mod recorded;
 mod server_info;
 
+use std::ops::Add as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -38,6 +39,7 @@ use crate::protocol::script::Script;
 use crate::protocol::slot::slot_of;
 use crate::protocol::value::Value;
 use crate::resilience::outage_log::OutageLog;
+use crate::stats::{Gauges, StoreStats};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport};
 
 /// A connection to Redis, Valkey, a cluster, or the primary that a sentinel names. Clones share it; its tasks end when the
@@ -51,6 +53,7 @@ struct Shared {
     deadline: Duration,
     route: Route,
     outage_log: Arc<OutageLog>,
+    stats: Arc<StoreStats>,
     /// Aborts the tasks of the cluster when the last connection is dropped. The tasks of a node end with the node.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -83,7 +86,17 @@ impl Connection {
     ) -> Result<Value, CallError> {
         let slot = keys.first().map(|key| slot_of(key.as_bytes()));
         let (keys, args) = (keys.into_iter().map(Bytes::from).collect(), args.into());
-        self.run(Call { script, slot, keys, args, queue: QueueKey::none(), load: None, end: None }).await
+        self.run(Call {
+            script,
+            slot,
+            keys,
+            args,
+            queue: QueueKey::none(),
+            load: None,
+            decisions: 0,
+            end: None,
+        })
+        .await
     }
 
     /// Reads a string up to the byte `last`, counted from 0, by a command of its own.
@@ -130,6 +143,23 @@ impl Connection {
             }
         }
         result
+    }
+
+    /// What all connections count.
+    pub(crate) fn stats(&self) -> &StoreStats {
+        &self.0.stats
+    }
+
+    /// What the connections do now, in a cluster those to all of its nodes.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let nodes = match &self.0.route {
+            Route::One(node) => vec![Arc::clone(node)],
+            Route::Cluster(cluster) => cluster.members(),
+            #[cfg(feature = "recorded")]
+            Route::Recorded(_) => Vec::new(),
+        };
+        let links = nodes.iter().flat_map(|node| &node.links);
+        links.map(|link| link.gauges()).fold(Gauges::default(), Gauges::add)
     }
 
     /// The servers; in a cluster the primaries.

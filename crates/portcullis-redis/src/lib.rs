@@ -93,6 +93,7 @@ mod protocol;
 #[cfg(feature = "recorded")]
 mod recorded;
 mod resilience;
+mod stats;
 mod store;
 mod transport;
 

@@ -5,6 +5,7 @@ mod cross_slot;
 mod denials;
 mod documents;
 mod errors;
+mod figures;
 mod leases;
 mod overrides;
 mod renewals;
@@ -14,7 +15,8 @@ use std::time::{Duration, SystemTime};
 
 use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::{
-    Check, CheckResult, Checks, Outcome, Renewal, Renewed, Run, Standby, Store, StoreFuture,
+    CallObserver, Check, CheckResult, Checks, Figure, Outcome, Renewal, Renewed, Run, Standby, Store,
+    StoreFuture,
 };
 use portcullis_core::{
     Clock, Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind, Strategy, Timestamp,
@@ -83,6 +85,7 @@ impl RedisStore {
     ) -> StoreFuture<Outcome> {
         let slots = keys::slots(checks.iter().map(|check| check.key));
         if let Some(refused) = self.0.rejects_now(&slots) {
+            self.0.connection.stats().count_error(refused.kind());
             return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
         }
         // A decision has at least one check.
@@ -212,6 +215,14 @@ impl Store for RedisStore {
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.start_read(policy, key)
     }
+
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        self.0.visit_figures(visit);
+    }
+
+    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        self.0.connection.stats().observers.add(observer);
+    }
 }
 
 impl Inner {
@@ -247,7 +258,8 @@ impl Inner {
         let load = load.map(|load| load.saturating_add(Guard::load_of(guards)));
         let near = now.unwrap_or_else(|| server_time(checks.clone()));
         let (keys, args) = encode(&self.layout, operation, now, near, checks, guards);
-        let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, end };
+        let decisions = u32::from(matches!(operation, Operation::Check));
+        let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, decisions, end };
         self.connection.run(call).await
     }
 
@@ -322,22 +334,6 @@ impl Inner {
             refused = Some(with_outage(store_error(&rejection?), outage));
         }
         refused
-    }
-
-    pub(crate) fn explain(&self, error: &CallError) -> StoreError {
-        match error {
-            CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
-                let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
-                               rediss-cluster:// in the url";
-                StoreError::new(StoreErrorKind::Unsupported, message)
-            }
-            error => store_error(error),
-        }
-    }
-
-    /// Adds for how long the slot has been in an outage.
-    pub(crate) fn with_outage_of(&self, slot: u16, error: StoreError) -> StoreError {
-        with_outage(error, self.connection.availability(Some(slot)).outage)
     }
 
     /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry

@@ -61,6 +61,8 @@ pub(crate) struct Call<'a> {
     /// If the call makes one decision and may make others as well: the time for which the decision blocks the server, in the unit
     /// of [`MAX_LOAD`](crate::protocol::wire::MAX_LOAD). All such calls of a connection run the same script.
     pub(crate) load: Option<u32>,
+    /// The number of decisions that the call makes: 0 or 1.
+    pub(crate) decisions: u32,
     /// When the call ends; `None` if it has the whole deadline of the connection. It is never later than that.
     pub(crate) end: Option<Instant>,
 }

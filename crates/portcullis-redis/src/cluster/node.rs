@@ -80,7 +80,8 @@ impl Node {
         for future in futures {
             tasks.spawn(future);
         }
-        let (created, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::new(options.deadline));
+        let (created, next, stats) = (Instant::now(), AtomicUsize::new(0), Arc::clone(&options.stats));
+        let loader = Loader::new(options.deadline, stats);
         Self { server, links, outage_log, created, next, loader, _tasks: tasks }
     }
 

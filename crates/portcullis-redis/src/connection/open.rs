@@ -83,8 +83,14 @@ impl Connection {
         tasks: JoinSet<()>,
         options: &Options,
     ) -> Result<Self, ConnectError> {
-        let shared =
-            Shared { server, deadline: options.deadline, route, outage_log, tasks: Mutex::new(tasks) };
+        let shared = Shared {
+            server,
+            deadline: options.deadline,
+            route,
+            outage_log,
+            stats: Arc::clone(&options.stats),
+            tasks: Mutex::new(tasks),
+        };
         let connection = Self(Arc::new(shared));
         if !connection.wait_for_links(options.connect_wait).await? || !connection.examine().await? {
             connection.examine_later();

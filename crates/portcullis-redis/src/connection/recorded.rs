@@ -13,7 +13,8 @@ impl Connection {
         let server = "memory".to_owned();
         let outage_log = OutageLog::new(server.clone(), None);
         let route = Route::Recorded(reply);
-        Self(Arc::new(Shared { server, deadline: DEADLINE, route, outage_log, tasks: Mutex::default() }))
+        let (stats, tasks) = (Arc::default(), Mutex::default());
+        Self(Arc::new(Shared { server, deadline: DEADLINE, route, outage_log, stats, tasks }))
     }
 }
 

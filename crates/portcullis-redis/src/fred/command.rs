@@ -32,6 +32,8 @@ pub(crate) struct Command {
     pub(super) args: Words,
     /// The load of a decision that may share a call with others.
     pub(super) load: Option<u32>,
+    /// The number of decisions in it; `None` if it is not a call of the store.
+    pub(super) decisions: Option<u32>,
     /// Whether it is for one node of a cluster.
     pub(super) by_slot: bool,
     /// Whether to send `ASKING` before the command, because its slot is still migrating to the server.
@@ -45,7 +47,7 @@ pub(crate) struct Command {
 impl Command {
     /// `EVALSHA` for a call that begins at `start`, `by_slot` for one node of a cluster. All keys must be in the slot.
     pub(crate) fn evalsha(call: Call<'_>, by_slot: bool, start: Instant, deadline: Duration) -> Self {
-        let Call { script, slot, keys, args, load, end, .. } = call;
+        let Call { script, slot, keys, args, load, decisions, end, .. } = call;
         let latest = start + deadline;
         Self {
             name: "EVALSHA",
@@ -54,6 +56,7 @@ impl Command {
             keys,
             args,
             load,
+            decisions: Some(decisions),
             by_slot,
             asking: false,
             wrote: script.wrote(),
@@ -71,6 +74,7 @@ impl Command {
             keys: Words::new(),
             args: Words::new(),
             load: None,
+            decisions: None,
             by_slot: false,
             asking: false,
             wrote: |_| false,
@@ -83,7 +87,8 @@ impl Command {
     pub(crate) fn getrange(key: Bytes, last: usize, slot: u16, by_slot: bool, deadline: Duration) -> Self {
         let args = [key, Bytes::from_static(b"0"), Bytes::from(last.to_string())];
         let args = args.into_iter().collect();
-        Self { name: "GETRANGE", slot: Some(slot), args, by_slot, ..Self::time(deadline) }
+        let decisions = Some(0);
+        Self { name: "GETRANGE", slot: Some(slot), args, decisions, by_slot, ..Self::time(deadline) }
     }
 
     /// The same command for one attempt. Boxed, because the futures of a call pass it on to each other.

@@ -32,6 +32,7 @@ use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
+use crate::stats::{Gauges, StoreStats};
 use crate::transport::{Availability, CallError, Options};
 
 /// A connection to a server, renewed with a new client whenever it is lost.
@@ -66,6 +67,9 @@ struct LinkPublisher {
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
+    /// Whether there was a connection before.
+    was_connected: AtomicBool,
+    stats: Arc<StoreStats>,
     /// For clients that outlive their connections.
     never_closed: watch::Sender<()>,
 }
@@ -105,7 +109,7 @@ impl Link {
     ) -> (Self, LinkPublisher) {
         let (sender, state) = watch::channel(State::Down(starting()));
         let is_up = Arc::new(AtomicBool::new(false));
-        let breaker = Breaker::new(refresh_signal);
+        let breaker = Breaker::new(refresh_signal, Arc::clone(&options.stats));
         let in_flight = InFlightLimit::new(options.max_in_flight, options.max_waiting);
         let publisher = LinkPublisher {
             state: sender,
@@ -113,6 +117,8 @@ impl Link {
             breaker: Arc::clone(&breaker),
             in_flight: Arc::clone(&in_flight),
             outage_log: Arc::clone(&outage_log),
+            was_connected: AtomicBool::new(false),
+            stats: Arc::clone(&options.stats),
             never_closed: watch::channel(()).0,
         };
         let combining = CombiningQueue::new(MAX_LOAD);
@@ -143,6 +149,16 @@ impl Link {
             Some(CallError::Unavailable("there is no connection to redis".into()))
         };
         Availability { rejection, outage: self.breaker.outage(), is_connected }
+    }
+
+    /// What the link does now.
+    pub(crate) fn gauges(&self) -> Gauges {
+        let [open, probing] = self.breaker.open_and_probing();
+        let [in_flight, in_flight_limit, waiting] = self.in_flight.counts();
+        let uncombined = u64::try_from(self.combining.waiting()).unwrap_or(u64::MAX);
+        let connected = u64::from(self.is_up.load(Ordering::SeqCst));
+        let [open, probing] = [open, probing].map(u64::from);
+        Gauges { links: 1, connected, open, probing, in_flight, in_flight_limit, waiting, uncombined }
     }
 
     /// Whether a call was answered in time since an instant.
@@ -198,7 +214,11 @@ impl LinkPublisher {
     fn up(&self, client: &Client, closed: watch::Receiver<()>) -> Live {
         let live = Live { client: client.clone(), liveness: Arc::new(Liveness::new()), closed };
         let serves = self.breaker.connected();
-        self.is_up.store(true, Ordering::SeqCst);
+        // A client of the user may report one connection twice.
+        let is_new = !self.is_up.swap(true, Ordering::SeqCst);
+        if is_new && self.was_connected.swap(true, Ordering::SeqCst) {
+            self.stats.reconnects.fetch_add(1, Ordering::Relaxed);
+        }
         self.state.send_replace(State::Up(live.clone()));
         if serves {
             self.outage_log.up();

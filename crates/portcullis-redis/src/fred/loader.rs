@@ -4,6 +4,7 @@
 //! call with its own charge, so each call that misses the script sends one. Their number is bounded by the calls in flight.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use super::command::{command_options, custom};
 use super::error::call_error;
 use super::live::Live;
 use crate::protocol::script::{Script, Sha};
+use crate::stats::StoreStats;
 use crate::transport::CallError;
 
 /// Loads scripts, one at a time.
@@ -30,13 +32,15 @@ pub(crate) struct Loader {
     loaded: Arc<Mutex<HashMap<Sha, Instant>>>,
     refusals: Arc<Refusals>,
     timeout: Duration,
+    stats: Arc<StoreStats>,
 }
 
 impl Loader {
     /// Makes a loader for calls with this deadline. A load gets at least a second: one that is too slow for a call still helps the
     /// next. A server that answers within the deadline of a call is not unavailable, so a load gets as much.
-    pub(crate) fn new(deadline: Duration) -> Self {
-        Self { loaded: Arc::default(), refusals: Arc::default(), timeout: deadline.max(SHORTEST_TIMEOUT) }
+    pub(crate) fn new(deadline: Duration, stats: Arc<StoreStats>) -> Self {
+        let timeout = deadline.max(SHORTEST_TIMEOUT);
+        Self { loaded: Arc::default(), refusals: Arc::default(), timeout, stats }
     }
 
     /// Loads a script on every primary, unless it was loaded after `missed`, the start of the call that missed it. Returns the
@@ -64,9 +68,9 @@ impl Loader {
             return Ok(None);
         }
         let (to, script, refusals) = (live.clone(), script.clone(), Arc::clone(&self.refusals));
-        let timeout = self.timeout;
+        let (timeout, stats) = (self.timeout, Arc::clone(&self.stats));
         let task = tokio::spawn(async move {
-            if load_everywhere(&to, &script, &refusals, timeout).await? {
+            if load_everywhere(&to, &script, &refusals, (timeout, &stats)).await? {
                 loaded.insert(sha, Instant::now());
             }
             Ok::<_, CallError>(())
@@ -158,7 +162,7 @@ async fn load_everywhere(
     live: &Live,
     script: &Script,
     refusals: &Refusals,
-    timeout: Duration,
+    (timeout, stats): (Duration, &StoreStats),
 ) -> Result<bool, CallError> {
     let primaries: Vec<Option<Server>> = match live.client.cached_cluster_state() {
         Some(cluster) => cluster.unique_primary_nodes().into_iter().map(Some).collect(),
@@ -184,6 +188,7 @@ async fn load_everywhere(
             Err(error) => failure = Some(error),
             Ok(()) => {
                 refusals.record(primary, None);
+                stats.scripts_loaded.fetch_add(1, Ordering::Relaxed);
                 is_loaded = true;
             }
         }

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::jitter::around;
+use crate::stats::StoreStats;
 
 /// The breaker of one link, across its connections. It consists of atomics only.
 #[derive(Debug)]
@@ -36,6 +37,7 @@ pub(crate) struct Breaker {
     opened: Notify,
     /// Notified when calls are no longer answered, and of every new connection, so that the cluster's map is read again.
     refresh_signal: Arc<Notify>,
+    stats: Arc<StoreStats>,
 }
 
 /// The state of an open breaker, packed into a number: when the next probe is due, how often probing has failed, and whether a
@@ -89,18 +91,22 @@ pub(crate) struct BreakerPermit {
 }
 
 impl Breaker {
-    pub(crate) fn new(refresh_signal: Arc<Notify>) -> Arc<Self> {
-        Arc::new(Self {
+    /// Until the first connection there is an outage.
+    pub(crate) fn new(refresh_signal: Arc<Notify>, stats: Arc<StoreStats>) -> Arc<Self> {
+        let breaker = Self {
             created: Instant::now(),
             answered: AtomicU64::new(0),
             replied: AtomicU64::new(0),
-            out_since: AtomicU64::new(1),
+            out_since: AtomicU64::new(0),
             state: AtomicU64::new(CLOSED),
             refusing: AtomicBool::new(false),
             unserved: AtomicBool::new(false),
             opened: Notify::new(),
             refresh_signal,
-        })
+            stats,
+        };
+        breaker.begin_outage(1);
+        Arc::new(breaker)
     }
 
     /// Whether a call would be rejected now: the breaker is open, and no probe is due or one is in flight.
@@ -109,6 +115,17 @@ impl Breaker {
             CLOSED => false,
             open_state => OpenState(open_state).is_probing() || self.now() < OpenState(open_state).due(),
         }
+    }
+
+    /// What all connections count.
+    pub(crate) fn stats(&self) -> &StoreStats {
+        &self.stats
+    }
+
+    /// Whether the breaker is open, and whether a probe is in flight then.
+    pub(crate) fn open_and_probing(&self) -> [bool; 2] {
+        let state = self.state.load(Ordering::SeqCst);
+        [state != CLOSED, state != CLOSED && OpenState(state).is_probing()]
     }
 
     /// Whether all calls may be sent.
@@ -155,7 +172,7 @@ impl Breaker {
         }
         let serves = !self.unserved.load(Ordering::SeqCst);
         if serves {
-            self.out_since.store(0, Ordering::SeqCst);
+            self.end_outage();
         }
         self.refresh_signal.notify_one();
         serves
@@ -213,14 +230,35 @@ impl Breaker {
             self.change(opened, CLOSED);
             return;
         }
+        self.stats.breaker_opens.fetch_add(1, Ordering::Relaxed);
         self.opened.notify_waiters();
     }
 
     fn out(&self, since: u64) {
-        let first = self.out_since.compare_exchange(0, since.max(1), Ordering::SeqCst, Ordering::SeqCst);
-        if first.is_ok() {
+        if self.begin_outage(since.max(1)) {
             self.refresh_signal.notify_one();
         }
+    }
+
+    /// Begins an outage, unless there is one. Returns whether it did.
+    fn begin_outage(&self, since: u64) -> bool {
+        let first = self.out_since.compare_exchange(0, since, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if first {
+            self.stats.outage_began(self.instant(since));
+        }
+        first
+    }
+
+    fn end_outage(&self) {
+        let since = self.out_since.swap(0, Ordering::SeqCst);
+        if since != 0 {
+            self.stats.outage_ended(self.instant(since));
+        }
+    }
+
+    /// The instant of a number of microseconds.
+    fn instant(&self, micros: u64) -> Instant {
+        self.created + Duration::from_micros(micros)
     }
 
     fn change(&self, from: u64, to: u64) -> bool {
@@ -232,9 +270,20 @@ impl Breaker {
     }
 }
 
+impl Drop for Breaker {
+    /// A connection that is no longer needed is in no outage.
+    fn drop(&mut self) {
+        self.end_outage();
+    }
+}
+
 impl BreakerPermit {
     pub(crate) fn breaker(&self) -> Arc<Breaker> {
         Arc::clone(&self.breaker)
+    }
+
+    pub(crate) fn stats(&self) -> &StoreStats {
+        self.breaker.stats()
     }
 
     /// Records a reply in time. Returns whether it ends a period in which the server refused all calls.
@@ -242,7 +291,7 @@ impl BreakerPermit {
         let breaker = &self.breaker;
         breaker.answered.store(breaker.now(), Ordering::SeqCst);
         if breaker.out_since.load(Ordering::SeqCst) != 0 {
-            breaker.out_since.store(0, Ordering::SeqCst);
+            breaker.end_outage();
         }
         if !breaker.is_closed() {
             breaker.state.store(CLOSED, Ordering::SeqCst);

@@ -171,6 +171,11 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         next
     }
 
+    /// The number of decisions that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        self.state().lanes.values().map(|own| own.waiting.len()).sum()
+    }
+
     fn state(&self) -> MutexGuard<'_, State<L, T>> {
         // Every change is complete before any code can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

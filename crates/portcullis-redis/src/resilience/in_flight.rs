@@ -144,6 +144,11 @@ impl InFlightLimit {
         self.state().in_flight() <= decisions
     }
 
+    /// How many calls have a permit, how many may have one, and how many wait for one.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        self.state().counts().map(|count| u64::try_from(count).unwrap_or(u64::MAX))
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change is complete before any code can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

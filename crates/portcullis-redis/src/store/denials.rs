@@ -12,6 +12,7 @@
 //! denial is replaced, and a replaced denial costs one more round trip at the next check and nothing else.
 
 mod entry;
+mod figures;
 mod shard;
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -65,7 +66,12 @@ impl DenialMemory {
     /// Costs one relaxed load if nothing was denied recently.
     pub(crate) fn find(&self, checks: &Checks) -> Option<Outcome> {
         let now = self.now_if_any()?;
-        let denied = checks.iter().filter_map(|check| Some((check, self.get(check, now)?)));
+        let mut is_hit = false;
+        let denied = checks.iter().filter_map(|check| {
+            let denial = self.get(check, now, !is_hit)?;
+            is_hit = true;
+            Some((check, denial))
+        });
         let longest = denied.reduce(|best, next| if next.1.retry() > best.1.retry() { next } else { best });
         let (check, denial) = longest?;
         let (at, snapshot) = denial.counted_down(check, now);
@@ -74,7 +80,7 @@ impl DenialMemory {
 
     /// Whether [`find`](Self::find) would find a denial.
     pub(crate) fn denies(&self, checks: &Checks) -> bool {
-        self.now_if_any().is_some_and(|now| checks.iter().any(|check| self.get(check, now).is_some()))
+        self.now_if_any().is_some_and(|now| checks.iter().any(|check| self.get(check, now, false).is_some()))
     }
 
     /// Like [`remember_until`](Self::remember_until) without an end.
@@ -117,15 +123,18 @@ impl DenialMemory {
         Correction { memory: self, id: Id::of(policy, key), is_answered: false }
     }
 
-    fn get(&self, check: &Check, now: u64) -> Option<Denial> {
+    /// Returns the denial of a check. Counts it, under the lock that is taken anyway, if it `is_hit` of a decision.
+    fn get(&self, check: &Check, now: u64, is_hit: bool) -> Option<Denial> {
         // A peek is denied by a block only.
         if (check.cost == 0 && !check.policy.reads_overrides()) || check.key.is_shared() {
             return None;
         }
         let id = Id::of(&check.policy, check.key);
         let hash = self.hash(id);
-        let denial = self.shard(hash)?.find(self.sets, hash, id, now)?;
-        denial.denies(check).then_some(denial)
+        let mut shard = self.shard(hash)?;
+        let denial = shard.find(self.sets, hash, id, now).filter(|denial| denial.denies(check))?;
+        shard.count_hit(is_hit);
+        Some(denial)
     }
 
     /// Removes a key's denial, and ignores denials from requests that were sent up to `until`.
@@ -138,8 +147,7 @@ impl DenialMemory {
 
     fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard>> {
         let index = usize::try_from(hash % SHARDS as u64).ok()?;
-        // No code panics while it holds the lock.
-        Some(self.shards.get(index)?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(lock(self.shards.get(index)?))
     }
 
     fn hash(&self, id: Id) -> u64 {
@@ -170,6 +178,11 @@ impl DenialMemory {
         // 0 is before every denial.
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
     }
+}
+
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // No code panics while it holds the lock.
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Correction<'_> {

@@ -5,7 +5,29 @@ use std::time::Duration;
 
 use portcullis_core::{StoreError, StoreErrorKind};
 
-use crate::transport::CallError;
+use super::Inner;
+use crate::transport::{CallError, Transport as _};
+
+impl Inner {
+    /// The error of the store that the error of a call is. Counts it.
+    pub(super) fn explain(&self, error: &CallError) -> StoreError {
+        let explained = match error {
+            CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
+                let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
+                               rediss-cluster:// in the url";
+                StoreError::new(StoreErrorKind::Unsupported, message)
+            }
+            error => store_error(error),
+        };
+        self.connection.stats().count_error(explained.kind());
+        explained
+    }
+
+    /// Adds for how long the slot has been in an outage.
+    pub(super) fn with_outage_of(&self, slot: u16, error: StoreError) -> StoreError {
+        with_outage(error, self.connection.availability(Some(slot)).outage)
+    }
+}
 
 /// Adds for how long there has been an outage. An overload is no outage, whatever the server does.
 pub(super) fn with_outage(error: StoreError, outage: Option<Duration>) -> StoreError {
@@ -16,16 +38,8 @@ pub(super) fn with_outage(error: StoreError, outage: Option<Duration>) -> StoreE
 }
 
 pub(super) fn store_error(error: &CallError) -> StoreError {
-    let kind = match error {
-        CallError::Overtaken(_) => StoreErrorKind::Overtaken,
-        unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
-        CallError::Overloaded | CallError::NotSent(_) => StoreErrorKind::Overloaded,
-        CallError::Denied(_) => StoreErrorKind::Forbidden,
-        CallError::Unavailable(Cow::Borrowed(fixed)) => {
-            return StoreError::new(StoreErrorKind::Unavailable, *fixed);
-        }
-        CallError::Server(_) => StoreErrorKind::Failed,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error.to_string())
+    match error {
+        CallError::Unavailable(Cow::Borrowed(fixed)) => StoreError::new(StoreErrorKind::Unavailable, *fixed),
+        error => StoreError::new(error.kind(), error.to_string()),
+    }
 }

@@ -264,6 +264,16 @@ impl Leases {
         (&self.shards[index], hash / SHARDS as u64)
     }
 
+    /// The number of keys with units in lease, and the number of these units. Locks the shards one after another.
+    pub(super) fn in_lease(&self) -> (u64, u64) {
+        let units = |slot: &Slot| {
+            let units = |entry: &mut Entry| Some(entry.lease.in_lease()).filter(|units| *units > 0);
+            slot.lock().entries().filter_map(units).fold((0, 0), |(keys, sum), units| (keys + 1, sum + units))
+        };
+        let shards = self.shards.iter().map(units);
+        shards.fold((0, 0), |(keys, units), (more, other)| (keys + more, units + other))
+    }
+
     fn now(&self) -> Duration {
         self.created.elapsed()
     }

@@ -87,7 +87,16 @@ impl Inner {
     async fn run_renewals(&self, slot: u16, call: RenewalCall) -> Result<Vec<u64>, StoreError> {
         let (keys, args, sizes) = call.into_parts();
         let queue = QueueKey::none();
-        let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load: None, end: None };
+        let call = Call {
+            script: &self.script,
+            slot: Some(slot),
+            keys,
+            args,
+            queue,
+            load: None,
+            decisions: 0,
+            end: None,
+        };
         let reply = self.connection.run(call).await;
         self.connection.note(&reply);
         let reply = reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?;

@@ -8,6 +8,7 @@ mod cross_slot;
 mod denials;
 mod documents;
 mod expiry;
+mod figures;
 mod in_flight;
 mod late_refunds;
 mod leases;

@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use portcullis_core::StoreErrorKind;
+
 /// Why a call returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -46,6 +48,27 @@ impl CallError {
     #[must_use]
     pub(crate) fn fate_unknown(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::TimedOut(_) | Self::Overtaken(_))
+    }
+
+    /// The kind of error that it is for a caller of the store.
+    pub(crate) fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::Overtaken(_) => StoreErrorKind::Overtaken,
+            unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
+            Self::Overloaded | Self::NotSent(_) => StoreErrorKind::Overloaded,
+            Self::Denied(_) => StoreErrorKind::Forbidden,
+            Self::Server(_) => StoreErrorKind::Failed,
+            _ => StoreErrorKind::Unavailable,
+        }
+    }
+
+    /// A name for a call that has ended with this, for labels of metrics: the kind, or why the call is repeated.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Moving(_) => "redirected",
+            error if error.is_no_script() => "script_missing",
+            error => error.kind().as_str(),
+        }
     }
 
     /// The server sends no replies.

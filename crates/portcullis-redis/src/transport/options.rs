@@ -1,10 +1,13 @@
 //! Options of a connection.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use crate::stats::StoreStats;
 
 /// How a [`Connection`](crate::connection::Connection) behaves; `Options::default()` suits most services.
 #[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) deadline: Duration,
     pub(crate) connect_wait: Duration,
@@ -12,6 +15,8 @@ pub(crate) struct Options {
     pub(crate) pool_size: usize,
     pub(crate) roots: Option<Vec<u8>>,
     pub(crate) max_in_flight: usize,
+    /// What all connections count.
+    pub(crate) stats: Arc<StoreStats>,
 }
 
 impl Options {
@@ -70,6 +75,7 @@ impl Default for Options {
             pool_size: 1,
             roots: None,
             max_in_flight: MAX_IN_FLIGHT,
+            stats: Arc::default(),
         }
     }
 }

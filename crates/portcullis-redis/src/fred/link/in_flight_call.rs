@@ -134,8 +134,10 @@ pub(super) struct ReplyObserver {
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
     wrote: fn(&Value) -> bool,
-    /// The decisions in the call.
-    decisions: usize,
+    /// The decisions in the call, each of which has a permit; one for other calls.
+    permits: usize,
+    /// What the call counts as; nothing if it is a probe.
+    decisions: Option<u32>,
     sent: Instant,
     end: Instant,
     reply_time: ReplyTime,
@@ -159,7 +161,8 @@ impl ReplyObserver {
             in_flight,
             outage_log,
             wrote: command.wrote,
-            decisions: 1,
+            permits: 1,
+            decisions: command.decisions,
             sent,
             end: command.end,
             reply_time,
@@ -168,11 +171,18 @@ impl ReplyObserver {
 
     /// The same for a call for several decisions.
     pub(super) fn of_decisions(self, decisions: usize) -> Self {
-        Self { decisions, ..self }
+        Self { permits: decisions, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
     }
 
     /// Records that there was no reply in time. Returns the caller's error.
     pub(super) fn observe_no_reply(self, deadline: Duration) -> CallError {
+        let (breaker, sent, decisions) = (self.breaker_permit.breaker(), self.sent, self.decisions);
+        let error = self.no_reply(deadline);
+        breaker.stats().call_ended(sent, decisions, Err(error.label()));
+        error
+    }
+
+    fn no_reply(self, deadline: Duration) -> CallError {
         self.in_flight.unanswered(self.sent);
         match self.reply_time {
             ReplyTime::Sufficient => {}
@@ -192,7 +202,12 @@ impl ReplyObserver {
     }
 
     pub(super) fn observe(self, result: &Result<Value, CallError>) {
-        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, decisions, sent, .. } = self;
+        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, .. } = self;
+        breaker_permit.stats().call_ended(
+            sent,
+            self.decisions,
+            result.as_ref().map(|_| ()).map_err(CallError::label),
+        );
         match result {
             Err(error) if error.is_cluster_down() => breaker_permit.refused(true),
             // The server has not replied.
@@ -215,7 +230,7 @@ impl ReplyObserver {
                 if breaker_permit.answered() {
                     outage_log.up();
                 }
-                in_flight.answered(sent, decisions);
+                in_flight.answered(sent, permits);
             }
         }
     }

@@ -87,7 +87,7 @@ fn decision(script: &Script, key: &str, left: Duration) -> Box<Command> {
     let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
     let load = wire::load_of(strategies());
     let (keys, queue) = (Words::from_iter([Bytes::from(key.to_owned())]), QueueKey::none());
-    let call = Call { script, slot: Some(0), keys, args, queue, load, end: None };
+    let call = Call { script, slot: Some(0), keys, args, queue, load, decisions: 1, end: None };
     let command = Command::evalsha(call, false, Instant::now(), DEADLINE);
     Box::new(Command { end: Instant::now() + left, ..command })
 }

@@ -8,7 +8,7 @@ use super::*;
 const DEADLINE: Duration = Duration::from_millis(50);
 
 fn breaker() -> Arc<Breaker> {
-    let breaker = Breaker::new(Arc::default());
+    let breaker = Breaker::new(Arc::default(), Arc::default());
     assert!(breaker.connected());
     breaker
 }

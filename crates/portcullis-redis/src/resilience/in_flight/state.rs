@@ -69,6 +69,11 @@ impl State {
         self.in_flight
     }
 
+    /// The calls with a permit, the permits, and the calls that wait.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.in_flight, self.limit, self.waiting]
+    }
+
     pub(super) fn enter(&mut self, key: Option<u128>) -> Entered {
         let (permits, waiting_share) = (share(self.limit, key), share(self.max_waiting, key));
         let calls = self.keys.entry(key).or_default();

@@ -10,7 +10,7 @@ const DEADLINE: Duration = Duration::from_millis(50);
 
 /// A limit, and a breaker that is closed.
 fn limit(permits: usize, max_waiting: usize) -> (Arc<InFlightLimit>, Arc<Breaker>) {
-    (InFlightLimit::new(permits, max_waiting), Breaker::new(Arc::default()))
+    (InFlightLimit::new(permits, max_waiting), Breaker::new(Arc::default(), Arc::default()))
 }
 
 fn of(key: u128) -> QueueKey<'static> {

@@ -1,5 +1,7 @@
 //! A part of the denial memory, behind one lock.
 
+use std::ops::Range;
+
 use super::SHARDS;
 use super::entry::{Denial, Id};
 
@@ -9,11 +11,13 @@ pub(super) struct Shard {
     entries: Vec<Option<Denial>>,
     /// For each group of keys, the instant of its latest correction: denials from requests sent up to then are ignored.
     corrected: [u64; STAMPS],
+    /// The decisions that were denied by an entry.
+    hits: u64,
 }
 
 impl Default for Shard {
     fn default() -> Self {
-        Self { entries: Vec::new(), corrected: [0; STAMPS] }
+        Self { entries: Vec::new(), corrected: [0; STAMPS], hits: 0 }
     }
 }
 
@@ -22,6 +26,23 @@ impl Shard {
     pub(super) fn find(&mut self, sets: usize, hash: u64, id: Id, now: u64) -> Option<Denial> {
         let set = self.entries.get_mut(set_range(sets, hash))?;
         set.iter().flatten().find(|denial| denial.id() == id && now < denial.valid_until()).copied()
+    }
+
+    /// Counts a decision that is denied by an entry, if it is one.
+    pub(super) fn count_hit(&mut self, is_hit: bool) {
+        self.hits += u64::from(is_hit);
+    }
+
+    pub(super) fn hits(&self) -> u64 {
+        self.hits
+    }
+
+    /// The number of entries in a range that are valid now, and where the next range begins; `None` beyond the last entry.
+    pub(super) fn count_valid(&self, range: Range<usize>, now: u64) -> Option<(u64, usize)> {
+        let end = range.end.min(self.entries.len());
+        let entries = self.entries.get(range.start..end).filter(|entries| !entries.is_empty())?;
+        let valid = entries.iter().flatten().map(|denial| u64::from(now < denial.valid_until())).sum();
+        Some((valid, end))
     }
 
     /// Returns whether the denial is remembered.
@@ -59,7 +80,7 @@ impl Shard {
 }
 
 /// The indices of a set's entries.
-fn set_range(sets: usize, hash: u64) -> std::ops::Range<usize> {
+fn set_range(sets: usize, hash: u64) -> Range<usize> {
     // The lowest bits choose the shard.
     let set = usize::try_from(hash / SHARDS as u64 % sets as u64).unwrap_or_default();
     set * WAYS..(set + 1) * WAYS

@@ -41,6 +41,7 @@ impl RedisStore {
         end: Option<Instant>,
     ) -> StoreFuture<Outcome> {
         if parts.iter().all(|part| matches!(part, Part::Spent(_))) {
+            self.0.connection.stats().count_lease_hit();
             let spent = parts.iter().filter_map(Part::spent);
             let outcome = Outcome::leased(checks, spent.map(|(spend, result)| (spend.at, result)));
             return StoreFuture::ready(Ok(outcome.expect("every check is paid")));

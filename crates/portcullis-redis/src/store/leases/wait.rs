@@ -66,6 +66,7 @@ impl RedisStore {
             StoreErrorKind::TimedOut
         };
         let late = "redis gave no reply before the end of a decision that waited for a lease";
+        self.0.connection.stats().count_error(kind);
         let error = with_outage(StoreError::new(kind, late), self.0.connection.availability(slot).outage);
         decide_without_store(standby, checks, error)
     }

@@ -82,9 +82,16 @@ async fn a_document_in_the_namespace_is_refused() {
 #[tokio::test]
 async fn a_document_in_a_cluster_is_found_by_its_slot() {
     let cluster = RedisCluster::start(3, 0).unwrap();
-    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let open = async |url| RedisStore::builder(url).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let (limiter, pusher) = (open(cluster.url()).await, open(cluster.admin_url()).await);
     let names = (0..12).map(|number| format!("portcullis-rules:{number}"));
     for name in names {
-        assert_eq!(store.read(&name, 10).await, Ok(vec![]), "{name}");
+        assert_eq!(limiter.read(&name, 10).await, Ok(vec![]), "{name}");
+        assert_eq!(pusher.replace(&name, vec![], b"1 first".to_vec()).await, Ok(true), "{name}");
+        assert_eq!(pusher.replace(&name, vec![], b"1 other".to_vec()).await, Ok(false), "{name}");
+        assert_eq!(pusher.replace(&name, b"1 first".to_vec(), name.clone().into()).await, Ok(true), "{name}");
+        assert_eq!(limiter.read(&name, 100).await, Ok(name.clone().into()), "{name}");
+        let refused = limiter.replace(&name, name.clone().into(), b"2".to_vec()).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Forbidden, "{name}");
     }
 }
