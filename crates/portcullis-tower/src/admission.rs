@@ -116,8 +116,8 @@ impl Admission {
     }
 
     /// Emits the admission of a request that had to wait. The inner service is called next.
-    pub(crate) fn emit_admitted(&self, admitted: &Admitted) {
-        admitted.emit_admitted(&self.config);
+    pub(crate) fn emit_admitted(&self, admitted: &Admitted, parts: &Parts) {
+        admitted.emit_admitted(&self.config, &parts.extensions);
     }
 
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)

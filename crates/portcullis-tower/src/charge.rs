@@ -21,7 +21,7 @@ use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
 use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
 use crate::config::LayerConfig;
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind};
 use crate::layer_store::LayerStore;
 use crate::policy::is_in_flight;
 
@@ -154,18 +154,20 @@ impl Charge {
         let outcome = store.check(checks).await?;
         let decision = outcome.decision().clone();
         let decisions = outcome.decisions();
-        store.emit(if outcome.is_allowed() {
+        let kind = if outcome.is_allowed() {
             EventKind::ChargedMore { decisions, units }
         } else {
             EventKind::ChargeDenied { decisions, units }
-        });
+        };
+        store.emit_with(kind, || EventKeys::of_checks(outcome.checks()));
         let Err(late) = ledger.record(basis, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
-            let refunded = receipt.cost();
+            let (refunded, key) = (receipt.cost(), receipt.key());
             match store.refund(receipt).await {
                 Ok(decision) => {
-                    store.emit(EventKind::Refunded { decision: &decision, units: refunded });
+                    let kind = EventKind::Refunded { decision: &decision, units: refunded };
+                    store.emit_of(decision.policy(), key, kind);
                     ledger.update(basis, index, decision);
                 }
                 Err(failed) => error = failed.into(),
@@ -227,10 +229,10 @@ impl Charge {
         let mut uncharged = 0;
         let index = correction.index;
         for (receipt, cost) in correction.receipts_to_settle(cost) {
-            let before = receipt.cost();
+            let (key, before) = (receipt.key(), receipt.cost());
             match store.settle(receipt, cost).await {
                 Ok(settlement) => {
-                    store.emit_settled(before, cost, &settlement);
+                    store.emit_settled(key, before, cost, &settlement);
                     uncharged = uncharged.max(settlement.uncharged);
                     ledger.update(basis, index, settlement.decision);
                 }

@@ -12,11 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Extensions;
 use portcullis_core::Decision;
 
 use crate::LayerError;
 use crate::Registry;
-use crate::event::EventKind;
+use crate::event::{EventKind, Uncounted};
 use crate::layer_store::{LayerStore, Signals};
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy, is_in_flight};
@@ -33,6 +34,8 @@ use quotas::Variants;
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
+    /// For people.
+    pub(crate) route: Option<Arc<str>>,
     /// The access to the store, with the policies.
     pub(crate) store: Arc<LayerStore>,
     pub(crate) responses: Arc<ResponseSettings>,
@@ -59,11 +62,13 @@ pub(crate) struct LayerConfig {
 }
 
 impl LayerConfig {
-    pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy, membership: Arc<Membership>) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, mut first: LayerPolicy, membership: Arc<Membership>) -> Self {
+        first.usage = registry.backend().policies().usage(first.policy.name());
         let store = LayerStore::new(Arc::clone(registry.backend()), vec![first]);
         let responses = registry.default_responses();
         let mut config = Self {
             registry,
+            route: None,
             store: Arc::new(store),
             responses: Arc::new(responses),
             lists: None,
@@ -91,6 +96,7 @@ impl LayerConfig {
         let holds_permits = limits_in_flight(store.policies());
         Self {
             registry: Arc::clone(registry),
+            route: None,
             store,
             responses,
             lists: None,
@@ -138,9 +144,10 @@ impl LayerConfig {
     }
 
     /// Registers a policy and adds it.
-    pub(crate) fn push(&mut self, policy: LayerPolicy) -> Result<(), LayerError> {
+    pub(crate) fn push(&mut self, mut policy: LayerPolicy) -> Result<(), LayerError> {
         let members = self.members().chain([policy.member()]).collect();
         self.membership = self.registry.backend().join(members, Some(&policy.policy))?;
+        policy.usage = self.registry.backend().policies().usage(policy.policy.name());
         Arc::make_mut(&mut self.store).policies_mut().push(policy);
         self.render();
         Ok(())
@@ -182,17 +189,22 @@ impl LayerConfig {
 
     /// Emits that a request goes to the inner service, and which soft limits it reaches.
     #[inline]
-    pub(crate) fn emit_admitted(&self, decisions: &[Decision]) {
+    pub(crate) fn emit_admitted(&self, decisions: &[Decision], extensions: &Extensions) {
         if !self.responses.soft_limits().is_empty() {
-            self.emit_soft_limits(decisions);
+            self.emit_soft_limits(decisions, extensions);
         }
-        self.store.emit(EventKind::Admitted { decisions });
+        if decisions.is_empty() {
+            self.store.emit_uncounted(Uncounted::Request(extensions));
+        } else {
+            self.store.emit_unlogged(extensions, EventKind::Admitted { decisions });
+            self.store.audit_if_due(decisions);
+        }
     }
 
     #[cold]
-    fn emit_soft_limits(&self, decisions: &[Decision]) {
+    fn emit_soft_limits(&self, decisions: &[Decision], extensions: &Extensions) {
         for decision in self.responses.soft_limits().reached(decisions) {
-            self.store.emit(EventKind::SoftLimitReached { decision });
+            self.store.emit_for(extensions, EventKind::SoftLimitReached { decision });
         }
     }
 
@@ -221,6 +233,7 @@ impl Clone for LayerConfig {
     fn clone(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
+            route: self.route.clone(),
             store: Arc::new(LayerStore::clone(&self.store)),
             responses: Arc::clone(&self.responses),
             lists: self.lists.clone(),

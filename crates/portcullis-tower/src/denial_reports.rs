@@ -48,13 +48,13 @@ fn count_one(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Po
         return;
     }
     match store.record_denials(policy, key, 1, lock_out.rule()).into_ready() {
-        Ok(answer) => emit(store, lock_out, policy.name(), &answer),
+        Ok(answer) => emit(store, lock_out, policy.name(), key, &answer),
         Err(pending) => {
             lock_out.report_later();
             // Beyond the number of tasks the denial is not reported.
             let Ok(permit) = store.task_permit() else { return };
             let (store, lock_out, policy) = (Arc::clone(store), Arc::clone(lock_out), policy.name().clone());
-            permit.spawn(async move { emit(&store, &lock_out, &policy, &pending.await) });
+            permit.spawn(async move { emit(&store, &lock_out, &policy, key, &pending.await) });
         }
     }
 }
@@ -81,15 +81,15 @@ async fn report_all(store: Arc<LayerStore>, mut guard: TaskGuard, policy: Policy
         let policy = store.policy_as_of_now(&policy);
         for reports in denials.chunks(MAX_CONCURRENT) {
             let report = |(key, denials): &(Key, u32)| {
-                Some(store.record_denials(&policy, *key, *denials, lock_out.rule()))
+                Some((*key, store.record_denials(&policy, *key, *denials, lock_out.rule())))
             };
             let mut pending: Vec<_> = reports.iter().map(report).collect();
             poll_fn(|cx| {
                 for report in &mut pending {
-                    if let Some(future) = report
+                    if let Some((key, future)) = report
                         && let Poll::Ready(answer) = Pin::new(future).poll(cx)
                     {
-                        emit(&store, lock_out, policy.name(), &answer);
+                        emit(&store, lock_out, policy.name(), *key, &answer);
                         *report = None;
                     }
                 }
@@ -105,10 +105,13 @@ fn emit(
     store: &LayerStore,
     lock_out: &PolicyLockOut,
     policy: &PolicyName,
+    key: Key,
     answer: &Result<Option<Block>, StoreError>,
 ) {
     match answer {
-        Ok(Some(block)) => store.emit(EventKind::LockedOut { policy, block: *block }),
+        Ok(Some(block)) => {
+            store.emit_of(policy, key, EventKind::LockedOut { policy, block: *block });
+        }
         Ok(None) => {}
         // The calls for requests show the state of the store, and emit it.
         Err(error) => lock_out.log_failure(policy, error),

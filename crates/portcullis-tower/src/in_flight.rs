@@ -98,6 +98,11 @@ impl InFlight {
         taken.map(|receipt| self.hold_one(store, receipt, &until)).collect()
     }
 
+    /// The permits that are held.
+    pub(crate) fn held(&self) -> usize {
+        self.0.lock().held.len()
+    }
+
     /// Looks at the leases again: policies were replaced while permits are held.
     pub(crate) fn policies_changed(&self) {
         if self.0.lock().has_runner {

@@ -15,6 +15,8 @@ mod lookup;
 mod query;
 mod route;
 
+use std::borrow::Cow;
+
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
@@ -186,6 +188,21 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// ```
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// Returns what the key is, for people who read the [layers](crate::Registry::layers) of a service or the line that a layer logs when
+    /// it starts. It contains no value of a request.
+    ///
+    /// `custom` by default, as for closures.
+    ///
+    /// ```
+    /// use portcullis_tower::{ClientIp, Header, KeyExtractor};
+    ///
+    /// let key = Header::named("x-api-key").or(ClientIp::peer());
+    /// assert_eq!(key.description(), "header x-api-key or client_ip");
+    /// ```
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed("custom")
     }
 
     /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with

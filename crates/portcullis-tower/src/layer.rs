@@ -8,6 +8,7 @@ mod options;
 mod outcome;
 mod quota;
 mod reserve;
+mod route;
 mod trial;
 
 use std::fmt;
@@ -386,7 +387,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, LiveConfig::of(&self.config))
+        RateLimit::new(inner, LiveConfig::started(&self.config))
     }
 }
 

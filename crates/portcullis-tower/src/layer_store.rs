@@ -3,15 +3,16 @@
 use std::slice;
 use std::sync::Arc;
 
+use http::Extensions;
 use portcullis_core::overrides::{Block, LockOut};
-use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
 use crate::backend::{Backend, corrected_under};
 use crate::detached::{NoTask, TaskPermit};
-use crate::event::{Event, EventKind, EventLog, Observer as _, Outage, SettlementLoss};
-use crate::policy::LayerPolicy;
+use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _, Outage, SettlementLoss, Uncounted};
+use crate::policy::{LayerPolicy, is_in_flight};
 
 /// Calls the store for one layer and emits the resulting events. Charges keep it after the request, with the configuration.
 pub(crate) struct LayerStore {
@@ -175,36 +176,140 @@ impl LayerStore {
         self.backend.observers().emit(&event);
     }
 
-    /// Emits a refund of `units` by the layer, or its failure.
-    pub(crate) fn emit_refund(&self, units: u64, answer: &Result<Decision, StoreError>) {
+    /// The same with the keys of a request or of a charge, if an observer asks for them.
+    #[inline]
+    pub(crate) fn emit_with<'a>(&'a self, kind: EventKind<'a>, keys: impl FnOnce() -> EventKeys<'a>) {
+        if self.wants_keys() { self.emit_keys(kind, keys()) } else { self.emit(kind) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn emit_keys<'a>(&'a self, kind: EventKind<'a>, keys: EventKeys<'a>) {
+        let event = Event::new(&self.policies, kind).with_keys(keys);
+        self.signals.log.on_event(&event);
+        self.backend.observers().emit(&event);
+    }
+
+    /// The same with the keys that were left in a request.
+    #[inline]
+    pub(crate) fn emit_for<'a>(&'a self, extensions: &'a Extensions, kind: EventKind<'a>) {
+        self.emit_with(kind, || EventKeys::of_request(extensions));
+    }
+
+    /// Emits the admission of a request that no enforced policy counts.
+    #[inline]
+    pub(crate) fn emit_uncounted(&self, uncounted: Uncounted<'_>) {
+        if self.backend.observers().are_present() {
+            self.emit_uncounted_observed(uncounted);
+        }
+    }
+
+    #[inline(never)]
+    fn emit_uncounted_observed(&self, uncounted: Uncounted<'_>) {
+        let keys = match uncounted {
+            Uncounted::Request(extensions) if self.wants_keys() => EventKeys::of_request(extensions),
+            _ => EventKeys::None,
+        };
+        let event = Event::new(&self.policies, EventKind::Admitted { decisions: &[] });
+        let event = event.with_keys(keys).with_uncounted(uncounted);
+        self.backend.observers().emit(&event);
+    }
+
+    /// The same for an event that no line is logged for, which is most of them. Without an observer it is one load.
+    #[inline]
+    pub(crate) fn emit_unlogged<'a>(&'a self, extensions: &'a Extensions, kind: EventKind<'a>) {
+        if self.backend.observers().are_present() {
+            self.emit_observed(extensions, kind);
+        }
+    }
+
+    #[inline(never)]
+    fn emit_observed<'a>(&'a self, extensions: &'a Extensions, kind: EventKind<'a>) {
+        let observers = self.backend.observers();
+        let wants_keys = observers.want_fingerprints();
+        let keys = if wants_keys { EventKeys::of_request(extensions) } else { EventKeys::None };
+        observers.emit(&Event::new(&self.policies, kind).with_keys(keys));
+    }
+
+    /// The same with one key.
+    pub(crate) fn emit_of<'a>(&'a self, policy: &'a PolicyName, key: Key, kind: EventKind<'a>) {
+        self.emit_with(kind, || EventKeys::One(policy, key));
+    }
+
+    /// Looks for policies to remind of, if the instant of a decision has passed the time for it.
+    #[inline]
+    pub(crate) fn audit_if_due(&self, decisions: &[Decision]) {
+        if let Some(decision) = decisions.first()
+            && self.backend.policies().is_audit_due(decision.at())
+        {
+            self.backend.audit(decision.at());
+        }
+    }
+
+    /// Whether events have the keys of requests.
+    #[inline]
+    pub(crate) fn wants_keys(&self) -> bool {
+        self.backend.observers().want_fingerprints()
+    }
+
+    /// Emits what an answer has charged, if an observer asks for it.
+    #[inline]
+    pub(crate) fn emit_charges(&self, checks: &[Check], decisions: &[Decision]) {
+        if self.backend.observers().want_charges() {
+            self.emit_each_charge(checks, decisions);
+        }
+    }
+
+    #[cold]
+    fn emit_each_charge(&self, checks: &[Check], decisions: &[Decision]) {
+        if !decisions.iter().all(Decision::is_allowed) {
+            return;
+        }
+        let charged = |(check, decision): &(&Check, &Decision)| check.cost > 0 && decision.is_metered();
+        for (check, decision) in checks.iter().zip(decisions).filter(charged) {
+            let kind = if is_in_flight(&check.policy) {
+                EventKind::PermitAcquired { decision }
+            } else {
+                EventKind::Charged { decision, units: check.cost }
+            };
+            self.emit_of(decision.policy(), check.key, kind);
+        }
+    }
+
+    /// Emits a refund of `units` of a key by the layer, or its failure.
+    pub(crate) fn emit_refund(&self, key: Key, units: u64, answer: &Result<Decision, StoreError>) {
         match answer {
-            Ok(decision) => self.emit(EventKind::Refunded { decision, units }),
+            Ok(decision) => self.emit_of(decision.policy(), key, EventKind::Refunded { decision, units }),
             Err(error) => self.emit_store_state(Some(error)),
         }
     }
 
-    /// Emits that a receipt for `before` units was settled at `cost`.
-    pub(crate) fn emit_settled(&self, before: u64, cost: u64, settlement: &Settlement) {
+    /// Emits that a receipt of a key for `before` units was settled at `cost`.
+    pub(crate) fn emit_settled(&self, key: Key, before: u64, cost: u64, settlement: &Settlement) {
         let Settlement { decision, uncharged, .. } = settlement;
-        self.emit(if cost < before {
+        let policy = decision.policy();
+        let settled = if cost < before {
             EventKind::Refunded { decision, units: before.saturating_sub(cost) }
         } else {
             let units = cost.saturating_sub(before).saturating_sub(*uncharged);
             EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
-        });
+        };
+        self.emit_of(policy, key, settled);
         if *uncharged > 0 {
-            self.emit(EventKind::DebtExceeded { policy: decision.policy(), uncharged: *uncharged });
+            self.emit_of(policy, key, EventKind::DebtExceeded { policy, uncharged: *uncharged });
         }
     }
 
     /// Emits that the permit of a request in flight is released.
-    pub(crate) fn emit_released(&self, decision: &Decision) {
-        self.emit(EventKind::PermitReleased { decision });
+    pub(crate) fn emit_released(&self, key: Key, decision: &Decision) {
+        self.emit_of(decision.policy(), key, EventKind::PermitReleased { decision });
     }
 
-    /// Emits that the settlement of `reserved` units at `used` is given up.
-    pub(crate) fn emit_lost(&self, policy: &PolicyName, reserved: u64, used: u64, cause: SettlementLoss) {
-        self.emit(EventKind::SettlementLost { policy, reserved, used, cause });
+    /// Emits that the settlement of a receipt at `used` is given up.
+    pub(crate) fn emit_lost(&self, receipt: &Receipt, used: u64, cause: SettlementLoss) {
+        let policy = receipt.policy().name();
+        let lost = EventKind::SettlementLost { policy, reserved: receipt.cost(), used, cause };
+        self.emit_of(policy, receipt.key(), lost);
     }
 
     /// Emits that a call of the layer has failed.

@@ -202,6 +202,7 @@ mod fraction;
 mod future;
 pub mod headers;
 mod in_flight;
+mod inventory;
 mod key;
 mod layer;
 mod layer_store;
@@ -214,6 +215,8 @@ mod mode;
 mod no_store;
 mod off;
 mod on_abort;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod policy;
 mod policy_sets;
 mod policy_table;
@@ -243,9 +246,12 @@ pub use charge::{MissingCharge, MissingUsage};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 pub use cost::Cost;
 pub use error::{LayerError, LayerOptionError, OverridingError, PolicyConflict};
-pub use event::{Event, EventKind, LayerPolicies, Observer, SettlementLoss};
+pub use event::{
+    Event, EventKind, Fingerprint, FingerprintError, LayerPolicies, Observer, SettlementLoss, SpanFields,
+};
 pub use future::ResponseFuture;
 pub use in_flight::InFlightPermit;
+pub use inventory::{LayerSummary, PolicySummary};
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
     Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,

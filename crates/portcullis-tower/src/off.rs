@@ -9,7 +9,7 @@ use portcullis_core::Decision;
 use crate::Charge;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::event::EventKind;
+use crate::event::Uncounted;
 
 /// Admits a request without finding a key and without a call of the store. Its charge changes nothing.
 pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
@@ -24,5 +24,5 @@ pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
         charge.leave_usage(extensions);
         extensions.insert(charge);
     }
-    config.store.emit(EventKind::Admitted { decisions: &[] });
+    config.store.emit_uncounted(Uncounted::Off);
 }

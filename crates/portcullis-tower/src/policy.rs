@@ -1,5 +1,6 @@
 //! One policy of a layer: how it finds its key, and which units it charges.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -9,7 +10,7 @@ use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret, Strategy};
 
 use crate::fraction::Fraction;
 use crate::lock_out::PolicyLockOut;
-use crate::policy_table::{Member, Registered};
+use crate::policy_table::{Member, Registered, UsageMark};
 use crate::quota::QuotaSource;
 use crate::response_outcome::OutcomeRule;
 use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, Percent};
@@ -75,6 +76,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) held_until: HeldUntil,
     /// Blocks keys with many denials. It belongs to the policy in all layers.
     pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
+    /// Marked with the first request that the policy counts.
+    pub(crate) usage: UsageMark,
 }
 
 impl LayerPolicy {
@@ -97,6 +100,7 @@ impl LayerPolicy {
             held_until: HeldUntil::default(),
             quota: None,
             caller_quota: None,
+            usage: UsageMark::default(),
         }
     }
 
@@ -123,11 +127,17 @@ impl LayerPolicy {
     /// A share that was set before the layer was built does not apply if clients choose the key there: the layer keeps its own
     /// mode.
     pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
-        let Registered { policy, mode, lock_out } = registered;
+        let Registered { policy, mode, lock_out, usage } = registered;
         let mode = mode.filter(|_| !self.ignores(mode)).unwrap_or(self.mode);
-        let mut layer_policy = Self { policy, lock_out, ..self.clone() };
+        let mut layer_policy = Self { policy, lock_out, usage, ..self.clone() };
         layer_policy.set_mode(mode);
         (mode != Mode::Off).then_some(layer_policy)
+    }
+
+    /// The same, or the policy in [`Mode::Off`], in its place.
+    pub(crate) fn as_registered_or_off(&self, registered: Registered) -> Self {
+        let policy = registered.policy.clone();
+        self.as_registered(registered).unwrap_or_else(|| Self { policy, ..self.switched_off() })
     }
 
     /// The same policy in [`Mode::Off`], where its place has to be kept.
@@ -273,6 +283,14 @@ impl KeySource {
         match self {
             Self::Sync(key) => key.challenge(),
             Self::Async(key) => key.challenge(),
+        }
+    }
+
+    /// What the key is, for people.
+    pub(crate) fn description(&self) -> Cow<'static, str> {
+        match self {
+            Self::Sync(key) => key.description(),
+            Self::Async(key) => key.description(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The policies of a limiter as they are now: by their names, for as long as a layer has them.
 
+mod audit;
 mod install;
 
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use crate::lock_out::PolicyLockOut;
 use crate::{LayerError, Mode, PolicyConflict};
+pub(crate) use audit::UsageMark;
+use audit::{Audits, PolicyAudit};
 pub use install::InstalledPolicy;
 
 /// The registered policies. A layer reads it when it is built, and again after a change.
@@ -24,13 +27,18 @@ pub(crate) struct PolicyTable {
 /// pairs of 64 bytes.
 #[derive(Default)]
 #[repr(align(128))]
-struct Generation(AtomicU64);
+struct Generation {
+    number: AtomicU64,
+    /// In microseconds of the store's clock: the first request that is decided then looks for policies to remind of.
+    next_audit: AtomicU64,
+}
 
 #[derive(Default)]
 struct Entries {
     policies: HashMap<PolicyName, Entry>,
     layers: HashMap<u64, Joined>,
     last_id: u64,
+    audits: Audits,
 }
 
 /// A layer that was built.
@@ -54,6 +62,8 @@ struct Entry {
     installed: Option<Box<InstalledPolicy>>,
     /// Whether the installed policy was replaced by another one, so that code may hold a former one.
     was_replaced: bool,
+    usage: UsageMark,
+    audit: PolicyAudit,
     /// The number of layers that have the policy.
     layers: usize,
     /// Whether the name was registered without a layer, so that it is never forgotten.
@@ -71,6 +81,7 @@ pub(crate) struct Registered {
     pub(crate) policy: Policy,
     pub(crate) mode: Option<Mode>,
     pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
+    pub(crate) usage: UsageMark,
 }
 
 /// Keeps the names of a layer registered until it is dropped.
@@ -83,11 +94,24 @@ impl PolicyTable {
     /// The number of changes so far.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
-        self.generation.0.load(Ordering::Acquire)
+        self.generation.number.load(Ordering::Acquire)
     }
 
     pub(crate) fn policy(&self, name: &PolicyName) -> Option<Policy> {
         self.lock().policies.get(name).map(|entry| entry.policy().clone())
+    }
+
+    /// The policies as they are now, in alphabetical order of their names.
+    pub(crate) fn policies(&self) -> Vec<Policy> {
+        let mut policies: Vec<_> =
+            self.lock().policies.values().map(|entry| entry.policy().clone()).collect();
+        policies.sort_by(|left, right| left.name().as_str().cmp(right.name().as_str()));
+        policies
+    }
+
+    /// The mark of a policy that is registered, which all of its layers share.
+    pub(crate) fn usage(&self, name: &PolicyName) -> UsageMark {
+        self.lock().policies.get(name).map(|entry| entry.usage.clone()).unwrap_or_default()
     }
 
     /// The mode that was set for all layers.
@@ -114,6 +138,7 @@ impl PolicyTable {
         let entry = entries.policies.entry(policy.name().clone()).or_insert_with(|| Entry::new(policy));
         entry.admit(policy)?;
         entry.is_kept = true;
+        self.audit_soon(&entries);
         Ok(())
     }
 
@@ -127,6 +152,7 @@ impl PolicyTable {
         if let Some(added) = added {
             entries.admits(&members, added)?;
             entries.policies.entry(added.name().clone()).or_insert_with(|| Entry::new(added));
+            self.audit_soon(&entries);
         }
         Ok(self.joined(&mut entries, Joined { members, is_replaced: false }))
     }
@@ -150,7 +176,8 @@ impl PolicyTable {
         let entries = self.lock();
         let registered = names.map(|name| {
             let entry = entries.policies.get(name).expect(REGISTERED);
-            Registered { policy: entry.policy().clone(), mode: entry.mode, lock_out: entry.lock_out.clone() }
+            let (policy, lock_out) = (entry.policy().clone(), entry.lock_out.clone());
+            Registered { policy, mode: entry.mode, lock_out, usage: entry.usage.clone() }
         });
         (self.generation(), registered.collect())
     }
@@ -163,6 +190,7 @@ impl PolicyTable {
         }
         let unknown = || LayerError::Unknown { policy: name.clone() };
         entries.policies.get_mut(name).ok_or_else(unknown)?.mode = Some(mode);
+        self.audit_soon(&entries);
         self.changed();
         Ok(())
     }
@@ -220,7 +248,7 @@ impl PolicyTable {
 
     /// Called under the lock.
     fn changed(&self) {
-        self.generation.0.fetch_add(1, Ordering::Release);
+        self.generation.number.fetch_add(1, Ordering::Release);
     }
 
     /// Removes a layer, and forgets the names that no other layer has.
@@ -272,6 +300,8 @@ impl Entry {
             lock_out: None,
             installed: None,
             was_replaced: false,
+            usage: UsageMark::default(),
+            audit: PolicyAudit::default(),
             layers: 0,
             is_kept: false,
         }

@@ -113,10 +113,10 @@ impl Queues {
     pub(crate) fn refund_spare(&self, store: &Arc<LayerStore>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
-            let units = receipt.cost();
+            let (key, units) = (receipt.key(), receipt.cost());
             match store.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    store.emit_refund(units, &answer);
+                    store.emit_refund(key, units, &answer);
                     if !self.end_refund(id, slots, &answer) {
                         return;
                     }
@@ -127,7 +127,7 @@ impl Queues {
                     store.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        task_store.emit_refund(units, &answer);
+                        task_store.emit_refund(key, units, &answer);
                         if guard.queues.end_refund(id, slots, &answer) {
                             guard.queues.refund_spare(&task_store, id);
                         }

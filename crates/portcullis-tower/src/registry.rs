@@ -2,6 +2,7 @@
 
 mod changes;
 mod install;
+mod inventory;
 mod overrides;
 
 use std::fmt;
@@ -145,6 +146,11 @@ impl Registry {
     /// rejected with 503, without `Retry-After`, and charged nothing.
     pub fn set_max_waiting_requests(&self, requests: usize) {
         self.wait_limit.set_limit(requests);
+    }
+
+    /// Returns how many requests wait now, in all layers together. See [`set_max_waiting_requests`](Self::set_max_waiting_requests).
+    pub fn waiting_requests(&self) -> usize {
+        self.wait_limit.waiting()
     }
 
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called

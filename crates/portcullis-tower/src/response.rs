@@ -5,6 +5,8 @@ mod fields;
 mod granted;
 mod grpc;
 mod lines;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod owned_cause;
 mod problem;
 mod rejection;

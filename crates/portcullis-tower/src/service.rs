@@ -90,7 +90,7 @@ where
     let plan = admission::plan_checks(&config, awaited, &parts, &body);
     match Admission::start(&config, plan, &mut parts) {
         Step::Done(Verdict::Admitted(admitted)) => {
-            admitted.emit_admitted(&config);
+            admitted.emit_admitted(&config, &parts.extensions);
             let mut context = admitted.into_context(&mut parts);
             let future = {
                 let _scope = context.enclose();

@@ -126,8 +126,10 @@ impl Shared {
     fn answered(self: &Arc<Self>, pending: Pending, answer: Result<Settlement, StoreError>) {
         let Pending { store, receipt, cost, .. } = &pending;
         match answer {
-            Ok(settlement) if pending.is_release() => store.emit_released(&settlement.decision),
-            Ok(settlement) => store.emit_settled(receipt.cost(), *cost, &settlement),
+            Ok(settlement) if pending.is_release() => {
+                store.emit_released(receipt.key(), &settlement.decision);
+            }
+            Ok(settlement) => store.emit_settled(receipt.key(), receipt.cost(), *cost, &settlement),
             Err(error) => {
                 store.emit_failure(&error);
                 match error.kind() {
@@ -178,7 +180,7 @@ impl Shared {
             totals.lost = totals.lost.saturating_add(1);
             totals.lost_units = totals.lost_units.saturating_add(pending.units());
         }
-        store.emit_lost(receipt.policy().name(), receipt.cost(), *cost, cause);
+        store.emit_lost(receipt, *cost, cause);
     }
 
     /// Starts a task again whose runtime has ended.

@@ -28,6 +28,11 @@ impl WaitLimit {
         self.lock().limit = limit;
     }
 
+    /// The requests that wait now.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().all
+    }
+
     /// Whether another request with this key would get no permit.
     pub(crate) fn is_full(&self, key: Option<Key>) -> bool {
         let counts = self.lock();

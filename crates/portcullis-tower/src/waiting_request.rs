@@ -54,7 +54,7 @@ where
             if let Some(admitted) = self.admitted.take() {
                 match self.instance.poll_ready(self.admission.ready_deadline(), cx) {
                     Poll::Ready(Ok(true)) => {
-                        self.admission.emit_admitted(&admitted);
+                        self.admission.emit_admitted(&admitted, &self.parts);
                         let context = admitted.into_context(&mut self.parts);
                         return Poll::Ready(WaitEnd::Call(context));
                     }

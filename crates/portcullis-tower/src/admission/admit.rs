@@ -17,6 +17,7 @@ use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
 use super::{Admitted, State, Step, Verdict, handler, nesting, permits, shadow_checks, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
+use crate::event::{EventKeys, EventKind};
 use crate::response_context::{Counted, ResponseContext};
 use crate::wait_limit::WaitPermit;
 
@@ -46,6 +47,7 @@ pub(super) struct CheckingShadows {
 /// A request waits for its slot in a queue.
 pub(super) struct Queued {
     request: Box<QueuedRequest>,
+    since: Instant,
     permit: Option<WaitPermit>,
     shadow: Option<HeaderValue>,
 }
@@ -67,7 +69,8 @@ pub(super) fn start(
             }
             // The permit of the look-up may have been counted under a wider key.
             drop(permit.take());
-            permit = permits::acquire(config, charged.checks().narrowest_key());
+            let keys = || EventKeys::of_request(&parts.extensions);
+            permit = permits::acquire(config, charged.checks().narrowest_key(), keys);
             if permit.is_none() {
                 let response = verdict::reject_overloaded(config, parts);
                 return Step::refunded(config, Some(&charged), end, Keep::Nothing, response);
@@ -104,7 +107,7 @@ pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut
     let counted = if config.without_charge {
         // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
         let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
-        config.emit_admitted(basis.decisions());
+        config.emit_admitted(basis.decisions(), &parts.extensions);
         Counted::Uncharged(decided)
     } else {
         Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))
@@ -131,7 +134,10 @@ fn release_request(
 ) -> Step {
     match release {
         Release::Now(basis) => admitted(config, basis, permit, shadow, parts),
-        Release::Queued(request) => Step::wait(config, State::Queued(Queued { request, permit, shadow })),
+        Release::Queued(request) => {
+            let since = Instant::now();
+            Step::wait(config, State::Queued(Queued { request, since, permit, shadow }))
+        }
     }
 }
 
@@ -189,6 +195,8 @@ impl Queued {
     ) -> Poll<Step> {
         let charged = ready!(self.request.poll(cx));
         let (permit, shadow) = (self.permit.take(), self.shadow.take());
+        let waited = EventKind::Waited { policy: charged.decision().policy(), waited: self.since.elapsed() };
+        config.store.emit_for(&parts.extensions, waited);
         Poll::Ready(admitted(config, Some(ChargeBasis::Decided(charged)), permit, shadow, parts))
     }
 }

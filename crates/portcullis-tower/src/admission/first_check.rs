@@ -1,8 +1,8 @@
 //! Checks the policies with synchronous keys; then admits the request, rejects it, or starts its look-ups.
 
-use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::{mem, slice};
 
 use http::request::Parts;
 use portcullis_core::store::{Check, Checks, Outcome};
@@ -19,6 +19,7 @@ use super::window_wait::{Continued, LastAnswer, WaitContext};
 use super::{State, Step, admit, in_flight, look, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
+use crate::event::FoundKeys;
 use crate::policy::PolicySet;
 
 /// A check of the store before any look-up.
@@ -42,6 +43,9 @@ enum Next {
 }
 
 pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts) -> Step {
+    if config.store.wants_keys() {
+        FoundKeys::replace_in(plan.keys.take(), &mut parts.extensions);
+    }
     // A request that is rejected for its identity reaches no inner service, so it is charged here.
     if config.by_outcome.looks_first()
         && plan.rejection.is_none()
@@ -64,6 +68,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
             Ok(ready) if admit::passes_without_delay(&ready.decision) => {
                 config.store.emit_ready();
                 let check = Check { policy: policy.clone(), key, cost };
+                config.store.emit_charges(slice::from_ref(&check), slice::from_ref(&ready.decision));
                 admit::at_once(config, ChargeBasis::Single(check, ready), parts)
             }
             answer => {
@@ -88,7 +93,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     let on_failure = enforced.on_failure(config);
     let waits = if matches!(next, Next::Reject(_)) { Waits::default() } else { enforced.waits(config) };
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
-    if waits.in_queue && permits::cannot_wait(config, &enforced.checks(config)) {
+    if waits.in_queue && permits::cannot_wait(config, &enforced.checks(config), &parts.extensions) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
     let mut wait_context = None;
@@ -109,6 +114,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     match config.store.check(enforced.checks(config)).into_ready() {
         Ok(Ok(outcome)) if is_all && admit::passes_without_delay(outcome.decision()) => {
             config.store.emit_outcome(&outcome);
+            config.store.emit_charges(outcome.checks().iter().as_slice(), outcome.decisions());
             admit::at_once(config, ChargeBasis::Decided(outcome), parts)
         }
         Ok(answer) => {
@@ -173,6 +179,7 @@ fn decided(
         }
         Some((LastAnswer::Decided(mut answer, waited), on_failure)) => {
             permit = waited;
+            verdict::emit_charges(config, &answer);
             in_flight::hold(config, &answer, &mut parts.extensions);
             let charged = config
                 .by_outcome

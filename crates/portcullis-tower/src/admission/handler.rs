@@ -15,7 +15,7 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, StoreError, StoreErrorKind};
 
 use super::max_wait::MaxWait;
-use super::plan::{PlannedChecks, PlannedRejection};
+use super::plan::{PlannedChecks, PlannedRejection, kept_keys};
 use super::{Admission, Admitted, Plan, Step, Verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
@@ -88,7 +88,7 @@ impl HandlerCheck {
     fn conclude(&self, verdict: Verdict) -> Result<ChargeBasis, Arc<OwnedCause>> {
         match verdict {
             Verdict::Admitted(admitted) => {
-                admitted.emit_admitted(&self.config);
+                admitted.emit_admitted(&self.config, &self.parts.extensions);
                 Ok(self.basis(admitted.into_basis()))
             }
             Verdict::Rejected(mut response) => {
@@ -116,7 +116,7 @@ impl HandlerCheck {
 }
 
 fn plan(config: &LayerConfig, checks: impl IntoIterator<Item = GivenCheck>) -> Plan {
-    let mut plan = Plan::default();
+    let mut plan = Plan { keys: kept_keys(config), ..Plan::default() };
     for (index, key, cost) in checks {
         let layer_policy = &config.policies()[index];
         if layer_policy.mode == Mode::Off {
@@ -127,14 +127,15 @@ fn plan(config: &LayerConfig, checks: impl IntoIterator<Item = GivenCheck>) -> P
             // A shadow policy never rejects.
             Err(error) if layer_policy.is_shadow => {
                 let policy = layer_policy.policy.name();
-                config.store.emit(EventKind::ShadowUnidentified { policy, error: &error });
+                plan.emit(config, EventKind::ShadowUnidentified { policy, error: &error });
             }
             Err(error) => {
                 if error.is_client_fault() {
                     let policy = layer_policy.policy.name();
-                    config.store.emit(EventKind::IdentityMalformed { policy, error: &error });
+                    plan.emit(config, EventKind::IdentityMalformed { policy, error: &error });
                 }
-                return Plan { rejection: Some(PlannedRejection::Identity(error)), ..Plan::default() };
+                let rejection = Some(PlannedRejection::Identity(error));
+                return Plan { rejection, keys: plan.keys, ..Plan::default() };
             }
         }
     }

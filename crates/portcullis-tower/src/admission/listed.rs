@@ -24,7 +24,7 @@ pub(super) fn plan(config: &LayerConfig, lists: &Lists, parts: &Parts) -> Option
                 let policy = first.policy.name();
                 config.store.emit(EventKind::IdentityMalformed { policy, error: &error });
             }
-            Some(plan::plan_rejection(config, parts, error))
+            Some(plan::plan_rejection(config, parts, error, plan::kept_keys(config)))
         }
     }
 }

@@ -20,6 +20,7 @@ use super::{State, Step, pending_lookup, permits, plan, quota_lookups, verdict};
 use crate::KeyError;
 use crate::by_outcome;
 use crate::config::{CallerQuotas, LayerConfig};
+use crate::event::{EventKeys, FoundKeys};
 use crate::policy::PolicySet;
 
 /// Waits for all look-ups of a request at once.
@@ -51,7 +52,8 @@ pub(super) fn start(
 ) -> Step {
     let end = first.as_ref().and_then(|first| admit::delay_end(first.decision()));
     let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
-    let permit = permits::acquire(config, key.or_else(|| quota_lookups::own_key(config, awaited, parts)));
+    let key = key.or_else(|| quota_lookups::own_key(config, awaited, parts));
+    let permit = permits::acquire(config, key, || EventKeys::of_request(&parts.extensions));
     if permit.is_none() {
         if pending_lookup::any_enforced(config, awaited, parts) {
             let response = verdict::reject_overloaded(config, parts);
@@ -93,7 +95,10 @@ impl LookingUp {
             .and_then(|()| plan::second(config, parts, &self.lookups, awaited, mem::take(&mut self.shadow)));
         let first = mem::take(&mut self.first.result);
         Poll::Ready(match plan {
-            Ok(plan) => second_check::start(config, plan, first, parts),
+            Ok(mut plan) => {
+                FoundKeys::add_to(plan.keys.take(), &mut parts.extensions);
+                second_check::start(config, plan, first, parts)
+            }
             Err(error) => {
                 let response = verdict::reject_looked_up(config, &error, parts);
                 Step::refunded(

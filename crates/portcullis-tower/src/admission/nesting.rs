@@ -88,6 +88,6 @@ fn warn_if_charged_twice(
     let is_charged = |policy: &PolicyName| by_charge(policy) || by_shadow(policy) || without_charge(policy);
     let mut policies = decisions.iter().map(Decision::policy);
     if let Some(policy) = policies.find(|policy| is_charged(policy)) {
-        config.store.emit(EventKind::ChargedTwice { policy });
+        config.store.emit_for(extensions, EventKind::ChargedTwice { policy });
     }
 }

@@ -48,6 +48,7 @@ impl Drop for PendingCheck {
         let task_config = Arc::clone(&config);
         config.store.detach(async move {
             let Ok(charged) = pending.await else { return };
+            task_config.store.emit_charges(charged.checks().iter().as_slice(), charged.decisions());
             in_flight::release(&task_config, &charged);
             let slot_at = admit::delay_end(charged.decision());
             let mut refunds = Refunds::start(&task_config, Some(&charged), slot_at, Keep::AllButSlots);

@@ -11,7 +11,7 @@ use super::pending_lookup::PendingLookup;
 use super::shadow_checks::ShadowChecks;
 use crate::KeyError;
 use crate::config::LayerConfig;
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind, FoundKeys};
 use crate::policy::{KeySource, LayerPolicy, PolicySet, ResolvedKey};
 use crate::response::retry_seed;
 
@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(super) awaited: PolicySet,
     /// The reason to reject the request even if the checks pass.
     pub(super) rejection: Option<PlannedRejection>,
+    /// The keys that were found, if events have them.
+    pub(super) keys: Option<Box<FoundKeys>>,
 }
 
 /// Why a request is rejected before any look-up.
@@ -73,7 +75,22 @@ pub(super) struct Waits {
 }
 
 impl Plan {
+    /// Emits an event of the request, with the keys that were found so far.
+    pub(super) fn emit(&self, config: &LayerConfig, kind: EventKind<'_>) {
+        config.store.emit_with(kind, || EventKeys::of_plan(self.keys.as_deref()));
+    }
+
+    /// Keeps a key for events.
+    #[inline]
+    pub(super) fn found(&mut self, index: usize, key: Key) {
+        if let Some(keys) = &mut self.keys {
+            keys.add(index, key);
+        }
+    }
+
     pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u64) {
+        self.found(index, key);
+        layer_policy.usage.mark();
         if !layer_policy.is_enforced_for(key) {
             self.shadow.push((index, Checks::one(layer_policy.policy.clone(), key, cost)));
             return;
@@ -169,9 +186,10 @@ impl PlannedChecks {
 /// checked. The others cannot change the result of a request that is rejected in any case, and without a charge they need
 /// no refund.
 pub(super) fn first(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Plan {
-    let mut plan = Plan { awaited, ..Plan::default() };
+    let mut plan = Plan { awaited, keys: kept_keys(config), ..Plan::default() };
     if let Err(error) = plan_sync_keys(config, parts, &mut plan) {
-        plan = plan_rejection(config, parts, error);
+        let keys = plan.keys.take();
+        plan = plan_rejection(config, parts, error, keys);
     }
     plan
 }
@@ -189,7 +207,7 @@ pub(super) fn second(
     awaited: PolicySet,
     shadow: ShadowChecks,
 ) -> Result<Plan, KeyError> {
-    let mut plan = Plan { shadow, ..Plan::default() };
+    let mut plan = Plan { shadow, keys: kept_keys(config), ..Plan::default() };
     let mut current = None;
     for (index, layer_policy) in config.policies().iter().enumerate() {
         if let KeySource::Sync(extractor) = &layer_policy.key {
@@ -226,7 +244,7 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
                 && error.is_client_fault()
             {
                 let policy = layer_policy.policy.name();
-                config.store.emit(EventKind::IdentityMalformed { policy, error });
+                plan.emit(config, EventKind::IdentityMalformed { policy, error });
             }
             previous = Some((&layer_policy.key, resolved));
         }
@@ -237,8 +255,14 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
     Ok(())
 }
 
-pub(super) fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyError) -> Plan {
-    let mut plan = Plan::default();
+/// The checks of a request that is rejected for its identity. `keys` are those that were found before.
+pub(super) fn plan_rejection(
+    config: &LayerConfig,
+    parts: &Parts,
+    error: KeyError,
+    keys: Option<Box<FoundKeys>>,
+) -> Plan {
+    let mut plan = Plan { keys, ..Plan::default() };
     // A client is not charged for an error of the server.
     if error.is_client_fault() {
         for (index, layer_policy) in config
@@ -254,15 +278,22 @@ pub(super) fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyErro
                 Ok(Some(key)) if layer_policy.is_enforced_for(key) && layer_policy.keeps_charge(key) => {
                     plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                 }
+                Ok(Some(key)) => plan.found(index, key),
                 Err(error) if !error.is_client_fault() => {
-                    config.store.emit(EventKind::Misconfigured { error: &error });
+                    plan.emit(config, EventKind::Misconfigured { error: &error });
                 }
-                Ok(_) | Err(_) => {}
+                Ok(None) | Err(_) => {}
             }
         }
     }
     plan.rejection = Some(PlannedRejection::Identity(error));
     plan
+}
+
+/// Room for the keys of a request, if events have them.
+#[inline]
+pub(super) fn kept_keys(config: &LayerConfig) -> Option<Box<FoundKeys>> {
+    if config.store.wants_keys() { Some(Box::default()) } else { None }
 }
 
 /// Adds the check of a policy to a plan, if it counts the request.
@@ -284,10 +315,10 @@ fn add_if_counted(
         Ok(resolved) => {
             match resolved {
                 ResolvedKey::Known(_) => {}
-                ResolvedKey::Exempt => config.store.emit(EventKind::Exempt { policy }),
+                ResolvedKey::Exempt => plan.emit(config, EventKind::Exempt { policy }),
                 ResolvedKey::Missing => {
                     let on_missing = layer_policy.on_missing;
-                    config.store.emit(EventKind::IdentityMissing { policy, on_missing });
+                    plan.emit(config, EventKind::IdentityMissing { policy, on_missing });
                 }
             }
             layer_policy.key_to_charge(*resolved, config.registry.secret())
@@ -299,7 +330,7 @@ fn add_if_counted(
         Ok(None) => {}
         // A shadow policy never rejects.
         Err(error) if layer_policy.is_shadow => {
-            config.store.emit(EventKind::ShadowUnidentified { policy, error: &error });
+            plan.emit(config, EventKind::ShadowUnidentified { policy, error: &error });
         }
         Err(error) => return Err(error),
     }

@@ -5,6 +5,7 @@ use http_body::Body;
 use portcullis_core::{Key, Secret};
 
 use super::Plan;
+use super::plan::kept_keys;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::policy::KeySource;
@@ -19,7 +20,7 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
     if config.limits_preflights || !is_preflight(parts, body) {
         return None;
     }
-    let mut plan = Plan::default();
+    let mut plan = Plan { keys: kept_keys(config), ..Plan::default() };
     let mut previous: Option<(&KeySource, Option<Key>)> = None;
     for (index, layer_policy) in
         config.policies().iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())
@@ -41,7 +42,7 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
     if !is_counted && has_credentials(&parts.headers) {
         return None;
     }
-    config.store.emit(EventKind::Preflight { is_counted });
+    plan.emit(config, EventKind::Preflight { is_counted });
     Some(plan)
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use portcullis_core::store::{Outcome, StoreFuture};
-use portcullis_core::{Decision, Receipt};
+use portcullis_core::{Decision, Key, Receipt};
 use tokio::time::Instant;
 
 use super::Step;
@@ -39,8 +39,8 @@ impl Keep {
 /// Refunds in progress. Those that have no answer when this is dropped continue in a task.
 pub(super) struct Refunds {
     config: Arc<LayerConfig>,
-    /// With the units of the charge.
-    pending: Vec<(u64, StoreFuture<Decision>)>,
+    /// With the key and the units of the charge.
+    pending: Vec<(Key, u64, StoreFuture<Decision>)>,
 }
 
 impl Refunds {
@@ -72,10 +72,10 @@ impl Refunds {
                     None if is_slot(&receipt) => receipt.if_newest(),
                     _ => receipt,
                 };
-                let units = receipt.cost();
+                let (key, units) = (receipt.key(), receipt.cost());
                 match config.store.refund(receipt).into_ready() {
-                    Ok(answer) => config.store.emit_refund(units, &answer),
-                    Err(refund) => pending.push((units, refund)),
+                    Ok(answer) => config.store.emit_refund(key, units, &answer),
+                    Err(refund) => pending.push((key, units, refund)),
                 }
             }
         }
@@ -89,9 +89,9 @@ impl Refunds {
     /// Polls all refunds concurrently.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let config = &self.config;
-        self.pending.retain_mut(|(units, refund)| match Pin::new(refund).poll(cx) {
+        self.pending.retain_mut(|(key, units, refund)| match Pin::new(refund).poll(cx) {
             Poll::Ready(answer) => {
-                config.store.emit_refund(*units, &answer);
+                config.store.emit_refund(*key, *units, &answer);
                 false
             }
             Poll::Pending => true,
@@ -108,8 +108,8 @@ impl Drop for Refunds {
         }
         let config = Arc::clone(&self.config);
         self.config.store.detach(async move {
-            for (units, refund) in pending {
-                config.store.emit_refund(units, &refund.await);
+            for (key, units, refund) in pending {
+                config.store.emit_refund(key, units, &refund.await);
             }
         });
     }

@@ -129,6 +129,7 @@ impl Continuation {
                 return Step::refunded(config, first.outcome.as_ref(), slot_at, Keep::Nothing, response);
             }
         };
+        verdict::emit_charges(config, &answer);
         in_flight::hold(config, &answer, &mut parts.extensions);
         let charged = config
             .by_outcome

@@ -12,7 +12,7 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Receipt, StoreError};
 
 use super::pending_check::PendingCheck;
-use super::{in_flight, nesting};
+use super::{in_flight, nesting, verdict};
 use crate::by_outcome;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
@@ -101,7 +101,7 @@ impl PendingShadowChecks {
         let mut rejected_by = Vec::new();
         for decision in decisions {
             if !decision.is_allowed() {
-                config.store.emit(EventKind::ShadowWouldReject { decision: &decision });
+                config.store.emit_for(extensions, EventKind::ShadowWouldReject { decision: &decision });
                 rejected_by.push(decision.policy().clone());
             }
             shadow.push(decision);
@@ -115,6 +115,7 @@ impl PendingShadowChecks {
 
 fn answered(config: &Arc<LayerConfig>, index: usize, answer: Result<Outcome, StoreError>) -> ShadowCheck {
     config.store.emit_answer(&answer);
+    verdict::emit_charges(config, &answer);
     let layer_policy = &config.policies()[index];
     match answer {
         Ok(outcome) => {

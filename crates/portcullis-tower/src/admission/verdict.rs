@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Extensions, Response};
 use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, PolicyName, StoreError};
@@ -19,7 +19,7 @@ use crate::policy::PolicySet;
 use crate::response::{Cause, OwnedCause, Rejection};
 use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
-use crate::{Charge, KeyError};
+use crate::{Charge, KeyError, Reason};
 
 /// Whether a request is admitted or rejected.
 pub(crate) enum Verdict {
@@ -47,14 +47,14 @@ impl Admitted {
     }
 
     /// Emits the admission. The inner service is called next.
-    pub(crate) fn emit_admitted(&self, config: &LayerConfig) {
+    pub(crate) fn emit_admitted(&self, config: &LayerConfig, extensions: &Extensions) {
         let decisions = match &self.uncharged {
             Some(basis) => basis.decisions(),
             // It was emitted while the decisions were at hand.
             None if self.context.is_uncharged() => return,
             None => self.context.charge().map(Charge::at_admission).unwrap_or_default(),
         };
-        config.emit_admitted(decisions);
+        config.emit_admitted(decisions, extensions);
     }
 
     /// Releases the permit, and returns the data for the response. The request goes to the inner service next.
@@ -94,6 +94,14 @@ impl Passed {
             Self::Decided(outcome) => outcome,
             Self::StoreFailed(failure) => Outcome::unanswered(checks, SystemTime::now().into(), failure),
         }
+    }
+}
+
+/// Emits what an answer has charged, before anything of it is refunded.
+#[inline]
+pub(super) fn emit_charges(config: &LayerConfig, answer: &Result<Outcome, StoreError>) {
+    if let Ok(outcome) = answer {
+        config.store.emit_charges(outcome.checks().iter().as_slice(), outcome.decisions());
     }
 }
 
@@ -165,7 +173,7 @@ pub(super) fn reject_planned(
 /// The response to a request whose identity cannot be determined.
 fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
     if !error.is_client_fault() {
-        config.store.emit(EventKind::Misconfigured { error });
+        config.store.emit_for(&parts.extensions, EventKind::Misconfigured { error });
     }
     reject(config, Cause::NoKey(error), parts)
 }
@@ -201,13 +209,13 @@ pub(super) fn reject_unsettled(
     policy: &PolicyName,
     parts: &Parts,
 ) -> Response<Full<Bytes>> {
-    config.store.emit(EventKind::TooManyUnsettled { policy });
+    config.store.emit_for(&parts.extensions, EventKind::TooManyUnsettled { policy });
     reject(config, Cause::Unsettled(policy), parts)
 }
 
 /// The response to a request that has waited, if the inner service is then not ready.
 pub(super) fn reject_not_ready(config: &LayerConfig, parts: &Parts) -> Response<Full<Bytes>> {
-    config.store.emit(EventKind::NotReady);
+    config.store.emit_for(&parts.extensions, EventKind::NotReady);
     reject(config, Cause::Overloaded, parts)
 }
 
@@ -217,7 +225,13 @@ fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Ful
 
 fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
-    config.store.emit(EventKind::Rejected { reason, decisions });
+    let (rejected, extensions) = (EventKind::Rejected { reason, decisions }, &rejection.parts().extensions);
+    if reason == Reason::Denied {
+        config.store.emit_for(extensions, rejected);
+    } else {
+        config.store.emit_unlogged(extensions, rejected);
+    }
+    config.store.audit_if_due(decisions);
     if config.is_for_handlers {
         return handler::with_cause(OwnedCause::new(rejection.cause(), rejection.retry_offset()));
     }

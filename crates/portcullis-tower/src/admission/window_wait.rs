@@ -12,6 +12,7 @@ use super::max_wait::MaxWait;
 use super::pending_check::PendingCheck;
 use super::permits;
 use crate::config::LayerConfig;
+use crate::event::{EventKeys, EventKind};
 use crate::wait_limit::WaitPermit;
 use crate::window_queues::{WindowQueueId, WindowTurn, WindowWaiter};
 
@@ -111,7 +112,8 @@ impl WaitContext {
 
     fn wait(mut self: Box<Self>, awaited: Awaited) -> Continued {
         drop(self.permit.take());
-        self.permit = permits::acquire(&self.config, self.checks.narrowest_key());
+        let keys = || EventKeys::of_checks(&self.checks);
+        self.permit = permits::acquire(&self.config, self.checks.narrowest_key(), keys);
         if self.permit.is_none() {
             return Continued::Over(LastAnswer::TooManyWait);
         }
@@ -195,6 +197,9 @@ impl WindowWait {
                 else {
                     // The next request asks now.
                     self.waiter = None;
+                    if answer.as_ref().is_ok_and(Outcome::is_allowed) {
+                        self.emit_waited();
+                    }
                     return Poll::Ready(LastAnswer::Decided(answer, self.context.permit.take()));
                 };
                 self.context.config.store.emit_answer(&answer);
@@ -228,6 +233,17 @@ impl WindowWait {
             self.is_last = now >= deadline;
             let WaitContext { config, checks, in_queue, .. } = &*self.context;
             self.asking = Some(PendingCheck::new(config, config.store.check(checks.clone()), *in_queue));
+        }
+    }
+
+    /// Emits that the request goes on, under the policy that it has waited for last.
+    fn emit_waited(&self) {
+        let WaitContext { config, checks, deadlines, .. } = &*self.context;
+        let id = self.awaited.id;
+        if let Some(check) = checks.iter().find(|check| WindowQueueId::new(check) == id) {
+            let waited =
+                EventKind::Waited { policy: check.policy.name(), waited: deadlines.arrival.elapsed() };
+            config.store.emit_with(waited, || EventKeys::of_checks(checks));
         }
     }
 

@@ -54,8 +54,8 @@ impl Corrections {
     pub(super) fn refund(&mut self, receipt: Receipt) {
         let config = Arc::clone(&self.config);
         self.push(false, async move {
-            let units = receipt.cost();
-            config.store.emit_refund(units, &config.store.refund(receipt).await);
+            let (key, units) = (receipt.key(), receipt.cost());
+            config.store.emit_refund(key, units, &config.store.refund(receipt).await);
         });
     }
 
@@ -63,9 +63,10 @@ impl Corrections {
     pub(super) fn charge(&mut self, receipt: Receipt, units: u64, permit: Option<UnsettledPermit>) {
         let config = Arc::clone(&self.config);
         self.push(true, async move {
+            let key = receipt.key();
             let answer: Result<Settlement, StoreError> = config.store.settle(receipt, units).await;
             match answer {
-                Ok(settlement) => config.store.emit_settled(0, units, &settlement),
+                Ok(settlement) => config.store.emit_settled(key, 0, units, &settlement),
                 Err(error) => config.store.emit_failure(&error),
             }
             drop(permit);

@@ -7,7 +7,7 @@ use portcullis_core::{Receipt, StoreError};
 
 use super::Charge;
 use crate::config::LayerConfig;
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind};
 use crate::policy::is_in_flight;
 
 impl Charge {
@@ -49,10 +49,14 @@ impl Charge {
         store.emit_outcome(&outcome);
         let decisions = outcome.decisions();
         if !outcome.is_allowed() {
-            store.emit(EventKind::ChargeDenied { decisions, units });
+            store.emit_with(EventKind::ChargeDenied { decisions, units }, || {
+                EventKeys::of_checks(outcome.checks())
+            });
             return None;
         }
-        store.emit(EventKind::ChargedMore { decisions, units });
+        store.emit_with(EventKind::ChargedMore { decisions, units }, || {
+            EventKeys::of_checks(outcome.checks())
+        });
         Some(outcome)
     }
 
@@ -80,11 +84,11 @@ impl Charge {
         let store = &self.shared.config.store;
         let mut result = Ok(());
         for receipt in ahead.into_receipts() {
-            let before = receipt.cost();
+            let (key, before) = (receipt.key(), receipt.cost());
             let used = before.saturating_sub(unused);
             match store.settle(receipt, used).await {
                 Ok(settlement) => {
-                    store.emit_settled(before, used, &settlement);
+                    store.emit_settled(key, before, used, &settlement);
                     let basis = &self.shared.basis;
                     let policy = settlement.decision.policy();
                     let known = self.at_admission().iter().position(|known| known.policy() == policy);

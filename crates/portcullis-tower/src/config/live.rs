@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use super::LayerConfig;
+use crate::Mode;
+use crate::inventory::{LayerSummary, ListedLayer};
 use crate::log_throttle::LogThrottle;
 use crate::policy::LayerPolicy;
 use crate::policy_table::{PolicyTable, Registered};
@@ -35,13 +37,40 @@ pub(super) struct Version {
     generation: AtomicU64,
     /// That of a layer that was applied.
     live: Mutex<Weak<LiveConfig>>,
+    /// Whether what the layer limits was logged.
+    is_start_logged: AtomicBool,
 }
 
 impl LiveConfig {
-    /// The one of all services of a layer.
+    /// The one of all services of a layer, which is listed with the first service, and logged once.
+    pub(crate) fn started(built: &Arc<LayerConfig>) -> Arc<Self> {
+        let (live, is_new) = Self::found_or_made(built);
+        if is_new {
+            live.list();
+            if !built.registry.is_off() && !built.version.is_start_logged.swap(true, Relaxed) {
+                built.registry.backend().inventory().log_start(&live.summary());
+            }
+        }
+        live
+    }
+
+    /// Lists the layer for as long as it exists.
+    pub(crate) fn list(self: &Arc<Self>) {
+        let weak: Weak<Self> = Arc::downgrade(self);
+        self.built.registry.backend().list(weak);
+    }
+
+    /// The one of all services of a layer, without a line in the log.
     pub(crate) fn of(built: &Arc<LayerConfig>) -> Arc<Self> {
+        Self::found_or_made(built).0
+    }
+
+    /// Returns as well whether it is new.
+    fn found_or_made(built: &Arc<LayerConfig>) -> (Arc<Self>, bool) {
         let mut live = built.version.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live.upgrade().unwrap_or_else(|| {
+        let found = live.upgrade();
+        let is_new = found.is_none();
+        let found = found.unwrap_or_else(|| {
             let table = Arc::clone(built.registry.backend().policies());
             // The layer may have been changed in its place since it was applied last.
             built.version.set(NEVER);
@@ -51,7 +80,8 @@ impl LiveConfig {
                 Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default(), ignored_share });
             *live = Arc::downgrade(&new);
             new
-        })
+        });
+        (found, is_new)
     }
 
     /// The configuration for a request. Costs one atomic load as long as the policies are those that the layer was built with.
@@ -116,6 +146,22 @@ impl LiveConfig {
                 "a policy is enforced for a share of its keys, but not in a layer that was built later and whose keys clients \
                  choose: it keeps its own mode"
             );
+        }
+    }
+}
+
+impl ListedLayer for LiveConfig {
+    fn summary(&self) -> LayerSummary {
+        let built = self.built.policies();
+        let registered = self.table.registered(built.iter().map(|one| one.policy.name())).1;
+        let policies = built.iter().zip(registered).map(|(one, now)| one.as_registered_or_off(now));
+        let (route, secret) = (self.built.route.clone(), self.built.registry.secret().clone());
+        LayerSummary::new(route, policies.collect(), secret)
+    }
+
+    fn visit_modes(&self, visit: &mut dyn FnMut(&PolicyName, Mode)) {
+        for one in self.built.policies() {
+            visit(one.policy.name(), one.mode);
         }
     }
 }
@@ -191,7 +237,11 @@ impl Version {
 
 impl Default for Version {
     fn default() -> Self {
-        Self { generation: AtomicU64::new(NEVER), live: Mutex::default() }
+        Self {
+            generation: AtomicU64::new(NEVER),
+            live: Mutex::default(),
+            is_start_logged: AtomicBool::default(),
+        }
     }
 }
 

@@ -80,9 +80,12 @@ impl Observer for EventLog {
             | EventKind::Rejected { .. }
             | EventKind::Exempt { .. }
             | EventKind::Skipped
+            | EventKind::Waited { .. }
             | EventKind::Preflight { .. }
+            | EventKind::Charged { .. }
             | EventKind::ChargedMore { .. }
             | EventKind::ChargeDenied { .. }
+            | EventKind::PermitAcquired { .. }
             | EventKind::PermitReleased { .. }
             | EventKind::Refunded { .. } => {}
         }

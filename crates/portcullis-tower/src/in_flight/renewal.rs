@@ -134,7 +134,8 @@ impl Shared {
             }
         }
         for Held { store, receipt, .. } in lapsed {
-            store.emit(EventKind::PermitLapsed { policy: receipt.policy().name() });
+            let policy = receipt.policy().name();
+            store.emit_of(policy, receipt.key(), EventKind::PermitLapsed { policy });
         }
         true
     }

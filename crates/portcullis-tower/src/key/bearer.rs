@@ -1,5 +1,7 @@
 //! Keys by bearer token.
 
+use std::borrow::Cow;
+
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
@@ -67,6 +69,10 @@ impl KeyExtractor for Bearer {
 
     fn is_chosen_by_client(&self) -> bool {
         true
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed("bearer")
     }
 }
 

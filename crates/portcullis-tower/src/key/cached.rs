@@ -1,5 +1,6 @@
 //! Keeps what look-ups have found.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::num::NonZeroUsize;
@@ -134,6 +135,10 @@ impl AsyncKeyExtractor for CachedLookup {
 
     fn challenge(&self) -> Option<HeaderValue> {
         self.look_up.challenge().or_else(|| self.by.challenge())
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("lookup by {}", self.by.description()))
     }
 }
 

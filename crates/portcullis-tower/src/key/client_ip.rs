@@ -10,6 +10,7 @@ mod source;
 mod trust;
 mod trusted_proxies;
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::HeaderMap;
@@ -160,5 +161,9 @@ impl KeyExtractor for ClientIp {
     /// `true`, because a client cannot send from the address of another one.
     fn counts_rejections(&self) -> bool {
         true
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed("client_ip")
     }
 }

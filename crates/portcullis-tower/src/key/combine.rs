@@ -1,5 +1,7 @@
 //! Combinations of two extractors.
 
+use std::borrow::Cow;
+
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
@@ -50,6 +52,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
     fn is_shared(&self) -> bool {
         self.left.is_shared() && self.right.is_shared()
     }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("{} and {}", self.left.description(), self.right.description()))
+    }
 }
 
 /// An identity, or another one where it is missing. Made by [`KeyExtractor::or`].
@@ -95,5 +101,9 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
     /// `true` if both return `true`: a key that is shared in some requests only is left out when it is denied.
     fn is_shared(&self) -> bool {
         self.left.is_shared() && self.right.is_shared()
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("{} or {}", self.left.description(), self.right.description()))
     }
 }

@@ -1,5 +1,7 @@
 //! Keys by cookie.
 
+use std::borrow::Cow;
+
 use http::header::COOKIE;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
@@ -63,6 +65,10 @@ impl KeyExtractor for Cookie {
 
     fn is_chosen_by_client(&self) -> bool {
         true
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("cookie {}", self.name))
     }
 }
 

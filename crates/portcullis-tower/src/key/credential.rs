@@ -1,5 +1,7 @@
 //! Identities that are credentials.
 
+use std::borrow::Cow;
+
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
@@ -38,5 +40,9 @@ impl<K: KeyExtractor> KeyExtractor for Credential<K> {
 
     fn is_shared(&self) -> bool {
         self.extractor.is_shared()
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        self.extractor.description()
     }
 }

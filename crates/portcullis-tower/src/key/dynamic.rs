@@ -1,5 +1,6 @@
 //! Extractors that are chosen at run time.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -30,6 +31,10 @@ macro_rules! forward_to_pointee {
             fn is_shared(&self) -> bool {
                 (**self).is_shared()
             }
+
+            fn description(&self) -> Cow<'static, str> {
+                (**self).description()
+            }
         }
 
         impl AsyncKeyExtractor for $pointer<dyn AsyncKeyExtractor> {
@@ -39,6 +44,10 @@ macro_rules! forward_to_pointee {
 
             fn challenge(&self) -> Option<HeaderValue> {
                 (**self).challenge()
+            }
+
+            fn description(&self) -> Cow<'static, str> {
+                (**self).description()
             }
         }
     )*};
@@ -69,6 +78,7 @@ mod tests {
         for pointer in [&boxed as &dyn KeyExtractor, &shared] {
             assert_eq!(key(pointer), key(&Bearer));
             assert_eq!(pointer.challenge().unwrap(), "Bearer");
+            assert_eq!(pointer.description(), "bearer");
             assert!(!pointer.counts_rejections() && pointer.is_chosen_by_client());
         }
         let boxed: Box<dyn KeyExtractor> = Box::new(ClientIp::peer());

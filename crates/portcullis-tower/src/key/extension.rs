@@ -1,6 +1,7 @@
 //! Keys by a value that another layer inserted.
 
 use std::any::type_name;
+use std::borrow::Cow;
 use std::fmt;
 
 use http::request::Parts;
@@ -75,6 +76,10 @@ impl<T: AsRef<[u8]> + Send + Sync + 'static> Default for Extension<T> {
 impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
         Ok(parts.extensions.get::<T>().map_or(Identity::Missing, |value| (self.write)(value, key)))
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("extension {}", type_name::<T>()))
     }
 }
 

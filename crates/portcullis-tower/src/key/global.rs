@@ -1,5 +1,7 @@
 //! One key for all requests.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
@@ -17,5 +19,9 @@ impl KeyExtractor for Global {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed("global")
     }
 }

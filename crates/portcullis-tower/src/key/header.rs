@@ -1,5 +1,7 @@
 //! Keys by header.
 
+use std::borrow::Cow;
+
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 use http::request::Parts;
@@ -79,5 +81,9 @@ impl KeyExtractor for Header {
 
     fn is_chosen_by_client(&self) -> bool {
         true
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("header {}", self.name))
     }
 }

@@ -88,6 +88,11 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
     fn challenge(&self) -> Option<HeaderValue> {
         None
     }
+
+    /// Returns what the key is, for people. See [`KeyExtractor::description`](crate::KeyExtractor::description). `lookup` by default.
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed("lookup")
+    }
 }
 
 /// A look-up in progress.

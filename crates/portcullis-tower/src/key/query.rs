@@ -61,4 +61,8 @@ impl KeyExtractor for Query {
     fn is_chosen_by_client(&self) -> bool {
         true
     }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Owned(format!("query {}", self.name))
+    }
 }

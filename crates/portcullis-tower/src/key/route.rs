@@ -1,5 +1,7 @@
 //! Keys by route.
 
+use std::borrow::Cow;
+
 use http::Method;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
@@ -89,6 +91,16 @@ impl KeyExtractor for Route {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed(match self.part {
+            #[cfg(feature = "axum")]
+            Part::MatchedPath => "route",
+            Part::HttpMethod => "method",
+            Part::GrpcService => "grpc_service",
+            Part::GrpcMethod => "grpc_method",
+        })
     }
 }
 

@@ -37,8 +37,8 @@ pub enum MatcherError {
     },
     /// A path contains a character that a plain path does not have.
     #[error(
-        "path {path:?} contains {character:?}: write plain ASCII without escapes, a pattern of a route with \
-         `RequestPath::route`, and the beginning of paths with `RequestPath::prefix`"
+        "path {path:?} contains {character:?}: write plain ASCII without escapes, or a pattern of a route \
+         as a `route`, or the beginning of paths as a `prefix`"
     )]
     Character {
         /// The path.

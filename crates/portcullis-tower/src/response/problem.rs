@@ -57,14 +57,8 @@ struct Problem<'a> {
 
 fn json(rejection: &Rejection<'_>) -> Bytes {
     let (r#type, title) = match rejection.reason() {
-        Reason::Limited | Reason::Blocked | Reason::Unsettled => (
-            "https://iana.org/assignments/http-problem-types#quota-exceeded",
-            "Request cannot be satisfied as assigned quota has been exceeded",
-        ),
-        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => (
-            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
-            "Request cannot be satisfied due to temporary server capacity constraints",
-        ),
+        Reason::Limited | Reason::Blocked | Reason::Unsettled => QUOTA_EXCEEDED,
+        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => REDUCED_CAPACITY,
         // The title is the reason phrase of the status.
         Reason::NeverFits
         | Reason::Denied
@@ -89,3 +83,15 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
 
 /// Holds the problem details of a policy or two, so that rendering them does not reallocate.
 const JSON_CAPACITY: usize = 512;
+
+/// The type and the title of a rejection by a limit.
+pub(super) const QUOTA_EXCEEDED: (&str, &str) = (
+    "https://iana.org/assignments/http-problem-types#quota-exceeded",
+    "Request cannot be satisfied as assigned quota has been exceeded",
+);
+
+/// The same where the server cannot decide.
+pub(super) const REDUCED_CAPACITY: (&str, &str) = (
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+    "Request cannot be satisfied due to temporary server capacity constraints",
+);

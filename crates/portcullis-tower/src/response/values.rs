@@ -25,6 +25,7 @@ pub(super) fn small_number(number: u64) -> Option<HeaderValue> {
     small::text(number).map(HeaderValue::from_static)
 }
 
+#[inline]
 pub(super) fn push_number(bytes: &mut ItemBuf, number: u64) {
     bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

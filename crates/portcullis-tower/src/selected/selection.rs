@@ -11,6 +11,7 @@ use http_body_util::Full;
 use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::event::{Event, EventKind, Observer as _};
+use crate::inventory::ListedLayer as _;
 use crate::layer_store::Signals;
 use crate::response::{Cause, Rejection};
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
@@ -51,6 +52,29 @@ impl PreparedLayer {
     pub fn new(layer: &RateLimitLayer, log: &LayerLog) -> Self {
         let config = layer.config.with_signals(Arc::clone(&log.0));
         Self(LiveConfig::of(&Arc::new(config)))
+    }
+
+    /// Lists the layer in [`Registry::layers`], for as long as this, or a clone of it, exists. Other prepared layers are not listed,
+    /// because there may be one for each combination of rules.
+    pub fn list(&self) {
+        self.0.list();
+    }
+
+    /// Logs what the rules of a file limit, up to a number of lines.
+    #[doc(hidden)]
+    pub fn log_rules(generation: u64, rules: &[Self]) {
+        for rule in rules.iter().take(MAX_RULE_LINES) {
+            let rule = rule.0.summary();
+            let (applies_to, policies) = (rule.route(), rule.policies_text());
+            tracing::info!(generation, applies_to, policies, "a rule of the rate limiter limits requests");
+        }
+        if let more @ 1.. = rules.len().saturating_sub(MAX_RULE_LINES) {
+            tracing::info!(
+                generation,
+                more,
+                "more rules of the rate limiter limit requests: they are not logged"
+            );
+        }
     }
 
     /// Returns the layer with its policies as they are now.
@@ -98,6 +122,9 @@ impl Refusal {
         registry.default_responses().reject(&rejection, admission::is_nested(&parts.extensions))
     }
 }
+
+/// Lines about the rules of one generation.
+const MAX_RULE_LINES: usize = 100;
 
 impl fmt::Debug for LayerLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

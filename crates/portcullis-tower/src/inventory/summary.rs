@@ -1,0 +1,145 @@
+//! What a layer limits.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use portcullis_core::{Key, Policy, PolicyName, Secret};
+
+use crate::policy::{KeySource, LayerPolicy, OnMissing, ResolvedKey};
+use crate::{KeyError, Mode};
+
+/// A layer that exists, with its policies as they were when [`Registry::layers`](crate::Registry::layers) was called.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use http::Request;
+/// use portcullis_core::{Policy, PolicyName, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Header, LayerBuilder, Mode, Registry};
+/// use tower::Layer as _;
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let by_user = Header::named("x-user");
+/// let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
+/// let layer = LayerBuilder::new(Arc::clone(&registry), search).by(by_user.clone()).route("GET /search").shadow();
+/// let service = layer.layer(()); // the route, with its handler
+///
+/// let layers = registry.layers();
+/// let [layer] = &layers[..] else { panic!("there is one layer") };
+/// assert_eq!(layer.route(), Some("GET /search"));
+/// let [policy] = layer.policies() else { panic!("it has one policy") };
+/// assert_eq!((policy.mode(), policy.key()), (Mode::Shadow, "header x-user"));
+/// assert_eq!(policy.policy().strategy().to_string(), "token_bucket 10/s burst 20");
+///
+/// let request = || Request::builder().header("x-user", "ada").body(()).expect("a request");
+/// let (parts, ()) = request().into_parts();
+/// let key = layer.find_key(policy.policy().name(), &parts)?;
+/// assert_eq!(key, Some(registry.key_of(&by_user, request())?));
+///
+/// drop(service);
+/// assert!(registry.layers().is_empty());
+/// # Ok::<(), portcullis_tower::KeyError>(())
+/// ```
+#[derive(Clone)]
+pub struct LayerSummary {
+    route: Option<Arc<str>>,
+    policies: Vec<PolicySummary>,
+    secret: Secret,
+}
+
+/// A policy of a [`LayerSummary`].
+#[derive(Clone)]
+pub struct PolicySummary {
+    layer_policy: LayerPolicy,
+    key: Cow<'static, str>,
+}
+
+impl LayerSummary {
+    /// The policies are as they are now, in the order of the layer.
+    pub(crate) fn new(route: Option<Arc<str>>, policies: Vec<LayerPolicy>, secret: Secret) -> Self {
+        let summary = |layer_policy: LayerPolicy| {
+            let key = layer_policy.key.description();
+            PolicySummary { layer_policy, key }
+        };
+        Self { route, policies: policies.into_iter().map(summary).collect(), secret }
+    }
+
+    /// Returns the [route](crate::RateLimitLayer::route) that the layer was given.
+    pub fn route(&self) -> Option<&str> {
+        self.route.as_deref()
+    }
+
+    /// Returns the policies in the order of the layer, those that are off included.
+    pub fn policies(&self) -> &[PolicySummary] {
+        &self.policies
+    }
+
+    /// Returns the key that a policy charges a request to, by running its extractor.
+    ///
+    /// `None` if the layer has no such policy, if the request is exempt or has no identity, and if the key is looked up: a look-up is
+    /// not run. Lists and preflights do not count.
+    ///
+    /// # Errors
+    ///
+    /// If the identity is malformed, or the server is not configured to determine it.
+    pub fn find_key(&self, policy: &PolicyName, parts: &Parts) -> Result<Option<Key>, KeyError> {
+        let own = self.policies.iter().map(|one| &one.layer_policy);
+        let Some(own) = own.into_iter().find(|one| one.policy.name() == policy) else { return Ok(None) };
+        let KeySource::Sync(extractor) = &own.key else { return Ok(None) };
+        match (ResolvedKey::find(&**extractor, &self.secret, parts)?, own.on_missing) {
+            (ResolvedKey::Missing, OnMissing::Reject) => Ok(None),
+            (resolved, _) => own.key_to_charge(resolved, &self.secret),
+        }
+    }
+
+    /// The policies for a line of the log.
+    pub(crate) fn policies_text(&self) -> String {
+        let texts: Vec<_> = self.policies.iter().map(ToString::to_string).collect();
+        texts.join("; ")
+    }
+}
+
+impl PolicySummary {
+    /// Returns the policy, as it was when the summary was made.
+    pub fn policy(&self) -> &Policy {
+        &self.layer_policy.policy
+    }
+
+    /// Returns its mode in this layer.
+    pub fn mode(&self) -> Mode {
+        self.layer_policy.mode
+    }
+
+    /// Returns [what its key is](crate::KeyExtractor::description), for people: `client_ip`.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+}
+
+impl fmt::Display for PolicySummary {
+    /// Prints what the policy limits: `search: token_bucket 10/s burst 20 by client_ip, enforce, if the store fails: closed`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policy = self.policy();
+        let (mode, failure) = (self.mode(), policy.failure_mode());
+        write!(f, "{}: {} by {}, ", policy.name(), policy.strategy(), self.key)?;
+        write!(f, "{mode}, if the store fails: {failure}")
+    }
+}
+
+impl fmt::Debug for LayerSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerSummary")
+            .field("route", &self.route)
+            .field("policies", &self.policies)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for PolicySummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PolicySummary").field(&format_args!("{self}")).finish()
+    }
+}

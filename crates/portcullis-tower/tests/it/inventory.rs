@@ -1,0 +1,335 @@
+//! The layers of a registry, for people: what is listed, what is logged when a layer starts, and reminders.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::Request;
+use portcullis_core::{FailureMode, Key, ManualClock, Policy, PolicyName, Quota, Secret};
+use portcullis_memory::MemoryStore;
+use portcullis_tower::{
+    ClientIp, Global, Header, Identity, KeyExtractor as _, LayerBuilder, LayerLog, Lookup, Mode, OnMissing,
+    Percent, PreparedLayer, RateLimitLayer, Registry,
+};
+use tower::Layer as _;
+
+use crate::log::{Log, log};
+use crate::probe::{Probe, probed, request, send};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+struct Setup {
+    registry: Arc<Registry>,
+    clock: ManualClock,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        Self { registry: Arc::new(Registry::new(Arc::new(store), Secret::published())), clock }
+    }
+
+    fn layer(&self, name: &'static str) -> RateLimitLayer {
+        LayerBuilder::new(Arc::clone(&self.registry), daily(name)).by(Global)
+    }
+
+    fn routes(&self) -> Vec<String> {
+        let layers = self.registry.layers();
+        layers.iter().map(|layer| layer.route().unwrap_or("-").to_owned()).collect()
+    }
+}
+
+fn daily(name: &'static str) -> Policy {
+    Policy::fixed_window(name, Quota::per_day(1_000))
+}
+
+fn name(name: &str) -> PolicyName {
+    PolicyName::new(name).unwrap()
+}
+
+fn starts(log: &Log) -> Vec<String> {
+    log.all_lines().into_iter().filter(|line| line.contains("of the rate limiter limit")).collect()
+}
+
+async fn send_one(layer: &RateLimitLayer) {
+    let (service, _) = probed(layer);
+    send(&service, request(&[])).await;
+}
+
+#[test]
+fn a_layer_is_listed_while_a_service_has_it() {
+    let setup = Setup::new();
+    let (first, second) = (setup.layer("a").route("first"), setup.layer("b"));
+    assert_eq!(setup.routes(), Vec::<String>::new(), "they limit nothing yet");
+    let services = [first.layer(()), first.layer(()), second.layer(())];
+    assert_eq!(setup.routes(), ["first", "-"]);
+    let [one, same, other] = services;
+    drop((one, other));
+    assert_eq!(setup.routes(), ["first"]);
+    drop((same, first));
+    assert!(setup.routes().is_empty());
+    let _again = second.layer(());
+    assert_eq!(setup.routes(), ["-"]);
+}
+
+#[test]
+fn a_summary_has_the_policies_as_they_are_now() {
+    let setup = Setup::new();
+    let trial = daily("trial").on_store_failure(FailureMode::Closed);
+    let layer = setup.layer("a").and_policy(trial).by(ClientIp::peer()).enforce(Percent::new(10));
+    let _service = layer.layer(());
+    let shown = || {
+        let layers = setup.registry.layers();
+        layers[0].policies().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let a = "a: fixed_window 1000/d by global, enforce, if the store fails: local, whole limit";
+    assert_eq!(shown(), [a, "trial: fixed_window 1000/d by client_ip, 10 %, if the store fails: closed"]);
+
+    setup.registry.set_mode(&name("trial"), Mode::Off).unwrap();
+    setup.registry.set_policy(Policy::fixed_window("a", Quota::per_day(5))).unwrap();
+    let expected = [
+        "a: fixed_window 5/d by global, enforce, if the store fails: local, whole limit",
+        "trial: fixed_window 1000/d by client_ip, off, if the store fails: closed",
+    ];
+    assert_eq!(shown(), expected);
+    let policies = setup.registry.policies();
+    assert_eq!(policies.iter().map(|policy| policy.name().as_str()).collect::<Vec<_>>(), ["a", "trial"]);
+    assert_eq!(policies[0].strategy().limit(), 5);
+}
+
+#[test]
+fn a_summary_finds_the_keys_of_a_request() {
+    let setup = Setup::new();
+    let exempt = |_: &http::request::Parts, _: &mut portcullis_core::KeyWriter<'_>| Ok(Identity::Exempt);
+    let looked_up = |_: &http::request::Parts| async { Ok(Lookup::found("tenant", "acme")) };
+    let layer = LayerBuilder::new(Arc::clone(&setup.registry), daily("user"))
+        .by(Header::named("x-user"))
+        .and_policy(daily("shared"))
+        .on_missing(OnMissing::Shared)
+        .and_policy(daily("exempt"))
+        .by(exempt)
+        .and_policy(daily("peer"))
+        .by(ClientIp::peer())
+        .and_policy(daily("tenant"))
+        .by_async(looked_up);
+    let _service = layer.layer(());
+    let layers = setup.registry.layers();
+    let find =
+        |policy: &str, request: Request<String>| layers[0].find_key(&name(policy), &request.into_parts().0);
+    let ada: Key = setup.registry.key_of(&Header::named("x-user"), request(&[("x-user", "ada")])).unwrap();
+    assert_eq!(find("user", request(&[("x-user", "ada")])), Ok(Some(ada)));
+    assert_eq!(find("user", request(&[])), Ok(None));
+    assert!(find("shared", request(&[])).unwrap().unwrap().is_shared());
+    for none in ["exempt", "tenant", "unknown"] {
+        assert_eq!(find(none, request(&[])), Ok(None), "{none}");
+    }
+    assert!(find("peer", request(&[])).is_err(), "there is no connection info");
+    let twice = request(&[("x-user", "ada"), ("x-user", "bob")]);
+    assert!(find("user", twice).unwrap_err().is_client_fault());
+    let keys: Vec<_> = layers[0].policies().iter().map(|policy| policy.key().to_owned()).collect();
+    assert_eq!(keys, ["header x-user", "header x-user", "custom", "client_ip", "lookup"]);
+}
+
+#[test]
+fn keys_describe_themselves() {
+    use portcullis_tower::{Bearer, Cookie, Query, Route};
+
+    let session = Cookie::named("session").or(Bearer).and(Route::http_method());
+    assert_eq!(session.description(), "cookie session or bearer and method");
+    let api_key = Query::named("api_key").credential(http::HeaderValue::from_static("ApiKey"));
+    assert_eq!(api_key.description(), "query api_key");
+    assert_eq!(portcullis_tower::Extension::<String>::new().description(), "extension alloc::string::String");
+}
+
+#[test]
+fn a_layer_logs_once_what_it_limits() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let layer = setup.layer("a").route("GET /search").and_policy(daily("b")).shadow();
+    assert!(starts(&log).is_empty(), "nothing is limited yet");
+    for _ in 0..3 {
+        drop(layer.layer(()));
+        drop(layer.clone().layer(()));
+    }
+    drop(setup.layer("a").layer(()));
+    let a = "a: fixed_window 1000/d by global, enforce, if the store fails: local, whole limit";
+    let line = "INFO a layer of the rate limiter limits requests";
+    let expected = [
+        format!(
+            "{line} route=\"GET /search\" policies=\"{a}; b: fixed_window 1000/d by global, shadow, if the store \
+             fails: local, whole limit\""
+        ),
+        format!("{line} policies=\"{a}\""),
+    ];
+    assert_eq!(starts(&log), expected);
+}
+
+#[test]
+fn lines_about_starts_are_bounded() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    for _ in 0..1_100 {
+        drop(setup.layer("a").layer(()));
+    }
+    let lines = starts(&log);
+    assert_eq!(lines.len(), 1_001);
+    assert_eq!(lines[1_000], "INFO more layers of the rate limiter limit requests: they are not logged");
+}
+
+#[test]
+fn a_prepared_layer_is_listed_on_demand() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let prepared = PreparedLayer::new(&setup.layer("a").route("rule"), &LayerLog::default());
+    assert!(setup.routes().is_empty());
+    prepared.list();
+    assert_eq!(setup.routes(), ["rule"]);
+    PreparedLayer::log_rules(3, &vec![prepared.clone(); 102]);
+    drop(prepared);
+    assert!(setup.routes().is_empty());
+    let lines = log.all_lines();
+    assert_eq!(lines.len(), 101);
+    assert!(
+        lines[0].starts_with("INFO a rule of the rate limiter limits requests generation=3"),
+        "{lines:?}"
+    );
+    assert!(lines[100].ends_with("they are not logged generation=3 more=2"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_policy_that_limits_nothing_is_reminded_of_once() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let (used, unused) = (setup.layer("used"), setup.layer("unused"));
+    let _applied = unused.layer(Probe::default());
+    setup.registry.register(&daily("kept")).unwrap();
+    for (hours, lines) in [(0, 0), (0, 0), (1, 2), (1, 0), (48, 0)] {
+        setup.clock.advance(HOUR.saturating_mul(hours));
+        let before = log.lines().len();
+        send_one(&used).await;
+        send_one(&used).await;
+        assert_eq!(log.lines().len() - before, lines, "{:?}", log.lines());
+    }
+    let mut lines = log.lines();
+    lines.sort();
+    assert_eq!(
+        lines,
+        [
+            "WARN the policy kept of the rate limiter is registered since 3600s, and no layer has it: is a `.layer(..)` missing?",
+            "WARN the policy unused of the rate limiter has counted no request since 3600s: is its layer on the right routes, and \
+             does it find a key?",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_policy_that_is_used_later_is_not_reminded_of() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let (used, later) = (setup.layer("used"), setup.layer("later"));
+    send_one(&used).await;
+    setup.clock.advance(HOUR / 2);
+    send_one(&later).await;
+    // One that is registered afterwards has its own time.
+    let new = setup.layer("new");
+    let _applied = new.layer(Probe::default());
+    setup.clock.advance(Duration::from_secs(1));
+    send_one(&used).await;
+    setup.clock.advance(HOUR * 9 / 10);
+    send_one(&used).await;
+    assert!(log.lines().is_empty(), "{:?}", log.lines());
+    setup.clock.advance(HOUR / 10);
+    send_one(&used).await;
+    assert_eq!(log.lines().len(), 1, "{:?}", log.lines());
+    assert!(log.lines()[0].contains("the policy new"), "{:?}", log.lines());
+}
+
+#[tokio::test]
+async fn an_exempt_request_is_not_counted() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let exempt = |_: &http::request::Parts, _: &mut portcullis_core::KeyWriter<'_>| Ok(Identity::Exempt);
+    let layer = setup.layer("all").and_policy(daily("exempt")).by(exempt);
+    send_one(&layer).await;
+    setup.clock.advance(HOUR);
+    send_one(&layer).await;
+    assert!(log.lines().len() == 1 && log.lines()[0].contains("the policy exempt"), "{:?}", log.lines());
+}
+
+#[tokio::test]
+async fn a_mode_that_lasts_is_reminded_of_once() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let layer = setup.layer("all").and_policy(daily("trial")).by(ClientIp::peer()).shadow();
+    let service = probed(&layer).0;
+    let request_of = || {
+        let mut request = request(&[]);
+        request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 1)));
+        request
+    };
+    let lines_after = async |time: Duration| {
+        setup.clock.advance(time);
+        let before = log.lines().len();
+        for _ in 0..2 {
+            send(&service, request_of()).await;
+        }
+        log.lines().split_off(before)
+    };
+    let reminder = |mode: &str| {
+        let days = 14 * 86_400;
+        format!(
+            "WARN the policy trial of the rate limiter is tried out ({mode}) since {days}s: enforce it, or remove it"
+        )
+    };
+    assert!(lines_after(Duration::ZERO).await.is_empty());
+    assert!(lines_after(DAY * 13).await.is_empty());
+    assert_eq!(lines_after(DAY).await, [reminder("shadow")]);
+    assert!(lines_after(DAY * 30).await.is_empty());
+    // Another mode has a time of its own.
+    setup.registry.set_mode(&name("trial"), Mode::Percent(Percent::new(10))).unwrap();
+    assert_eq!(lines_after(DAY).await.len(), 0, "only from now on");
+    assert_eq!(lines_after(DAY * 14).await, [reminder("10 %")]);
+    setup.registry.set_mode(&name("trial"), Mode::Enforce).unwrap();
+    assert!(lines_after(DAY * 30).await.is_empty());
+}
+
+#[tokio::test]
+async fn reminders_can_be_set_and_switched_off() {
+    for (after, lines) in [(Duration::from_secs(60), 2), (Duration::MAX, 0)] {
+        let (log, _guard) = log();
+        let setup = Setup::new();
+        setup.registry.set_audit(after, after);
+        setup.registry.register(&daily("kept")).unwrap();
+        let layer = setup.layer("all").shadow();
+        let _applied = layer.layer(Probe::default());
+        let counted = setup.layer("counted");
+        for _ in 0..2 {
+            send_one(&counted).await;
+            setup.clock.advance(Duration::from_secs(60));
+            send_one(&layer).await;
+            send_one(&counted).await;
+        }
+        let reminders = log.lines().into_iter().filter(|line| line.starts_with("WARN the policy")).count();
+        assert_eq!(reminders, lines, "{:?}", log.lines());
+    }
+}
+
+#[tokio::test]
+async fn a_missing_address_is_logged_with_the_fix() {
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let (service, _) =
+        probed(&LayerBuilder::new(Arc::clone(&setup.registry), daily("all")).by(ClientIp::peer()));
+    for _ in 0..100 {
+        assert_eq!(send(&service, request(&[])).await.status, 500);
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("ERROR the rate limiter answers requests with 500")
+            && lines[0].contains("router.into_make_service_with_connect_info::<SocketAddr>()"),
+        "{lines:?}"
+    );
+}
