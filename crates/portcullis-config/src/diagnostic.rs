@@ -34,7 +34,9 @@ pub struct Diagnostic {
 }
 
 /// All findings of one load, with the texts that they point into.
-#[derive(Clone, Debug)]
+///
+/// `Debug` writes the same lines as `Display`, because a `main` that returns an error prints it so.
+#[derive(Clone)]
 pub struct Diagnostics {
     sources: Arc<Sources>,
     list: Vec<Diagnostic>,
@@ -99,6 +101,12 @@ impl Diagnostics {
     /// Where a finding is.
     pub fn location(&self, diagnostic: &Diagnostic) -> Option<Location> {
         diagnostic.span.map(|span| self.sources.location(span))
+    }
+}
+
+impl fmt::Debug for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

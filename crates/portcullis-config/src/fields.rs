@@ -1,6 +1,6 @@
 //! Reads the fields of tables.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,14 +12,17 @@ use crate::source::Span;
 pub(crate) use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};
 
+mod alone;
 mod deserialize;
 mod error;
+mod missing;
 mod suggest;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use deserialize::Part;
 pub(crate) use error::DecodeError;
+use missing::Missing;
 pub(crate) use suggest::nearest;
 
 /// One table, whose fields are read one after the other.
@@ -33,6 +36,7 @@ pub(crate) struct Fields<'a> {
     path: String,
     span: Span,
     findings: &'a Findings,
+    missing: RefCell<Vec<Missing>>,
 }
 
 impl<'a> Fields<'a> {
@@ -44,7 +48,8 @@ impl<'a> Fields<'a> {
             return None;
         };
         let read = entries.iter().map(|_| Cell::new(false)).collect();
-        Some(Self { entries, read, known: Vec::new(), path, span: node.span, findings })
+        let (known, missing) = (Vec::new(), RefCell::default());
+        Some(Self { entries, read, known, path, span: node.span, findings, missing })
     }
 
     /// The path of a field of this table.
@@ -180,7 +185,7 @@ impl<'a> Fields<'a> {
     pub(crate) fn required<T>(&self, field: &str, value: Option<T>) -> Option<T> {
         let entry = self.entries.iter().find(|entry| entry.name == field);
         if value.is_none() && entry.is_none_or(|entry| entry.node.value == Value::Null) {
-            self.findings.error(&*self.path, self.span, format!("`{field}` is missing"));
+            self.missing(&[field], format!("`{field}` is missing"));
         }
         value
     }
@@ -191,11 +196,12 @@ impl<'a> Fields<'a> {
         self.sub_with(fields, |part| T::deserialize(part))
     }
 
-    /// Reads some fields together as one value, such as a strategy. An error is a finding at the field at fault.
+    /// Reads some fields together as one value, such as a strategy. An error is a finding at the field at fault, and the others are
+    /// then read without it, to find what is wrong with them whatever it is.
     pub(crate) fn sub_with<T>(
         &mut self,
         fields: &[&'static str],
-        read: impl FnOnce(Part<'a>) -> Result<T, DecodeError>,
+        read: impl Fn(Part<'_>) -> Result<T, DecodeError>,
     ) -> Option<T> {
         self.known.extend(fields);
         let mut entries = Vec::new();
@@ -207,13 +213,15 @@ impl<'a> Fields<'a> {
                 }
             }
         }
-        match read(Part::new(entries.clone())) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                error.report_among(&self.path, self.span, &entries, self.findings);
-                None
-            }
-        }
+        let error = match read(Part::new(entries.clone())) {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        let (path, span) = error.place_among(&self.path, self.span, &entries);
+        let path = error.finding(&path, span, self.findings);
+        self.note_missing(error.missing().as_slice(), &path, &error.to_string());
+        self.report_others(entries, span, &read);
+        None
     }
 
     /// An error about a value of the wrong kind.
@@ -234,7 +242,11 @@ impl<'a> Fields<'a> {
             let finding = self.findings.error(self.path(&entry.name), entry.name_span, message);
             let unused = self.known.iter().filter(|known| !self.has(known));
             match nearest(&entry.name, unused.copied()) {
-                Some(name) => finding.help(format!("did you mean `{name}`?")),
+                Some(name) => {
+                    let finding = finding.help(format!("did you mean `{name}`?"));
+                    self.retract_missing(name);
+                    finding
+                }
                 None if self.known.len() <= 12 && !self.known.is_empty() => {
                     finding.help(suggest::list_of_fields(&self.known))
                 }

@@ -79,6 +79,30 @@ impl Findings {
         Finding { findings: self, index: MAX }
     }
 
+    /// Whether all errors are about fields of which this holds.
+    pub(crate) fn errors_are_all(&self, holds: impl Fn(&str) -> bool) -> bool {
+        self.0.borrow().iter().filter(|one| one.severity == Severity::Error).all(|one| holds(&one.field))
+    }
+
+    /// Whether there is an error about a field or a part of it.
+    pub(crate) fn has_error_in(&self, field: &str) -> bool {
+        let is_in = |one: &Diagnostic| {
+            one.field.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.0.borrow().iter().any(|one| one.severity == Severity::Error && is_in(one))
+    }
+
+    /// Removes the errors about a field that have this message. What was left out stays.
+    pub(crate) fn retract(&self, field: &str, message: &str) {
+        if self.is_full() {
+            return;
+        }
+        let (field, message) = (one_line(field.to_owned()), one_line(message.to_owned()));
+        self.0
+            .borrow_mut()
+            .retain(|one| one.severity != Severity::Error || one.field != field || one.message != message);
+    }
+
     /// Whether further ones are left out.
     pub(crate) fn is_full(&self) -> bool {
         self.len() >= MAX

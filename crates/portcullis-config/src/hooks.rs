@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_tower::{AsyncKeyExtractor, Cost, KeyExtractor, QuotaLookup};
+use portcullis_tower::{AsyncKeyExtractor, Cost, KeyExtractor, QuotaLookup, ResponseOutcome};
+
+/// Whether a response is charged.
+pub(crate) type Charges = dyn Fn(&ResponseOutcome<'_>) -> bool + Send + Sync;
 
 /// What a program registered, by name.
 #[derive(Clone, Default)]
@@ -11,6 +14,7 @@ pub(crate) struct Hooks {
     pub(crate) keys: HashMap<String, Arc<dyn KeyExtractor>>,
     pub(crate) lookups: HashMap<String, Arc<dyn AsyncKeyExtractor>>,
     pub(crate) costs: HashMap<String, Arc<dyn Cost>>,
+    pub(crate) charges: HashMap<String, Arc<Charges>>,
     pub(crate) quota_lookups: HashMap<String, QuotaLookup>,
     /// The program is not there, as in a command that checks files: each name counts as registered.
     pub(crate) any_name: bool,

@@ -18,6 +18,8 @@ mod overlay;
 pub mod remote;
 mod rules;
 mod schema;
+#[cfg(feature = "signed")]
+mod signed;
 mod source;
 mod text;
 mod tree;

@@ -1,5 +1,7 @@
 //! Rules that change while they limit requests.
 
+#[cfg(feature = "signed")]
+mod documents;
 mod error;
 #[cfg(any(feature = "watch", feature = "signed"))]
 mod following;
@@ -72,6 +74,8 @@ struct Shared {
     reloads: Mutex<()>,
     /// Of all layers, so that a reload starts neither the throttles of the log nor an outage anew.
     log: LayerLog,
+    #[cfg(feature = "signed")]
+    documents: documents::Documents,
 }
 
 struct Changes {
@@ -92,7 +96,17 @@ impl LiveRules {
         let current = ArcSwap::from_pointee(RulesVersion::new(rules, 1));
         let changes = Changes { installation: Some(installation), used: Vec::new() };
         let (changes, reloads) = (Mutex::new(changes), Mutex::new(()));
-        Ok(Self(Arc::new(Shared { registry, current, changes, reloads, log: LayerLog::default() })))
+        let shared = Shared {
+            registry,
+            current,
+            changes,
+            reloads,
+            log: LayerLog::default(),
+            #[cfg(feature = "signed")]
+            documents: documents::Documents::default(),
+        };
+        shared.current.load().list(&shared.registry, &shared.log);
+        Ok(Self(Arc::new(shared)))
     }
 
     /// Returns a layer that limits each request by all rules that match it, in one decision. A request that no rule matches goes to the
@@ -151,33 +165,51 @@ impl LiveRules {
     /// [`LayerError::RuleInUse`] if a rule lacks that a [layer](Self::rule) is made of; otherwise if a rule cannot be a layer of the
     /// registry. The former rules stay then.
     pub fn swap(&self, rules: Rules) -> Result<u64, LayerError> {
-        let swapped = self.0.swap(rules);
+        let swapped = self.0.swap(self.0.changes(), rules);
         match &swapped {
-            Ok(generation) => self.0.registry.rules_reloaded(*generation),
+            Ok(generation) => self.reloaded(*generation),
             Err(error) => self.reject(&error.to_string()),
         }
         swapped
     }
 
+    /// Reports that the rules were replaced.
+    fn reloaded(&self, generation: u64) {
+        self.0.registry.rules_reloaded(generation);
+        #[cfg(feature = "signed")]
+        self.report_document();
+    }
+
     /// Reads the rules again from where they came from, and replaces them. Returns the new generation, also if nothing has changed.
     ///
-    /// [`RulesReloaded`] is emitted, or [`RulesRejected`], and one line is logged, with all that is wrong.
+    /// Reloads are made one after the other. Rules that are [swapped](Self::swap) in while files are read are never replaced by what
+    /// was read for those before them: they are read again from where they came from, as if the reload had begun after the swap.
+    ///
+    /// [`RulesReloaded`] is emitted, or [`RulesRejected`], and one line is logged, with all that is wrong. A
+    /// signed document that the files no longer fit is discarded, with [`RulesRejected`] and a line of its own.
     ///
     /// [`RulesReloaded`]: portcullis_tower::EventKind::RulesReloaded
     /// [`RulesRejected`]: portcullis_tower::EventKind::RulesRejected
     ///
     /// # Errors
     ///
-    /// If the files have errors, or as for [`swap`](Self::swap). The former rules stay then.
+    /// If the files have errors, or as for [`swap`](Self::swap). The former rules stay then. [`ReloadError::NoPolicies`] if the files
+    /// have no policy any more, as a file that is being written. [`ReloadError::Interrupted`] if other
+    /// rules were swapped in during each of ten attempts.
     pub fn reload(&self) -> Result<u64, ReloadError> {
-        let _reloading = self.0.reloads.lock().unwrap_or_else(PoisonError::into_inner);
-        match Rules::load(self.current().loader()) {
-            Ok(rules) => Ok(self.swap(rules)?),
-            Err(findings) => {
-                self.reject(&findings.to_string());
-                Err(ReloadError::Invalid(findings))
-            }
+        let read = |current: &Rules| {
+            let rules = Rules::load(current.loader()).map_err(ReloadError::Invalid)?;
+            if is_emptied(current, &rules) { Err(ReloadError::NoPolicies) } else { Ok(rules) }
+        };
+        #[cfg(feature = "signed")]
+        let reloaded = self.0.reload(read, Shared::swap_files);
+        #[cfg(not(feature = "signed"))]
+        let reloaded = self.0.reload(read, Shared::swap_generation);
+        match &reloaded {
+            Ok(generation) => self.reloaded(*generation),
+            Err(error) => self.reject(&error.to_string()),
         }
+        reloaded
     }
 
     /// Reports that new rules were refused before they could replace the current ones.
@@ -202,8 +234,37 @@ impl LiveRules {
 }
 
 impl Shared {
-    fn swap(&self, rules: Rules) -> Result<u64, LayerError> {
-        let mut changes = self.changes();
+    /// Reads new rules with the help of the current ones, and replaces exactly these: `swap` returns `None` if others were swapped in
+    /// meanwhile, and then they are read again.
+    fn reload<E: From<ReloadError>>(
+        &self,
+        read: impl Fn(&Rules) -> Result<Rules, E>,
+        swap: impl Fn(&Self, Rules, u64) -> Result<Option<u64>, LayerError>,
+    ) -> Result<u64, E> {
+        let _reloading = self.reloads.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..RELOAD_ATTEMPTS {
+            // Not held while files are read.
+            let (current, generation) = {
+                let version = self.current.load();
+                (version.rules.clone(), version.generation)
+            };
+            if let Some(next) = swap(self, read(&current)?, generation).map_err(ReloadError::from)? {
+                return Ok(next);
+            }
+        }
+        Err(ReloadError::Interrupted.into())
+    }
+
+    /// Replaces the rules of one generation. `None` if others are current.
+    fn swap_generation(&self, rules: Rules, replaced: u64) -> Result<Option<u64>, LayerError> {
+        let changes = self.changes();
+        if replaced != self.current.load().generation {
+            return Ok(None);
+        }
+        self.swap(changes, rules).map(Some)
+    }
+
+    fn swap(&self, mut changes: MutexGuard<'_, Changes>, rules: Rules) -> Result<u64, LayerError> {
         changes.used.retain(|used| used.strong_count() > 0);
         let generation = self.current.load().generation.saturating_add(1);
         let next = Arc::new(RulesVersion::new(rules, generation));
@@ -217,8 +278,9 @@ impl Shared {
         let commit = || former = Some(self.current.swap(next));
         let installation = self.registry.install(&policies, commit)?;
         let before = changes.installation.replace(installation);
-        drop(changes);
         drop((before, former));
+        self.current.load().list(&self.registry, &self.log);
+        drop(changes);
         Ok(generation)
     }
 
@@ -227,6 +289,14 @@ impl Shared {
         self.changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// Whether files have no policy any more, as while they are written.
+fn is_emptied(current: &Rules, read: &Rules) -> bool {
+    read.iter().len() == 0 && current.iter().len() > 0
+}
+
+/// Each fails only if rules are swapped in by hand while files are read.
+const RELOAD_ATTEMPTS: usize = 10;
 
 /// What the registry has to know of the rules.
 fn installed(rules: &Rules) -> Vec<InstalledPolicy> {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::diagnostic::Diagnostic;
 use crate::findings::Findings;
 use crate::hooks::Hooks;
-use crate::overlay::{self, Overlay, RemoteSettings};
+#[cfg(feature = "signed")]
+use crate::overlay::Overlay;
+use crate::overlay::{self, RemoteSettings};
 use crate::source::{Format, Sources};
 use crate::tree::Node;
 
@@ -22,6 +24,7 @@ mod read_yaml;
 mod registered;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 use environment::Environment;
 
@@ -29,6 +32,10 @@ use environment::Environment;
 pub(crate) const MAX_FILE: usize = 1 << 20;
 /// The most files of a load: the file and all that it includes.
 pub(crate) const MAX_FILES: usize = 64;
+/// The most paths of includes that a load tries to open, whether they are files or not.
+pub(crate) const MAX_INCLUDES: usize = 1_000;
+/// The most entries of folders that the patterns of `include` look at in a load.
+pub(crate) const MAX_ENTRIES: usize = 5_000;
 /// The most lists and tables inside each other.
 pub(crate) const MAX_DEPTH: usize = 32;
 
@@ -38,7 +45,7 @@ pub(crate) const MAX_DEPTH: usize = 32;
 /// `${NAME:-default}` by the default if the variable is unset or empty, and `$${` is a literal `${`. A value that is one reference
 /// and nothing else, such as `limit = "${LIMIT}"`, may also be a number or a truth value.
 ///
-/// Each file has at most 1 MiB, there are at most 64 files, and at most 32 lists and tables are inside each other.
+/// Each file has at most 1 MiB, there are at most 64 files, the folders of patterns have at most 5 000 entries, and at most 32 lists and tables are inside each other.
 ///
 /// # Examples
 ///
@@ -54,6 +61,7 @@ pub(crate) const MAX_DEPTH: usize = 32;
 pub struct Loader {
     origin: Origin,
     environment: Environment,
+    #[cfg(feature = "signed")]
     overlay: Option<Overlay>,
     pub(crate) hooks: Hooks,
 }
@@ -65,7 +73,7 @@ enum Origin {
 }
 
 /// What a load has read.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Loaded {
     pub(crate) sources: Arc<Sources>,
     /// The file, then its includes in their order. Those with mistakes of syntax are not among them.
@@ -76,6 +84,7 @@ pub(crate) struct Loaded {
     /// The folders in which patterns of `include` looked for files.
     pub(crate) folders: Vec<PathBuf>,
     /// What the files say about a document that may change them.
+    #[cfg_attr(not(feature = "signed"), allow(dead_code, reason = "without it there are no documents"))]
     pub(crate) remote: Option<RemoteSettings>,
 }
 
@@ -85,7 +94,13 @@ impl Loader {
     /// Includes are relative to the file that names them.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         let (environment, hooks) = (Environment::Process, Hooks::default());
-        Self { origin: Origin::File(path.into()), environment, overlay: None, hooks }
+        Self {
+            origin: Origin::File(path.into()),
+            environment,
+            #[cfg(feature = "signed")]
+            overlay: None,
+            hooks,
+        }
     }
 
     /// A text, which cannot include files. Findings refer to it by `name`.
@@ -94,6 +109,7 @@ impl Loader {
         Self {
             origin: Origin::Text { name: name.into(), format, text },
             environment: Environment::Process,
+            #[cfg(feature = "signed")]
             overlay: None,
             hooks: Hooks::default(),
         }
@@ -111,28 +127,19 @@ impl Loader {
         Self { environment: Environment::None, ..self }
     }
 
-    /// Replaces the document that changes the policies of the files; `None` for no document.
-    #[cfg(any(feature = "signed", test))]
-    pub(crate) fn with_overlay(self, overlay: Option<Overlay>) -> Self {
-        Self { overlay, ..self }
+    /// Replaces the document that changes the policies of the files while they accept it.
+    #[cfg(feature = "signed")]
+    pub(crate) fn with_overlay(self, overlay: Overlay) -> Self {
+        Self { overlay: Some(overlay), ..self }
     }
 
-    #[cfg(feature = "watch")]
+    #[cfg(feature = "signed")]
     pub(crate) fn overlay(&self) -> Option<&Overlay> {
         self.overlay.as_ref()
     }
 
-    /// Reads everything. Never fails: what is wrong is among the findings.
+    /// Reads all files. Never fails: what is wrong is among the findings.
     pub(crate) fn read(&self) -> Loaded {
-        let loaded = self.read_files();
-        match &self.overlay {
-            Some(overlay) => overlaid(loaded, overlay),
-            None => loaded,
-        }
-    }
-
-    /// The same without the document that changes policies.
-    pub(crate) fn read_files(&self) -> Loaded {
         let findings = Findings::default();
         let mut documents = documents::Documents::new(&self.environment, &findings);
         match &self.origin {
@@ -150,27 +157,20 @@ impl Loader {
             remote,
         }
     }
-}
 
-/// Changes the policies of the files by a document, if the files still accept it. Its references are resolved already, and it includes
-/// nothing.
-fn overlaid(loaded: Loaded, overlay: &Overlay) -> Loaded {
-    let Loaded { sources, documents: mut nodes, findings, files, folders, remote } = loaded;
-    let findings = Findings::new(findings);
-    let mut sources = Arc::unwrap_or_clone(sources);
-    let file = sources.add(&overlay.name, overlay.text.to_string());
-    if let Some(remote) = remote.as_ref().filter(|remote| remote.accept(overlay))
-        && let Some(node) = parse::parse(Format::Json, &overlay.text, file, &findings)
-    {
-        overlay::apply(&mut nodes, &node, &remote.allow, &findings);
-    }
-    Loaded {
-        sources: Arc::new(sources),
-        documents: nodes,
-        findings: findings.into_list(),
-        files,
-        folders,
-        remote,
+    /// What was read, changed by the document; `None` without one, or if the files do not accept it. The references of a document are
+    /// resolved already, and it includes nothing.
+    #[cfg(feature = "signed")]
+    pub(crate) fn overlaid(&self, files: &Loaded) -> Option<Loaded> {
+        let overlay = self.overlay.as_ref()?;
+        let remote = files.remote.as_ref().filter(|remote| remote.accept(overlay))?;
+        let mut loaded = files.clone();
+        let findings = Findings::new(std::mem::take(&mut loaded.findings));
+        let file = Arc::make_mut(&mut loaded.sources).add(&overlay.name, overlay.text.to_string());
+        if let Some(node) = parse::parse(Format::Json, &overlay.text, file, &findings) {
+            overlay::apply(&mut loaded.documents, &node, &remote.allow, &findings);
+        }
+        Some(Loaded { findings: findings.into_list(), ..loaded })
     }
 }
 

@@ -1,7 +1,7 @@
 //! A document that changes some fields of the policies of the files.
 
 mod settings;
-#[cfg(test)]
+#[cfg(all(test, feature = "signed"))]
 mod tests;
 
 use std::path::PathBuf;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use portcullis_core::Quota;
 
 use crate::findings::Findings;
-
 use crate::tree::{Entry, Node, Value};
 
 pub use settings::RemoteSettings;
@@ -20,7 +19,7 @@ pub(crate) use settings::take;
 pub(crate) const ALLOWED: [&str; 3] = ["limit", "burst", "mode"];
 
 /// The text of a document, in JSON, which replaces fields of policies.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Overlay {
     /// What findings call it.
     pub(crate) name: PathBuf,

@@ -2,6 +2,8 @@
 
 mod build;
 mod check;
+#[cfg(feature = "signed")]
+mod document;
 mod explain;
 mod key;
 mod matcher;
@@ -23,7 +25,7 @@ use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
 use crate::fields::Findings;
-use crate::load::Loader;
+use crate::load::{Loaded, Loader};
 
 pub use explain::Match;
 pub use rule::Rule;
@@ -46,6 +48,10 @@ struct Inner {
     files: Vec<PathBuf>,
     folders: Vec<PathBuf>,
     options: LayerOptions,
+    #[cfg(feature = "signed")]
+    remote: Option<crate::overlay::RemoteSettings>,
+    #[cfg(feature = "signed")]
+    document: document::State,
 }
 
 impl Rules {
@@ -67,7 +73,15 @@ impl Rules {
     ///
     /// All mistakes, each with its place.
     pub fn load(loader: &Loader) -> Result<Self, Diagnostics> {
-        let read = loader.read();
+        let files = loader.read();
+        #[cfg(feature = "signed")]
+        if let Some(whole) = loader.overlaid(&files) {
+            return Self::load_overlaid(loader, files, whole);
+        }
+        Self::build(loader, files)
+    }
+
+    fn build(loader: &Loader, read: Loaded) -> Result<Self, Diagnostics> {
         let findings = Findings::new(read.findings);
         let mut reader = Reader {
             findings: &findings,
@@ -75,20 +89,33 @@ impl Rules {
             hooks: &loader.hooks,
             clients: ClientIp::peer(),
         };
-        let Read { rules, options, layer_span } = reader.documents(&read.documents);
+        let Read { rules, options, layer } = reader.documents(&read.documents);
+        // A part that is not known matches every request, so that these would find too many.
         if !findings.has_errors() {
-            check::unverified_keys(&rules, &findings);
-            check::options(&rules, &options, layer_span, &findings);
-            check::try_out(&rules, &options, layer_span, &findings);
+            check::options(&rules, &options, layer, &findings);
+            check::no_policies(&rules, &read.documents, &findings);
             overlap::check(&rules, &findings);
         }
+        check::unverified_keys(&rules, &findings);
+        check::try_out(&rules, &options, layer, &findings);
         let has_errors = findings.has_errors();
         let warnings = Diagnostics::new(read.sources, findings.into_list());
         if has_errors {
             return Err(warnings);
         }
         let (files, folders) = (read.files, read.folders);
-        Ok(Self(Arc::new(Inner { rules, warnings, loader: loader.clone(), files, folders, options })))
+        Ok(Self(Arc::new(Inner {
+            rules,
+            warnings,
+            loader: loader.clone(),
+            files,
+            folders,
+            options,
+            #[cfg(feature = "signed")]
+            remote: read.remote,
+            #[cfg(feature = "signed")]
+            document: document::State::None,
+        })))
     }
 
     /// What works, and probably not as its author expects.

@@ -40,6 +40,8 @@ pub(crate) enum Kind {
     Number(f64, f64),
     /// One of some texts.
     Choice(&'static [&'static str]),
+    /// The name of a field of a table.
+    FieldOf(&'static Table),
     /// A value, or a list of such values.
     OneOrMore(&'static Kind),
     /// A list with at least one value.
@@ -75,6 +77,11 @@ pub fn schema() -> Value {
     root.insert("title".to_owned(), json!("Rules of the Portcullis rate limiter"));
     root.insert("$defs".to_owned(), json!(definitions));
     Value::Object(root)
+}
+
+/// The names of the fields of a policy.
+pub(crate) fn policy_fields() -> impl Iterator<Item = &'static str> + Clone {
+    fields::POLICY.fields.iter().map(|field| field.name)
 }
 
 type Definitions = BTreeMap<&'static str, Value>;
@@ -121,6 +128,10 @@ fn kind(of: &Kind, definitions: &mut Definitions) -> Value {
             or_reference(&json!({ "type": "number", "minimum": least, "maximum": most }))
         }
         Kind::Choice(names) => or_reference(&json!({ "enum": names })),
+        Kind::FieldOf(table) => {
+            let names: Vec<_> = table.fields.iter().map(|field| field.name).collect();
+            or_reference(&json!({ "enum": names }))
+        }
         Kind::OneOrMore(one) => {
             let one = kind(one, definitions);
             json!({ "anyOf": [one, { "type": "array", "items": one }] })

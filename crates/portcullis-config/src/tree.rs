@@ -16,6 +16,12 @@ impl Node {
         Self { span, value, from_environment: false }
     }
 
+    /// The place of a field's value. If this is no table, or lacks it, that of the whole.
+    pub(crate) fn span_of(&self, field: &str) -> Span {
+        let Value::Map(entries) = &self.value else { return self.span };
+        entries.iter().find(|entry| entry.name == field).map_or(self.span, |entry| entry.node.span)
+    }
+
     /// The value of a field, if this is a table that has it.
     #[cfg(test)]
     pub(crate) fn get(&self, field: &str) -> Option<&Entry> {

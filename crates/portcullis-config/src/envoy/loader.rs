@@ -123,6 +123,10 @@ impl Loader {
 fn read_bounded(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
+    // Opening a pipe would wait for its other end.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
     File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_FILE_BYTES {
         return Ok(String::from_utf8_lossy(&bytes).into_owned());

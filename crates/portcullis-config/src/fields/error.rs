@@ -46,31 +46,38 @@ impl DecodeError {
         self.finding(path, span, findings);
     }
 
-    /// Adds it to the findings. The value is made of some fields of a table: if none of them is known to be at fault, the first is that
-    /// the message names.
-    pub(super) fn report_among(self, path: &str, table: Span, entries: &[&Entry], findings: &Findings) {
+    /// The path and the place of a value that is made of some fields of a table: if none of them is known to be at fault, the first is
+    /// that the message names.
+    pub(super) fn place_among(&self, path: &str, table: Span, entries: &[&Entry]) -> (String, Span) {
         if self.0.span.is_none() {
             let mut names = self.0.message.split('`').skip(1).step_by(2);
             let entry = names.find_map(|name| entries.iter().find(|entry| entry.name == name));
             if let Some(entry) = entry {
-                let path = join(path, &entry.name);
-                return self.finding(&path, entry.node.span, findings);
+                return (join(path, &entry.name), entry.node.span);
             }
         }
-        let span = self.0.span.unwrap_or(table);
-        self.finding(path, span, findings);
+        (path.to_owned(), self.0.span.unwrap_or(table))
     }
 
-    fn finding(self, path: &str, span: Span, findings: &Findings) {
+    /// The field that the value lacks, if that is what is wrong.
+    pub(super) fn missing(&self) -> Option<&str> {
+        let message = self.0.span.is_none().then_some(&*self.0.message)?;
+        let named = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        named.or_else(|| message.strip_prefix('`')?.strip_suffix("` is missing"))
+    }
+
+    /// Adds it to the findings. Returns the path of the value at fault, inside of that of `path`.
+    pub(super) fn finding(&self, path: &str, span: Span, findings: &Findings) -> String {
         let mut whole = path.to_owned();
         for part in self.0.path.iter().rev() {
             whole = if part.starts_with('[') { whole + part } else { join(&whole, part) };
         }
-        let help = self.0.help.or_else(|| suggestion(&self.0.message));
-        let finding = findings.error(whole, span, self.0.message);
+        let help = self.0.help.clone().or_else(|| suggestion(&self.0.message));
+        let finding = findings.error(&*whole, span, &*self.0.message);
         if let Some(help) = help {
             finding.help(help);
         }
+        whole
     }
 }
 
@@ -125,6 +132,11 @@ fn found(unexpected: Unexpected<'_>) -> String {
         Unexpected::Unit | Unexpected::Option => "nothing".to_owned(),
         Unexpected::Seq => "a list".to_owned(),
         Unexpected::Map => "a table".to_owned(),
+        Unexpected::Other(text) => match text.strip_prefix("integer `").and_then(|rest| rest.split_once('`'))
+        {
+            Some((number, _)) => format!("a number: {number}"),
+            None => text.to_owned(),
+        },
         other => other.to_string(),
     }
 }

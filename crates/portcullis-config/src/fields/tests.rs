@@ -200,6 +200,7 @@ limits:1:1: error: missing field `strategy`, one of `token_bucket`, `gcra`, `lea
 limits:3:9: error: slots: unknown field `slots` of gcra, which has its quota and `burst`: `slots` is for `sliding_window`
 limits:3:9: error: slots: `slots` of sliding_window: a period of 1s cannot have 5000 slots: there must be 1 to 1000, each a whole number of microseconds
 limits:2:9: error: limit: expected `limit`, a whole number of units, not a text: "x"
+limits:3:10: error: period: expected `period`, a duration such as "15min", not a number: 5
 limits:3:9: error: limit: `quota = "1/s"` and `limit` are both given: write either `quota`, with the burst in it, or `limit`, `period` and `burst`
 "#
     );
@@ -266,4 +267,28 @@ fn known_misspellings_have_a_nearest_name() {
         assert_eq!(super::nearest(name, known), nearest, "{name}");
     }
     assert_eq!(super::nearest(&"quota".repeat(1000), known), None);
+}
+
+#[test]
+fn a_misspelt_field_is_not_missing_as_well() {
+    let shown = findings("quotta = '1/s'\nafer = 1\nother = 2", |fields| {
+        for field in ["quota", "after", "key"] {
+            let value = fields.node(field);
+            fields.required(field, value);
+        }
+    });
+    assert_eq!(
+        shown,
+        "limits:1:1: error: `key` is missing\n\
+         limits:1:1: error: quotta: unknown field \"quotta\" (help: did you mean `quota`?)\n\
+         limits:2:1: error: afer: unknown field \"afer\" (help: did you mean `after`?)\n\
+         limits:3:1: error: other: unknown field \"other\" (help: the fields are `quota`, `after` and `key`)"
+    );
+    let shown = findings("strateggy = 'gcra'\nquota = '1/s'", |fields| {
+        assert!(fields.sub::<Strategy>(&STRATEGY).is_none());
+    });
+    assert_eq!(
+        shown,
+        "limits:1:1: error: strateggy: unknown field \"strateggy\" (help: did you mean `strategy`?)"
+    );
 }

@@ -61,4 +61,12 @@ pub enum ReloadError {
     /// The limiter cannot have the rules.
     #[error(transparent)]
     Refused(#[from] LayerError),
+    /// The files have no policies, and the current rules have some. A file that is being written is empty at first.
+    #[error(
+        "the file has no policies, so all limits would end: write mode = \"off\" for a policy that is not to limit"
+    )]
+    NoPolicies,
+    /// Other rules were [swapped](crate::LiveRules::swap) in each time that the files had been read.
+    #[error("the rules were replaced all the time while their files were read")]
+    Interrupted,
 }

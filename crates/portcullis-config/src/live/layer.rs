@@ -22,8 +22,12 @@ pub type RulesService<S> = SelectedRateLimit<S, RulesLayer>;
 /// makes of it.
 ///
 /// The layers of combinations of rules that requests match are kept until the rules change: at most as many as there are rules, and 256
-/// more. For further combinations a layer is made for each request, under a lock, and for those that only a request with several
-/// hosts, or with a path that can be read in several ways, can match. A request is rejected with 500, or `INTERNAL` in gRPC, if more rules match it than one
+/// more. A request whose layer is kept takes no lock, whatever the spelling of its path: it loads the current rules, and looks up the
+/// layer. For further combinations a layer is made for each request, and for those that only a request with several hosts, or with
+/// a path that can be read in several ways, can match. That takes the lock under which rules are replaced, and that of the registry,
+/// where a layer has to register its policies; neither is held while files are read. Only such requests wait for each other.
+///
+/// A request is rejected with 500, or `INTERNAL` in gRPC, if more rules match it than one
 /// decision [may have](portcullis_tower::LayerError::TooMany).
 #[derive(Clone)]
 #[must_use = "a layer limits nothing until it is applied"]

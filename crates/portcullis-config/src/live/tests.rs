@@ -1,6 +1,9 @@
 //! Rules that change, under a registry in memory whose clock stands still.
 
 mod allocations;
+#[cfg(feature = "signed")]
+mod interleaved;
+mod listed;
 mod load;
 mod reload;
 mod sets;

@@ -1,7 +1,7 @@
 //! One version of the rules, with the layers that its requests have needed.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry};
@@ -16,6 +16,8 @@ pub(super) struct RulesVersion {
     named: HashMap<String, RuleSet>,
     /// By the rules that they consist of, at most one for each rule, and [`MAX_MORE`].
     layers: ArcSwap<HashMap<RuleSet, PreparedLayer>>,
+    /// A layer of each rule, which limits nothing: for the list of layers.
+    listed: OnceLock<Vec<PreparedLayer>>,
 }
 
 impl RulesVersion {
@@ -24,7 +26,21 @@ impl RulesVersion {
         for (index, rule) in rules.iter().enumerate() {
             named.entry(rule.table().to_owned()).or_default().insert(index);
         }
-        Self { rules, generation, named, layers: ArcSwap::default() }
+        Self { rules, generation, named, layers: ArcSwap::default(), listed: OnceLock::new() }
+    }
+
+    /// Lists each rule as a layer, for as long as this version exists, and logs a line for each. Called once, under the lock of
+    /// changes, while this version is the current one.
+    pub(super) fn list(&self, registry: &Arc<Registry>, log: &LayerLog) {
+        let layers = self.rules.iter().enumerate().filter_map(|(index, rule)| {
+            let layer = self.rules.layer(registry, &RuleSet::from_iter([index])).ok()??;
+            let layer = PreparedLayer::new(&layer.route(rule.matcher().to_string()), log);
+            layer.list();
+            Some(layer)
+        });
+        let layers: Vec<_> = layers.collect();
+        PreparedLayer::log_rules(self.generation, &layers);
+        let _ = self.listed.set(layers);
     }
 
     /// The rule of this name, with the limit on requests in flight that is in its table.

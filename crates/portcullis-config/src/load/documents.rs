@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::environment::Environment;
 use super::include::{self, Include, Meaning};
 use super::parse::parse;
-use super::{MAX_FILE, MAX_FILES, open};
+use super::walk::Walk;
+use super::{MAX_FILE, MAX_FILES, MAX_INCLUDES, open};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::findings::Findings;
 use crate::source::{FileId, Format, Sources, Span};
@@ -20,6 +21,9 @@ pub(super) struct Documents<'a> {
     environment: &'a Environment,
     findings: &'a Findings,
     opened: Vec<Opened>,
+    /// The number of paths that were tried.
+    tried: usize,
+    walk: Walk,
 }
 
 /// A file that was opened.
@@ -42,6 +46,8 @@ impl<'a> Documents<'a> {
             environment,
             findings,
             opened: Vec::new(),
+            tried: 0,
+            walk: Walk::default(),
         }
     }
 
@@ -62,6 +68,15 @@ impl<'a> Documents<'a> {
     }
 
     fn file(&mut self, path: &Path, include: Option<&Include>) {
+        self.tried += 1;
+        if self.tried > MAX_INCLUDES {
+            // Once: each further one would say the same.
+            if self.tried == MAX_INCLUDES + 1 {
+                let message = format!("more than {MAX_INCLUDES} includes");
+                self.error(include, message).help("join files, or name them by a pattern");
+            }
+            return;
+        }
         if !self.files.iter().any(|known| known == path) {
             self.files.push(path.to_owned());
         }
@@ -117,7 +132,7 @@ impl<'a> Documents<'a> {
     }
 
     fn include(&mut self, included_by: &Path, include: &Include) {
-        match include.meaning(included_by, self.findings) {
+        match include.meaning(included_by, &mut self.walk, self.findings) {
             Some(Meaning::File(path)) => self.file(&path, Some(include)),
             Some(Meaning::Pattern { folder, files }) => {
                 if files.is_empty() {

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use glob::{MatchOptions, Pattern};
-
-use super::MAX_FILES;
+use super::MAX_ENTRIES;
+use super::walk::{Walk, WalkError, is_pattern};
 use crate::findings::Findings;
 use crate::source::Span;
 use crate::tree::{Node, Value};
@@ -57,53 +56,40 @@ pub(super) enum Meaning {
 
 impl Include {
     /// The files of this include, sorted, relative to the file that names them. `None` after a finding.
-    pub(super) fn meaning(&self, included_by: &Path, findings: &Findings) -> Option<Meaning> {
+    pub(super) fn meaning(
+        &self,
+        included_by: &Path,
+        walk: &mut Walk,
+        findings: &Findings,
+    ) -> Option<Meaning> {
         let parent = included_by.parent().unwrap_or(Path::new(""));
-        if !self.pattern.contains(['*', '?', '[']) {
+        if !is_pattern(&self.pattern) {
             return Some(Meaning::File(parent.join(&self.pattern)));
         }
+        let error = |message: String| findings.error(&*self.field, self.span, message);
         if self.pattern.contains("**") {
-            let message = format!("{:?} looks into folders of any depth", self.pattern);
-            findings.error(&*self.field, self.span, message).help("name the folders: \"limits.d/*/*.toml\"");
+            error(format!("{:?} looks into folders of any depth", self.pattern))
+                .help("name the folders: \"limits.d/*/*.toml\"");
             return None;
         }
-        // Characters of the folder itself are no pattern.
-        let pattern = match parent.to_str() {
-            Some("") => self.pattern.clone(),
-            Some(parent) if Path::new(&self.pattern).is_relative() => {
-                format!("{}/{}", Pattern::escape(parent), self.pattern)
+        match walk.files(parent, &self.pattern) {
+            Ok(files) => {
+                let names = Path::new(&self.pattern).parent().unwrap_or(Path::new("")).components();
+                let literal = names.take_while(|part| !is_pattern(&part.as_os_str().to_string_lossy()));
+                return Some(Meaning::Pattern { folder: parent.join(literal.collect::<PathBuf>()), files });
             }
-            Some(_) => self.pattern.clone(),
-            None => {
-                let message = format!("patterns need a folder whose name is UTF-8, not {}", parent.display());
-                findings.error(&*self.field, self.span, message);
-                return None;
+            Err(WalkError::Pattern(reason)) => {
+                error(format!("invalid pattern {:?}: {}", self.pattern, reason.msg));
             }
-        };
-        let options = MatchOptions { require_literal_leading_dot: true, ..MatchOptions::new() };
-        let paths = match glob::glob_with(&pattern, options) {
-            Ok(paths) => paths,
-            Err(error) => {
-                let message = format!("invalid pattern {:?}: {}", self.pattern, error.msg);
-                findings.error(&*self.field, self.span, message);
-                return None;
+            Err(WalkError::Folder(folder, reason)) => {
+                error(format!("{} cannot be read: {reason}", folder.display()));
             }
-        };
-        let mut files = Vec::new();
-        for path in paths.take(MAX_FILES + 1) {
-            match path {
-                Ok(path) if path.is_dir() => {}
-                Ok(path) => files.push(path),
-                Err(error) => {
-                    findings.error(&*self.field, self.span, error.to_string());
-                }
+            Err(WalkError::TooMany) => {
+                let message =
+                    format!("the folders of {:?} have more than {MAX_ENTRIES} entries", self.pattern);
+                error(message).help("keep the files of rules in a folder of their own");
             }
         }
-        files.sort();
-        let literal = Path::new(&self.pattern).parent().unwrap_or(Path::new(""));
-        let literal = literal
-            .components()
-            .take_while(|part| !part.as_os_str().to_string_lossy().contains(['*', '?', '[']));
-        Some(Meaning::Pattern { folder: parent.join(literal.collect::<PathBuf>()), files })
+        None
     }
 }

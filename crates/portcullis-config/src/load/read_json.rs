@@ -46,13 +46,18 @@ impl Reader<'_> {
         let is_container = matches!(first, b'{' | b'[');
         let is_shallow = !is_container || self.context.is_shallow(depth, self.context.span(start, start + 1));
         let value = match first {
+            // Without a call of itself, which a deep one would repeat until the stack is full.
+            _ if !is_shallow => {
+                self.skip_container();
+                Value::Null
+            }
             b'{' => self.map(depth)?,
             b'[' => self.list(depth)?,
             b'"' => Value::String(self.string()?),
             _ => self.scalar()?,
         };
         let span = self.context.span(start, self.at);
-        Some(Node::new(span, if is_shallow { value } else { Value::Null }))
+        Some(Node::new(span, value))
     }
 
     fn map(&mut self, depth: usize) -> Option<Value> {
@@ -122,6 +127,26 @@ impl Reader<'_> {
                 Err(_) => Value::Float(number.parse().ok()?),
             },
         })
+    }
+
+    /// Skips a list or a table with all that it contains.
+    fn skip_container(&mut self) {
+        let (mut depth, mut is_text) = (0_usize, false);
+        while let Some(next) = self.peek() {
+            self.at += 1;
+            match next {
+                b'\\' => self.at += 1,
+                b'"' => is_text = !is_text,
+                b'[' | b'{' if !is_text => depth += 1,
+                b']' | b'}' if !is_text => {
+                    depth -= 1;
+                    if depth == 0 {
+                        return;
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     fn peek(&self) -> Option<u8> {

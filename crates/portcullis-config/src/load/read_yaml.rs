@@ -15,11 +15,17 @@ pub(super) fn read(context: &Context<'_>) -> Option<Node> {
         return None;
     }
     let bytes = Offsets::new(context.text);
-    let documents = match MarkedYaml::load_from_iter(context.text.chars()) {
-        Ok(documents) => documents,
-        Err(error) => {
-            syntax(context, bytes.of(error.marker().index()), error.info());
-            return None;
+    let mut text = Characters::new(context.text);
+    let documents = loop {
+        match MarkedYaml::load_from_iter(text.characters.iter().copied()) {
+            Ok(documents) => break documents,
+            Err(error) => {
+                let at = error.marker().index();
+                syntax(context, bytes.of(at), error.info());
+                if error.info() != TWICE || !text.rename(at) {
+                    return None;
+                }
+            }
         }
     };
     let reader = Reader { context, bytes };
@@ -36,7 +42,7 @@ pub(super) fn read(context: &Context<'_>) -> Option<Node> {
 }
 
 fn syntax(context: &Context<'_>, at: usize, message: &str) {
-    if message == "duplicated key in mapping" {
+    if message == TWICE {
         let rest = context.text.get(at..).unwrap_or_default();
         let name = &rest[..rest.find([':', '\n', '\r']).unwrap_or(rest.len())];
         let span = context.span(at, at + name.len());
@@ -65,6 +71,39 @@ fn deep_line(text: &str) -> Option<usize> {
     }
     None
 }
+
+/// The parser's message about a name that a table has twice, which ends the document.
+const TWICE: &str = "duplicated key in mapping";
+
+/// The text, in which names that are given twice are replaced by others of the same length, so that the rest can be read.
+struct Characters {
+    characters: Vec<char>,
+    renamed: u8,
+}
+
+impl Characters {
+    fn new(text: &str) -> Self {
+        Self { characters: text.chars().collect(), renamed: 0 }
+    }
+
+    /// Replaces the name at a place. False after [`MAX_TWICE`] names, and for a name that is no plain text.
+    fn rename(&mut self, at: usize) -> bool {
+        let quotes = self.characters.get(at).filter(|first| matches!(first, '"' | '\''));
+        let at = at + usize::from(quotes.is_some());
+        let Some(first) = self.characters.get_mut(at) else { return false };
+        if self.renamed == MAX_TWICE || !first.is_alphanumeric() && *first != '_' {
+            return false;
+        }
+        *first = char::from_u32(RENAMED + u32::from(self.renamed)).unwrap_or(char::REPLACEMENT_CHARACTER);
+        self.renamed += 1;
+        true
+    }
+}
+
+/// The most names that are found to be given twice. The text is read once for each.
+const MAX_TWICE: u8 = 10;
+/// The first of the characters with which names begin that were given twice. They are for private use, and no field has one.
+const RENAMED: u32 = 0xE000;
 
 /// The parser counts characters, places count bytes.
 struct Offsets(Option<Vec<usize>>);
@@ -136,6 +175,12 @@ impl Reader<'_> {
             // `404: ...` is a field of this name.
             _ => self.slice(span).to_owned(),
         };
+        let is_renamed = |first: char| (RENAMED..RENAMED + u32::from(MAX_TWICE)).contains(&first.into());
+        if text.starts_with(is_renamed)
+            && !self.slice(span).trim_start_matches(['"', '\'']).starts_with(is_renamed)
+        {
+            return None;
+        }
         if text == "<<" {
             self.context
                 .findings

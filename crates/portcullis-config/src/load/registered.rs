@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use portcullis_tower::{AsyncKeyExtractor, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup};
+use portcullis_tower::{
+    AsyncKeyExtractor, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup, ResponseOutcome,
+};
 
 use super::Loader;
 
@@ -58,6 +60,36 @@ impl Loader {
         self
     }
 
+    /// Registers what decides whether a response is charged, such as by a header that the handler sets. In a file it is `charge_when = { function = "name" }`. It is that of
+    /// [`RateLimitLayer::charge_when`](portcullis_tower::RateLimitLayer::charge_when).
+    ///
+    /// ```
+    /// use portcullis_config::{Format, Loader, Rules};
+    ///
+    /// let text = r#"
+    ///     [policy.login]
+    ///     strategy = "sliding_window"
+    ///     quota = "5/min"
+    ///     key = "client_ip"
+    ///     charge_when = { function = "wrong_password", status = 403 }
+    /// "#;
+    /// let loader = Loader::text("limits", Format::Toml, text);
+    /// let findings = Rules::load(&loader).unwrap_err().to_string();
+    /// assert!(findings.contains("no charge \"wrong_password\" is registered"), "{findings}");
+    ///
+    /// let loader = loader.charge_when("wrong_password", |outcome| outcome.headers().contains_key("x-wrong-password"));
+    /// assert!(Rules::load(&loader).is_ok());
+    /// ```
+    #[must_use]
+    pub fn charge_when(
+        mut self,
+        name: impl Into<String>,
+        charge: impl Fn(&ResponseOutcome<'_>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.charges.insert(name.into(), Arc::new(charge));
+        self
+    }
+
     /// Registers a look-up of the quotas of callers. In a file it is `quota_lookup = "name"`, beside the `caller_quotas` that it may
     /// return. It is that of [`RateLimitLayer::quota_by_async`](portcullis_tower::RateLimitLayer::quota_by_async).
     ///
@@ -90,8 +122,8 @@ impl Loader {
         self
     }
 
-    /// Accepts each name of an extension, a look-up and a cost, for a command that reads files without the program that registers
-    /// them. A rule whose key needs one limits nothing, and such a cost is 1: a [note](crate::Severity::Note) says so for each.
+    /// Accepts each name of an extension, a look-up, a cost and a charge, for a command that reads files without the program that
+    /// registers them. A rule whose key needs one limits nothing, such a cost is 1, and such a charge charges no response: a [note](crate::Severity::Note) says so for each.
     ///
     /// ```
     /// use portcullis_config::{Format, Loader, Rules};

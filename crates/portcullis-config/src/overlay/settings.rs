@@ -1,10 +1,14 @@
 //! The table `[remote]` of the local file: which document it accepts, and what the document may change.
 
+#[cfg(all(test, not(feature = "signed")))]
+mod tests;
+
 use std::time::Duration;
 
 use super::Overlay;
-use crate::fields::Fields;
+use crate::fields::{Fields, decode, nearest, quoted};
 use crate::findings::Findings;
+use crate::schema::policy_fields;
 use crate::tree::{Node, Value};
 
 /// What the local file says about the document of remote rules.
@@ -67,29 +71,77 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
     for other in taken {
         findings.error("remote", other.name_span, "`remote` is in two files").help("keep one of them");
     }
-    let before = findings.len();
-    let mut fields = Fields::of(&first.node, "remote", findings)?;
-    let verify_key = fields.read::<String>("verify_key");
-    let verify_key = fields.required("verify_key", verify_key).unwrap_or_default();
-    let is_key = verify_key.len() == 64 && verify_key.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if findings.len() == before && !is_key {
-        let span = fields.span_of("verify_key");
-        findings.error(fields.path("verify_key"), span, "a public key has 64 hexadecimal digits");
+    if cfg!(not(feature = "signed")) {
+        let message = "this program follows no remote rules: it is built without the feature `signed`";
+        let help =
+            "enable `signed` of portcullis-config, or `signed-rules` of portcullis, or remove the table";
+        findings.error("remote", first.name_span, message).help(help);
     }
+    let before = findings.errors();
+    let mut fields = Fields::of(&first.node, "remote", findings)?;
+    let verify_key = verify_key(&mut fields, findings);
     let key = fields.read("key").unwrap_or_else(|| "portcullis-rules".to_owned());
     if key.is_empty() || key.len() > MAX_KEY {
-        let message = format!("the name of a document has 1 to {MAX_KEY} bytes");
-        findings.error(fields.path("key"), fields.span_of("key"), message);
+        let message = format!("the name of a document has 1 to {MAX_KEY} bytes, not {}", key.len());
+        let help = "leave it out for \"portcullis-rules\"";
+        findings.error(fields.path("key"), fields.span_of("key"), message).help(help);
     }
-    let allow = fields.read("allow").unwrap_or_else(|| super::ALLOWED.map(str::to_owned).into());
+    let allow = fields.node("allow").map(|node| allowed(node, &fields.path("allow"), findings));
+    let allow = allow.unwrap_or_else(|| super::ALLOWED.map(str::to_owned).into());
     let minimum_number = fields.read("minimum_number").unwrap_or_default();
     let poll = fields.duration("poll").unwrap_or(DEFAULT_POLL);
     if !(SHORTEST_POLL..=LONGEST_POLL).contains(&poll) {
-        let message = format!("{poll:?} is not between {SHORTEST_POLL:?} and {LONGEST_POLL:?}");
-        findings.error(fields.path("poll"), fields.span_of("poll"), message);
+        let message = format!("{poll:?} is not between {SHORTEST_POLL:?} and 1h");
+        let help = "leave it out for 5s: each instance asks its store once in this time";
+        findings.error(fields.path("poll"), fields.span_of("poll"), message).help(help);
     }
     fields.finish();
-    (findings.len() == before).then_some(RemoteSettings { key, verify_key, allow, minimum_number, poll })
+    let verify_key = verify_key.filter(|_| findings.errors() == before && cfg!(feature = "signed"))?;
+    Some(RemoteSettings { key, verify_key, allow, minimum_number, poll })
+}
+
+/// The public key. No message has its text: what is there may be a secret key.
+fn verify_key(fields: &mut Fields<'_>, findings: &Findings) -> Option<String> {
+    let text = fields.read::<String>("verify_key");
+    let text = fields.required("verify_key", text)?;
+    let refused = |message: String| {
+        findings
+            .error(fields.path("verify_key"), fields.span_of("verify_key"), message)
+            .help("write the public key that `portcullis rules keygen` printed");
+    };
+    public_key(&text).map_err(refused).ok()
+}
+
+#[cfg(feature = "signed")]
+fn public_key(text: &str) -> Result<String, String> {
+    let key = text.parse::<crate::signed::VerifyingKey>();
+    key.map(|key| key.to_string()).map_err(|error| error.to_string())
+}
+
+/// A file with `[remote]` is an error without the feature.
+#[cfg(not(feature = "signed"))]
+#[expect(clippy::unnecessary_wraps, reason = "with the feature it can fail")]
+fn public_key(text: &str) -> Result<String, String> {
+    Ok(text.to_owned())
+}
+
+/// The names of fields that a document may change.
+fn allowed(node: &Node, path: &str, findings: &Findings) -> Vec<String> {
+    let Some(names) = decode::<Vec<String>>(node, path, findings) else { return Vec::new() };
+    let Value::List(items) = &node.value else { return names };
+    for (index, (name, item)) in names.iter().zip(items).enumerate() {
+        if policy_fields().any(|known| known == name) {
+            continue;
+        }
+        let message = format!("policies have no field {}", quoted(name));
+        let finding = findings.error(format!("{path}[{index}]"), item.span, message);
+        if let Some(name) = nearest(name, policy_fields()) {
+            finding.help(format!("did you mean \"{name}\"?"));
+        } else {
+            finding.help("write names of fields of policies, such as \"limit\", \"burst\" and \"mode\"");
+        }
+    }
+    names
 }
 
 const MAX_KEY: usize = 255;

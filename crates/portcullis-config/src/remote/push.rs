@@ -3,8 +3,7 @@
 use portcullis_core::StoreError;
 use portcullis_core::store::DocumentStore;
 
-use super::document::{Document, DocumentError, HEADER};
-use super::keys::SigningKey;
+use crate::signed::{Document, DocumentError, HEADER, SigningKey};
 
 /// Signs rules under the next number, and writes them in place of the present document. Returns what was written.
 ///

@@ -25,7 +25,7 @@ use crate::tree::{Node, Value};
 /// # Ok::<(), portcullis_config::Diagnostics>(())
 /// ```
 pub fn resolve(loader: &Loader) -> Result<String, Diagnostics> {
-    let Loaded { sources, documents, findings, remote, .. } = loader.read_files();
+    let Loaded { sources, documents, findings, remote, .. } = loader.read();
     let findings = Findings::new(findings);
     let mut policies = Map::new();
     for document in &documents {

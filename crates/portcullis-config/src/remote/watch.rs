@@ -1,10 +1,12 @@
 //! Follows the document of remote rules.
 
 mod follower;
+mod numbers;
 #[cfg(test)]
 mod tests;
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +31,9 @@ impl RemoteWatch {
     /// look costs one call of the store that reads a line; the document is read after a change only.
     ///
     /// A document that is unsigned, stale, too large or changes what it may not is refused: the last good rules stay, and one event and
-    /// one log line report it. While the store does not answer, the last good rules stay as well, and one line is logged per outage.
+    /// one log line report it. It is read and judged again at once after each change of the rules, and within 60 s otherwise, and reported
+    /// again only if the reason is another. A document that applies, and does not fit the local file after a change of that file,
+    /// is discarded, with one event and one log line: the values of the local file apply. While the store does not answer, the last good rules stay as well, and one line is logged per outage.
     /// Without `[remote]` in the file nothing is read.
     ///
     /// It ends when the handle is dropped, or the rules are.
@@ -50,8 +54,15 @@ impl Drop for RemoteHandle {
 }
 
 async fn follow(mut follower: Follower) {
-    while let Some(pause) = follower.look().await {
-        tokio::time::sleep(jitter(pause)).await;
+    let replacements = follower.replacements();
+    loop {
+        // Before the look, so that no change is missed.
+        let replaced = pin!(replacements.notified());
+        let Some(pause) = follower.look().await else { return };
+        tokio::select! {
+            () = replaced => {}
+            () = tokio::time::sleep(jitter(pause)) => {}
+        }
     }
 }
 

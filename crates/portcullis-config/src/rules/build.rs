@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Receipt, Secret, Settlement, Strategy};
+use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, Strategy};
 use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{
-    LayerBuilder, LayerError, LayerOptionError, RateLimitHeaders, RateLimitLayer, Registry, ResponseOutcome,
+    Global, LayerBuilder, LayerError, LayerOptionError, RateLimitHeaders, RateLimitLayer, Registry,
+    ResponseOutcome,
 };
 
 use super::key::KeySource;
@@ -57,7 +58,23 @@ impl Rule {
         registry: &Arc<Registry>,
     ) -> Result<RateLimitLayer, AtField> {
         let layer = self.begin(layer, registry)?;
-        STEPS.iter().try_fold(layer, |layer, step| step(self, layer))
+        STEPS.iter().try_fold(layer, |layer, (step, _)| step(self, layer))
+    }
+
+    /// All that a layer with this rule alone refuses, each with the fields on which the refusal depends.
+    pub(super) fn refusals(&self, registry: &Arc<Registry>) -> Vec<(AtField, &'static [&'static str])> {
+        let mut layer = match self.begin(None, registry) {
+            Ok(layer) => layer,
+            Err(error) => return vec![(error, &[])],
+        };
+        let mut refusals = Vec::new();
+        for (step, depends_on) in STEPS {
+            match step(self, layer.clone()) {
+                Ok(next) => layer = next,
+                Err(error) => refusals.push((error, depends_on)),
+            }
+        }
+        refusals
     }
 
     /// The policy with its key, and the options that are never refused.
@@ -172,17 +189,17 @@ impl Rule {
 /// One option or a few that belong together.
 type Step = fn(&Rule, RateLimitLayer) -> Result<RateLimitLayer, AtField>;
 
-/// What may be refused, in the order in which it is added.
-const STEPS: [Step; 9] = [
-    Rule::add_cost,
-    Rule::add_quota,
-    Rule::add_charge_when,
-    Rule::add_look_first,
-    Rule::add_refund,
-    Rule::add_until,
-    Rule::add_warning,
-    Rule::add_mode,
-    Rule::add_lock_out,
+/// What may be refused, in the order in which it is added, with the fields on which a refusal depends besides its own.
+const STEPS: [(Step, &[&str]); 9] = [
+    (Rule::add_cost, &["strategy"]),
+    (Rule::add_quota, &["strategy", "caller_quotas"]),
+    (Rule::add_charge_when, &["strategy"]),
+    (Rule::add_look_first, &["strategy"]),
+    (Rule::add_refund, &["strategy"]),
+    (Rule::add_until, &["strategy"]),
+    (Rule::add_warning, &[]),
+    (Rule::add_mode, &[]),
+    (Rule::add_lock_out, &["strategy"]),
 ];
 
 fn at(field: &'static str) -> impl FnOnce(LayerError) -> AtField {
@@ -190,6 +207,14 @@ fn at(field: &'static str) -> impl FnOnce(LayerError) -> AtField {
 }
 
 impl LayerOptions {
+    /// The two options that may be refused, each alone.
+    pub(super) fn each_refusable(&self) -> [Self; 2] {
+        [
+            Self { spread_retries: self.spread_retries, ..Self::default() },
+            Self { without_charge: self.without_charge, ..Self::default() },
+        ]
+    }
+
     pub(super) fn apply(&self, mut layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
         if let Some(headers) = self.headers {
             layer = layer.headers(headers);
@@ -217,6 +242,12 @@ impl LayerOptions {
         }
         Ok(layer)
     }
+}
+
+/// A layer to try out options.
+pub(super) fn plain_layer() -> RateLimitLayer {
+    let policy = Policy::gcra("unnamed", Quota::per_second(1));
+    LayerBuilder::new(scratch_registry(), policy).by(Global)
 }
 
 /// A registry to try out whether builders accept what a file says.

@@ -1,5 +1,6 @@
 //! What requests are charged to.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -143,6 +144,10 @@ impl KeyExtractor for MatchedRoute {
     fn is_shared(&self) -> bool {
         true
     }
+
+    fn description(&self) -> Cow<'static, str> {
+        Cow::Borrowed("route")
+    }
 }
 
 /// In place of an extension that the program did not register.
@@ -186,6 +191,10 @@ impl KeyExtractor for Except<Arc<dyn KeyExtractor>> {
     fn is_shared(&self) -> bool {
         self.key.is_shared()
     }
+
+    fn description(&self) -> Cow<'static, str> {
+        self.key.description()
+    }
 }
 
 impl AsyncKeyExtractor for Except<Arc<dyn AsyncKeyExtractor>> {
@@ -198,6 +207,10 @@ impl AsyncKeyExtractor for Except<Arc<dyn AsyncKeyExtractor>> {
 
     fn challenge(&self) -> Option<HeaderValue> {
         self.key.challenge()
+    }
+
+    fn description(&self) -> Cow<'static, str> {
+        self.key.description()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The requests that a rule applies to.
 
+pub(super) mod covers;
 pub(super) mod host;
 pub(super) mod path;
 pub(super) mod spelling;
@@ -21,7 +22,7 @@ pub(crate) struct Matcher {
 }
 
 /// What a request has to be, all of it. A part that is `None` holds for each request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Condition {
     pub(super) path: Option<PathPattern>,
     /// The path of the method, or of all methods of the service.
@@ -72,11 +73,6 @@ impl Matcher {
         }
         Some(nearest.map_or_else(|| "match = []".to_owned(), |(_, text)| text))
     }
-
-    /// Whether each request that `other` matches is one that this one matches.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
-        other.any.iter().all(|inner| self.any.iter().any(|outer| outer.covers(inner)))
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -121,20 +117,6 @@ impl Condition {
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &PathPattern> {
         self.path.iter().chain(&self.grpc)
-    }
-
-    fn covers(&self, inner: &Self) -> bool {
-        self.paths().all(|outer| inner.paths().any(|path| outer.covers(path)))
-            && (self.methods.is_none()
-                || inner
-                    .methods
-                    .as_ref()
-                    .is_some_and(|inner| inner.iter().all(|method| self.has_method(method))))
-            && self.hosts.as_ref().is_none_or(|outer| {
-                inner.hosts.as_ref().is_some_and(|inner| {
-                    inner.iter().all(|host| outer.iter().any(|outer| outer.covers(host)))
-                })
-            })
     }
 
     /// Whether no request can fulfil it.

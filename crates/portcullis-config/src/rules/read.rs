@@ -6,9 +6,11 @@ mod cost;
 mod key;
 mod layer;
 mod lists;
+mod lock_out;
 mod matching;
 mod mode;
 mod policy;
+mod refusals;
 mod tiers;
 
 use std::collections::HashMap;
@@ -33,15 +35,16 @@ pub(super) struct Reader<'a> {
 
 /// What the documents say.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct Read<'a> {
+    /// With errors among the findings, some have a part that stands for what is not known.
     pub(super) rules: Vec<Rule>,
     pub(super) options: LayerOptions,
-    /// Where `[layer]` is.
-    pub(super) layer_span: Option<Span>,
+    /// The table `[layer]`.
+    pub(super) layer: Option<&'a Node>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn documents(&mut self, documents: &'a [Node]) -> Read {
+    pub(super) fn documents(&mut self, documents: &'a [Node]) -> Read<'a> {
         let mut tables: Vec<_> =
             documents.iter().filter_map(|node| Fields::of(node, "", self.findings)).collect();
         for fields in &mut tables {
@@ -62,7 +65,7 @@ impl<'a> Reader<'a> {
             }
             fields.finish();
         }
-        Read { rules, options, layer_span: layer.map(|node| node.span) }
+        Read { rules, options, layer }
     }
 
     /// A table that one of the documents may have.
@@ -93,18 +96,15 @@ impl<'a> Reader<'a> {
             }
             for rule in self.policy(entry, &tables.path(&entry.name)) {
                 let name = rule.name().as_str().to_owned();
-                match seen.get(&name) {
-                    None => {
-                        seen.insert(name, entry.name_span);
-                        rules.push(rule);
-                    }
-                    Some(first) => {
-                        let message = format!("policy {name} is in {} already", self.place(*first));
-                        self.findings
-                            .error(tables.path(&entry.name), entry.name_span, message)
-                            .help("give one of the two another name");
-                    }
+                if let Some(first) = seen.get(&name) {
+                    let message = format!("policy {name} is in {} already", self.place(*first));
+                    self.findings
+                        .error(tables.path(&entry.name), entry.name_span, message)
+                        .help("give one of the two another name");
+                } else {
+                    seen.insert(name, entry.name_span);
                 }
+                rules.push(rule);
             }
         }
     }
@@ -133,5 +133,7 @@ fn texts<'n>(node: &'n Node, path: &str, findings: &Findings) -> Option<Vec<&'n 
             None
         }
     };
-    each(node).iter().map(text).collect()
+    // All are read, so that all mistakes are found.
+    let texts: Vec<_> = each(node).iter().map(text).collect();
+    texts.into_iter().collect()
 }

@@ -10,6 +10,7 @@ use portcullis_tower::{CallerQuota, Cost, Mode, OnAbort, OnMissing, QuotaLookup,
 
 use super::key::{Key, KeySource};
 use super::matcher::{Matcher, RequestView};
+use crate::hooks::Charges;
 use crate::source::Span;
 
 /// A policy of a file, with its key and the requests that it applies to.
@@ -21,6 +22,7 @@ pub struct Rule {
     pub(super) table: String,
     pub(super) span: Span,
     pub(super) key: Key,
+    pub(super) key_span: Span,
     pub(super) source: KeySource,
     pub(super) matcher: Matcher,
     pub(super) options: RuleOptions,
@@ -59,11 +61,13 @@ pub(super) enum LookFirst {
 }
 
 /// Which responses are charged.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct ChargeWhen {
     /// From the first to the last, both included.
     pub(super) status: Vec<(u16, u16)>,
     pub(super) grpc_status: Vec<i32>,
+    /// What the program registered.
+    pub(super) function: Option<Arc<Charges>>,
 }
 
 impl ChargeWhen {
@@ -71,6 +75,7 @@ impl ChargeWhen {
         let status = StatusCode::as_u16(&outcome.status());
         self.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
             || outcome.grpc_status().is_some_and(|status| self.grpc_status.contains(&status))
+            || self.function.as_ref().is_some_and(|charges| charges(outcome))
     }
 }
 

@@ -76,9 +76,12 @@ static REMOTE: Table = table(
 );
 
 /// A list, which may be empty.
-const NAMES: Kind = Kind::AnyOf(&[Kind::List(&Kind::Text), Kind::Tuple(&Kind::Text, 0)]);
+const NAMES: Kind = Kind::AnyOf(&NAME_LISTS);
+static NAME_LISTS: [Kind; 2] = [Kind::List(&NAME), Kind::Tuple(&NAME, 0)];
+static NAME: Kind = Kind::FieldOf(&POLICY);
 
-const REQUESTS: Kind = Kind::OneOrMore(&Kind::Table(&NAMED_REQUESTS));
+const REQUESTS: Kind = Kind::OneOrMore(&NAMED);
+static NAMED: Kind = Kind::Table(&NAMED_REQUESTS);
 
 static LAYER: Table = table(
     "layer",
@@ -123,7 +126,7 @@ static NAMED_REQUESTS: Table = some_of(
     ],
 );
 
-static POLICY: Table = table(
+pub(super) static POLICY: Table = table(
     "policy",
     "A limit, and the requests to which it applies.",
     &[
@@ -199,11 +202,9 @@ const STRATEGIES: &[&str] = &[
 
 const ANCHOR: Kind = Kind::AnyOf(&[Kind::Choice(&["epoch", "first_request"]), Kind::Integer(0, u64::MAX)]);
 
-const MODE: Kind = Kind::AnyOf(&[
-    Kind::Choice(&["off", "shadow", "enforce"]),
-    Kind::Pattern("%$"),
-    Kind::Table(&MODE_PERCENT),
-]);
+const MODE: Kind = Kind::AnyOf(&MODES);
+static MODES: [Kind; 3] =
+    [Kind::Choice(&["off", "shadow", "enforce"]), Kind::Pattern("%$"), Kind::Table(&MODE_PERCENT)];
 
 static MODE_PERCENT: Table = table(
     "mode_percent",
@@ -211,8 +212,8 @@ static MODE_PERCENT: Table = table(
     &[required("percent", Kind::Number(0.0, 100.0), "The share of the keys in percent.")],
 );
 
-const ON_STORE_FAILURE: Kind =
-    Kind::AnyOf(&[Kind::Choice(&["open", "closed", "local"]), Kind::Table(&FAILURE_MODE)]);
+const ON_STORE_FAILURE: Kind = Kind::AnyOf(&FAILURE_MODES);
+static FAILURE_MODES: [Kind; 2] = [Kind::Choice(&["open", "closed", "local"]), Kind::Table(&FAILURE_MODE)];
 
 static FAILURE_MODE: Table = one_of(
     "failure_mode",
@@ -256,7 +257,8 @@ static KEY_TABLE: Table = some_of(
     ],
 );
 
-const MATCHES: Kind = Kind::OneOrMore(&Kind::Table(&MATCH));
+const MATCHES: Kind = Kind::OneOrMore(&CONDITION);
+static CONDITION: Kind = Kind::Table(&MATCH);
 
 static MATCH: Table = table(
     "match",
@@ -272,7 +274,8 @@ static MATCH: Table = table(
 static TIER: Table =
     table("tier", "Where the tier of a request comes from.", &[required("header", Kind::Text, "A header.")]);
 
-const COST: Kind = Kind::AnyOf(&[Kind::Integer(0, u64::MAX), Kind::Table(&COST_TABLE)]);
+const COST: Kind = Kind::AnyOf(&COSTS);
+static COSTS: [Kind; 2] = [Kind::Integer(0, u64::MAX), Kind::Table(&COST_TABLE)];
 
 static COST_TABLE: Table = some_of(
     "cost",
@@ -312,7 +315,8 @@ static CHARGE_WHEN: Table = some_of(
     "The responses that are charged.",
     &[
         field("status", Kind::OneOrMore(&STATUS), "Their status, or a class such as \"4xx\"."),
-        field("grpc_status", Kind::OneOrMore(&Kind::Integer(0, u32::MAX as u64)), "Their status of gRPC."),
+        field("grpc_status", Kind::OneOrMore(&Kind::Integer(0, i32::MAX as u64)), "Their status of gRPC."),
+        field("function", Kind::Text, "A function that the program registered by this name."),
     ],
 );
 

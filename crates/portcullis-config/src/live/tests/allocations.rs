@@ -82,6 +82,45 @@ fn a_request_that_no_rule_matches_allocates_nothing() {
     }
 }
 
+/// Escapes, empty segments and parameters give a path several readings, which are parts of its text.
+#[test]
+fn no_request_allocates_when_matching() {
+    let text = window("search", "1/d", "match = { path = \"/search\" }")
+        + &window("files", "1/d", "match = { path = \"/files/{id}/{*rest}\", methods = [\"POST\"] }")
+        + &window("other", "1/d", "match = { hosts = [\"*.example.com\"] }");
+    let live = live(&text);
+    for uri in [
+        "/",
+        "/caf%C3%A9//x",
+        "/%2e%2e/search/x",
+        "//search//x",
+        "/a;v=1/./b/../%5cc/",
+        "/search/caf%C3%A9?q=%20",
+        "/files/1/2",
+        "/%66iles//2%2F3",
+    ] {
+        assert_eq!(allocations(&live.layer(), uri, 200), 0, "{uri}");
+    }
+    // A path with many segments does, within a bound that does not grow with it.
+    for segments in [100, 1_000, 10_000] {
+        let uri = "/%61/..;x//b".repeat(segments / 4);
+        assert!(
+            allocations(&live.layer(), &uri, 200) <= 8,
+            "{segments} {}",
+            allocations(&live.layer(), &uri, 200)
+        );
+    }
+}
+
+#[test]
+fn another_spelling_of_a_path_allocates_no_more() {
+    let live = live(&window("search", "99/d", "match = { path = \"/search\" }"));
+    let expected = allocations(&live.layer(), "/search", 200);
+    for uri in ["/%73earch", "//search", "/search/", "/./search;v=1"] {
+        assert_eq!(allocations(&live.layer(), uri, 200), expected, "{uri}");
+    }
+}
+
 #[test]
 fn rules_that_were_replaced_allocate_nothing_more() {
     let live = live(&window("search", "5/d", ""));

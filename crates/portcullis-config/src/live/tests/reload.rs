@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use super::*;
 
 /// A file of the test that is removed with it.
-struct File(PathBuf);
+pub(super) struct File(pub(super) PathBuf);
 
 impl File {
-    fn new(name: &str, text: &str) -> Self {
+    pub(super) fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("portcullis-{}-{name}.toml", std::process::id()));
         fs::write(&path, text).unwrap();
         Self(path)
     }
 
-    fn write(&self, text: &str) {
+    pub(super) fn write(&self, text: &str) {
         fs::write(&self.0, text).unwrap();
     }
 }
@@ -27,7 +27,7 @@ impl Drop for File {
 }
 
 /// The events of rules, as text.
-fn events(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
+pub(super) fn events(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
     let events = Arc::<Mutex<Vec<String>>>::default();
     let list = Arc::clone(&events);
     registry.add_observer(Arc::new(move |event: &portcullis_tower::Event<'_>| {
@@ -80,4 +80,68 @@ async fn a_file_that_is_cut_off_anywhere_never_ends_a_limit() {
         let _ = live.reload();
         assert!(get(&layer, "/").await.1.is_some(), "{length}");
     }
+}
+
+/// Rules from a text whose variable is looked up by a function, which is called while the rules are read.
+fn rules_reading(text: &str, reads: impl Fn() + Send + Sync + 'static) -> Rules {
+    let loader = Loader::text("limits.toml", Format::Toml, text).environment(move |_| {
+        reads();
+        None
+    });
+    Rules::load(&loader).unwrap()
+}
+
+#[tokio::test]
+async fn a_swap_during_a_reload_is_not_overwritten() {
+    let swaps = Arc::new(Mutex::new(None::<LiveRules>));
+    let swap = {
+        let swaps = Arc::clone(&swaps);
+        move || {
+            if let Some(live) = swaps.lock().unwrap().take() {
+                assert_eq!(live.swap(rules(&window("p", "9/h", ""))), Ok(2));
+            }
+        }
+    };
+    let read = rules_reading(&window("p", "${LIMIT:-5/h}", ""), swap);
+    let live = LiveRules::new(registry(), read).unwrap();
+    let events = events(live.registry());
+    *swaps.lock().unwrap() = Some(live.clone());
+    // What was read for the first rules is dropped, and those that were swapped in are read again.
+    assert_eq!(live.reload().unwrap(), 3);
+    assert_eq!(get(&live.layer(), "/").await, left(200, "8"));
+    assert_eq!(*events.lock().unwrap(), ["reloaded 2", "reloaded 3"]);
+}
+
+#[test]
+fn a_reload_that_is_always_interrupted_ends() {
+    type Swapped = Arc<Mutex<Option<(LiveRules, Rules)>>>;
+    let swapped = Swapped::default();
+    let of_reader = Arc::clone(&swapped);
+    let swap = move || {
+        if let Some((live, rules)) = &*of_reader.lock().unwrap() {
+            live.swap(rules.clone()).unwrap();
+        }
+    };
+    // They come from the same text, so that reading them again calls the function again.
+    let rules = rules_reading(&window("p", "${LIMIT:-5/h}", ""), swap);
+    let live = LiveRules::new(registry(), rules.clone()).unwrap();
+    *swapped.lock().unwrap() = Some((live.clone(), rules));
+    assert!(matches!(live.reload(), Err(ReloadError::Interrupted)));
+    assert_eq!(live.generation(), 11);
+    swapped.lock().unwrap().take();
+    assert_eq!(live.reload().unwrap(), 12);
+}
+
+#[tokio::test]
+async fn a_file_without_policies_keeps_the_last_good_rules() {
+    let file = File::new("none", &window("p", "5/h", ""));
+    let live = LiveRules::new(registry(), Rules::from_file(&file.0).unwrap()).unwrap();
+    for text in ["", "# limits", "[layer]\nheaders = \"none\"\n", "[policy]\n"] {
+        file.write(text);
+        assert!(matches!(live.reload(), Err(ReloadError::NoPolicies)), "{text}");
+    }
+    assert_eq!((live.generation(), get(&live.layer(), "/").await), (1, left(200, "4")));
+    // A program may end all limits.
+    assert_eq!(live.swap(rules("")), Ok(2));
+    assert_eq!(live.reload().unwrap(), 3);
 }

@@ -64,3 +64,25 @@ async fn each_rule_of_a_large_file_has_a_layer_that_is_kept() {
     }
     assert_eq!(live.0.current.load().kept(), 500);
 }
+
+/// The lock under which rules are replaced is held by this test, so that a request that needs it would never be answered.
+#[test]
+fn requests_whose_layer_is_kept_take_no_lock() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let status = |layer: &RulesLayer, path: &str| runtime.block_on(get(layer, path)).0;
+    let text = window("search", "100/h", "match = { path = \"/search\" }") + &window("all", "100/h", "");
+    let live = live(&text);
+    let (layer, one) = (live.layer(), live.rule("search").unwrap());
+    for path in ["/", "/search"] {
+        assert_eq!(status(&layer, path), 200);
+    }
+    assert_eq!(status(&one, "/"), 200);
+    let _changes = live.0.changes();
+    // However odd a path is, what counts is the set of rules that match it.
+    for path in
+        ["/", "/caf%C3%A9//x", "/search", "/%73earch", "//search/", "/x/..;v/search", "/%2e%2e/%2F;%5c"]
+    {
+        assert_eq!(status(&layer, path), 200, "{path}");
+        assert_eq!(status(&one, path), 200, "{path}");
+    }
+}

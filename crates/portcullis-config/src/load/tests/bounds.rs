@@ -32,6 +32,40 @@ fn at_most_64_files_are_read() {
     assert_eq!(loaded.documents.len(), 64);
 }
 
+#[test]
+fn patterns_look_at_a_bounded_number_of_entries() {
+    let folder = Folder::new(&[("a.toml", "x = 1\ninclude = ['d/*.toml', 'e/*/*.toml']"), ("d/x.toml", "")]);
+    for number in 1..2_500 {
+        folder.write(&format!("d/{number}.txt"), b"");
+    }
+    folder.write("e/1/x.toml", b"");
+    // 2 500 in d, one in e, and 2 499 below it.
+    for number in 1..2_499 {
+        folder.write(&format!("e/1/{number}.txt"), b"");
+    }
+    let loaded = folder.load("a.toml");
+    assert_eq!((folder.shown(&loaded), loaded.documents.len()), (String::new(), 3));
+    folder.write("e/1/more.txt", b"");
+    assert_eq!(
+        folder.shown(&folder.load("a.toml")),
+        "a.toml:2:24: error: include[1]: the folders of \"e/*/*.toml\" have more than 5000 entries \
+         (help: keep the files of rules in a folder of their own)"
+    );
+}
+
+#[test]
+fn a_bounded_number_of_includes_is_tried() {
+    let includes: Vec<_> = (0..1_200).map(|number| format!("'{number}.toml'")).collect();
+    let includes = includes.join(", ");
+    let folder = Folder::new(&[("a.toml", &format!("include = [{includes}]"))]);
+    let loaded = folder.load("a.toml");
+    assert_eq!(loaded.files.len(), 1_000);
+    assert!(folder.shown(&loaded).starts_with("error: there are more findings"));
+    let same = "'a.toml', ".repeat(100_000);
+    folder.write("b.toml", format!("include = [{same}]").as_bytes());
+    assert_eq!(folder.load("b.toml").documents.len(), 2);
+}
+
 /// Lists inside each other as the value of a field.
 fn nested(format: Format, lists: usize) -> String {
     let list = "[".repeat(lists) + &"]".repeat(lists);
@@ -102,6 +136,10 @@ fn deep_documents_do_not_exhaust_the_stack() {
         (Format::Yaml, aliases),
         (Format::Json, "[".repeat(half)),
         (Format::Json, "{\"a\":".repeat(half / 3)),
+        (Format::Json, "[".repeat(half) + &"]".repeat(half)),
+        (Format::Json, format!("{}1{}", "{\"a\":".repeat(half / 3), "}".repeat(half / 3))),
+        (Format::Yaml, "[".repeat(half) + &"]".repeat(half)),
+        (Format::Toml, format!("a = {}{}", "[".repeat(half - 2), "]".repeat(half - 2))),
         (Format::Toml, format!("a = {}", "[".repeat(half))),
         (Format::Toml, "a.".repeat(half)),
         (Format::Toml, format!("[{}a]", "a.".repeat(half - 10))),
@@ -153,4 +191,16 @@ fn findings_are_bounded() {
     let shown = findings(Format::Toml, &many);
     assert_eq!(shown.lines().count(), 100);
     assert!(shown.starts_with("error: there are more findings, which are listed when these are mended\n"));
+}
+
+#[test]
+fn what_is_too_deep_in_json_is_skipped_as_a_whole() {
+    let deep = format!(r#"{}{{"]": "\\\"]}}", "b": ["}}"]}}{}"#, "[".repeat(40), "]".repeat(40));
+    let loaded = text(Format::Json, &format!(r#"{{"a": {deep}, "b": 7}}"#));
+    assert_eq!(loaded.findings.len(), 1, "{:?}", loaded.findings);
+    assert!(loaded.findings[0].message.contains("more than 32 lists and tables"));
+    assert_eq!(
+        loaded.documents[0].get("b").map(|entry| entry.node.value.clone()),
+        Some(crate::tree::Value::Integer(7))
+    );
 }

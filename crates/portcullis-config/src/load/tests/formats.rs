@@ -104,6 +104,38 @@ fn mistakes_of_toml_are_reported_together() {
 }
 
 #[test]
+fn all_names_given_twice_are_reported() {
+    let twice = |places: [&str; 3], first: [&str; 3]| {
+        let line = |(place, first): (&str, &str)| {
+            let name = if place.starts_with('6') { "ü" } else { "a" };
+            format!("limits:{place}: error: {name:?} is given twice{first} (help: remove one of the two)")
+        };
+        places.into_iter().zip(first).map(line).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(
+        findings(Format::Yaml, "a: 1\na: 2\n'a': 3\nt:\n  \"ü\": 1\n  ü: [2]\nb: 4\n"),
+        twice(["2:1", "3:1", "6:3"], [""; 3])
+    );
+    let loaded = text(Format::Yaml, "a: 1\na: 2\nb: 3\na: { b: 4 }\n");
+    assert_eq!(plain(&loaded.documents[0]), "{a=Integer(1) b=Integer(3)}");
+    assert_eq!(
+        findings(Format::Toml, "a = 1\na = 2\n'a' = 3\n[t]\n\"ü\" = 1\n\"ü\" = [2]\nb = 4\n").lines().count(),
+        3
+    );
+    let first = |place: &str| format!(", first at line {place}");
+    assert_eq!(
+        findings(
+            Format::Json,
+            "{\"a\": 1,\n\"a\": 2,\n\"a\": 3,\n\"t\": {\n\"ü\": 1,\n\"ü\": [2]},\n\"b\": 4}"
+        ),
+        twice(["2:1", "3:1", "6:1"], [&first("1, column 2"), &first("1, column 2"), &first("5, column 1")])
+    );
+    // The parser finds a mistake of syntax first, wherever it is. A bounded number of names is reported.
+    assert_eq!(findings(Format::Yaml, "a: 1\na: 2\nb: [").lines().count(), 1);
+    assert_eq!(findings(Format::Yaml, &"a: 1\n".repeat(100)).lines().count(), 11);
+}
+
+#[test]
 fn a_name_given_twice_leaves_toml_readable() {
     let loaded = text(Format::Toml, "a = 1\na = 2\nb = 3\n");
     assert_eq!(

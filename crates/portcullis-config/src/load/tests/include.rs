@@ -125,3 +125,22 @@ fn folders_and_pipes_are_no_files() {
     let folder = Folder::new(&[("d.toml/x", "")]);
     assert_eq!(folder.shown(&folder.load("d.toml")), "error: d.toml cannot be read: it is no file");
 }
+
+/// A pipe to which nobody writes would be read for ever.
+#[cfg(unix)]
+#[test]
+fn named_pipes_are_no_files() {
+    let folder = Folder::new(&[("a.toml", "include = ['pipe.toml', 'd/*.yaml']"), ("d/b.yaml", "x: 1")]);
+    for pipe in ["pipe.toml", "d/pipe.yaml"] {
+        let made = std::process::Command::new("mkfifo").arg(folder.0.join(pipe)).status();
+        assert!(made.unwrap().success());
+    }
+    assert_eq!(folder.shown(&folder.load("pipe.toml")), "error: pipe.toml cannot be read: it is no file");
+    let loaded = folder.load("a.toml");
+    assert_eq!(
+        folder.shown(&loaded),
+        "a.toml:1:12: error: include[0]: pipe.toml cannot be read: it is no file\n\
+         a.toml:1:25: error: include[1]: d/pipe.yaml cannot be read: it is no file"
+    );
+    assert_eq!(loaded.documents.len(), 2);
+}

@@ -5,48 +5,55 @@ use std::time::Duration;
 
 use portcullis_core::StoreError;
 use portcullis_core::store::DocumentStore;
+use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::numbers::Numbers;
 use crate::live::{LiveRules, WeakLiveRules};
 use crate::overlay::{Overlay, RemoteSettings};
-use crate::remote::document::{Document, DocumentError, HEADER};
-use crate::remote::keys::VerifyingKey;
+use crate::signed::{Document, DocumentError, HEADER, KeyError, VerifyingKey};
 
 /// What is known of the document.
 pub(super) struct Follower {
     live: WeakLiveRules,
     store: Arc<dyn DocumentStore>,
-    /// What the local file says, and the generation of the rules when it was read.
-    settings: Option<(u64, Option<RemoteSettings>)>,
-    /// The header of the document that was applied or refused last.
+    replacements: Arc<Notify>,
+    /// The generation of the rules for which the document was judged.
+    generation: Option<u64>,
+    /// The header of the document that was judged last. Empty if it has to be judged again.
     seen: Vec<u8>,
-    /// Whether that document was refused for the present local file.
-    is_refused: bool,
-    /// The highest number of a signed document under the present name and key, and its header.
-    highest: Option<(u64, Vec<u8>)>,
-    /// The document that was applied last.
-    applied: Option<Overlay>,
+    /// When that document was refused.
+    refused: Option<Instant>,
+    numbers: Numbers,
     is_out: bool,
 }
 
 impl Follower {
     pub(super) fn new(live: &LiveRules, store: Arc<dyn DocumentStore>) -> Self {
-        let (live, settings, seen, highest) = (live.downgrade(), None, Vec::new(), None);
-        Self { live, store, settings, seen, is_refused: false, highest, applied: None, is_out: false }
+        let (live, replacements) = (live.downgrade(), live.replacements());
+        let (generation, seen, refused, numbers) = (None, Vec::new(), None, Numbers::default());
+        Self { live, store, replacements, generation, seen, refused, numbers, is_out: false }
+    }
+
+    /// What is notified after each change of the rules.
+    pub(super) fn replacements(&self) -> Arc<Notify> {
+        Arc::clone(&self.replacements)
     }
 
     /// Looks once, and returns the time until the next look; `None` if the rules are gone.
     pub(super) async fn look(&mut self) -> Option<Duration> {
         let live = self.live.upgrade()?;
-        let Some(settings) = self.settings(&live).await else { return Some(WITHOUT_SETTINGS) };
+        let Some(settings) = self.settings(&live) else { return Some(WITHOUT_SETTINGS) };
         let (store, name) = (Arc::clone(&self.store), settings.key.clone());
         // Without the rules while the store is asked, so that they can end.
         drop(live);
         let header = read(&*store, &name, HEADER).await;
-        if header.as_ref().is_ok_and(|header| *header == self.seen || header.is_empty()) {
+        let is_known =
+            |header: &Vec<u8>| header.is_empty() || (*header == self.seen && !self.is_due(&settings));
+        if header.as_ref().is_ok_and(is_known) {
             self.answered(&name);
-            return Some(settings.poll);
+            return Some(self.pause(&settings));
         }
         let document = match header {
             Ok(_) => read(&*store, &name, HEADER + Document::MAX + 1).await,
@@ -65,7 +72,7 @@ impl Follower {
                 self.is_out = true;
             }
         }
-        Some(settings.poll)
+        Some(self.pause(&settings))
     }
 
     #[cfg(test)]
@@ -79,84 +86,67 @@ impl Follower {
         }
     }
 
-    /// What the local file says, which is read again after each change of the rules.
-    async fn settings(&mut self, live: &LiveRules) -> Option<RemoteSettings> {
-        let generation = live.generation();
-        if let Some((known, settings)) = &self.settings
-            && *known == generation
-        {
-            return settings.clone();
-        }
-        let loader = live.current().loader().clone();
-        let was_replaced = loader.overlay() != self.applied.as_ref();
-        let settings = spawn_blocking(move || loader.read_files().remote).await.ok()?;
-        let former = self.settings.replace((generation, settings.clone())).and_then(|(_, former)| former);
-        let is_same_signer = |new: &RemoteSettings| {
-            former.as_ref().is_none_or(|former| new.is_of_same_signer(&former.key, &former.verify_key))
-        };
-        if settings.as_ref().is_some_and(|new| !is_same_signer(new)) {
-            self.highest = None;
-        }
-        // A document that was refused may fit the changed file, one that was accepted may not, and rules that were replaced by hand
-        // lack it.
-        if std::mem::take(&mut self.is_refused) || was_replaced || former != settings {
+    /// What the local file of the present rules says. After a change of the rules the document is judged again: one that was refused may
+    /// fit them, one that was accepted may not, and rules that were replaced by hand lack it.
+    fn settings(&mut self, live: &LiveRules) -> Option<RemoteSettings> {
+        // Before the rules: if they are replaced in between, the next look sees another generation.
+        let generation = Some(live.generation());
+        if self.generation != generation {
+            self.generation = generation;
             self.seen.clear();
         }
-        settings
+        live.current().remote().cloned()
     }
 
-    /// Applies a document, or refuses it once.
+    /// The time until the next look, before it is varied by up to a tenth.
+    fn pause(&self, settings: &RemoteSettings) -> Duration {
+        if self.refused.is_some() { settings.poll.min(LONGEST_AFTER_REFUSAL) } else { settings.poll }
+    }
+
+    /// Whether a refused document is judged again now, because the next look may be too late. Its header does not show whether the rest
+    /// has changed, nor whether the reason is gone.
+    fn is_due(&self, settings: &RemoteSettings) -> bool {
+        let longest = self.pause(settings).mul_f64(1.1);
+        self.refused.is_some_and(|refused| refused.elapsed() + longest > JUDGED_AGAIN)
+    }
+
+    /// Applies a document, or refuses it.
     async fn receive(&mut self, live: &LiveRules, settings: &RemoteSettings, document: &[u8]) {
         self.seen = document[..HEADER.min(document.len())].to_vec();
-        let refused = match self.verified(settings, document) {
-            Ok(document) => self.apply(live, settings, &document).await.err(),
-            Err(error) => Some(error.to_string()),
+        self.refused = Some(Instant::now());
+        let overlay = match self.verified(settings, document) {
+            Ok(document) => overlay(settings, &document),
+            Err(error) => return live.refuse_document(&settings.key, document, &error.to_string()),
         };
-        self.is_refused = refused.is_some();
-        if let Some(reason) = refused {
-            live.reject(&format!("the remote rules {:?}: {reason}", settings.key));
+        let (rules, new) = (live.clone(), overlay.clone());
+        let applied = spawn_blocking(move || rules.apply_document(&new)).await;
+        match applied.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(generation) => {
+                self.refused = None;
+                // The file may have changed meanwhile: the next look judges by the settings that it has now.
+                if live.current().remote() == Some(settings) {
+                    self.generation = Some(generation);
+                }
+            }
+            Err(reason) => live.refuse_document(&settings.key, &overlay, &reason),
         }
     }
 
     fn verified(&mut self, settings: &RemoteSettings, bytes: &[u8]) -> Result<Document, Refused> {
         let key: VerifyingKey = settings.verify_key.parse()?;
         let document = Document::verify(bytes, &settings.key, &key)?;
-        let number = document.number();
-        let lowest = match &self.highest {
-            Some((highest, header)) if *header == self.seen => *highest,
-            Some((highest, _)) => highest.saturating_add(1),
-            None => 0,
-        };
-        let lowest = lowest.max(settings.minimum_number);
-        if number < lowest {
-            return Err(DocumentError::Stale { number, lowest }.into());
-        }
-        self.highest = Some((number, self.seen.clone()));
+        self.numbers.accept(settings, document.number(), &self.seen)?;
         Ok(document)
     }
+}
 
-    async fn apply(
-        &mut self,
-        live: &LiveRules,
-        settings: &RemoteSettings,
-        document: &Document,
-    ) -> Result<(), String> {
-        let name = format!("{} (document {})", settings.key, document.number()).into();
-        let overlay = Overlay {
-            name,
-            text: document.text().into(),
-            key: settings.key.clone(),
-            verify_key: settings.verify_key.clone(),
-            number: document.number(),
-        };
-        let (live, new) = (live.clone(), overlay.clone());
-        let reload = move || live.reload_from(|loader| loader.clone().with_overlay(Some(new)));
-        match spawn_blocking(reload).await {
-            Ok(Ok(_)) => self.applied = Some(overlay),
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(error) => return Err(error.to_string()),
-        }
-        Ok(())
+fn overlay(settings: &RemoteSettings, document: &Document) -> Overlay {
+    Overlay {
+        name: format!("{} (document {})", settings.key, document.number()).into(),
+        text: document.text().into(),
+        key: settings.key.clone(),
+        verify_key: settings.verify_key.clone(),
+        number: document.number(),
     }
 }
 
@@ -164,7 +154,7 @@ impl Follower {
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
-    Key(#[from] crate::remote::keys::KeyError),
+    Key(#[from] KeyError),
     #[error(transparent)]
     Document(#[from] DocumentError),
 }
@@ -182,3 +172,7 @@ async fn read(store: &dyn DocumentStore, name: &str, length: usize) -> Result<Ve
 const LONGEST_READ: Duration = Duration::from_secs(10);
 /// How often a file without `[remote]` is looked at again, after a reload.
 const WITHOUT_SETTINGS: Duration = Duration::from_secs(5);
+/// The time after which a refused document has been judged again.
+const JUDGED_AGAIN: Duration = Duration::from_secs(60);
+/// With the tenth by which it varies, below the time above.
+const LONGEST_AFTER_REFUSAL: Duration = Duration::from_secs(54);

@@ -1,5 +1,6 @@
 //! Patterns of hosts.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use http::header::HOST;
@@ -74,9 +75,32 @@ impl HostPattern {
     pub(crate) fn matches_representative(&self, host: &str) -> bool {
         self.matches(host)
     }
+}
 
-    pub(crate) fn covers(&self, other: &Self) -> bool {
-        self.matches(&other.representative())
+/// Some patterns, of which those that match are found without a comparison with each.
+pub(super) struct HostSet<'p> {
+    names: HashSet<&'p str>,
+    /// With their dots.
+    suffixes: HashSet<&'p str>,
+}
+
+impl<'p> HostSet<'p> {
+    pub(super) fn new(patterns: &'p [HostPattern]) -> Self {
+        let mut set = Self { names: HashSet::new(), suffixes: HashSet::new() };
+        for pattern in patterns {
+            match pattern {
+                HostPattern::Name(name) => set.names.insert(name),
+                HostPattern::Below(suffix) => set.suffixes.insert(suffix),
+            };
+        }
+        set
+    }
+
+    /// Whether one of the patterns matches a host in lower case.
+    pub(super) fn matches(&self, host: &str) -> bool {
+        let mut dots = host.match_indices('.').filter(|(at, _)| *at > 0);
+        self.names.contains(host)
+            || dots.any(|(at, _)| host.get(at..).is_some_and(|suffix| self.suffixes.contains(suffix)))
     }
 }
 

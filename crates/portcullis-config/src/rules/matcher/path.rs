@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::spelling::Segment as Spelled;
+
 /// A pattern such as `/users/{id}/files/{*rest}`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PathPattern {
@@ -78,18 +80,18 @@ impl PathPattern {
     }
 
     /// Whether the segments of a path are those of the pattern. An empty one at the end, after a slash, may be ignored.
-    pub(crate) fn matches<'s>(&self, path: impl IntoIterator<Item = &'s [u8]>) -> bool {
+    pub(crate) fn matches<'s>(&self, path: impl IntoIterator<Item = Spelled<'s>>) -> bool {
         let mut path = path.into_iter();
         for expected in &self.segments {
             let Some(segment) = path.next() else { return false };
             match expected {
-                Segment::Literal(literal) if literal.as_bytes() != segment => return false,
+                Segment::Literal(literal) if !segment.is(literal) => return false,
                 Segment::One if segment.is_empty() => return false,
                 Segment::Rest => return true,
                 Segment::Literal(_) | Segment::One => {}
             }
         }
-        path.next().is_none_or(<[u8]>::is_empty) && path.next().is_none()
+        path.next().is_none_or(Spelled::is_empty) && path.next().is_none()
     }
 
     /// Whether each path of `other` is a path of this one.

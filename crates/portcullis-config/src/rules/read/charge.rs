@@ -1,8 +1,11 @@
 //! `charge_when` and `look_first`: which responses are charged, and what happens before.
 
+use std::sync::Arc;
+
 use super::super::rule::{ChargeWhen, LookFirst};
 use super::{Reader, each};
 use crate::fields::{Fields, decode, quoted};
+use crate::hooks::Charges;
 use crate::tree::{Node, Value};
 
 /// The most requests of a key that are remembered until they are settled.
@@ -48,15 +51,36 @@ impl Reader<'_> {
         let status = status.iter().filter_map(|one| self.status(one, &fields.path("status"))).collect();
         let grpc_status = fields.node("grpc_status").map(each).unwrap_or_default();
         let path = fields.path("grpc_status");
-        let grpc_status = grpc_status.iter().filter_map(|one| decode(one, &path, self.findings)).collect();
-        let charge_when = ChargeWhen { status, grpc_status };
-        if !fields.has("status") && !fields.has("grpc_status") {
-            self.findings
-                .error(fields.own_path(), fields.span(), "the table names no response")
-                .help("write { status = [401, 403] } or { grpc_status = [16] }");
+        let grpc_status = grpc_status.iter().filter_map(|one| self.grpc_status(one, &path)).collect();
+        let function: Option<String> = fields.read("function");
+        let function = function.and_then(|name| self.charge_function(&fields, &name));
+        let charge_when = ChargeWhen { status, grpc_status, function };
+        let names = ["status", "grpc_status", "function"];
+        if !names.iter().any(|name| fields.has(name)) {
+            fields
+                .missing(&names, "the table names no response")
+                .help("write { status = [401, 403] }, { grpc_status = [16] } or { function = \"name\" }");
         }
         fields.finish();
         Some(charge_when)
+    }
+
+    fn charge_function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<Charges>> {
+        let found = self.hooks.charges.get(name).cloned();
+        if found.is_none() {
+            self.unregistered(fields, ["function", "charge", "charge_when"], name, "it charges no response");
+        }
+        found
+    }
+
+    fn grpc_status(&self, node: &Node, path: &str) -> Option<i32> {
+        let status: i32 = decode(node, path, self.findings)?;
+        if status < 0 {
+            let message = format!("{status} is no status of gRPC");
+            self.findings.error(path, node.span, message).help("write a number such as 16");
+            return None;
+        }
+        Some(status)
     }
 
     /// A status such as 401, or a class such as "4xx".

@@ -16,6 +16,11 @@ impl Reader<'_> {
             Some(node) => {
                 let path = fields.path("trusted_proxies");
                 let trust = texts(node, &path, self.findings).and_then(|networks| {
+                    if networks.iter().any(|network| network.trim_end().ends_with("/0")) {
+                        self.findings
+                            .warning(&*path, node.span, TRUSTS_EVERY_ADDRESS)
+                            .help("write the networks of the proxies alone");
+                    }
                     let trust = Trust::try_networks(networks);
                     trust.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
                 });
@@ -27,8 +32,9 @@ impl Reader<'_> {
         let mut clients = match (header, trust) {
             (Some(header), Some(trust)) => self.behind(&fields, &header, trust),
             (Some(_), None) if !has_trust => {
-                self.findings
-                    .error(
+                fields
+                    .missing_at(
+                        &["trusted_proxies", "hops"],
                         fields.path("header"),
                         fields.span_of("header"),
                         "no proxy is trusted to write the header",
@@ -37,8 +43,8 @@ impl Reader<'_> {
                 None
             }
             (None, Some(_)) if !fields.has("header") => {
-                self.findings
-                    .error(fields.path("trusted_proxies"), fields.span(), "`header` is missing")
+                fields
+                    .missing(&["header"], "`header` is missing")
                     .help("name the header that the proxies write, such as \"x-forwarded-for\"");
                 None
             }
@@ -78,3 +84,6 @@ impl Reader<'_> {
             .ok()
     }
 }
+
+const TRUSTS_EVERY_ADDRESS: &str =
+    "every address is trusted: a client that reaches the server chooses its address";

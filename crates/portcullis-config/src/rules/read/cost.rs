@@ -13,11 +13,19 @@ use crate::fields::{Fields, decode};
 use crate::tree::{Node, Value};
 
 impl Reader<'_> {
-    pub(super) fn cost(&self, fields: &mut Fields<'_>) -> Option<Arc<dyn Cost>> {
+    /// Reads the cost under a policy that admits at most `most` units at once, if that is known.
+    pub(super) fn cost(&self, fields: &mut Fields<'_>, most: Option<u64>) -> Option<Arc<dyn Cost>> {
         let node = fields.node("cost")?;
         let path = fields.path("cost");
         if !matches!(node.value, Value::Map(_)) {
             let units: u64 = decode(node, &path, self.findings)?;
+            if units == 0 {
+                self.findings
+                    .warning(path, node.span, "a cost of 0 charges nothing: the policy limits no request")
+                    .help("write 1 or more, or mode = \"off\"");
+            } else {
+                self.never_fits(path, node, units, most);
+            }
             return Some(Arc::new(move |_: &Parts| units));
         }
         let mut fields = Fields::of(node, path, self.findings)?;
@@ -29,11 +37,11 @@ impl Reader<'_> {
         let function: Option<String> = fields.read("function");
         let cost = match (fields.has("header"), paths, fields.has("function")) {
             (true, None, false) => self.header_cost(&fields, header, max),
-            (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path")),
+            (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path"), most),
             (false, None, true) if max.is_none() => function.and_then(|name| self.function(&fields, &name)),
             _ => {
-                self.findings
-                    .error(fields.own_path(), fields.span(), "the table is no cost")
+                fields
+                    .missing(&["header", "path", "function"], "the table is no cost")
                     .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } } or { function = \"name\" }");
                 None
             }
@@ -49,8 +57,8 @@ impl Reader<'_> {
         max: Option<u64>,
     ) -> Option<Arc<dyn Cost>> {
         if max.is_none() && !fields.has("max") {
-            self.findings
-                .error(fields.own_path(), fields.span(), "`max` is missing")
+            fields
+                .missing(&["max"], "`max` is missing")
                 .help("a client writes the header: bound what it can cost, such as max = 100");
         }
         let (header, max) = header.zip(max)?;
@@ -79,7 +87,7 @@ impl Reader<'_> {
     }
 
     /// The highest cost of those whose pattern the path has a reading of, else 1.
-    fn path_cost(&self, node: &Node, path: &str) -> Option<Arc<dyn Cost>> {
+    fn path_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Arc<dyn Cost>> {
         let mut fields = Fields::of(node, path, self.findings)?;
         let mut costs: Vec<(PathPattern, u64)> = Vec::new();
         for entry in fields.rest() {
@@ -87,6 +95,7 @@ impl Reader<'_> {
             let pattern = PathPattern::parse(&entry.name)
                 .map_err(|error| self.findings.error(&*path, entry.name_span, error.to_string()));
             if let (Ok(pattern), Some(units)) = (pattern, decode(&entry.node, &path, self.findings)) {
+                self.never_fits(path, &entry.node, units, most);
                 costs.push((pattern, units));
             }
         }
@@ -95,6 +104,15 @@ impl Reader<'_> {
             let matching = costs.iter().filter(|(pattern, _)| request.has_path(pattern));
             matching.map(|(_, units)| *units).max().unwrap_or(1)
         }))
+    }
+
+    fn never_fits(&self, path: String, node: &Node, units: u64, most: Option<u64>) {
+        if let Some(most) = most.filter(|most| units > *most) {
+            let message = format!("a cost of {units} never fits: the policy admits at most {most} at once");
+            self.findings
+                .warning(path, node.span, message)
+                .help("raise the burst or the limit, or lower the cost: such requests are always rejected");
+        }
     }
 
     fn function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {

@@ -87,8 +87,9 @@ impl Reader<'_> {
         let challenge: Option<HeaderValue> = fields.parse("challenge");
         let given = SOURCES.iter().filter(|field| fields.has(field)).count();
         if given != 1 {
-            self.findings
-                .error(path, node.span, format!("the table names {given} sources of a key"))
+            let misspelt = if given == 0 { &SOURCES[..] } else { &[] };
+            fields
+                .missing(misspelt, format!("the table names {given} sources of a key"))
                 .help("write one of `header`, `cookie`, `query`, `extension`, `lookup` and `all`");
         }
         self.check_names(&fields, extension.as_ref(), lookup.as_ref(), is_part);

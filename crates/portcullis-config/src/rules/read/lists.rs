@@ -42,11 +42,10 @@ impl Reader<'_> {
         .into_iter()
         .flatten()
         .collect();
-        let is_empty =
-            ["network", "path", "prefix", "route", "method", "grpc"].iter().all(|field| !fields.has(field));
-        if is_empty {
-            self.findings
-                .error(path, node.span, "the table names no requests")
+        let conditions = ["network", "path", "prefix", "route", "method", "grpc"];
+        if conditions.iter().all(|field| !fields.has(field)) {
+            fields
+                .missing(&conditions, "the table names no requests")
                 .help("write one of `path`, `prefix`, `route`, `network`, `method` and `grpc`");
         }
         fields.finish();

@@ -7,7 +7,8 @@ use super::super::matcher::path::PathPattern;
 use super::super::matcher::{Condition, Matcher};
 use super::{Reader, each, texts};
 use crate::fields::Fields;
-use crate::tree::Node;
+use crate::text::quoted;
+use crate::tree::{Node, Value};
 
 impl Reader<'_> {
     /// The default is every request.
@@ -15,8 +16,10 @@ impl Reader<'_> {
         let Some(node) = fields.node("match") else { return Some(Matcher::everything()) };
         let path = fields.path("match");
         let mut any = Vec::new();
-        for one in each(node) {
-            let condition = self.condition(one, &path)?;
+        // All are read, so that all mistakes are found.
+        let conditions: Vec<_> = each(node).iter().map(|one| (one, self.condition(one, &path))).collect();
+        for (one, condition) in conditions {
+            let condition = condition?;
             if condition.is_impossible() {
                 self.findings.warning(&*path, one.span, "no request can fulfil this condition");
             }
@@ -31,6 +34,13 @@ impl Reader<'_> {
     }
 
     fn condition(&self, node: &Node, path: &str) -> Option<Condition> {
+        if let Value::String(text) = &node.value {
+            let text = quoted(text);
+            let finding =
+                self.findings.error(path, node.span, format!("expected a table, not a text: {text}"));
+            finding.help(format!("write {{ path = {text} }}"));
+            return None;
+        }
         let mut fields = Fields::of(node, path, self.findings)?;
         let before = self.findings.len();
         let condition = Condition {

@@ -1,10 +1,15 @@
 //! `[policy.NAME]`: one rule, or two where it has a limit on requests in flight besides.
 
-use portcullis_core::overrides::LockOut;
-use portcullis_core::{Concurrency, FailureMode, Policy, PolicyError, PolicyName, Strategy, WindowTable};
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::{
+    Concurrency, FailureMode, Policy, PolicyError, PolicyName, Quota, Strategy, WindowTable,
+};
 use portcullis_tower::{Mode, OnAbort, OnMissing};
 
-use super::super::build::scratch_registry;
+use super::super::key::{Key, KeySource};
+use super::super::matcher::Matcher;
 use super::super::rule::{Rule, RuleOptions};
 use super::Reader;
 use crate::fields::{Fields, join};
@@ -12,43 +17,32 @@ use crate::tree::{Entry, Value};
 
 /// What the two rules of a table share.
 struct Shared {
-    name: String,
     path: String,
     rule: Rule,
 }
 
 impl Reader<'_> {
+    /// The rules of a table. In place of a part that is wrong, they have one that is refused nowhere, so that the other parts can be
+    /// checked.
     pub(super) fn policy(&self, entry: &Entry, path: &str) -> Vec<Rule> {
-        let before = self.errors();
         let Some(mut fields) = Fields::of(&entry.node, path, self.findings) else { return Vec::new() };
-        let rule = self.rule(&mut fields, entry);
-        let rules = if let Some(rule) = rule {
-            let shared = Shared { name: entry.name.clone(), path: path.to_owned(), rule };
-            let in_flight = self.in_flight(&mut fields, &shared);
-            std::iter::once(shared.rule).chain(in_flight).collect()
-        } else {
-            fields.node("in_flight");
-            Vec::new()
-        };
+        let shared = Shared { path: path.to_owned(), rule: self.rule(&mut fields, entry) };
+        let in_flight = self.in_flight(&mut fields, &shared);
         fields.finish();
-        // Rules of a table with mistakes would only cause more findings.
-        if self.errors() == before { rules } else { Vec::new() }
+        std::iter::once(shared.rule).chain(in_flight).collect()
     }
 
-    fn errors(&self) -> usize {
-        self.findings.errors()
-    }
-
-    fn rule(&self, fields: &mut Fields<'_>, entry: &Entry) -> Option<Rule> {
-        let before = self.errors();
-        let name = PolicyName::new(&entry.name);
-        let name =
-            name.map_err(|error| self.findings.error(fields.own_path(), entry.name_span, error.to_string()));
-        let policy = self.plain_policy(fields, name.ok());
+    fn rule(&self, fields: &mut Fields<'_>, entry: &Entry) -> Rule {
+        let name = PolicyName::new(&entry.name).unwrap_or_else(|error| {
+            self.findings.error(fields.own_path(), entry.name_span, error.to_string());
+            PolicyName::new("unnamed").expect("the name is valid")
+        });
         let kind = fields.node("strategy").and_then(|node| match &node.value {
-            Value::String(kind) => Some(kind.clone()),
+            Value::String(kind) => Some(kind.as_str()),
             _ => None,
         });
+        let kind = kind.unwrap_or_default();
+        let policy = self.plain_policy(fields, &name, kind);
         let mode = self.mode(fields).unwrap_or_default();
         if mode == Mode::Off {
             self.findings.warning(
@@ -58,25 +52,32 @@ impl Reader<'_> {
             );
         }
         let key_node = fields.node("key");
-        fields.required("key", key_node);
+        if key_node.is_none() {
+            fields
+                .missing(&["key"], "`key` is missing")
+                .help("write what is limited, such as key = \"client_ip\"");
+        }
         let key = key_node.and_then(|node| self.key(node, &fields.path("key")));
+        let key_span = fields.span_of("key");
         let except = self.request_list(fields, "except");
-        let matcher = self.matcher(fields);
+        let matcher = self.matcher(fields).unwrap_or_else(Matcher::everything);
         let lock_out = self.lock_out(fields);
         let mut options = Self::options(fields);
         options.look_first = self.look_first(fields);
-        options.cost = self.cost(fields);
-        options.charge_when = self.charge_when(fields).map(std::sync::Arc::new);
+        options.charge_when = self.charge_when(fields).map(Arc::new);
+        let is_valid = policy.is_some();
         let policy = if let Some(policy) = policy {
-            let (policy, quota) = self.tiers(fields, policy, kind.as_deref().unwrap_or_default());
+            let (policy, quota) = self.tiers(fields, policy, kind);
             options.quota = quota;
-            Some(policy)
+            policy
         } else {
-            for field in ["tiers", "tier", "caller_quotas", "quota_lookup"] {
-                fields.node(field);
-            }
-            None
+            self.tiers_alone(fields);
+            Policy::new(name, stand_in(kind))
         };
+        // Other quotas of single callers, and charges by the outcome, may admit what the policy's own limit does not.
+        let is_exact =
+            policy.quota_range().is_none() && !policy.reads_overrides() && options.charge_when.is_none();
+        options.cost = self.cost(fields, (is_valid && is_exact).then(|| policy.strategy().limit()));
         if options.on_missing == OnMissing::Shared {
             self.findings.warning(
                 fields.path("on_missing"),
@@ -84,29 +85,18 @@ impl Reader<'_> {
                 "all requests without an identity share one budget, so that one client can use it up for all of them",
             );
         }
-        let key = key?;
-        let source = key.source(&self.clients, self.hooks, except)?;
-        let (policy, matcher) = policy.zip(matcher)?;
+        let key = key.unwrap_or(Key::ClientIp);
+        let source = key.source(&self.clients, self.hooks, except);
+        let source = source.unwrap_or_else(|| KeySource::Sync(Arc::new(self.clients.clone())));
         let (table, span) = (entry.name.clone(), entry.name_span);
-        let rule = Rule { policy, mode, lock_out, table, span, key, source, matcher, options };
-        if self.errors() == before {
-            self.try_out(&rule, |field| (fields.path(field), fields.span_of(field)), fields);
-        }
-        Some(rule)
+        let rule = Rule { policy, mode, lock_out, table, span, key, key_span, source, matcher, options };
+        self.try_out(&rule, fields);
+        rule
     }
 
-    /// The errors that builders return.
-    fn try_out(&self, rule: &Rule, at: impl Fn(&str) -> (String, crate::source::Span), fields: &Fields<'_>) {
-        if let Err((field, error)) = rule.add_to(None, &scratch_registry()) {
-            let (path, span) =
-                if fields.has(field) { at(field) } else { (fields.own_path().to_owned(), fields.span()) };
-            self.findings.error(path, span, error.to_string());
-        }
-    }
-
-    fn plain_policy(&self, fields: &mut Fields<'_>, name: Option<PolicyName>) -> Option<Policy> {
-        let in_flight =
-            fields.node("strategy").is_some_and(|node| node.value == Value::String("in_flight".to_owned()));
+    /// The policy without tiers. `kind` is the name of its strategy. `None` after a finding about the strategy.
+    fn plain_policy(&self, fields: &mut Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
+        let in_flight = kind == IN_FLIGHT;
         let known: &[&'static str] =
             if in_flight { &STRATEGY } else { STRATEGY.get(1..).unwrap_or_default() };
         let strategy = fields.sub_with(known, |part| Strategy::deserialize_with_windows(part, windows));
@@ -115,7 +105,11 @@ impl Reader<'_> {
         let wait = fields.duration("wait");
         let debt: Option<u64> = fields.read("debt");
         let grantable: Option<bool> = fields.read("grantable");
-        let mut policy = Policy::new(name?, strategy?);
+        let Some(strategy) = strategy else {
+            self.wait_alone(fields, name, wait);
+            return None;
+        };
+        let mut policy = Policy::new(name.clone(), strategy);
         let add = |field: &'static str,
                    policy: &mut Policy,
                    change: &dyn Fn(Policy) -> Result<Policy, PolicyError>| {
@@ -144,6 +138,14 @@ impl Reader<'_> {
         Some(policy)
     }
 
+    /// What is wrong with a `wait` under any strategy.
+    fn wait_alone(&self, fields: &Fields<'_>, name: &PolicyName, wait: Option<Duration>) {
+        let policy = Policy::new(name.clone(), stand_in(""));
+        if let Some(Err(error)) = wait.map(|wait| policy.try_wait_at_most(wait)) {
+            self.findings.error(fields.path("wait"), fields.span_of("wait"), error.to_string());
+        }
+    }
+
     fn options(fields: &mut Fields<'_>) -> RuleOptions {
         let on_missing =
             [("reject", OnMissing::Reject), ("shared", OnMissing::Shared), ("exempt", OnMissing::Exempt)];
@@ -166,42 +168,25 @@ impl Reader<'_> {
         }
     }
 
-    fn lock_out(&self, fields: &mut Fields<'_>) -> Option<LockOut> {
-        let node = fields.node("lock_out")?;
-        let mut fields = Fields::of(node, fields.path("lock_out"), self.findings)?;
-        let before = self.errors();
-        let denials: Option<u32> = fields.read("after");
-        fields.required("after", denials);
-        let default = LockOut::after(1);
-        let within = fields.duration("within").unwrap_or(default.within_time());
-        let length = fields.duration("block_for").unwrap_or(default.length());
-        let longest = fields.duration("up_to").unwrap_or(length);
-        let (path, span) = (fields.own_path().to_owned(), fields.span());
-        fields.finish();
-        if self.errors() > before {
-            return None;
-        }
-        let lock_out = LockOut::new(denials?, within, length, longest);
-        lock_out.map_err(|error| self.findings.error(path, span, error.to_string())).ok()
-    }
-
     /// A limit on requests in flight beside the policy: by the same key, for the same requests.
     fn in_flight(&self, fields: &mut Fields<'_>, shared: &Shared) -> Option<Rule> {
         let node = fields.node("in_flight")?;
         let path = join(&shared.path, "in_flight");
-        let before = self.errors();
         let mut fields = Fields::of(node, path, self.findings)?;
         let limit: Option<u64> = fields.read("limit");
         fields.required("limit", limit);
         let lease = fields.duration("lease");
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let until_headers = fields.choice("until", &UNTIL).unwrap_or_default();
-        let name = format!("{}.in_flight", shared.name);
+        let name = format!("{}.in_flight", shared.rule.name());
         let at = |field: &str, error: PolicyError| {
             self.findings.error(fields.path(field), fields.span_of(field), error.to_string());
         };
-        let concurrency = limit
+        let valid = limit
             .and_then(|limit| Concurrency::try_new(&name, limit).map_err(|error| at("limit", error)).ok());
+        let is_valid = valid.is_some();
+        // Another one stands in for it, so that the other fields are checked.
+        let concurrency = valid.or_else(|| Concurrency::try_new(&name, 1).ok());
         let concurrency = concurrency.and_then(|concurrency| match lease {
             Some(lease) => concurrency.try_lease(lease).map_err(|error| at("lease", error)).ok(),
             None => Some(concurrency),
@@ -212,12 +197,12 @@ impl Reader<'_> {
             }
             None => Some(policy),
         });
-        if matches!(shared.rule.policy.strategy(), Strategy::InFlight(_)) {
+        if is_in_flight(&shared.rule.policy) {
             self.findings
                 .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
-        let Rule { mode, key, source, matcher, options, table, span, .. } = &shared.rule;
+        let Rule { mode, key, key_span, source, matcher, options, table, span, .. } = &shared.rule;
         let options = RuleOptions {
             on_missing: options.on_missing,
             counts_rejections: options.counts_rejections,
@@ -225,24 +210,37 @@ impl Reader<'_> {
             until_headers,
             ..RuleOptions::default()
         };
-        let rule = Rule {
-            policy: policy?,
+        fields.finish();
+        Some(Rule {
+            policy: policy.filter(|_| is_valid)?,
             mode: *mode,
             lock_out: None,
             table: table.clone(),
             span: *span,
             key: key.clone(),
+            key_span: *key_span,
             source: source.clone(),
             matcher: matcher.clone(),
             options,
-        };
-        if self.errors() == before {
-            self.try_out(&rule, |field| (fields.path(field), fields.span_of(field)), &fields);
-        }
-        fields.finish();
-        Some(rule)
+        })
     }
 }
+
+fn is_in_flight(policy: &Policy) -> bool {
+    matches!(policy.strategy(), Strategy::InFlight(_))
+}
+
+/// In place of a strategy that is wrong: one of its kind, as far as refusals depend on it.
+fn stand_in(kind: &str) -> Strategy {
+    let policy = if kind == IN_FLIGHT {
+        Concurrency::try_new("unnamed", 1).map(Concurrency::policy)
+    } else {
+        Ok(Policy::gcra("unnamed", Quota::per_second(1)))
+    };
+    *policy.expect("a limit of one is valid").strategy()
+}
+
+const IN_FLIGHT: &str = "in_flight";
 
 /// The windows of a calendar.
 #[cfg(feature = "calendar")]

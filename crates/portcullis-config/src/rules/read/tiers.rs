@@ -15,6 +15,7 @@ use super::super::rule::QuotaSource;
 use super::Reader;
 use crate::fields::{Fields, decode, quoted};
 use crate::source::Span;
+use crate::tree::Value;
 
 /// A tier of a file.
 struct Quotas {
@@ -36,7 +37,7 @@ impl Reader<'_> {
         let tiers = self.quotas(fields);
         let header = self.tier_header(fields);
         let own = own_quota(fields);
-        let declared: Option<(Quota, Quota)> = fields.read("caller_quotas");
+        let declared = self.caller_quotas(fields);
         let range = match declared {
             Some(range) => Some((range, "caller_quotas")),
             None if tiers.is_empty() || fields.has("caller_quotas") => None,
@@ -72,6 +73,25 @@ impl Reader<'_> {
             }
         };
         (policy, Some(QuotaSource::Sync(quota)))
+    }
+
+    /// The same for a policy whose own quota is wrong, so that no other can be compared with it.
+    pub(super) fn tiers_alone(&self, fields: &mut Fields<'_>) {
+        self.quota_look_up(fields);
+        self.quotas(fields);
+        self.tier_header(fields);
+        self.caller_quotas(fields);
+    }
+
+    /// The smallest and the largest quota. Both are read, so that all mistakes are found.
+    fn caller_quotas(&self, fields: &mut Fields<'_>) -> Option<(Quota, Quota)> {
+        let node = fields.node("caller_quotas")?;
+        let path = fields.path("caller_quotas");
+        let Value::List(list) = &node.value else { return decode(node, &path, self.findings) };
+        let [smallest, largest] = list.as_slice() else { return decode(node, &path, self.findings) };
+        let smallest = decode(smallest, &format!("{path}[0]"), self.findings);
+        let largest = decode(largest, &format!("{path}[1]"), self.findings);
+        smallest.zip(largest)
     }
 
     fn quota_look_up(&self, fields: &mut Fields<'_>) -> Option<QuotaLookup> {
@@ -126,7 +146,8 @@ impl Reader<'_> {
                 .help("let the program insert the tier into the extensions of the request");
         }
         if !has_tiers {
-            self.findings.error(tier.own_path(), node.span, "there are no `tiers` to choose from");
+            let path = tier.own_path().to_owned();
+            fields.missing_at(&["tiers"], path, node.span, "there are no `tiers` to choose from");
         }
         tier.finish();
         header

@@ -107,6 +107,7 @@ fn loader(text: &str) -> Loader {
         .without_environment()
         .extension::<Account>("account", |account, key| key.part("account", &account.0.to_be_bytes()))
         .quota_lookup("plans", plans())
+        .charge_when("failures", |outcome| outcome.status() == 401)
         .cost("length", |parts: &http::request::Parts| parts.uri.path().len() as u64)
 }
 
@@ -334,6 +335,10 @@ async fn options_of_a_policy_are_those_of_the_builders() {
     })
     .await;
     same("charge_when = { status = [401, 403] }", |layer| {
+        layer.charge_when(|outcome| outcome.status() == 401)
+    })
+    .await;
+    same("charge_when = { status = 599, function = \"failures\" }", |layer| {
         layer.charge_when(|outcome| outcome.status() == 401)
     })
     .await;

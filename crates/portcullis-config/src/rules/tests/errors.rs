@@ -32,7 +32,11 @@ fn what_builders_refuse_is_an_error_at_its_field() {
             "reserve = \"used\"\nlook_first = true",
             "error: policy.p.look_first: policy p reserves units and looks first",
         ),
-        ("lock_out = { after = 0 }", "error: policy.p.lock_out: a lock-out after 0 denials"),
+        (
+            "match = \"/search\"",
+            "error: policy.p.match: expected a table, not a text: \"/search\" (help: write { path = \"/search\" })",
+        ),
+        ("lock_out = { after = 0 }", "error: policy.p.lock_out.after: a lock-out after 0 denials"),
         (
             "on_missing = \"shared\"\nlock_out = { after = 3 }",
             "error: policy.p.lock_out: policy p cannot lock out keys",
@@ -104,7 +108,7 @@ fn options_of_the_layer_are_checked() {
     );
     for (table, expected) in [
         ("header = \"x-forwarded-for\"", "client_ip.header: no proxy is trusted"),
-        ("trusted_proxies = [\"10.0.0.0/8\"]", "client_ip.trusted_proxies: `header` is missing"),
+        ("trusted_proxies = [\"10.0.0.0/8\"]", "client_ip: `header` is missing"),
         ("header = \"a b\"\nhops = 1", "client_ip.header: \"a b\": "),
         ("ipv6_prefix = 129", "client_ip.ipv6_prefix: a prefix of 129 bits"),
     ] {
@@ -175,6 +179,19 @@ fn rules_that_limit_nothing_are_warned_about() {
         &with("charge_when = { status = 401 }\nlook_first = 0"),
         "policy.p.look_first: every request is rejected",
     );
+    assert_warns(&with("cost = 0"), "policy.p.cost: a cost of 0 charges nothing");
+    assert_warns(
+        &with("cost = 21"),
+        "policy.p.cost: a cost of 21 never fits: the policy admits at most 20 at once",
+    );
+    assert_warns(&with("cost = { path = { \"/a\" = 99 } }"), "a cost of 99 never fits");
+    for fields in
+        ["cost = 20", "cost = 21\ngrantable = true", "cost = 21\ntiers = { pro = \"10/s burst 50\" }"]
+    {
+        assert_eq!(rules(&with(fields)).warnings().to_string(), "", "{fields}");
+    }
+    assert_warns("", "warning: policy: there are no policies");
+    assert_warns("[layer]\nheaders = \"ietf\"", "policy: there are no policies");
     assert_warns(&with("match = []"), "policy.p.match: the list is empty");
     assert_warns(&with("match = { path = \"/a\", grpc = \"b.C\" }"), "policy.p.match: no request can fulfil");
     assert_warns(&with("match = { methods = [] }"), "policy.p.match: no request can fulfil");
@@ -187,6 +204,17 @@ fn rules_that_limit_nothing_are_warned_about() {
         "layer.deny: requests that no policy matches",
     );
     assert_eq!(rules(&with("")).warnings().to_string(), "");
+}
+
+#[test]
+fn trust_of_every_address_is_warned_about() {
+    for networks in ["[\"0.0.0.0/0\"]", "[\"10.0.0.0/8\", \"::/0\"]", "\"0.0.0.0/0\""] {
+        let clients = format!("[client_ip]\nheader = \"x-forwarded-for\"\ntrusted_proxies = {networks}\n");
+        assert_warns(
+            &format!("{clients}{}", with("")),
+            "client_ip.trusted_proxies: every address is trusted",
+        );
+    }
 }
 
 #[test]
@@ -237,4 +265,49 @@ fn all_mistakes_are_found_together() {
         with("mode = 1\ncost = -1\nwarn_at = \"x\"")
     ));
     assert!(found.lines().count() >= 5, "{found}");
+}
+
+/// The fields with errors, in the order of the file.
+fn fields_at_fault(fields: &str) -> Vec<String> {
+    let text = format!("[policy.p]\nkey = \"client_ip\"\n{fields}\n");
+    let found = errors(&text);
+    let field = |line: &str| Some(line.split_once("error: policy.p.")?.1.split_once(": ")?.0.to_owned());
+    found.lines().filter_map(field).collect()
+}
+
+#[test]
+fn a_mistake_hides_no_other_one_beside_it() {
+    for (fields, expected) in [
+        ("strategy = \"gcra\"\nlimit = 10\nperiod = \"soon\"\nburst = 0", &["period", "burst"][..]),
+        ("strategy = \"gcra\"\nlimit = 0\nperiod = \"1s\"\nburst = 0", &["limit", "burst"]),
+        ("strategy = \"gcra\"\nlimit = 0\nperiod = \"soon\"\nburst = 0", &["limit", "period", "burst"]),
+        ("strategy = \"fixed_window\"\nquota = \"9/s burst 10\"\nburst = 5", &["quota", "burst"]),
+        ("strategy = \"sliding_window\"\nquota = \"9/s\"\nslots = 7\nburst = 3", &["slots", "burst"]),
+        ("strategy = \"sliding_window\"\nlimit = 0\nperiod = \"1s\"\nslots = 7", &["limit", "slots"]),
+        // Whether these are wrong depends on what is not known.
+        ("strategy = \"sliding_window\"\nlimit = 5\nperiod = \"soon\"\nslots = 7", &["period"]),
+        ("strategy = \"gcra\"\nlimit = 0\nperiod = \"1s\"\nburst = 900000000000000", &["limit"]),
+        ("strategy = \"gcra\"\nquota = \"1/x\"\nwait = \"400d\"", &["quota", "wait"]),
+        (
+            "strategy = \"gcra\"\nquota = \"1/s\"\nlock_out = { after = 0, within = \"x\", block_for = \"1h\", up_to = \"1m\" }",
+            &["lock_out.after", "lock_out.within", "lock_out.up_to"],
+        ),
+        (
+            "strategy = \"gcra\"\nquota = \"1/s\"\nin_flight = { limit = 0, lease = \"1ms\" }",
+            &["in_flight.limit", "in_flight.lease"],
+        ),
+        (
+            "strategy = \"gcra\"\nquota = \"1/s\"\ncaller_quotas = [\"0/s\", \"x\"]",
+            &["caller_quotas[0]", "caller_quotas[1]"],
+        ),
+    ] {
+        assert_eq!(fields_at_fault(fields), expected, "{fields}");
+    }
+}
+
+#[test]
+fn an_error_of_main_is_shown_as_lines() {
+    let found = crate::Rules::load(&super::loader("[polices]")).expect_err("a misspelt table");
+    assert_eq!(format!("{found:?}"), found.to_string());
+    assert!(format!("{found:?}").starts_with("limits.toml:1:2: error: polices: "), "{found:?}");
 }

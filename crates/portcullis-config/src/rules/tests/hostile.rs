@@ -93,6 +93,22 @@ fn policies(conditions: &[String]) -> String {
 }
 
 #[test]
+fn policies_beside_unverified_keys_are_looked_for_within_a_bound() {
+    let policy = |name: &str, key: &str, end: &str| {
+        let paths: Vec<_> = (0..6_000).map(|number| format!("{{ path = \"/{number}/{end}\" }}")).collect();
+        let paths = paths.join(", ");
+        format!("[policy.{name}]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = {key}\nmatch = [{paths}]\n")
+    };
+    let client = policy("client", "{ header = \"x-api-key\" }", "a");
+    let found = rules(&(client.clone() + &policy("address", "\"client_ip\"", "a"))).warnings().to_string();
+    assert!(found.contains("such a client meets only the policies by address"), "{found}");
+    let found = errors(&(client.clone() + &policy("address", "\"client_ip\"", "{x}")));
+    assert!(found.contains("the conditions of the policies are too many to find one by address"), "{found}");
+    let everything = "[policy.all]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = \"client_ip\"\n";
+    rules(&(client + &policy("address", "\"client_ip\"", "{x}") + everything));
+}
+
+#[test]
 fn many_methods_and_hosts_are_checked_within_a_bound() {
     let methods = list("M", "");
     let long = |hosts: &str| {

@@ -60,6 +60,17 @@ async fn a_cost_that_only_a_program_has_is_1() {
     assert_eq!(passing(&rules).await, 1);
 }
 
+#[tokio::test]
+async fn a_charge_that_only_a_program_has_charges_nothing() {
+    let rules = accepted(&policy("key = \"client_ip\"\ncharge_when = { function = \"failures\" }"));
+    assert_eq!(
+        rules.warnings().to_string(),
+        "limits.toml:5:28: note: policy.p.charge_when.function: only the program has charge \"failures\": without it, it charges no \
+         response (help: the program registers it: Loader::charge_when(\"failures\", ..))"
+    );
+    assert_eq!(passing(&rules).await, 3);
+}
+
 #[test]
 fn names_are_errors_where_the_program_is() {
     let found = errors(&policy("key = { lookup = \"a\" }"));
