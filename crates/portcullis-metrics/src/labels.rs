@@ -1,0 +1,226 @@
+//! The closed lists of texts in labels.
+
+use portcullis_core::{Decision, Retry, StoreError, StoreErrorKind};
+use portcullis_tower::{Reason, SettlementLoss};
+
+/// A closed list of texts, which are the values of one label.
+pub(crate) trait Labels: Copy {
+    /// The name of the label.
+    const LABEL: &'static str;
+    const TEXTS: &'static [&'static str];
+    fn index(self) -> usize;
+}
+
+macro_rules! labels {
+    ($(#[$doc:meta])* $name:ident in $label:literal { $($variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $name { $($variant),+ }
+
+        impl Labels for $name {
+            const LABEL: &'static str = $label;
+            const TEXTS: &'static [&'static str] = &[$($text),+];
+
+            #[inline]
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+
+labels! {
+    /// How a request to a layer, or a check of a handler, ends.
+    RequestOutcome in "outcome" {
+        Admitted = "admitted",
+        Limited = "limited",
+        Blocked = "blocked",
+        Unsettled = "unsettled",
+        NeverFits = "never_fits",
+        Denied = "denied",
+        BadIdentity = "bad_identity",
+        Unauthenticated = "unauthenticated",
+        StoreFailed = "store_failed",
+        Overloaded = "overloaded",
+        LookupFailed = "lookup_failed",
+        Misconfigured = "misconfigured",
+        Other = "other",
+    }
+}
+
+labels! {
+    /// The decision of one policy about a request.
+    DecisionOutcome in "outcome" {
+        Allowed = "allowed",
+        Denied = "denied",
+        Blocked = "blocked",
+        NeverFits = "never_fits",
+        FallbackAllowed = "fallback_allowed",
+        FallbackDenied = "fallback_denied",
+        Unmetered = "unmetered",
+    }
+}
+
+labels! {
+    /// Why a shadow policy would have rejected a request.
+    WouldReject in "cause" { Limited = "limited", Unidentified = "unidentified" }
+}
+
+labels! {
+    /// Why a policy did not find the key or the quota of a request as it should.
+    IdentityError in "error" {
+        Missing = "missing",
+        Malformed = "malformed",
+        LookupFailed = "lookup_failed",
+        QuotaLookupFailed = "quota_lookup_failed",
+        QuotaRefused = "quota_refused",
+    }
+}
+
+labels! {
+    /// What happens to a permit of a request in flight.
+    Permit in "event" { Acquired = "acquired", Released = "released", Lapsed = "lapsed" }
+}
+
+labels! {
+    /// What an operator should look at.
+    Warning in "warning" {
+        OpenForExpired = "open_for_expired",
+        TooManyUnsettled = "too_many_unsettled",
+        OutcomePanicked = "outcome_panicked",
+        ChargedTwice = "charged_twice",
+        UpgradeReleased = "upgrade_released",
+    }
+}
+
+labels! {
+    /// Why a settlement is given up.
+    Loss in "cause" {
+        Unknown = "unknown",
+        Refused = "refused",
+        GivenUp = "given_up",
+        QueueFull = "queue_full",
+        NoRuntime = "no_runtime",
+        Other = "other",
+    }
+}
+
+labels! {
+    /// Why a store has not answered. The texts are those of the kinds of errors.
+    StoreFailure in "kind" {
+        Unavailable = "unavailable",
+        TimedOut = "timed_out",
+        Overloaded = "overloaded",
+        Overtaken = "overtaken",
+        Forbidden = "forbidden",
+        Unsupported = "unsupported",
+        Failed = "failed",
+        Other = "other",
+    }
+}
+
+labels! {
+    /// Whether a call to the server of the store was answered.
+    CallEnd in "outcome" { Answered = "answered", Failed = "failed" }
+}
+
+labels! {
+    /// What is overloaded.
+    Overload in "cause" { Store = "store", Waiting = "waiting", NotReady = "not_ready" }
+}
+
+labels! {
+    /// A correction that nobody makes.
+    Dropped in "correction" { Refund = "refund", Charge = "charge" }
+}
+
+labels! {
+    /// Whether new rules apply.
+    Reload in "outcome" { Applied = "applied", Rejected = "rejected" }
+}
+
+impl From<Reason> for RequestOutcome {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Limited => Self::Limited,
+            Reason::Blocked => Self::Blocked,
+            Reason::Unsettled => Self::Unsettled,
+            Reason::NeverFits => Self::NeverFits,
+            Reason::Denied => Self::Denied,
+            Reason::BadIdentity => Self::BadIdentity,
+            Reason::Unauthenticated => Self::Unauthenticated,
+            Reason::StoreFailed => Self::StoreFailed,
+            Reason::Overloaded => Self::Overloaded,
+            Reason::LookupFailed => Self::LookupFailed,
+            Reason::Misconfigured => Self::Misconfigured,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl DecisionOutcome {
+    /// `None` for a policy that was not evaluated, because another one had denied the request, or limits are off.
+    #[inline]
+    pub(crate) fn of(decision: &Decision) -> Option<Self> {
+        let is_degraded = decision.is_degraded();
+        if !decision.is_metered() {
+            return is_degraded.then_some(Self::Unmetered);
+        }
+        Some(match decision.retry() {
+            None if is_degraded => Self::FallbackAllowed,
+            None => Self::Allowed,
+            Some(_) if decision.is_blocked() => Self::Blocked,
+            Some(Retry::Never) => Self::NeverFits,
+            Some(_) if is_degraded => Self::FallbackDenied,
+            Some(_) => Self::Denied,
+        })
+    }
+}
+
+impl From<SettlementLoss> for Loss {
+    fn from(cause: SettlementLoss) -> Self {
+        match cause {
+            SettlementLoss::Unknown => Self::Unknown,
+            SettlementLoss::Refused => Self::Refused,
+            SettlementLoss::GivenUp => Self::GivenUp,
+            SettlementLoss::QueueFull => Self::QueueFull,
+            SettlementLoss::NoRuntime => Self::NoRuntime,
+            _ => Self::Other,
+        }
+    }
+}
+
+impl From<&StoreError> for StoreFailure {
+    fn from(error: &StoreError) -> Self {
+        Self::of(error.kind().as_str())
+    }
+}
+
+impl StoreFailure {
+    /// The kind with this text. Stores of third parties may have others.
+    pub(crate) fn of(text: &str) -> Self {
+        const KINDS: [(StoreErrorKind, StoreFailure); 7] = [
+            (StoreErrorKind::Unavailable, StoreFailure::Unavailable),
+            (StoreErrorKind::TimedOut, StoreFailure::TimedOut),
+            (StoreErrorKind::Overloaded, StoreFailure::Overloaded),
+            (StoreErrorKind::Overtaken, StoreFailure::Overtaken),
+            (StoreErrorKind::Forbidden, StoreFailure::Forbidden),
+            (StoreErrorKind::Unsupported, StoreFailure::Unsupported),
+            (StoreErrorKind::Failed, StoreFailure::Failed),
+        ];
+        KINDS.iter().find(|(kind, _)| kind.as_str() == text).map_or(Self::Other, |(_, failure)| *failure)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_errors_have_their_own_texts() {
+        for text in StoreFailure::TEXTS {
+            assert_eq!(StoreFailure::TEXTS[StoreFailure::of(text).index()], *text);
+        }
+        assert_eq!(StoreFailure::of("something else"), StoreFailure::Other);
+    }
+}
