@@ -1,0 +1,150 @@
+//! The builder of the API.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use http::request::Parts;
+use portcullis_tower::Registry;
+
+use crate::access::{Actor, Authorize, Refused};
+use crate::hosts::{HostError, HostList};
+use crate::recorder::{Recorder, RecorderObserver};
+use crate::router::router;
+use crate::state::{AdminState, Generation};
+use crate::stream_places::Places;
+
+/// Makes the admin API of a limiter: an Axum router to mount where you like. See the [crate](crate).
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use axum::Router;
+/// use http::request::Parts;
+/// use portcullis_admin::{Actor, Admin, Refused, has_bearer_token};
+/// use portcullis_core::Secret;
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::Registry;
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let admin = Admin::new(registry, |parts: &Parts| {
+///     if has_bearer_token(parts, "a long random token") { Ok(Actor::new("operator")) } else { Err(Refused::Unauthenticated) }
+/// });
+/// let app: Router = Router::new().nest("/limits", admin.hosts(["admin.example.com"]).into_router());
+/// # let _ = app;
+/// ```
+#[must_use = "an API does nothing until its router is mounted"]
+pub struct Admin {
+    registry: Arc<Registry>,
+    authorize: Authorize,
+    hosts: HostList,
+    generation: Option<Arc<Generation>>,
+    store_kind: Cow<'static, str>,
+    store_deadline: Duration,
+}
+
+impl Admin {
+    /// Starts the API of a registry. `authorize` is called for each request of `/v1/*` before anything else, and returns who makes it.
+    ///
+    /// It sees the head of the request: headers such as `authorization`, and extensions that your own authentication has set. What it
+    /// refuses is answered with 401 or 403, and tells nothing about the limiter. Failed attempts are neither counted nor slowed down: limit
+    /// them by a layer around the router.
+    pub fn new<F>(registry: Arc<Registry>, authorize: F) -> Self
+    where
+        F: Fn(&Parts) -> Result<Actor, Refused> + Send + Sync + 'static,
+    {
+        Self::with(registry, Authorize::Sync(Arc::new(authorize)))
+    }
+
+    /// Like [`Admin::new`], with a function that waits for something, such as a look-up of a session.
+    pub fn new_async<F, R>(registry: Arc<Registry>, authorize: F) -> Self
+    where
+        F: Fn(Parts) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Actor, Refused>> + Send + 'static,
+    {
+        Self::with(registry, Authorize::Async(Arc::new(move |parts| Box::pin(authorize(parts)))))
+    }
+
+    fn with(registry: Arc<Registry>, authorize: Authorize) -> Self {
+        Self {
+            registry,
+            authorize,
+            hosts: HostList::default(),
+            generation: None,
+            store_kind: Cow::Borrowed("custom"),
+            store_deadline: DEFAULT_DEADLINE,
+        }
+    }
+
+    /// Sets the hosts that a request may name, in place of `localhost`, `127.0.0.1` and `[::1]`. A host without a port stands for all
+    /// ports. A request that names another one is answered with 421.
+    ///
+    /// # Panics
+    ///
+    /// If one of them is no host; see [`try_hosts`](Self::try_hosts).
+    #[track_caller]
+    pub fn hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Self {
+        match self.try_hosts(hosts) {
+            Ok(admin) => admin,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`hosts`](Self::hosts), for hosts that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is no host: empty, or with a scheme, a path, a wildcard or a user.
+    pub fn try_hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
+        Ok(Self { hosts: HostList::new(hosts)?, ..self })
+    }
+
+    /// Sets the word by which answers name the store, such as `redis`. `custom` by default.
+    pub fn store_kind(self, kind: impl Into<Cow<'static, str>>) -> Self {
+        Self { store_kind: kind.into(), ..self }
+    }
+
+    /// Sets where answers find the number of the rules in use.
+    pub fn generation(self, generation: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
+        Self { generation: Some(Arc::new(generation)), ..self }
+    }
+
+    /// Sets how long a call of the store may take, after which the answer is 503. Five seconds by default.
+    pub fn store_deadline(self, deadline: Duration) -> Self {
+        Self { store_deadline: deadline, ..self }
+    }
+
+    /// Makes the router, and adds the observer to the registry that records what it shows. Call it once per registry: an observer
+    /// stays for as long as the registry.
+    ///
+    /// A router that has a state takes it by `Router::nest_service`, or by `nest` and `with_state(())`.
+    pub fn into_router(self) -> Router {
+        let recorder = Arc::new(Recorder::new());
+        self.registry.add_observer(Arc::new(RecorderObserver(Arc::clone(&recorder))));
+        router(Arc::new(AdminState {
+            registry: self.registry,
+            recorder,
+            authorize: self.authorize,
+            hosts: self.hosts,
+            generation: self.generation,
+            store_kind: self.store_kind,
+            deadline: self.store_deadline,
+            streams: Arc::new(Places::default()),
+            last_line: Mutex::new(None),
+        }))
+    }
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin")
+            .field("registry", &self.registry)
+            .field("hosts", &self.hosts)
+            .finish_non_exhaustive()
+    }
+}
+
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);

@@ -1,0 +1,152 @@
+//! The bodies of requests and the answers to changes, for the description of the API. Requests are read field by field: see `fields`.
+#![expect(dead_code, reason = "these forms describe what `fields` reads")]
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A policy and a caller.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TargetBody {
+    /// The name of the policy.
+    #[schema(example = "search")]
+    policy: String,
+    /// The caller.
+    identity: IdentityBody,
+}
+
+/// Who is meant: either the fingerprint that a list has shown, or a request that the caller would make.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct IdentityBody {
+    /// The fingerprint of the key.
+    #[schema(nullable, example = "8510077665a4e2ba6d4309046754f949")]
+    fingerprint: Option<String>,
+    /// A request of the caller. The layer's own extractor finds the key in it.
+    #[schema(nullable)]
+    request: Option<RequestBody>,
+}
+
+/// The head of a request. It is not made; only the extractor of the layer reads it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RequestBody {
+    /// `GET` if it is left out.
+    #[schema(nullable)]
+    method: Option<String>,
+    /// The path, and a query if the extractor reads it. `/` if it is left out.
+    #[schema(nullable)]
+    path: Option<String>,
+    /// The headers.
+    #[schema(nullable)]
+    headers: Option<BTreeMap<String, String>>,
+    /// The address at the other end of the connection, with or without a port.
+    #[schema(nullable, example = "203.0.113.9")]
+    peer: Option<String>,
+    /// The route of the layer, if layers with this policy find different keys.
+    #[schema(nullable)]
+    route: Option<String>,
+}
+
+/// A grant.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GrantBody {
+    /// The name of the policy.
+    policy: String,
+    /// The caller.
+    identity: IdentityBody,
+    /// The quota, with the period of the policy's own.
+    #[schema(example = "5000/d")]
+    quota: String,
+    /// How long it lasts from now on.
+    #[schema(minimum = 1)]
+    duration_seconds: u64,
+}
+
+/// A block.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BlockBody {
+    /// The name of the policy.
+    policy: String,
+    /// The caller.
+    identity: IdentityBody,
+    /// How long it lasts from now on.
+    #[schema(minimum = 1)]
+    duration_seconds: u64,
+}
+
+/// A mode of a policy.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ModeBody {
+    /// The name of the policy.
+    policy: String,
+    /// `enforce`, `shadow`, `off`, or a share of the keys such as `10 %`, in steps of 0.1.
+    #[schema(example = "10 %")]
+    mode: String,
+}
+
+/// The answer to a change that was made.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Changed {
+    /// The policy.
+    pub(crate) policy: String,
+    /// The fingerprint of the key; `null` while the published secret is in use, and for a mode.
+    pub(crate) fingerprint: Option<String>,
+}
+
+/// What a caller has left under a policy. Nothing was charged.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Budget {
+    /// The policy.
+    pub(crate) policy: String,
+    /// The fingerprint of the key; `null` while the published secret is in use.
+    pub(crate) fingerprint: Option<String>,
+    /// The highest value of `remaining`.
+    pub(crate) limit: u64,
+    /// Units that would be admitted now.
+    pub(crate) remaining: u64,
+    /// Milliseconds until the full limit is available again.
+    pub(crate) reset_after_ms: u64,
+    /// Milliseconds until `remaining` increases; 0 if it does not, or if that is not known.
+    pub(crate) next_after_ms: u64,
+    /// Whether the key is blocked or locked out.
+    pub(crate) blocked: bool,
+    /// Whether the store could not answer, so that the figures are those of this process alone.
+    pub(crate) degraded: bool,
+}
+
+/// What overrides the quota of a caller under a policy.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Overrides {
+    /// The policy.
+    pub(crate) policy: String,
+    /// The fingerprint of the key; `null` while the published secret is in use.
+    pub(crate) fingerprint: Option<String>,
+    /// The block; `null` without one.
+    #[schema(nullable)]
+    pub(crate) block: Option<BlockUntil>,
+    /// The grant; `null` without one.
+    #[schema(nullable)]
+    pub(crate) grant: Option<GrantUntil>,
+}
+
+/// A block, which may have ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BlockUntil {
+    /// Its end, on the clock of the store, in milliseconds since the epoch.
+    pub(crate) until: u64,
+}
+
+/// A grant, which may have ended.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GrantUntil {
+    /// The quota.
+    pub(crate) quota: String,
+    /// Its end, on the clock of the store, in milliseconds since the epoch.
+    pub(crate) until: u64,
+}

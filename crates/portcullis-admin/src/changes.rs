@@ -1,0 +1,190 @@
+//! The routes that change something. Each change is an audit event.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::StatusCode;
+use portcullis_core::{PolicyName, Quota};
+use portcullis_tower::{LayerError, Mode, OverridingError, Percent};
+
+use crate::access::Actor;
+use crate::audit::{Audit, Ended};
+use crate::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
+use crate::fields::{Fields, TARGET_FIELDS};
+use crate::problem::{Problem, Problems};
+use crate::reads::json;
+use crate::recorder::now_ms;
+use crate::state::AdminState;
+use crate::target::Target;
+
+type Shared = State<Arc<AdminState>>;
+
+/// Resets a caller under a policy: the full limit is available again. A block or a grant stays.
+#[utoipa::path(post, path = "/v1/reset", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
+pub(crate) async fn post_reset(
+    State(state): Shared,
+    Extension(actor): Extension<Actor>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let target = Target::read(&state, &mut fields)?;
+    fields.finish(TARGET_FIELDS)?;
+    let audit = audit(&state, actor, "reset", &target);
+    let reset = state.registry.store().reset(&target.policy, target.key);
+    let answer = change(&state, audit, &target, reset).await?;
+    state.recorder.released(target.policy.name(), target.key);
+    Ok(answer)
+}
+
+/// Gives a caller another quota for a length of time. It replaces an earlier grant.
+#[utoipa::path(post, path = "/v1/grant", request_body = GrantBody, responses((status = 200, body = Changed), Problems))]
+pub(crate) async fn post_grant(
+    State(state): Shared,
+    Extension(actor): Extension<Actor>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let target = Target::read(&state, &mut fields)?;
+    let quota: Result<Quota, _> = fields.required_text("quota")?.parse();
+    // The error repeats the text, which may be an identity in the wrong place.
+    let quota = quota.map_err(|_| Problem::invalid("quota", "is no quota such as `100/min burst 20`"))?;
+    let length = fields.required_seconds("duration_seconds")?;
+    fields.finish("`policy`, `identity`, `quota` and `duration_seconds`")?;
+    let mut audit = audit(&state, actor, "grant", &target);
+    audit.detail = format!("{quota} for {} s", length.as_secs());
+    let granted = state.registry.grant(&target.policy, target.key, quota).for_duration(length);
+    change(&state, audit, &target, granted).await
+}
+
+/// Ends the grant of a caller.
+#[utoipa::path(post, path = "/v1/revoke", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
+pub(crate) async fn post_revoke(
+    State(state): Shared,
+    Extension(actor): Extension<Actor>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let target = Target::read(&state, &mut fields)?;
+    fields.finish(TARGET_FIELDS)?;
+    let audit = audit(&state, actor, "revoke", &target);
+    change(&state, audit, &target, state.registry.revoke_grant(&target.policy, target.key)).await
+}
+
+/// Blocks a caller for a length of time: all its requests are rejected.
+#[utoipa::path(post, path = "/v1/block", request_body = BlockBody, responses((status = 200, body = Changed), Problems))]
+pub(crate) async fn post_block(
+    State(state): Shared,
+    Extension(actor): Extension<Actor>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let target = Target::read(&state, &mut fields)?;
+    let length: Duration = fields.required_seconds("duration_seconds")?;
+    fields.finish("`policy`, `identity` and `duration_seconds`")?;
+    let mut audit = audit(&state, actor, "block", &target);
+    audit.detail = format!("for {} s", length.as_secs());
+    let blocked = state.registry.block(&target.policy, target.key, length);
+    let answer = change(&state, audit, &target, blocked).await?;
+    state.recorder.locked_out(target.policy.name(), target.key, length, now_ms());
+    Ok(answer)
+}
+
+/// Ends the block or the lock-out of a caller.
+#[utoipa::path(post, path = "/v1/unblock", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
+pub(crate) async fn post_unblock(
+    State(state): Shared,
+    Extension(actor): Extension<Actor>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let target = Target::read(&state, &mut fields)?;
+    fields.finish(TARGET_FIELDS)?;
+    let audit = audit(&state, actor, "unblock", &target);
+    let unblocked = state.registry.unblock(&target.policy, target.key);
+    let answer = change(&state, audit, &target, unblocked).await?;
+    state.recorder.released(target.policy.name(), target.key);
+    Ok(answer)
+}
+
+/// Sets the mode of a policy in all layers of this process.
+#[utoipa::path(post, path = "/v1/mode", request_body = ModeBody, responses((status = 200, body = Changed), Problems))]
+pub(crate) async fn post_mode(
+    State(state): Shared,
+    Extension(actor): Extension<Actor>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let policy = state.policy(&fields.required_text("policy")?)?;
+    let mode = mode(&fields.required_text("mode")?)?;
+    fields.finish("`policy` and `mode`")?;
+    let name: &PolicyName = policy.name();
+    let mut audit = Audit::new(actor, "mode", name);
+    audit.detail = mode.to_string();
+    match state.registry.set_mode(name, mode) {
+        Ok(()) => {
+            audit.ended(Ended::Done);
+            Ok(json(&Changed { policy: name.to_string(), fingerprint: None }))
+        }
+        Err(error) => {
+            audit.ended(Ended::Failed);
+            Err(match error {
+                LayerError::UnverifiedKey { .. } => Problem::invalid("mode", error.to_string()),
+                error => Problem::new(StatusCode::CONFLICT, error.to_string()).with_field("policy"),
+            })
+        }
+    }
+}
+
+fn audit(state: &AdminState, actor: Actor, action: &'static str, target: &Target) -> Audit {
+    let mut audit = Audit::new(actor, action, target.policy.name());
+    audit.fingerprint = Some(state.shown(target.key).unwrap_or_else(|| "withheld".to_owned()));
+    audit
+}
+
+/// Makes a change, writes its audit event and answers.
+async fn change<E>(
+    state: &AdminState,
+    audit: Audit,
+    target: &Target,
+    change: impl Future<Output = Result<(), E>>,
+) -> Result<Response, Problem>
+where
+    OverridingError: From<E>,
+{
+    match state.answer(change).await {
+        Ok(()) => audit.ended(Ended::Done),
+        Err(failure) => {
+            let is_fate_unknown = failure.is_fate_unknown();
+            audit.ended(if is_fate_unknown { Ended::Unknown } else { Ended::Failed });
+            let problem = Problem::from(failure);
+            return Err(if is_fate_unknown { problem.with_unknown_fate() } else { problem });
+        }
+    }
+    let policy = target.policy.name().to_string();
+    Ok(json(&Changed { policy, fingerprint: state.shown(target.key) }))
+}
+
+/// Reads a mode, in the form in which answers show it.
+fn mode(text: &str) -> Result<Mode, Problem> {
+    let share = |text: &str| {
+        let (whole, tenths) = text.trim_end().split_once('.').unwrap_or((text.trim_end(), "0"));
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let (true, true, 1) = (is_digits(whole), is_digits(tenths), tenths.len()) else { return None };
+        let permille = whole.parse::<u16>().ok()?.checked_mul(10)?.checked_add(tenths.parse().ok()?)?;
+        Percent::try_permille(permille).ok().map(Mode::Percent)
+    };
+    let mode = match text {
+        "off" => Some(Mode::Off),
+        "shadow" => Some(Mode::Shadow),
+        "enforce" => Some(Mode::Enforce),
+        text => text.strip_suffix('%').and_then(share),
+    };
+    let detail =
+        "must be `off`, `shadow`, `enforce` or a share such as `10 %`, from 0 to 100 in steps of 0.1";
+    mode.ok_or_else(|| Problem::invalid("mode", detail))
+}

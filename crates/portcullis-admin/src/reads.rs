@@ -1,0 +1,123 @@
+//! The routes that change nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use http::{HeaderValue, header};
+use portcullis_core::Timestamp;
+use portcullis_core::store::Checks;
+use serde::Serialize;
+
+use crate::access::Actor;
+use crate::bodies::{BlockUntil, Budget, GrantUntil, Overrides, TargetBody};
+use crate::fields::{Fields, TARGET_FIELDS};
+use crate::problem::{Problem, Problems};
+use crate::snapshot::{Layers, Policies, Snapshot, layers_in_use, policies_in_use, snapshot};
+use crate::state::AdminState;
+use crate::stream::stream;
+use crate::target::Target;
+
+/// Everything at one instant: policies and their counters, the store, the keys with the most requests, those that are limited now, and the
+/// last rejections.
+#[utoipa::path(get, path = "/v1/snapshot", responses((status = 200, body = Snapshot), Problems))]
+pub(crate) async fn get_snapshot(State(state): State<Arc<AdminState>>) -> Response {
+    json(&snapshot(&state))
+}
+
+/// A snapshot per second, each on a line of its own, until the client goes or ten minutes have passed. At most 16 streams are open at a time; where all
+/// are, the oldest one of the actor with the most ends for an actor with fewer.
+#[utoipa::path(
+    get,
+    path = "/v1/stream",
+    responses((status = 200, body = Snapshot, content_type = "application/x-ndjson"), Problems)
+)]
+pub(crate) async fn get_stream(
+    State(state): State<Arc<AdminState>>,
+    Extension(actor): Extension<Actor>,
+) -> Response {
+    stream(state, actor)
+}
+
+/// The policies in use, with their strategies, modes, routes and keys.
+#[utoipa::path(get, path = "/v1/policies", responses((status = 200, body = Policies), Problems))]
+pub(crate) async fn get_policies(State(state): State<Arc<AdminState>>) -> Response {
+    json(&Policies { policies: policies_in_use(&state.registry) })
+}
+
+/// The layers that exist, with their policies.
+#[utoipa::path(get, path = "/v1/layers", responses((status = 200, body = Layers), Problems))]
+pub(crate) async fn get_layers(State(state): State<Arc<AdminState>>) -> Response {
+    json(&Layers { layers: layers_in_use(&state.registry) })
+}
+
+/// What a caller has left under a policy. Charges nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/budget",
+    request_body = TargetBody,
+    responses((status = 200, body = Budget), Problems)
+)]
+pub(crate) async fn post_budget(
+    State(state): State<Arc<AdminState>>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let Target { policy, key } = Target::read(&state, &mut fields)?;
+    fields.finish(TARGET_FIELDS)?;
+    let peek = state.registry.store().check(Checks::one(policy, key, 0));
+    let decision = state.answer(peek).await?.into_decision();
+    Ok(json(&Budget {
+        policy: decision.policy().to_string(),
+        fingerprint: state.shown(key),
+        limit: decision.limit(),
+        remaining: decision.remaining(),
+        reset_after_ms: millis(decision.reset_after()),
+        next_after_ms: millis(decision.next_after()),
+        blocked: decision.is_blocked(),
+        degraded: decision.is_degraded(),
+    }))
+}
+
+/// The block and the grant of a caller under a policy.
+#[utoipa::path(
+    post,
+    path = "/v1/overrides",
+    request_body = TargetBody,
+    responses((status = 200, body = Overrides), Problems)
+)]
+pub(crate) async fn post_overrides(
+    State(state): State<Arc<AdminState>>,
+    body: Body,
+) -> Result<Response, Problem> {
+    let mut fields = Fields::of_body(body).await?;
+    let Target { policy, key } = Target::read(&state, &mut fields)?;
+    fields.finish(TARGET_FIELDS)?;
+    let found = state.answer(state.registry.overrides(&policy, key)).await?;
+    Ok(json(&Overrides {
+        policy: policy.name().to_string(),
+        fingerprint: state.shown(key),
+        block: found.block().map(|block| BlockUntil { until: since_epoch(block.until()) }),
+        grant: found
+            .grant()
+            .map(|grant| GrantUntil { quota: grant.quota().to_string(), until: since_epoch(grant.until()) }),
+    }))
+}
+
+/// An answer in JSON.
+pub(crate) fn json(answer: &impl Serialize) -> Response {
+    let mut response = Response::new(Body::from(serde_json::to_vec(answer).unwrap_or_default()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn millis(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+const fn since_epoch(instant: Timestamp) -> u64 {
+    instant.as_micros() / 1_000
+}

@@ -1,0 +1,76 @@
+//! One part of what the API shows, behind one lock.
+
+use std::collections::{HashMap, VecDeque};
+
+use portcullis_core::{Key, PolicyName};
+use portcullis_tower::Reason;
+
+use super::limited::Limited;
+use super::{Counts, LIMITED_PER_SHARD, MAX_POLICIES, RECENT_PER_SHARD, TOP_PER_SHARD};
+use crate::sketch::Sketch;
+
+/// What happened to the requests of the keys that belong to this shard. All memory but that of the names is allocated when it is made.
+#[derive(Debug)]
+pub(super) struct Shard {
+    ids: HashMap<PolicyName, PolicyId>,
+    pub(super) policies: Vec<(PolicyName, Counts)>,
+    pub(super) top: Sketch<(PolicyId, Key)>,
+    pub(super) limited: Limited,
+    pub(super) recent: VecDeque<Rejection>,
+}
+
+/// The place of a policy in a shard.
+pub(super) type PolicyId = u16;
+
+/// A request that was rejected.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rejection {
+    pub(super) time: u64,
+    pub(super) policy: Option<PolicyId>,
+    pub(super) key: Option<Key>,
+    pub(super) reason: Reason,
+}
+
+impl Shard {
+    pub(super) fn new() -> Self {
+        Self {
+            ids: HashMap::new(),
+            policies: Vec::new(),
+            top: Sketch::new(TOP_PER_SHARD),
+            limited: Limited::new(LIMITED_PER_SHARD),
+            recent: VecDeque::with_capacity(RECENT_PER_SHARD),
+        }
+    }
+
+    /// The place of a policy; `None` if there are too many.
+    pub(super) fn id(&mut self, policy: &PolicyName) -> Option<PolicyId> {
+        if let Some(id) = self.ids.get(policy) {
+            return Some(*id);
+        }
+        let id =
+            PolicyId::try_from(self.policies.len()).ok().filter(|_| self.policies.len() < MAX_POLICIES)?;
+        self.ids.insert(policy.clone(), id);
+        self.policies.push((policy.clone(), Counts::default()));
+        Some(id)
+    }
+
+    /// The place of a policy that was seen before.
+    pub(super) fn known_id(&self, policy: &PolicyName) -> Option<PolicyId> {
+        self.ids.get(policy).copied()
+    }
+
+    pub(super) fn counts(&mut self, id: PolicyId) -> Option<&mut Counts> {
+        self.policies.get_mut(usize::from(id)).map(|(_, counts)| counts)
+    }
+
+    pub(super) fn name(&self, id: PolicyId) -> Option<&PolicyName> {
+        self.policies.get(usize::from(id)).map(|(name, _)| name)
+    }
+
+    pub(super) fn push_recent(&mut self, rejection: Rejection) {
+        if self.recent.len() >= RECENT_PER_SHARD {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(rejection);
+    }
+}

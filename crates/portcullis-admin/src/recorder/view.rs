@@ -1,0 +1,116 @@
+//! What the shards hold together.
+
+use std::collections::HashMap;
+use std::sync::PoisonError;
+
+use portcullis_core::{Key, PolicyName};
+use portcullis_tower::Reason;
+
+use super::{Counts, Recorder};
+
+/// A copy of what the recorder holds, each list in its order and bounded.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    pub(crate) policies: HashMap<PolicyName, Counts>,
+    /// The most requests that are certainly theirs first.
+    pub(crate) top: Vec<TopView>,
+    /// Those that are locked out first, then the latest end first.
+    pub(crate) limited: Vec<LimitedView>,
+    /// The newest first.
+    pub(crate) recent: Vec<RejectionView>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TopView {
+    pub(crate) policy: PolicyName,
+    pub(crate) key: Key,
+    pub(crate) requests: u64,
+    pub(crate) rejected: u64,
+    pub(crate) error: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct LimitedView {
+    pub(crate) policy: PolicyName,
+    pub(crate) key: Key,
+    pub(crate) until: u64,
+    pub(crate) is_locked_out: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct RejectionView {
+    pub(crate) time: u64,
+    pub(crate) policy: Option<PolicyName>,
+    pub(crate) key: Option<Key>,
+    pub(crate) reason: Reason,
+}
+
+/// How many entries the lists of an answer have at most.
+pub(crate) const MAX_TOP: usize = 100;
+pub(crate) const MAX_LIMITED: usize = 100;
+pub(crate) const MAX_RECENT: usize = 200;
+
+impl Recorder {
+    /// Copies what is recorded. Each shard is locked for the time of a copy.
+    pub(crate) fn view(&self, now: u64) -> View {
+        let mut view = View::default();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for (name, counts) in &shard.policies {
+                let all = view.policies.entry(name.clone()).or_default();
+                *all = all.plus(*counts);
+            }
+            let top = shard.top.entries().iter().filter_map(|entry| {
+                let (id, key) = entry.key;
+                let (requests, rejected, error) = (entry.requests, entry.rejected, entry.error);
+                Some(TopView { policy: shard.name(id)?.clone(), key, requests, rejected, error })
+            });
+            view.top.extend(top);
+            let limited = shard.limited.at(now).filter_map(|entry| {
+                let (policy, key) = (shard.name(entry.policy)?.clone(), entry.key);
+                Some(LimitedView { policy, key, until: entry.until, is_locked_out: entry.is_locked_out })
+            });
+            view.limited.extend(limited);
+            let recent = shard.recent.iter().map(|rejection| RejectionView {
+                time: rejection.time,
+                policy: rejection.policy.and_then(|id| shard.name(id)).cloned(),
+                key: rejection.key,
+                reason: rejection.reason,
+            });
+            view.recent.extend(recent);
+        }
+        // By what is certain: among many keys with few requests, the shards' errors differ more than their counts.
+        let certain = |entry: &TopView| (entry.requests - entry.error, entry.requests);
+        view.top.sort_by_key(|entry| std::cmp::Reverse(certain(entry)));
+        view.top.truncate(MAX_TOP);
+        view.limited.sort_by_key(|entry| std::cmp::Reverse((entry.is_locked_out, entry.until)));
+        view.limited.truncate(MAX_LIMITED);
+        view.recent.sort_by_key(|rejection| std::cmp::Reverse(rejection.time));
+        view.recent.truncate(MAX_RECENT);
+        view
+    }
+}
+
+impl Recorder {
+    /// The key of a fingerprint among those that are held, with its first part, which the fingerprint alone does not tell.
+    pub(crate) fn shown_key(&self, fingerprint: u128) -> Option<Key> {
+        let index = super::low_bits(fingerprint) % super::SHARDS;
+        let shard = self.shards.get(index)?.lock().unwrap_or_else(PoisonError::into_inner);
+        let top = shard.top.entries().iter().map(|entry| entry.key.1);
+        let limited = shard.limited.at(0).map(|entry| entry.key);
+        let recent = shard.recent.iter().filter_map(|rejection| rejection.key);
+        top.chain(limited).chain(recent).find(|key| key.fingerprint() == fingerprint)
+    }
+}
+
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            admitted: self.admitted.saturating_add(other.admitted),
+            rejected: self.rejected.saturating_add(other.rejected),
+            would_reject: self.would_reject.saturating_add(other.would_reject),
+            exempt: self.exempt.saturating_add(other.exempt),
+            charged_units: self.charged_units.saturating_add(other.charged_units),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Puts a snapshot together.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+
+use portcullis_core::{Key, Policy};
+use portcullis_tower::{LayerSummary, Reason, Registry};
+
+use super::{
+    LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection, Snapshot, StoreFigure,
+    StoreFigures, TopKey,
+};
+use crate::recorder::{LimitedView, RejectionView, TopView, now_ms};
+use crate::state::AdminState;
+
+/// What all answers show now.
+pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
+    let (registry, now) = (&*state.registry, now_ms());
+    let mut view = state.recorder.view(now);
+    let policies = policies_in_use(registry);
+    let route_of = |policy: &str| {
+        let found = policies.binary_search_by(|one| one.name.as_str().cmp(policy)).ok()?;
+        let [route] = policies.get(found)?.routes.as_slice() else { return None };
+        Some(route.clone())
+    };
+    let shown = |key: Key| state.shown(key);
+    let top = view.top.drain(..).map(|TopView { policy, key, requests, rejected, error }| TopKey {
+        policy: policy.to_string(),
+        fingerprint: shown(key),
+        requests,
+        rejected,
+        error,
+    });
+    let limited = view.limited.drain(..).map(|LimitedView { policy, key, until, is_locked_out }| {
+        LimitedKey { policy: policy.to_string(), fingerprint: shown(key), until, locked_out: is_locked_out }
+    });
+    let recent = view.recent.drain(..).map(|RejectionView { time, policy, key, reason }| RecentRejection {
+        time,
+        route: policy.as_ref().and_then(|policy| route_of(policy.as_str())),
+        policy: policy.map(|policy| policy.to_string()),
+        fingerprint: key.and_then(shown),
+        reason: reason_text(reason).to_owned(),
+    });
+    let (top_keys, limited_now, recent_rejections) = (top.collect(), limited.collect(), recent.collect());
+    let counts: HashMap<&str, _> =
+        view.policies.iter().map(|(name, counts)| (name.as_str(), *counts)).collect();
+    let figures = policies.iter().cloned().map(|policy| {
+        let counts = counts.get(policy.name.as_str()).copied().unwrap_or_default();
+        PolicyFigures {
+            policy,
+            admitted: counts.admitted,
+            rejected: counts.rejected,
+            would_reject: counts.would_reject,
+            exempt: counts.exempt,
+            charged_units: counts.charged_units,
+        }
+    });
+    Snapshot {
+        time: now,
+        generation: state.generation.as_ref().and_then(|generation| generation()),
+        policies: figures.collect(),
+        store: store_figures(state, now),
+        top: top_keys,
+        limited_now,
+        recent: recent_rejections,
+        waiting: to_u64(registry.waiting_requests()),
+        in_flight: to_u64(registry.permits_in_flight()),
+    }
+}
+
+/// The policies of all layers and checks, by name, at most 1 000.
+pub(crate) fn policies_in_use(registry: &Registry) -> Vec<PolicyInUse> {
+    let layers = registry.layers();
+    let mut uses: HashMap<&str, Use<'_>> = HashMap::new();
+    for layer in &layers {
+        for summary in layer.policies() {
+            let of_policy = uses.entry(summary.policy().name().as_str()).or_default();
+            of_policy.routes.extend(layer.route());
+            of_policy.modes.insert(summary.mode().to_string());
+            of_policy.keys.insert(summary.key());
+        }
+    }
+    let none = Use::default();
+    let mut routes_left = MAX_ALL_ROUTES;
+    let in_use = |policy: Policy| {
+        let name = policy.name();
+        let Use { routes, modes, keys } = uses.get(name.as_str()).unwrap_or(&none);
+        let mode = match registry.mode(name) {
+            Some(mode) => mode.to_string(),
+            None if modes.is_empty() => portcullis_tower::Mode::Enforce.to_string(),
+            None => modes.iter().take(MAX_DIFFERENT).map(String::as_str).collect::<Vec<_>>().join(", "),
+        };
+        let routes: Vec<_> = routes
+            .iter()
+            .take(MAX_ROUTES.min(routes_left))
+            .map(|route| shown_text(route).into_owned())
+            .collect();
+        routes_left -= routes.len();
+        PolicyInUse {
+            name: name.to_string(),
+            strategy: policy.strategy().to_string(),
+            mode,
+            routes,
+            key: keys.iter().take(MAX_DIFFERENT).map(|key| shown_text(key)).collect::<Vec<_>>().join(", "),
+            grantable: policy.reads_overrides(),
+        }
+    };
+    // In the order of their names.
+    registry.policies().into_iter().take(MAX_LISTED).map(in_use).collect()
+}
+
+/// What the layers with one policy have, without repetitions.
+#[derive(Default)]
+struct Use<'a> {
+    routes: BTreeSet<&'a str>,
+    modes: BTreeSet<String>,
+    keys: BTreeSet<&'a str>,
+}
+
+/// The layers that exist, at most 1 000.
+pub(crate) fn layers_in_use(registry: &Registry) -> Vec<LayerInUse> {
+    let in_use = |layer: &LayerSummary| LayerInUse {
+        route: layer.route().map(|route| shown_text(route).into_owned()),
+        policies: layer
+            .policies()
+            .iter()
+            .map(|summary| LayerPolicy {
+                name: summary.policy().name().to_string(),
+                mode: summary.mode().to_string(),
+                key: shown_text(summary.key()).into_owned(),
+            })
+            .collect(),
+    };
+    registry.layers().iter().take(MAX_LISTED).map(in_use).collect()
+}
+
+fn store_figures(state: &AdminState, now: u64) -> StoreFigures {
+    let (mut figures, mut is_given_up) = (Vec::new(), false);
+    state.registry.store().figures(&mut |figure| {
+        is_given_up |= figure.name == "breaker_open" && figure.value > 0;
+        if figures.len() < MAX_FIGURES {
+            figures.push(StoreFigure {
+                name: figure.name.to_owned(),
+                policy: figure.policy.map(ToString::to_string),
+                value: figure.value,
+                unit: figure.unit.as_str().to_owned(),
+                kind: figure.kind.as_str().to_owned(),
+            });
+        }
+    });
+    StoreFigures {
+        kind: state.store_kind.to_string(),
+        healthy: !is_given_up && state.recorder.is_healthy(now),
+        figures,
+    }
+}
+
+const fn reason_text(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Limited => "limited",
+        Reason::Blocked => "blocked",
+        Reason::Unsettled => "unsettled",
+        Reason::NeverFits => "never_fits",
+        Reason::Denied => "denied",
+        Reason::BadIdentity => "bad_identity",
+        Reason::Unauthenticated => "unauthenticated",
+        Reason::StoreFailed => "store_failed",
+        Reason::Overloaded => "overloaded",
+        Reason::LookupFailed => "lookup_failed",
+        Reason::Misconfigured => "misconfigured",
+        _ => "other",
+    }
+}
+
+fn to_u64(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// How many policies or layers an answer lists.
+const MAX_LISTED: usize = 1_000;
+
+/// A text that may have any length, as it is shown. What [`identity.request.route`](crate::target) names may be that.
+pub(crate) fn shown_text(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(MAX_TEXT) {
+        Some((end, _)) => format!("{}…", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// How many characters of a text are shown.
+const MAX_TEXT: usize = 200;
+
+/// How many modes and keys of one policy are shown, if layers differ.
+const MAX_DIFFERENT: usize = 4;
+
+/// How many routes an answer has in all.
+const MAX_ALL_ROUTES: usize = 5_000;
+
+/// How many routes a policy is shown with.
+const MAX_ROUTES: usize = 100;
+
+/// How many figures of the store are shown: more than a store with 64 policies has.
+const MAX_FIGURES: usize = 1_000;

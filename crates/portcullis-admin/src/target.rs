@@ -1,0 +1,123 @@
+//! Which policy and key a request is about.
+
+use std::net::{IpAddr, SocketAddr};
+
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use portcullis_core::{Key, Policy};
+use portcullis_tower::{Fingerprint, FingerprintError};
+
+use crate::fields::Fields;
+use crate::problem::Problem;
+use crate::snapshot::shown_text;
+use crate::state::AdminState;
+
+/// A policy and a key.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) policy: Policy,
+    pub(crate) key: Key,
+}
+
+impl Target {
+    /// Reads `policy` and `identity`.
+    pub(crate) fn read(state: &AdminState, fields: &mut Fields) -> Result<Self, Problem> {
+        let policy = state.policy(&fields.required_text("policy")?)?;
+        let mut identity = fields.object("identity")?.ok_or_else(|| fields.missing("identity"))?;
+        let (fingerprint, request) = (identity.text("fingerprint")?, identity.object("request")?);
+        identity.finish("`fingerprint` and `request`")?;
+        let key = match (fingerprint, request) {
+            (Some(text), None) => {
+                let invalid = |detail: String| Problem::invalid("identity.fingerprint", detail);
+                let key = text.parse().map(Fingerprint::key);
+                let key = key.map_err(|error: FingerprintError| invalid(error.to_string()))?;
+                // A key with the same digits and other parts is another place in the store, where a change would have no effect.
+                if state.recorder.shown_key(key.fingerprint()).is_some_and(|shown| shown != key) {
+                    let detail =
+                        "is not the whole fingerprint: copy it with its hyphens, as the list shows it";
+                    return Err(invalid(detail.to_owned()));
+                }
+                key
+            }
+            (None, Some(request)) => key_of_request(state, &policy, request)?,
+            _ => return Err(Problem::invalid("identity", "must have either `fingerprint` or `request`")),
+        };
+        Ok(Self { policy, key })
+    }
+}
+
+/// Runs the extractors of the layers that have the policy, as they would run on such a request.
+fn key_of_request(state: &AdminState, policy: &Policy, mut fields: Fields) -> Result<Key, Problem> {
+    let route = fields.text("route")?;
+    let parts = request(&mut fields)?;
+    fields.finish("`method`, `path`, `headers`, `peer` and `route`")?;
+    let (mut keys, mut error, mut has_layer) = (Vec::new(), None, false);
+    for layer in state.registry.layers() {
+        let is_meant = route
+            .as_deref()
+            .is_none_or(|route| layer.route().is_some_and(|own| own == route || shown_text(own) == route));
+        if !is_meant || !layer.policies().iter().any(|summary| summary.policy().name() == policy.name()) {
+            continue;
+        }
+        has_layer = true;
+        match layer.find_key(policy.name(), &parts) {
+            Ok(Some(key)) if !keys.contains(&key) => keys.push(key),
+            Ok(_) => {}
+            Err(failure) => error = Some(failure),
+        }
+    }
+    if !has_layer {
+        let (field, detail) = match route {
+            Some(_) => ("identity.request.route", "no layer of this route has the policy"),
+            None => (
+                "identity.request",
+                "no layer has the policy, so that there is no extractor: give the fingerprint",
+            ),
+        };
+        return Err(Problem::invalid(field, detail));
+    }
+    match (keys.as_slice(), error) {
+        ([key], _) => Ok(*key),
+        ([], Some(error)) => Err(Problem::invalid("identity.request", error.to_string())),
+        ([], None) => {
+            let detail = "the layer finds no key in such a request: it has no identity, is exempt, or the key needs a look-up, for which \
+                          give the fingerprint";
+            Err(Problem::invalid("identity.request", detail))
+        }
+        _ => {
+            let detail = "the layers with this policy find different keys in such a request: name the route of one of them";
+            Err(Problem::new(StatusCode::CONFLICT, detail).with_field("identity.request.route"))
+        }
+    }
+}
+
+/// The head of the request that is described.
+fn request(fields: &mut Fields) -> Result<Parts, Problem> {
+    let mut request = Request::new(());
+    if let Some(method) = fields.text("method")? {
+        let method: Result<Method, _> = method.parse();
+        *request.method_mut() =
+            method.map_err(|_| Problem::invalid(fields.path("method"), "is no method"))?;
+    }
+    if let Some(path) = fields.text("path")? {
+        let uri: Option<Uri> = path.parse().ok().filter(|_| path.starts_with('/'));
+        *request.uri_mut() =
+            uri.ok_or_else(|| Problem::invalid(fields.path("path"), "is no path that begins with `/`"))?;
+    }
+    if let Some(headers) = fields.object("headers")? {
+        for (name, value) in headers.into_texts()? {
+            let header = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
+            let invalid =
+                || Problem::invalid(fields.path("headers"), "has a name or a value that no header can have");
+            let (name, value) = header.ok_or_else(invalid)?;
+            request.headers_mut().append(name, value);
+        }
+    }
+    if let Some(peer) = fields.text("peer")? {
+        let address: Option<SocketAddr> = peer.parse().ok();
+        let address = address.or_else(|| Some(SocketAddr::new(peer.parse::<IpAddr>().ok()?, 0)));
+        let invalid = || Problem::invalid(fields.path("peer"), "is no address");
+        request.extensions_mut().insert(address.ok_or_else(invalid)?);
+    }
+    Ok(request.into_parts().0)
+}
