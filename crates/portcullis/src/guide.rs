@@ -10,6 +10,8 @@
 //! | change limits without a release | [Rules in files](rules) |
 //! | test a service that has limits | [Testing your service](testing) |
 //! | run it on Redis | [Running in production](operations) |
+//! | let operators look and intervene | [Admin API](admin) |
+//! | see what limits do, in Prometheus | [Metrics](metrics) |
 //! | call Redis less often | [Leases](leases) |
 //! | know what decisions cost, and size a setup | [Performance](performance) |
 //! | know what an attacker can do | [Security](security) |
@@ -22,6 +24,7 @@
 //! Some pages refer to files that are in the repository and not in this crate:
 //!
 //! - `SECURITY.md`: how to report a vulnerability
+//! - `docs/live-page.md`: the page of the admin API, with pictures
 //! - `docs/contributing.md`: how the project is built, checked and fuzzed
 //! - `examples/sqlite-store`: a complete store with its tests
 
@@ -72,6 +75,8 @@ pub mod algorithms {
 #[doc = include_str!("../docs/identity.md")]
 pub mod identity {}
 
+// Its code needs the types of `utoipa`.
+#[cfg(any(not(doctest), feature = "openapi"))]
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/responses.md")]
 pub mod responses {}
@@ -79,6 +84,16 @@ pub mod responses {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
+
+#[cfg(any(not(doctest), feature = "admin"))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/admin.md")]
+pub mod admin {}
+
+#[cfg(any(not(doctest), feature = "metrics"))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/metrics.md")]
+pub mod metrics {}
 
 #[cfg(any(not(doctest), feature = "redis"))]
 #[doc = include_str!("guide/links.md")]

@@ -35,7 +35,7 @@
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
 //! | to try a limit out, or to change it while the service runs | [`RateLimitLayer::shadow`] and [`enforce`](RateLimitLayer::enforce); [`Limiter::set_mode`] and [`Limiter::set_policy`] |
-//! | limits in a file that is reloaded while the service runs | the [guide](guide::rules) (feature `rules`) |
+//! | limits in a file that is reloaded while the service runs | `Limiter::rules` and `Limiter::rules_layer`, see the [guide](guide::rules) (feature `rules`) |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
@@ -46,7 +46,11 @@
 //! | to warn clients near a limit, or to spread their retries | [`RateLimitLayer::warn_at`]; [`RateLimitLayer::spread_retries`] |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
 //! | no limits, in development or tests | [`Limiter::off`] |
-//! | metrics | an [`Observer`](event::Observer), by [`Limiter::with_observer`] |
+//! | metrics | `Limiter::metrics`, see the [guide](guide::metrics) (feature `metrics`); an [`Observer`](event::Observer) of your own, by [`Limiter::observe`] |
+//! | the decision in `tracing` spans | [`event::SpanFields`] |
+//! | to see what is limited, and to find a limit that does not apply | [`Limiter::layers`] and [`Limiter::policies`]; [`RateLimitLayer::route`] names a layer; [`Limiter::remind_after`] |
+//! | operators who look, block, grant and switch modes | `Limiter::admin`, see the [guide](guide::admin) (feature `admin`) |
+//! | the 429 in an OpenAPI document | `RateLimitLayer::openapi`, see [Responses](guide::responses#openapi) (feature `openapi`) |
 //!
 //! A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry.
 //!
@@ -66,6 +70,8 @@
 //! - [Rules in files](guide::rules): limits that operators change while the service runs.
 //! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
+//! - [Admin API](guide::admin): a router for operators, what it shows and changes, and what it guards against.
+//! - [Metrics](guide::metrics): all of them in one table, a dashboard, alerts, and what they cost.
 //! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
 //! - [Performance](guide::performance): what costs what, how to size, when to lease, when a cluster helps.
 //! - [Security](guide::security): attacks on a limit, what holds, what does not, and the test for each.
@@ -88,6 +94,8 @@
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
 //! | grants and blocks | [`Limiter::grant`], [`Limiter::block`], [`Limiter::overrides`], [`Limiter::key_of`]; [`store::GrantBuilder`], [`store::Override`] with its [`store::Grant`] and [`store::Block`] | [`store::OverridingError`], [`store::OverrideError`], [`key::KeyError`] |
 //! | events | the module [`event`] | |
+//! | rules in files | `Limiter::rules` and the module `rules` | `rules::Diagnostics`, `rules::ReloadError`, `rules::UnknownRule`, `rules::WatchError` |
+//! | operators | the modules `admin` and `metrics`; [`Limiter::layers`], [`Limiter::policies`] | `admin::HostError` |
 //! | tests | the module [`testing`] | |
 //!
 //! # Features
@@ -100,7 +108,10 @@
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
 //! | `calendar` | the module `calendar`, with limits per month or week in a time zone; the data of all time zones is compiled in |
 //! | `rules` | the module `rules`: limits in files in TOML, YAML or JSON, which are reloaded while the service runs |
-//! | `signed-rules` | rules that are kept in the store, signed |
+//! | `signed-rules` | `rules`, and rules for a fleet in Redis, signed by Ed25519 |
+//! | `openapi` | `RateLimitLayer::openapi`: the responses of a layer for the OpenAPI document of the service |
+//! | `admin` | the module `admin`: an Axum router for operators, off by default |
+//! | `metrics` | the module `metrics`: counters, gauges and histograms for Prometheus, and everything else that reads the `metrics` facade |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
@@ -115,6 +126,8 @@
 #![cfg_attr(feature = "testing", doc = "\n[`testing`]: mod@testing")]
 #![cfg_attr(not(feature = "testing"), doc = "\n[`testing`]: #features")]
 
+#[cfg(feature = "admin")]
+pub mod admin;
 #[cfg(feature = "calendar")]
 pub mod calendar;
 // Documentation only.
@@ -122,6 +135,8 @@ pub mod calendar;
 pub mod guide;
 pub mod key;
 mod limiter;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[cfg(feature = "redis")]
 pub mod redis;
 #[cfg(feature = "rules")]
@@ -155,9 +170,11 @@ pub mod charge {
     pub use portcullis_tower::{Drained, InFlightPermit, OnAbort, ResponseOutcome, Usage};
 }
 
-/// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::with_observer`].
+/// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::observe`].
 pub mod event {
-    pub use portcullis_tower::{Event, EventKind, LayerPolicies, Observer, SettlementLoss};
+    pub use portcullis_tower::{
+        Event, EventKind, Fingerprint, FingerprintError, LayerPolicies, Observer, SettlementLoss, SpanFields,
+    };
 }
 
 /// Response headers: which a layer writes, and their names.
@@ -166,7 +183,7 @@ pub mod headers {
     pub use portcullis_tower::headers::*;
 }
 
-/// Options of layers: limits on [requests in flight](RateLimitLayer::and_in_flight), [quotas](RateLimitLayer::quota) of the caller's
+/// Options of layers, and [what they limit](Limiter::layers): limits on [requests in flight](RateLimitLayer::and_in_flight), [quotas](RateLimitLayer::quota) of the caller's
 /// own, how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for
 /// [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
 ///
@@ -190,7 +207,8 @@ pub mod layer {
         Undecided,
     };
     pub use portcullis_tower::{
-        CallerQuota, LayerOptionError, Mode, Percent, PercentError, QuotaLookup, QuotaRefusal,
+        CallerQuota, LayerOptionError, LayerSummary, Mode, Percent, PercentError, PolicySummary, QuotaLookup,
+        QuotaRefusal,
     };
 }
 

@@ -1,7 +1,12 @@
 //! The limiter.
 
+#[cfg(feature = "admin")]
+mod admin;
 mod changes;
 mod instances;
+mod inventory;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod off;
 mod overrides;
 #[cfg(feature = "rules")]
@@ -35,6 +40,9 @@ pub struct Limiter {
     registry: Arc<Registry>,
     #[cfg(feature = "rules")]
     rules: Option<crate::rules::LiveRules>,
+    /// Set once, and shared by clones.
+    #[cfg(feature = "metrics")]
+    metrics: Arc<std::sync::OnceLock<crate::metrics::Metrics>>,
 }
 
 impl Limiter {
@@ -84,6 +92,8 @@ impl Limiter {
             registry: Arc::new(registry),
             #[cfg(feature = "rules")]
             rules: None,
+            #[cfg(feature = "metrics")]
+            metrics: Arc::default(),
         }
     }
 
@@ -115,7 +125,7 @@ impl Limiter {
     /// use portcullis::event::{Event, EventKind};
     /// use portcullis::{ClientIp, Limiter, Policy, Quota};
     ///
-    /// let limiter = Limiter::memory().with_observer(|event: &Event<'_>| {
+    /// let limiter = Limiter::memory().observe(|event: &Event<'_>| {
     ///     if let EventKind::Rejected { reason, .. } = event.kind {
     ///         println!("rejected: {reason:?}");
     ///     }
@@ -124,7 +134,7 @@ impl Limiter {
     /// # let _ = layer;
     /// ```
     #[must_use]
-    pub fn with_observer(self, observer: impl Observer) -> Self {
+    pub fn observe(self, observer: impl Observer) -> Self {
         self.registry.add_observer(Arc::new(observer));
         self
     }

@@ -110,7 +110,9 @@ impl RedisLimiter {
     ///
     /// use portcullis::key::Key;
     /// use portcullis::redis::{RedisLimiterError, RedisStore};
-    /// use portcullis::store::{Checks, Outcome, Renewal, Renewed, Standby, Store, StoreFuture};
+    /// use portcullis::store::{
+    ///     CallObserver, Checks, Figure, Outcome, Renewal, Renewed, Standby, Store, StoreFuture,
+    /// };
     /// use portcullis::{Decision, Limiter, Policy, Receipt, Settlement, StoreError};
     ///
     /// /// Prints the failures of Redis.
@@ -145,6 +147,12 @@ impl RedisLimiter {
     ///     }
     ///     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
     ///         self.0.register(policy)
+    ///     }
+    ///     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+    ///         self.0.figures(visit);
+    ///     }
+    ///     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+    ///         self.0.observe_calls(observer);
     ///     }
     /// }
     ///

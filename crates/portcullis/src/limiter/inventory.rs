@@ -1,0 +1,57 @@
+//! What a limiter limits, and reminders of what it does not.
+
+use std::time::Duration;
+
+use portcullis_core::Policy;
+use portcullis_tower::LayerSummary;
+
+use super::Limiter;
+
+impl Limiter {
+    /// Returns the layers that limit services now, with their policies, modes and keys, and the rules of files. At most 10 000. See
+    /// [`Registry::layers`](portcullis_tower::Registry::layers).
+    ///
+    /// ```
+    /// use axum::Router;
+    /// use axum::routing::get;
+    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let search = limiter.layer(Policy::token_bucket("search", Quota::per_second(10).burst(20)));
+    /// let app: Router = Router::new()
+    ///     .route("/search", get(|| async { "found" }))
+    ///     .layer(search.by(ClientIp::peer()).route("GET /search"));
+    ///
+    /// let layers = limiter.layers();
+    /// assert_eq!(layers[0].route(), Some("GET /search"));
+    /// let expected = "search: token_bucket 10/s burst 20 by client_ip, enforce, if the store fails: local, whole limit";
+    /// assert_eq!(layers[0].policies()[0].to_string(), expected);
+    /// # drop(app);
+    /// ```
+    pub fn layers(&self) -> Vec<LayerSummary> {
+        self.registry.layers()
+    }
+
+    /// Returns all policies of this limiter as they are now, in alphabetical order of their names.
+    pub fn policies(&self) -> Vec<Policy> {
+        self.registry.policies()
+    }
+
+    /// Sets when a line in the log reminds of a policy that limits nothing: `unused` for one that has counted no request, 1 hour by
+    /// default, `tried_out` for one that is in shadow or enforced for a share of its keys, 14 days by default. [`Duration::MAX`]
+    /// switches a reminder off. See [`Registry::set_audit`](portcullis_tower::Registry::set_audit).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use portcullis::Limiter;
+    ///
+    /// let limiter = Limiter::memory().remind_after(Duration::from_secs(86_400), Duration::MAX);
+    /// # let _ = limiter;
+    /// ```
+    #[must_use]
+    pub fn remind_after(self, unused: Duration, tried_out: Duration) -> Self {
+        self.registry.set_audit(unused, tried_out);
+        self
+    }
+}
