@@ -1,5 +1,7 @@
 //! `portcullis check`: whether rules can be used.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -57,9 +59,17 @@ impl Check {
     }
 }
 
+/// The bytes of a file in which the domain is looked for: as many as a file may have.
+const LONGEST: u64 = 1 << 20;
+
 /// Descriptor files of Envoy have a domain at their top; rules have no such field. A file that cannot be read is a finding of rules.
 pub(crate) fn is_of_envoy(file: &Path) -> bool {
     let is_yaml = file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    let text = if is_yaml { std::fs::read_to_string(file).unwrap_or_default() } else { String::new() };
-    text.lines().any(|line| line.starts_with("domain:"))
+    // Opening a pipe would wait for its other end.
+    if !is_yaml || !file.is_file() {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
+    read.is_ok() && bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"domain:"))
 }

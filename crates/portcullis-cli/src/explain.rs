@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use portcullis_config::Rules;
@@ -19,7 +19,7 @@ use tower_service::Service as _;
 use crate::check::is_of_envoy;
 use crate::findings::{self, OutputFormat};
 use crate::load::LoadArguments;
-use crate::request::{parse_header, parse_peer};
+use crate::request::{parse_header, parse_peer, parse_request};
 
 /// Prints which rules match a request and why, by which key it is charged, and the response to the first such request.
 ///
@@ -226,14 +226,4 @@ fn as_json(matches: &[Explained], answer: &Answer) -> serde_json::Value {
     let headers: serde_json::Map<_, _> =
         answer.headers.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
     json!({ "rules": rules, "response": { "status": answer.status, "left": answer.decisive, "headers": headers } })
-}
-
-fn parse_request(text: &str) -> anyhow::Result<(Method, Uri)> {
-    let (method, uri) = text.trim().split_once(' ').context("a request is written as 'GET /path'")?;
-    let method: Method = method.parse().with_context(|| format!("{method:?} is no method"))?;
-    let uri: Uri = uri.trim().parse().with_context(|| format!("{uri:?} is no path or URL"))?;
-    if !uri.path().starts_with('/') {
-        bail!("{uri:?} is no path or URL: write '/path' or 'https://host/path'");
-    }
-    Ok((method, uri))
 }

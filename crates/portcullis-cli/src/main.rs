@@ -6,13 +6,13 @@
 //! portcullis identify --peer 10.0.0.1 --source x-forwarded-for --trust 10.0.0.0/8 -H 'X-Forwarded-For: 192.0.2.1'
 //! portcullis check limits.toml
 //! portcullis explain limits.toml --request 'GET /search' -H 'x-api-key: k'
+//! portcullis admin http://127.0.0.1:9090 policies
 //! ```
 
 mod check;
 mod explain;
 mod identify;
 mod replay;
-mod request;
 mod rules;
 mod schema;
 mod store;
@@ -20,8 +20,9 @@ mod store;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use portcullis_cli::admin::Admin;
 use portcullis_cli::simulate::{Diff, Simulate};
-use portcullis_cli::{findings, load};
+use portcullis_cli::{findings, load, request};
 
 /// Rate limiting: tools for authors of policies and stores.
 #[derive(Debug, Parser)]
@@ -42,6 +43,7 @@ enum Command {
     Rules(rules::Rules),
     Simulate(Simulate),
     Diff(Diff),
+    Admin(Admin),
 }
 
 fn main() -> ExitCode {
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Rules(rules) => rules.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Diff(diff) => diff.run(),
+        Command::Admin(admin) => admin.run(),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -68,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A case does not go as its file expects, or a file has errors.
+/// A case does not go as its file expects, a file has errors, or a server refuses.
 const DIFFERENT: u8 = 1;
 /// The exit code of clap for invalid arguments.
 const BAD_INPUT: u8 = 2;

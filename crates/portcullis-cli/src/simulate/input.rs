@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use http::{HeaderName, HeaderValue};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -83,7 +83,13 @@ impl Input {
             }
         }
         bar.finish_and_clear();
-        Ok(Reading { notes: reader.notes().clone(), elapsed: start.elapsed() })
+        let reading = Reading { notes: reader.notes().clone(), elapsed: start.elapsed() };
+        let Notes { lines, bad, .. } = reading.notes;
+        if lines > 0 && bad == lines {
+            reading.print();
+            bail!("{}: none of its {lines} lines can be read: --format and --fields say how", name());
+        }
+        Ok(reading)
     }
 }
 

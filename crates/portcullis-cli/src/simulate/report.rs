@@ -1,6 +1,5 @@
 //! Reports of a simulation.
 
-mod calendar;
 mod chart;
 mod csv;
 mod html;
@@ -9,8 +8,9 @@ mod table;
 
 use super::counts::Counts;
 use super::suggest::Suggestion;
+use crate::calendar;
 
-pub(super) use table::Table;
+pub(super) use crate::table::Table;
 
 /// What a simulation has shown.
 #[derive(Clone, Copy, Debug)]

@@ -80,16 +80,14 @@ impl Simulate {
     }
 }
 
-/// Reads `0.1%`, `0.1 %` or `0.001`.
+/// Reads `0.1%`, `0.1 %` or `0.001`. Without `%` a 1 would be all requests, and is probably meant as a percentage.
 fn parse_share(text: &str) -> Result<f64, String> {
-    let (number, whole) = match text.strip_suffix('%') {
-        Some(percent) => (percent.trim_end(), 100.0),
-        None => (text, 1.0),
+    let share = match text.strip_suffix('%') {
+        Some(percent) => percent.trim_end().parse().map(|percent: f64| percent / 100.0),
+        None => text.parse().map(|share: f64| if share < 1.0 { share } else { f64::NAN }),
     };
-    let share = number.parse::<f64>().ok().map(|number| number / whole);
-    share
-        .filter(|share| (0.0..=1.0).contains(share))
-        .ok_or_else(|| "a share is 0% to 100%, such as 0.1%".to_owned())
+    let share = share.ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "a share is 0% to 100%, such as 0.1%".to_owned())
 }
 
 /// 24 bytes each.
@@ -103,7 +101,8 @@ mod tests {
     fn shares_are_percent_or_fractions() {
         assert_eq!(parse_share("50%"), Ok(0.5));
         assert_eq!(parse_share("0.25"), Ok(0.25));
-        for text in ["", "%", "101%", "-1", "NaN", "x"] {
+        assert_eq!(parse_share("100%"), Ok(1.0));
+        for text in ["", "%", "101%", "-1", "NaN", "x", "1", "5"] {
             assert!(parse_share(text).is_err(), "{text}");
         }
     }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_core::overrides::{Block, LockOut, Override};
-use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Standby, Store, StoreFuture};
+use portcullis_core::store::{
+    CallObserver, Checks, Figure, Outcome, ReadyCheck, Renewal, Renewed, Standby, Store, StoreFuture,
+};
 use portcullis_core::{Clock, Decision, Key, ManualClock, Policy, Quota, Receipt, Settlement, StoreError};
 
 /// A check: a key, an instant and a cost.
@@ -171,8 +173,31 @@ impl<S: Store> Store for RecordingStore<S> {
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.inner.overrides(policy, key)
     }
+
+    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+        self.inner.figures(visit);
+    }
+
+    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
+        self.inner.observe_calls(observer);
+    }
 }
 
 /// Policies, each with every quota of callers that it has.
 const MAX_POLICIES: usize = 1_024;
 const MAX_HALVINGS: u32 = 40;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_memory::MemoryStore;
+
+    use super::*;
+
+    #[test]
+    fn the_figures_of_the_inner_store_are_passed_on() {
+        let store = RecordingStore::new(MemoryStore::new(), ManualClock::default(), None);
+        let mut names = Vec::new();
+        store.figures(&mut |figure| names.push(figure.name));
+        assert!(names.contains(&"entries"), "{names:?}");
+    }
+}

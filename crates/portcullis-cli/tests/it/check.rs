@@ -32,11 +32,16 @@ mode = "on"
 #[test]
 fn valid_files_exit_with_0_and_print_nothing() {
     let folder = Folder::new("valid");
-    let files = [folder.write("a.toml", GOOD), folder.write("empty.toml", "")];
+    let files = [folder.write("a.toml", GOOD), folder.write("b.toml", GOOD)];
     assert_eq!(portcullis(&["check", &files[0], &files[1]]), (0, String::new(), String::new()));
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rules/limits.toml");
     let (code, out, _) = portcullis(&["check", "--no-env", example]);
     assert!(code == 0 && out.contains("nothing verifies the key"), "{code} {out}");
+    let empty = folder.write("empty.toml", "");
+    let (code, out, _) = portcullis(&["check", "--format", "line", &empty]);
+    assert!(code == 0 && out.contains("warning: policy: there are no policies"), "{code} {out}");
+    let (code, ..) = portcullis(&["check", "--deny-warnings", &empty]);
+    assert_eq!(code, 1);
 }
 
 #[test]
@@ -126,6 +131,12 @@ fn a_file_that_cannot_be_read_is_a_finding() {
     }
     let (code, out, _) = portcullis(&["check", &folder.write("limits.ini", "")]);
     assert!(code == 1 && out.contains("name it .toml, .yaml, .yml or .json"), "{out}");
+    #[cfg(unix)]
+    for name in ["pipe.toml", "pipe.yaml"] {
+        assert!(std::process::Command::new("mkfifo").arg(folder.path(name)).status().unwrap().success());
+        let (code, out, _) = portcullis(&["check", &folder.path(name)]);
+        assert!(code == 1 && out.contains("cannot be read: it is no file"), "{code} {out}");
+    }
     // Without a file the arguments are wrong, not the rules.
     assert_eq!(portcullis(&["check"]).0, 2);
 }

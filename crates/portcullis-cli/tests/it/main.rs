@@ -1,9 +1,13 @@
 //! The command as a process.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod admin;
+mod admin_api;
+mod admin_tls;
 mod check;
 mod explain;
 mod identify;
 mod replay;
 mod rules;
 mod simulate;
+mod snippets;

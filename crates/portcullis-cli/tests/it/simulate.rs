@@ -135,6 +135,19 @@ fn bad_lines_are_named_and_skipped() {
 }
 
 #[test]
+fn a_log_without_a_line_that_can_be_read_exits_with_2() {
+    let rules = rules("simulate-no-log.toml", "10/min");
+    for arguments in [&["simulate", &*rules] as &[&str], &["diff", &rules, &rules]] {
+        let output = portcullis(arguments, "this\nis no log\n");
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        let notes = text(&output.stderr);
+        assert!(notes.contains("none of its 2 lines can be read") && notes.contains("line 1"), "{notes}");
+        assert_eq!(text(&output.stdout), "");
+        assert_eq!(portcullis(arguments, "").status.code(), Some(0), "a log may be empty");
+    }
+}
+
+#[test]
 fn files_with_errors_exit_with_1_and_arguments_with_2() {
     let broken = path("simulate-broken.toml");
     std::fs::write(&broken, "[policy.search]\nstrategy = \"fixed_windw\"\n").unwrap();
@@ -182,4 +195,36 @@ fn calendars_variables_and_names_of_the_program_are_accepted() {
     assert_eq!(checked.status.code(), Some(0), "{checked:?}");
     assert!(text(&checked.stdout).contains(note), "{checked:?}");
     assert_eq!(check(&[]).status.code(), Some(1));
+}
+
+#[test]
+fn json_lines_and_combined_lines_are_simulated() {
+    let file = path("simulate-formats.toml");
+    let rules = "[policy.search]\nstrategy = \"fixed_window\"\nquota = \"1/h\"\nkey = [{ header = \"x-api-key\" }, \"client_ip\"]\n\
+                 [policy.all]\nstrategy = \"fixed_window\"\nquota = \"100/h\"\nkey = \"client_ip\"\n";
+    std::fs::write(&file, rules).unwrap();
+    let simulate = |arguments: &[&str], log: &str| {
+        let output = portcullis(&[&["simulate", file.to_str().unwrap(), "--csv"], arguments].concat(), log);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout).to_owned()
+    };
+    let mut log = String::new();
+    for (second, key) in ["ada", "ada", "bob"].into_iter().enumerate() {
+        let _ = writeln!(
+            log,
+            r#"{{"ts":"2026-11-23T14:00:0{second}Z","ip":"192.0.2.1","verb":"GET","url":"/search","code":200,"key":"{key}"}}"#
+        );
+    }
+    let fields = "time=ts,client=ip,method=verb,path=url,status=code,header:x-api-key=key";
+    let json = simulate(&["--format", "json", "--fields", fields, "--caller", "x-api-key"], &log);
+    for line in ["total,,,,3,1,,", "rule,search,,,3,1,0,", "caller,search,ada,,,1,,"] {
+        assert!(json.lines().any(|one| one == line), "{line} is not in\n{json}");
+    }
+    assert!(json.contains("\ntime,,,2026-11-23T14:00:01Z,1,1,,\n"), "{json}");
+
+    let line = r#"192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] "GET /search HTTP/1.1" 200 17 "-" "curl/8""#;
+    let combined = simulate(&["--format", "combined"], &format!("{line}\n{line}\n"));
+    for line in ["total,,,,2,1,,", "caller,search,192.0.2.1,,,1,,", "time,,,2000-10-10T20:55:36Z,2,1,,"] {
+        assert!(combined.lines().any(|one| one == line), "{line} is not in\n{combined}");
+    }
 }

@@ -1,0 +1,124 @@
+//! Commands about one client or one policy.
+
+use std::time::Duration;
+
+use clap::Args;
+use portcullis_core::{PolicyName, Quota};
+use serde_json::{Value, json};
+
+use super::identity::Identity;
+
+/// A client under a policy.
+#[derive(Debug, Args)]
+pub(super) struct Client {
+    /// The name of the policy.
+    #[arg(long, value_name = "NAME", value_parser = parse_policy)]
+    policy: PolicyName,
+
+    #[command(flatten)]
+    identity: Identity,
+}
+
+/// Gives a client another quota under a policy for a time.
+#[derive(Debug, Args)]
+pub(super) struct Grant {
+    #[command(flatten)]
+    client: Client,
+
+    /// The quota, as in rules files: `'100/min burst 20'`.
+    #[arg(long, value_name = "QUOTA", value_parser = parse_quota)]
+    quota: String,
+
+    /// For how long, as in `90s`, `2h` or `7d`.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    time: Duration,
+}
+
+/// Denies all requests of a client under a policy for a time.
+#[derive(Debug, Args)]
+pub(super) struct Block {
+    #[command(flatten)]
+    client: Client,
+
+    /// For how long, as in `90s`, `2h` or `7d`.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    time: Duration,
+}
+
+/// Switches the mode of a policy in the instance that answers.
+#[derive(Debug, Args)]
+pub(super) struct Mode {
+    /// The name of the policy.
+    #[arg(value_name = "POLICY", value_parser = parse_policy)]
+    policy: PolicyName,
+
+    /// `off`, `shadow`, `enforce`, or the share of the clients for which the policy is enforced, such as `10%`.
+    #[arg(value_name = "MODE", value_parser = parse_mode)]
+    mode: String,
+}
+
+impl Client {
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        Ok(json!({ "policy": self.policy.as_str(), "identity": self.identity.body()? }))
+    }
+}
+
+impl Grant {
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        let mut body = self.client.body()?;
+        (body["quota"], body["duration_seconds"]) = (self.quota.as_str().into(), self.time.as_secs().into());
+        Ok(body)
+    }
+}
+
+impl Block {
+    pub(super) fn body(&self) -> anyhow::Result<Value> {
+        let mut body = self.client.body()?;
+        body["duration_seconds"] = self.time.as_secs().into();
+        Ok(body)
+    }
+}
+
+impl Mode {
+    pub(super) fn body(&self) -> Value {
+        json!({ "policy": self.policy.as_str(), "mode": self.mode })
+    }
+
+    /// The answer for people: with the mode, and without the fingerprint, which the change of a mode does not have.
+    pub(super) fn shown(&self, mut answer: Value) -> Value {
+        if let Some(members) = answer.as_object_mut() {
+            members.remove("fingerprint");
+            members.insert("mode".to_owned(), self.mode.as_str().into());
+        }
+        answer
+    }
+}
+
+fn parse_policy(text: &str) -> Result<PolicyName, String> {
+    PolicyName::new(text).map_err(|error| error.to_string())
+}
+
+fn parse_quota(text: &str) -> Result<String, String> {
+    match text.parse::<Quota>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time.as_secs() > 0 && time.subsec_nanos() == 0 => Ok(time),
+        Ok(_) => Err("write whole seconds, at least one".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn parse_mode(text: &str) -> Result<String, String> {
+    let is_share =
+        |share: &str| share.trim_end().parse::<f64>().is_ok_and(|share| (0.0..=100.0).contains(&share));
+    match text {
+        "off" | "shadow" | "enforce" => Ok(text.to_owned()),
+        _ if text.strip_suffix('%').is_some_and(is_share) => Ok(text.to_owned()),
+        _ => Err("a mode is `off`, `shadow`, `enforce` or a share such as `10%`".to_owned()),
+    }
+}

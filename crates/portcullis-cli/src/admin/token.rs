@@ -1,0 +1,81 @@
+//! Where the token of the admin API comes from.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, ensure};
+use clap::Args;
+use http::HeaderValue;
+
+/// The source of the token.
+#[derive(Debug, Args)]
+pub(super) struct TokenArguments {
+    /// The file of the token, in place of the environment variable `PORTCULLIS_ADMIN_TOKEN`.
+    #[arg(long, value_name = "FILE", global = true)]
+    token_file: Option<PathBuf>,
+}
+
+/// A token that no output contains.
+pub(super) struct Token(HeaderValue);
+
+impl TokenArguments {
+    pub(super) fn read(&self) -> anyhow::Result<Token> {
+        if let Some(file) = &self.token_file {
+            return Token::from_file(file);
+        }
+        let token = std::env::var(VARIABLE);
+        let token = token.with_context(|| format!("no token: set {VARIABLE}, or give --token-file FILE"))?;
+        Token::new(&token).context(VARIABLE)
+    }
+}
+
+impl Token {
+    fn from_file(file: &Path) -> anyhow::Result<Self> {
+        let name = || file.display().to_string();
+        let mut text = String::new();
+        File::open(file).and_then(|file| file.take(MAX + 1).read_to_string(&mut text)).with_context(name)?;
+        Self::new(&text).with_context(name)
+    }
+
+    /// The token in a text. White space around it is ignored, as editors add it.
+    fn new(text: &str) -> anyhow::Result<Self> {
+        let token = text.trim();
+        ensure!(!token.is_empty(), "the token is empty");
+        ensure!(text.len() as u64 <= MAX, "the token is longer than {MAX} bytes");
+        let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
+        ensure!(is_plain, "the token has a space or a character that is not printable ASCII");
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+
+    /// The value of `authorization`.
+    pub(super) fn authorization(&self) -> HeaderValue {
+        self.0.clone()
+    }
+}
+
+const VARIABLE: &str = "PORTCULLIS_ADMIN_TOKEN";
+
+/// The longest token, in bytes.
+const MAX: u64 = 8 * 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_around_a_token_is_ignored() {
+        let token = Token::new("  s3cret\r\n").unwrap();
+        assert_eq!(token.authorization(), "Bearer s3cret");
+        assert_eq!(format!("{:?}", token.authorization()), "Sensitive");
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        for text in ["", " \n", "two words", "a\nb", "schlüssel", "\u{7f}", &"a".repeat(9_000)] {
+            assert!(Token::new(text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Tables for a terminal.
+
+use std::fmt::Write as _;
+
+/// A table whose columns are aligned: the first to the left, the others to the right.
+#[derive(Debug, Default)]
+pub(crate) struct Table(Vec<Vec<String>>);
+
+impl Table {
+    pub(crate) fn new(head: &[&str]) -> Self {
+        Self(vec![head.iter().map(|cell| printable(cell)).collect()])
+    }
+
+    /// Adds a row. What a log contains is shown without control characters, which a terminal would obey.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        self.0.push(cells.into_iter().map(|cell| printable(&cell)).collect());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.len() < 2
+    }
+
+    pub(crate) fn write(&self, out: &mut String) {
+        let columns = self.0.first().map_or(0, Vec::len);
+        let width = |column: usize| {
+            self.0
+                .iter()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.chars().count())
+                .max()
+                .unwrap_or(0)
+        };
+        let widths: Vec<_> = (0..columns).map(width).collect();
+        for row in &self.0 {
+            let mut line = String::new();
+            for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
+                let _ = if column == 0 {
+                    write!(line, "{cell:width$}")
+                } else {
+                    write!(line, "  {cell:>width$}")
+                };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+    }
+}
+
+fn printable(text: &str) -> String {
+    match text.char_indices().nth(MAX_CELL) {
+        Some((end, _)) => escaped(&text[..end]) + "…",
+        None => escaped(text),
+    }
+}
+
+/// The text without control characters, which a terminal would obey, and without those that change the direction of the text.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut shown = String::new();
+    for character in text.chars() {
+        match character {
+            '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                shown.extend(character.escape_unicode());
+            }
+            _ if character.is_control() => shown.extend(character.escape_unicode()),
+            _ => shown.push(character),
+        }
+    }
+    shown
+}
+
+const MAX_CELL: usize = 80;

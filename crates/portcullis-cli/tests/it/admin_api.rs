@@ -1,0 +1,169 @@
+//! `portcullis admin` as a process, against the admin API of a real server, in memory and on Redis.
+
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::get;
+use portcullis_admin::{Actor, Admin, Refused, has_bearer_token};
+use portcullis_core::store::Store;
+use portcullis_core::{Policy, Quota, Secret};
+use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
+use portcullis_tower::{Header, LayerBuilder, Registry};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::spawn_blocking;
+
+const TOKEN: &str = "a-long-random-token";
+
+/// A service that limits `/search` by API key, with its admin API below `/limits`.
+struct Service {
+    url: String,
+}
+
+impl Service {
+    async fn start(store: Arc<dyn Store>) -> Self {
+        let secret = Secret::new("test", b"0123456789abcdef").unwrap();
+        let registry = Arc::new(Registry::new(store, secret));
+        let search = Policy::fixed_window("search", Quota::per_hour(2)).with_overrides();
+        let layer = LayerBuilder::new(Arc::clone(&registry), search).by(Header::named("x-api-key"));
+        let admin = Admin::new(registry, |parts: &http::request::Parts| {
+            if has_bearer_token(parts, TOKEN) {
+                Ok(Actor::new("operator"))
+            } else {
+                Err(Refused::Unauthenticated)
+            }
+        });
+        let app = Router::new()
+            .route("/search", get(async || "found"))
+            .route_layer(layer.route("GET /search"))
+            .nest("/limits", admin.into_router());
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let app = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { url }
+    }
+
+    /// The status of a search with an API key.
+    async fn search(&self, key: &'static str) -> u16 {
+        let url = format!("{}/search", self.url);
+        let send = move || {
+            let config = ureq::Agent::config_builder().http_status_as_error(false).build();
+            let agent: ureq::Agent = config.into();
+            agent.get(&url).header("x-api-key", key).call().unwrap().status().as_u16()
+        };
+        spawn_blocking(send).await.unwrap()
+    }
+
+    /// The exit code of the command, and what it writes to standard output and standard error.
+    async fn admin(&self, token: &'static str, arguments: &[&str]) -> (i32, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        command
+            .env("PORTCULLIS_ADMIN_TOKEN", token)
+            .args(["admin", &format!("{}/limits", self.url)])
+            .args(arguments);
+        let output = spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    /// The output of a command that succeeds.
+    async fn shown(&self, arguments: &[&str]) -> String {
+        let (code, out, error) = self.admin(TOKEN, arguments).await;
+        assert_eq!((code, error.as_str()), (0, ""), "{arguments:?} {out}");
+        out
+    }
+
+    async fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.shown(&[arguments, &["--json"]].concat()).await).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_changes_a_service_in_memory() {
+    an_operator_changes_a_service(Arc::new(MemoryStore::new())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_changes_a_service_on_redis() {
+    let redis = RedisServer::start().unwrap();
+    let store = RedisStore::builder(redis.url()).connect().await.unwrap();
+    an_operator_changes_a_service(Arc::new(store)).await;
+}
+
+async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
+    let service = Service::start(store).await;
+    let policies = service.shown(&["policies"]).await;
+    assert!(
+        policies.contains("search") && policies.contains("enforce") && policies.contains("GET /search"),
+        "{policies}"
+    );
+    assert!(service.shown(&["layers"]).await.contains("GET /search"));
+    assert_eq!(service.shown(&["recent"]).await, "none\n");
+
+    // One client uses up its limit. The lists name it by its fingerprint.
+    for status in [200, 200, 429] {
+        assert_eq!(service.search("ada").await, status);
+    }
+    let top = service.json(&["top"]).await;
+    let fingerprint = top[0]["fingerprint"].as_str().unwrap().to_owned();
+    assert_eq!((&top[0]["requests"], &top[0]["rejected"]), (&3.into(), &1.into()));
+    assert!(service.shown(&["recent"]).await.contains(&fingerprint));
+    assert!(service.shown(&["limited"]).await.contains(&fingerprint));
+    let watched = service.shown(&["watch", "--count", "1"]).await;
+    assert!(watched.contains("search  enforce         2         1"), "{watched}");
+
+    // A request of the client finds the same key.
+    let by_request = ["--policy", "search", "--request", "GET /search", "-H", "x-api-key: ada"];
+    let of = ["--policy", "search", "--fingerprint", &fingerprint];
+    let budget = service.json(&[&["budget"][..], &by_request].concat()).await;
+    assert_eq!((&budget["fingerprint"], &budget["remaining"]), (&fingerprint.as_str().into(), &0.into()));
+    let text = service.shown(&[&["budget"][..], &of].concat()).await;
+    assert!(text.contains("remaining") && text.contains(&fingerprint), "{text}");
+
+    service.shown(&[&["reset"][..], &of].concat()).await;
+    assert_eq!(service.search("ada").await, 200);
+
+    service.shown(&[&["block", "--for", "1h"][..], &of].concat()).await;
+    assert_eq!(service.search("ada").await, 429);
+    let overrides = service.json(&[&["overrides"][..], &of].concat()).await;
+    assert!(overrides["block"]["until"].is_u64() && overrides["grant"].is_null(), "{overrides}");
+    service.shown(&[&["unblock"][..], &of].concat()).await;
+    assert_eq!(service.search("ada").await, 200);
+    assert_eq!(service.search("ada").await, 429);
+
+    service.shown(&[&["grant", "--quota", "5/h", "--for", "1h"][..], &by_request].concat()).await;
+    assert_eq!(service.search("ada").await, 200);
+    service.shown(&[&["revoke"][..], &of].concat()).await;
+    assert_eq!(service.search("ada").await, 429);
+
+    let changed = service.shown(&["mode", "search", "shadow"]).await;
+    assert_eq!(changed, "policy  search\nmode    shadow\n");
+    assert_eq!(service.search("ada").await, 200);
+    assert!(service.shown(&["policies"]).await.contains("shadow"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_names_what_is_wrong() {
+    let service = Service::start(Arc::new(MemoryStore::new())).await;
+    let (code, out, error) = service.admin("guess", &["policies"]).await;
+    assert!(code == 1 && out.is_empty() && error.contains("answered 401 Unauthorized"), "{error}");
+    let fingerprint = "0f".repeat(16);
+    let unknown = ["budget", "--policy", "serach", "--fingerprint", &fingerprint];
+    let (code, _, error) = service.admin(TOKEN, &unknown).await;
+    assert!(code == 1 && error.contains("the policies are search"), "{error}");
+    let other_period =
+        ["grant", "--policy", "search", "--fingerprint", &fingerprint, "--quota", "5/min", "--for", "1h"];
+    let (code, _, error) = service.admin(TOKEN, &other_period).await;
+    assert!(code == 1 && error.contains("period"), "{error}");
+    let no_key = ["budget", "--policy", "search", "--request", "GET /search"];
+    let (code, _, error) = service.admin(TOKEN, &no_key).await;
+    assert!(code == 1 && error.lines().count() <= 2, "{error}");
+    let chosen_key = ["mode", "search", "10%"];
+    let (code, _, error) = service.admin(TOKEN, &chosen_key).await;
+    assert!(code == 1 && error.contains("mode"), "{error}");
+}
