@@ -47,6 +47,8 @@ enum Tables {
     Flood,
     /// a simulation of up to a thousand instances, with measured costs of the server
     Scale,
+    /// requests with and without metrics
+    Metrics,
     /// instructions of decisions, which do not depend on the machine's speed
     Instructions,
     /// all of them
@@ -124,6 +126,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
         Tables::Serve | Tables::Redis => vec![peers("times")],
         Tables::Flood => vec![own("flood", options)],
         Tables::Scale => vec![own("scale", options)],
+        Tables::Metrics => vec![own("metrics", options)],
         Tables::Instructions | Tables::All => Vec::new(),
     }
 }
@@ -202,6 +205,7 @@ mod tests {
             "times -- redis",
             "flood --",
             "scale --",
+            "metrics --",
         ];
         assert_eq!(lines(&[]), all);
         assert_eq!(

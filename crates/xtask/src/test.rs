@@ -116,7 +116,8 @@ impl Step {
         match self {
             Self::Tools => {
                 tools::ensure_installed(tools::SERVERS, root)?;
-                let others = [tools::PROXIES, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
+                let others =
+                    [tools::PROXIES, tools::MONITORING, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
                 others.iter().filter(|_| options.all).try_for_each(|set| tools::ensure_installed(set, root))
             }
             Self::Toolchain => toolchain::check(workspace),
@@ -167,6 +168,7 @@ impl Step {
             }
             Self::Proxies => {
                 tools::ensure_installed(tools::PROXIES, root)?;
+                tools::ensure_installed(tools::MONITORING, root)?;
                 // With the features of the other tests, so that nothing is built twice.
                 cargo("test --locked --workspace --all-features --test proxies")
                     .run_reading(root, |line| tally.read(line))

@@ -179,6 +179,24 @@ pub(crate) const PROXIES: &[Tool] = &[
     },
 ];
 
+/// The programs that read metrics in the step `proxies`.
+pub(crate) const MONITORING: &[Tool] = &[
+    Tool {
+        program: "prometheus",
+        version_args: "--version",
+        debian: "prometheus",
+        brew: "prometheus",
+        why: "the tests of metrics let it scrape an example",
+    },
+    Tool {
+        program: "promtool",
+        version_args: "--version",
+        debian: "prometheus",
+        brew: "prometheus",
+        why: "the tests of metrics run the unit tests of alerts with it",
+    },
+];
+
 /// The program that fetches and runs Python packages.
 pub(crate) const PYTHON: &[Tool] = &[Tool {
     program: "python3",

@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use http::{Request, Response, StatusCode};
+use metrics_exporter_prometheus::PrometheusBuilder;
 use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
+use portcullis_metrics::Metrics;
 use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -22,6 +24,12 @@ pub(crate) fn cases() {
         ("allowed, X-RateLimit headers", layer(plenty).headers(all), StatusCode::OK),
         ("allowed, no headers", layer(plenty).headers(none), StatusCode::OK),
         ("allowed, no headers, without charge", layer(plenty).headers(none).without_charge(), StatusCode::OK),
+        ("allowed, no headers, with metrics", with_metrics(plenty).headers(none), StatusCode::OK),
+        (
+            "rejected, X-RateLimit headers, with metrics",
+            with_metrics(nothing).headers(all),
+            StatusCode::TOO_MANY_REQUESTS,
+        ),
         ("rejected, X-RateLimit headers", layer(nothing).headers(all), StatusCode::TOO_MANY_REQUESTS),
     ] {
         let mut service = layer.layer(Found);
@@ -36,8 +44,22 @@ pub(crate) fn cases() {
 }
 
 fn layer(quota: Quota) -> RateLimitLayer {
+    layer_of(registry(), quota)
+}
+
+/// The same with metrics that an exporter for Prometheus has.
+fn with_metrics(quota: Quota) -> RateLimitLayer {
+    let registry = registry();
+    Metrics::with_recorder(PrometheusBuilder::new().build_recorder()).observe(&registry);
+    layer_of(registry, quota)
+}
+
+fn registry() -> Arc<Registry> {
     let secret = Secret::random_for_this_process(*b"a secret of ours");
-    let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret));
+    Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret))
+}
+
+fn layer_of(registry: Arc<Registry>, quota: Quota) -> RateLimitLayer {
     LayerBuilder::new(registry, Policy::gcra("search", quota)).by(Header::named("x-user"))
 }
 

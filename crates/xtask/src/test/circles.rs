@@ -85,11 +85,13 @@ fn circle(mut uses: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
 
 const CHECKED_CRATES: &[&str] = &[
     "portcullis",
+    "portcullis-admin",
     "portcullis-calendar",
     "portcullis-cli",
     "portcullis-config",
     "portcullis-core",
     "portcullis-memory",
+    "portcullis-metrics",
     "portcullis-redis",
     "portcullis-servers",
     "portcullis-testing",

@@ -88,6 +88,16 @@ const FORBIDDEN: &[Forbidden] = &[
         never: &["fred", "portcullis-memory", "portcullis-redis"],
         because: "rules do not depend on a store",
     },
+    Forbidden {
+        package: "portcullis-metrics",
+        never: &["fred", "portcullis-memory", "portcullis-redis"],
+        because: "metrics do not depend on a store",
+    },
+    Forbidden {
+        package: "portcullis-admin",
+        never: &["fred", "portcullis-config", "portcullis-memory", "portcullis-redis"],
+        because: "the admin API does not depend on a store",
+    },
 ];
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
 /// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines, renewals
-/// and overrides, and the scenarios.
+/// and overrides, rules for a fleet, and the scenarios.
 pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
     let server = server(root, &workspace.target("valkey"))?;
@@ -34,7 +34,7 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 /// A package, its test target, and the filter with which the test program runs.
-const TESTS: [(&str, &str, &str); 8] = [
+const TESTS: [(&str, &str, &str); 9] = [
     ("portcullis-redis", "portcullis_redis", ""),
     ("portcullis-redis", "topologies", ""),
     ("portcullis-redis", "scenario", "timelines::"),
@@ -42,6 +42,7 @@ const TESTS: [(&str, &str, &str); 8] = [
     ("portcullis-redis", "scenario", "overrides::"),
     ("portcullis-servers", "portcullis_servers", ""),
     ("portcullis-servers", "servers", ""),
+    ("portcullis-tests", "it", "remote_rules"),
     ("portcullis-tests", "it", "scenarios"),
 ];
 
