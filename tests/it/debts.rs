@@ -34,7 +34,7 @@ struct Server {
 async fn serve(limiter: Limiter) -> Server {
     let uncharged = Arc::<Mutex<Vec<u64>>>::default();
     let seen = Arc::clone(&uncharged);
-    let limiter = limiter.with_observer(move |event: &Event<'_>| {
+    let limiter = limiter.observe(move |event: &Event<'_>| {
         if let EventKind::DebtExceeded { uncharged, .. } = event.kind {
             seen.lock().unwrap().push(uncharged);
         }

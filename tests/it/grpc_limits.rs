@@ -304,7 +304,7 @@ async fn a_call_is_charged_what_it_used_up_to_a_debt() {
     for limiter in limiters {
         let uncharged = Arc::<Mutex<Vec<u64>>>::default();
         let seen = Arc::clone(&uncharged);
-        let limiter = limiter.with_observer(move |event: &Event<'_>| {
+        let limiter = limiter.observe(move |event: &Event<'_>| {
             if let EventKind::DebtExceeded { uncharged, .. } = event.kind {
                 seen.lock().unwrap().push(uncharged);
             }
@@ -351,7 +351,7 @@ async fn a_limit_is_enforced_once_its_mode_is_changed() {
     for limiter in limiters {
         let would_reject = Arc::<AtomicUsize>::default();
         let seen = Arc::clone(&would_reject);
-        let limiter = limiter.with_observer(move |event: &Event<'_>| {
+        let limiter = limiter.observe(move |event: &Event<'_>| {
             if let EventKind::ShadowWouldReject { .. } = event.kind {
                 seen.fetch_add(1, Relaxed);
             }

@@ -1,11 +1,14 @@
 //! Tests of all crates together against real servers, clients and processes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod admin;
+mod admin_example;
 mod balance;
 mod calendar;
 mod clients;
 mod debts;
 mod decorated;
+mod events;
 mod grpc;
 mod grpc_limits;
 mod grpc_web;
@@ -15,8 +18,11 @@ mod layer;
 mod lists;
 mod lock_outs;
 mod messages;
+mod metrics;
 mod modes;
+mod no_identity;
 mod off;
+mod opentelemetry;
 mod outage;
 mod outcomes;
 mod policy_changes;

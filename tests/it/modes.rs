@@ -61,7 +61,7 @@ impl Instance {
     async fn start(limiter: Limiter) -> Self {
         let would_reject = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&would_reject);
-        let limiter = limiter.with_observer(move |event: &Event<'_>| {
+        let limiter = limiter.observe(move |event: &Event<'_>| {
             if let EventKind::ShadowWouldReject { decision } = event.kind {
                 assert_eq!(decision.policy().as_str(), "planned");
                 counter.fetch_add(1, Ordering::Relaxed);

@@ -17,6 +17,9 @@ pub(crate) async fn timing_lock() -> MutexGuard<'static, ()> {
     LOCK.lock().await
 }
 
+/// The token of the admin API that [`Process::admin`] has.
+pub(crate) const ADMIN_TOKEN: &str = "9f86d081884c7d65";
+
 /// A running server and the address it listens on.
 pub(crate) struct Process {
     pub(crate) url: String,
@@ -47,6 +50,36 @@ impl Process {
             command.env("REDIS_URL", url);
         }
         Self::start(command).await
+    }
+
+    /// Runs the example with OpenTelemetry in memory, which prints its spans.
+    pub(crate) async fn opentelemetry() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_opentelemetry-under-test"));
+        command.env("PORT", "0");
+        for name in ["REDIS_URL", "PORTCULLIS_SECRET", "OTEL_EXPORTER_OTLP_ENDPOINT"] {
+            command.env_remove(name);
+        }
+        Self::start(command).await
+    }
+
+    /// Runs the example with the admin API and its own traffic, with Redis if there is a URL.
+    pub(crate) async fn admin(redis_url: Option<&str>) -> Self {
+        let mut command = Self::admin_command();
+        command.env("PORTCULLIS_ADMIN_TOKEN", ADMIN_TOKEN).arg("--traffic");
+        if let Some(url) = redis_url {
+            command.env("REDIS_URL", url).env("PORTCULLIS_SECRET", "test:000102030405060708090a0b0c0d0e0f");
+        }
+        Self::start(command).await
+    }
+
+    /// The same example, without a token.
+    pub(crate) fn admin_command() -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_admin-under-test"));
+        command.env("PORT", "0").kill_on_drop(true);
+        for name in ["REDIS_URL", "PORTCULLIS_SECRET"] {
+            command.env_remove(name);
+        }
+        command
     }
 
     /// Reads what the server writes, up to a line with a text.

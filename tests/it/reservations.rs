@@ -65,7 +65,7 @@ impl Server {
     async fn start(limiter: Limiter) -> Self {
         let (streams, seen) = (Streams::default(), Arc::<Mutex<Vec<Seen>>>::default());
         let observed = Arc::clone(&seen);
-        let limiter = limiter.with_observer(move |event: &Event<'_>| {
+        let limiter = limiter.observe(move |event: &Event<'_>| {
             observed.lock().unwrap().push(match event.kind {
                 EventKind::DebtExceeded { uncharged, .. } => Seen::Uncharged(uncharged),
                 EventKind::SettlementLost { reserved, used, cause, .. } => {

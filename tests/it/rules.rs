@@ -1,5 +1,9 @@
 //! Services whose limits are in a file, which operators change while clients call.
 
+mod generation;
+mod routers;
+mod versions;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -98,8 +98,9 @@ fn rules(text: &str) -> Rules {
     Rules::load(&loader).unwrap_or_else(|findings| panic!("{findings}"))
 }
 
-/// The rules have these policies, which the code in a file of this project has as well.
+/// The rules have these policies, which are all that the code in a file of this project makes.
 fn assert_same(rules: &Rules, code: &str, policies: &[(&str, Policy)]) {
+    assert_eq!(code.matches(" = Policy::").count(), policies.len());
     for (source, policy) in policies {
         assert!(code.contains(source), "the code no longer has {source}");
         let rule = rules.get(policy.name().as_str()).unwrap_or_else(|| panic!("no rule {}", policy.name()));
@@ -125,30 +126,40 @@ fn the_example_has_the_limits_of_the_quickstart() {
             ),
         ],
     );
+    for (name, path) in [("home", "/"), ("search", "/search")] {
+        assert_eq!(rules.get(name).unwrap().matcher().to_string(), format!("path = {path:?}"));
+        assert!(QUICKSTART.contains(&format!("limiter.layer({name})")));
+    }
     assert_eq!(rules.get("home").unwrap().key().to_string(), "client_ip");
     assert_eq!(rules.get("search").unwrap().key().to_string(), "header x-api-key, else client_ip");
 }
 
+/// The code of the README limits two routes, each by address. Its file, and the first one of the guide, say the same and no more.
 #[test]
-fn the_guide_has_the_limits_of_the_readme() {
-    let (_, rest) = GUIDE.split_once("```toml\n").unwrap();
-    let (file, _) = rest.split_once("```").unwrap();
-    let rules = rules(file);
-    assert_same(
-        &rules,
-        README,
-        &[
-            (
-                r#"Policy::token_bucket("search", Quota::per_second(10).burst(20))"#,
-                Policy::token_bucket("search", Quota::per_second(10).burst(20)),
-            ),
-            (
-                r#"Policy::sliding_window("login", Quota::per_minute(5))"#,
-                Policy::sliding_window("login", Quota::per_minute(5)),
-            ),
-        ],
-    );
-    assert_eq!(rules.iter().count(), 2);
+fn the_files_have_all_limits_of_the_readme() {
+    let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
+    let login = Policy::sliding_window("login", Quota::per_minute(5));
+    for text in [README, GUIDE] {
+        let mut blocks = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+        let rules = rules(blocks.find(|block| block.contains("[policy.")).unwrap());
+        assert_same(
+            &rules,
+            README,
+            &[
+                (r#"Policy::token_bucket("search", Quota::per_second(10).burst(20))"#, search.clone()),
+                (r#"Policy::sliding_window("login", Quota::per_minute(5))"#, login.clone()),
+            ],
+        );
+        assert_eq!(rules.iter().count(), 2);
+        for (name, route) in [("search", "get(search_page)"), ("login", "get(sign_in)")] {
+            let code = format!("\"/{name}\", {route}.layer(limiter.layer({name}).by(ClientIp::peer()))");
+            assert!(README.contains(&code), "the code no longer has {code}");
+            let rule = rules.get(name).unwrap();
+            assert_eq!(rule.key().to_string(), "client_ip");
+            let matcher = rule.matcher().to_string();
+            assert!(matcher.starts_with(&format!("path = \"/{name}\"")), "{matcher}");
+        }
+    }
 }
 
 /// Every file in the guide that is written as TOML can be used.

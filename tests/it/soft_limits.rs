@@ -23,7 +23,7 @@ fn pages() -> Policy {
 async fn serve(limiter: Limiter) -> (String, Arc<AtomicU64>) {
     let warned = Arc::<AtomicU64>::default();
     let counter = Arc::clone(&warned);
-    let limiter = limiter.with_observer(move |event: &Event<'_>| {
+    let limiter = limiter.observe(move |event: &Event<'_>| {
         if let EventKind::SoftLimitReached { .. } = event.kind {
             counter.fetch_add(1, Ordering::Relaxed);
         }

@@ -39,6 +39,13 @@ impl Proxy {
         Self::start(&directory, listening, &["haproxy", "-db", "-f", "proxy.conf"])
     }
 
+    /// Runs Prometheus in a directory that has its configuration, `prometheus.yml`, and waits until it listens.
+    pub(crate) fn prometheus(directory: &PathBuf, listening: SocketAddr) -> Self {
+        let address = format!("--web.listen-address={listening}");
+        let arguments = ["--config.file=prometheus.yml", "--storage.tsdb.path=data", "--log.level=warn"];
+        Self::start(directory, listening, &[&["prometheus", &address], &arguments[..]].concat())
+    }
+
     fn start(directory: &PathBuf, listening: SocketAddr, command: &[&str]) -> Self {
         let log = directory.join("log");
         // Debian installs them in a directory that is not in every user's path.
@@ -78,7 +85,7 @@ pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).unwrap()
 }
 
-fn directory(listening: SocketAddr) -> PathBuf {
+pub(crate) fn directory(listening: SocketAddr) -> PathBuf {
     let name = format!("portcullis-proxy-{}-{}", std::process::id(), listening.port());
     let directory = std::env::temp_dir().join(name);
     fs::create_dir_all(&directory).unwrap();
