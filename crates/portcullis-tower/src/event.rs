@@ -36,7 +36,8 @@ pub(crate) use uncounted::Uncounted;
 /// [added](crate::Registry::add_observer) does not replace it.
 ///
 /// An observer is called inline, by the task that handles the request, so it must not block: it should count, or hand over
-/// what it needs, and return. It cannot change what happens to the request. A panic of an observer is caught, where panics unwind: the
+/// what it needs through a bounded channel by `try_send`, and return. One that blocks delays the request, and all others that its thread would
+/// run. It cannot change what happens to the request. A panic of an observer is caught, where panics unwind: the
 /// request goes on, the other observers are called, and the observer gets further events. The first panic of each observer is logged.
 /// Without an observer, an event costs no allocation and no reading of a clock.
 ///

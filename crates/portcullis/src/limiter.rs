@@ -117,19 +117,25 @@ impl Limiter {
     }
 
     /// Adds an observer of the events in all layers: what is admitted, rejected, refunded, and how the store answers. The log is
-    /// written all the same. See [`Observer`] for what an observer may do.
+    /// written all the same. See [`Observer`] for what an observer may do, and [Handing
+    /// over](crate::guide::responses#handing-over) for one that counts what it drops.
     ///
     /// It also applies to clones of this limiter, and to layers that it has built already.
     ///
     /// ```
+    /// use std::sync::mpsc::sync_channel;
+    ///
     /// use portcullis::event::{Event, EventKind};
     /// use portcullis::{ClientIp, Limiter, Policy, Quota};
     ///
-    /// let limiter = Limiter::memory().observe(|event: &Event<'_>| {
+    /// // Called inline: it must not wait, so it hands over to a thread, and drops what the channel has no room for.
+    /// let (sender, rejections) = sync_channel(10_000);
+    /// let limiter = Limiter::memory().observe(move |event: &Event<'_>| {
     ///     if let EventKind::Rejected { reason, .. } = event.kind {
-    ///         println!("rejected: {reason:?}");
+    ///         let _ = sender.try_send(reason);
     ///     }
     /// });
+    /// std::thread::spawn(move || rejections.iter().for_each(|reason| println!("rejected: {reason:?}")));
     /// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
     /// # let _ = layer;
     /// ```
