@@ -301,7 +301,7 @@ impl EventLog {
 
     fn denied(&self) {
         if let Some(requests) = self.denied.due() {
-            tracing::warn!(
+            tracing::info!(
                 requests,
                 "requests are rejected with 403, because a list of the rate limiter denies them; counted since the last \
                  such line"
@@ -350,3 +350,6 @@ impl Default for EventLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

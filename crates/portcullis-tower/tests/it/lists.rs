@@ -292,7 +292,7 @@ async fn lists_have_events_and_one_throttled_line() {
     }
     let denied = "Rejected { reason: Denied, decisions: [] }";
     assert_eq!(*events.lock().unwrap(), ["Skipped", "Admitted { decisions: [] }", denied, denied, denied]);
-    let expected = "WARN requests are rejected with 403, because a list of the rate limiter denies them; counted since the \
+    let expected = "INFO requests are rejected with 403, because a list of the rate limiter denies them; counted since the \
                     last such line requests=1";
     assert_eq!(log.lines(), [expected]);
 }
