@@ -17,6 +17,7 @@ mod in_flight;
 mod layer;
 mod lists;
 mod lock_outs;
+mod loud;
 mod messages;
 mod metrics;
 mod modes;
