@@ -16,8 +16,9 @@ use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(86_400);
+/// In seconds.
+const HOUR: u64 = 3_600;
+const DAY: u64 = 24 * HOUR;
 
 /// A service with one limit that applies and four that do not.
 struct Service {
@@ -57,6 +58,10 @@ impl Service {
         let (listener, orders) = listen("orders").await;
         tokio::spawn(axum::serve(listener, internal).into_future());
         Self { limiter, _uploads: uploads, clock, search, orders }
+    }
+
+    fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
     }
 
     /// Sends many requests to every route that clients call.
@@ -108,10 +113,10 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
         "{fix}"
     );
 
-    service.clock.advance(HOUR - Duration::from_secs(1));
+    service.advance(HOUR - 1);
     service.send_many().await;
     assert_eq!(log.take(), [""; 0], "nobody is reminded before the time");
-    service.clock.advance(Duration::from_secs(1));
+    service.advance(1);
     service.send_many().await;
     let unused = |name: &str| {
         format!(
@@ -124,10 +129,10 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
     lines.sort();
     assert_eq!(lines, expected);
 
-    service.clock.advance(DAY * 14 - HOUR - Duration::from_secs(1));
+    service.advance(14 * DAY - HOUR - 1);
     service.send_many().await;
     assert_eq!(log.take(), [""; 0]);
-    service.clock.advance(Duration::from_secs(1));
+    service.advance(1);
     service.send_many().await;
     assert_eq!(
         log.take(),
@@ -138,7 +143,7 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
 
     // Once is once.
     for _ in 0..3 {
-        service.clock.advance(DAY * 30);
+        service.advance(30 * DAY);
         service.send_many().await;
     }
     assert_eq!(log.take(), [""; 0]);
@@ -147,17 +152,18 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
 #[tokio::test]
 async fn the_times_of_reminders_can_be_set() {
     let (log, _guard) = Log::start();
-    let service = Service::start(|limiter| limiter.remind_after(DAY, Duration::MAX)).await;
+    let service =
+        Service::start(|limiter| limiter.remind_after(Duration::from_secs(DAY), Duration::MAX)).await;
     service.send_many().await;
-    service.clock.advance(DAY - Duration::from_secs(1));
+    service.advance(DAY - 1);
     service.send_many().await;
     let reminders = || log.take().into_iter().filter(|line| line.starts_with("WARN the policy"));
     assert_eq!(reminders().count(), 0);
-    service.clock.advance(Duration::from_secs(1));
+    service.advance(1);
     service.send_many().await;
     let lines: Vec<_> = reminders().collect();
     assert!(lines.len() == 3 && lines.iter().all(|line| line.contains(" since 86400s")), "{lines:?}");
-    service.clock.advance(DAY * 365);
+    service.advance(365 * DAY);
     service.send_many().await;
     assert_eq!(reminders().count(), 0, "a shadow policy may stay one");
 }
