@@ -66,6 +66,12 @@ pub(crate) const DROPPED_CORRECTIONS: &str = "portcullis_dropped_corrections_tot
 pub(crate) const RULES_RELOADS: &str = "portcullis_rules_reloads_total";
 pub(crate) const RULES_GENERATION: &str = "portcullis_rules_generation";
 pub(crate) const WAITING_REQUESTS: &str = "portcullis_waiting_requests";
+pub(crate) const LOOKUP_HITS: &str = "portcullis_lookup_hits_total";
+pub(crate) const LOOKUPS: &str = "portcullis_lookups_total";
+pub(crate) const LOOKUPS_JOINED: &str = "portcullis_lookups_joined_total";
+pub(crate) const LOOKUPS_FAILED: &str = "portcullis_lookups_failed_total";
+pub(crate) const LOOKUPS_TIMED_OUT: &str = "portcullis_lookups_timed_out_total";
+pub(crate) const LOOKUP_ENTRIES: &str = "portcullis_lookup_entries";
 pub(crate) const DECISIONS: &str = "portcullis_decisions_total";
 pub(crate) const CHARGED_UNITS: &str = "portcullis_charged_units_total";
 pub(crate) const REFUNDED_UNITS: &str = "portcullis_refunded_units_total";
@@ -125,6 +131,12 @@ pub const METRICS: &[Metric] = &[
     ),
     histogram(WAITS, &[POLICY], Some(Unit::Seconds), "Time that requests have waited for their turn."),
     gauge(WAITING_REQUESTS, "Requests that wait now, for their turn or a look-up."),
+    counter(LOOKUP_HITS, &[], "Results of look-ups that were taken from a cache."),
+    counter(LOOKUPS, &[], "Look-ups that caches have started."),
+    counter(LOOKUPS_JOINED, &[], "Requests that joined a look-up of another request."),
+    counter(LOOKUPS_FAILED, &[], "Look-ups of caches that ended by an error of the server."),
+    counter(LOOKUPS_TIMED_OUT, &[], "Waits for look-ups that took longer than the deadline."),
+    gauge(LOOKUP_ENTRIES, "Results that the caches of look-ups keep."),
     counter(
         OVERLOADS,
         &[Overload::LABEL],

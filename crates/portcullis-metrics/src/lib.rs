@@ -54,6 +54,7 @@ mod figures;
 mod handles;
 mod labels;
 mod limiter;
+mod lookups;
 mod policies;
 mod policy;
 
@@ -68,6 +69,7 @@ use crate::calls::Calls;
 use crate::events::Events;
 use crate::figures::Figures;
 use crate::handles::Handles;
+use crate::lookups::Lookups;
 
 pub use crate::catalog::{CALL_BUCKETS, DECISIONS_BUCKETS, METRICS, Metric, MetricKind, WAIT_BUCKETS};
 pub use crate::policies::MAX_POLICIES;
@@ -85,6 +87,7 @@ pub struct Metrics {
     events: Arc<Events>,
     calls: Arc<Calls>,
     figures: Arc<Figures>,
+    lookups: Arc<Lookups>,
 }
 
 impl Metrics {
@@ -115,6 +118,7 @@ impl Metrics {
             events: Arc::new(Events::new(handles)),
             calls: Arc::new(Calls::new(handles)),
             figures: Arc::new(Figures::new(handles)),
+            lookups: Arc::new(Lookups::new(handles)),
         }
     }
 
@@ -127,8 +131,8 @@ impl Metrics {
         registry.store().observe_calls(Arc::clone(&self.calls) as _);
     }
 
-    /// Publishes what is not counted by events: the [figures](portcullis_core::store::Store::figures) of the store, and how many requests
-    /// wait. Makes the series of policies that have none yet.
+    /// Publishes what is not counted by events: the [figures](portcullis_core::store::Store::figures) of the store, those of
+    /// [look-ups](Registry::figures), and how many requests wait. Makes the series of policies that have none yet.
     ///
     /// Call it before each scrape, or every few seconds; calls at the same time wait for each other. It does no I/O. The numbers of several
     /// registries are added up: those that each has published last, until its store is dropped. Registries with one store in common count as
@@ -139,6 +143,7 @@ impl Metrics {
         }
         let waiting = self.figures.refresh(&self.events, registry.store(), registry.waiting_requests());
         self.events.limiter().waiting_requests(waiting);
+        self.lookups.refresh(registry);
     }
 
     /// Makes the series of a policy, which begin at zero. Otherwise they are made at its first event.

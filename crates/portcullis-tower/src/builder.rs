@@ -80,6 +80,7 @@ impl LayerBuilder {
 
     /// Sets the key to charge, where it has to be looked up.
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> RateLimitLayer {
+        key.count_in(self.registry.lookup_counts());
         self.with(KeySource::Async(Arc::new(key)))
     }
 

@@ -136,6 +136,7 @@ impl RateLimitLayer {
     /// [`CachedLookup`](crate::CachedLookup) keeps what was found. A look-up may tell the
     /// [quota](crate::Lookup::quota) of the identity as well; it takes the place of [`quota_by_async`](Self::quota_by_async).
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
+        key.count_in(self.config.registry.lookup_counts());
         self.with_last(|last| last.look_up_key(Arc::new(key)))
     }
 

@@ -258,6 +258,7 @@ pub use key::{
     Trust, TrustError, TrustedProxies,
 };
 pub use layer::RateLimitLayer;
+pub use lookup_cache::LookupCounts;
 pub use mode::{Mode, Percent, PercentError};
 pub use on_abort::OnAbort;
 pub use policy::OnMissing;

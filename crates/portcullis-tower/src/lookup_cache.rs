@@ -1,15 +1,17 @@
 //! Keeps the results of look-ups for a time, and shares the look-ups that run.
 
+mod counts;
 mod shared;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+pub use counts::LookupCounts;
 use shared::{RunningLookup, Waiter};
 
 /// The results of look-ups by an id, bounded in number. Requests with one id share one look-up that runs.
@@ -22,7 +24,11 @@ pub(crate) struct LookupCache<T> {
     pub(crate) capacity: usize,
     /// Whether a result is kept.
     keeps: fn(&T) -> bool,
+    /// Whether a result is a failure of the server.
+    fails: fn(&T) -> bool,
     entries: Mutex<Entries<T>>,
+    /// Those of the limiter whose layer has the look-up first. Set while `entries` is locked.
+    counts: OnceLock<LookupCounts>,
 }
 
 struct Entries<T> {
@@ -47,19 +53,36 @@ pub(crate) enum SharedLookup<T> {
 pub(crate) type BoxedLookup<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<T: Clone> LookupCache<T> {
-    pub(crate) fn new(keeps: fn(&T) -> bool) -> Self {
+    pub(crate) fn new(keeps: fn(&T) -> bool, fails: fn(&T) -> bool) -> Self {
         let entries = Entries {
             results: HashMap::new(),
             order: VecDeque::new(),
             running: HashMap::new(),
             sweep_at: MIN_SWEEP,
         };
-        Self { fresh_for: FRESH_FOR, capacity: CAPACITY, keeps, entries: Mutex::new(entries) }
+        let (entries, counts) = (Mutex::new(entries), OnceLock::new());
+        Self { fresh_for: FRESH_FOR, capacity: CAPACITY, keeps, fails, entries, counts }
+    }
+
+    /// Counts from now on, unless it counts elsewhere already.
+    pub(crate) fn count_in(&self, counts: &LookupCounts) {
+        let entries = self.lock();
+        if self.counts.set(counts.clone()).is_ok() {
+            counts.add_entries(entries.results.len());
+        }
+    }
+
+    fn count(&self, count: impl FnOnce(&LookupCounts)) {
+        if let Some(counts) = self.counts.get() {
+            count(counts);
+        }
     }
 
     /// The result, if it is kept and fresh.
     pub(crate) fn fresh(&self, id: u128) -> Option<T> {
-        self.lock().fresh(id, self.fresh_for)
+        let result = self.lock().fresh(id, self.fresh_for)?;
+        self.count(LookupCounts::hit);
+        Some(result)
     }
 
     /// Returns the fresh result, or joins the look-up that runs; otherwise starts one. A look-up that runs for longer than
@@ -82,27 +105,34 @@ impl<T: Clone> LookupCache<T> {
         let running = Arc::new(RunningLookup::new(started));
         entries.start(id, &running);
         drop(entries);
+        self.count(LookupCounts::started);
         SharedLookup::Waiting(Waiter::new(running), Arc::clone(self), id)
     }
 
     fn find(self: &Arc<Self>, entries: &Entries<T>, id: u128, deadline: Duration) -> Option<SharedLookup<T>> {
         if let Some(result) = entries.fresh(id, self.fresh_for) {
+            self.count(LookupCounts::hit);
             return Some(SharedLookup::Fresh(Some(result)));
         }
         let (running, since) = entries.running.get(&id)?;
         let running =
             running.upgrade().filter(|running| running.is_running() && since.elapsed() < deadline)?;
+        self.count(LookupCounts::joined);
         Some(SharedLookup::Waiting(Waiter::new(running), Arc::clone(self), id))
     }
 
     /// Keeps the result of a look-up, unless another one has taken its place.
     fn done(&self, id: u128, running: &Arc<RunningLookup<T>>, result: &T) {
+        if (self.fails)(result) {
+            self.count(LookupCounts::failed);
+        }
         let mut entries = self.lock();
         let is_own = |(known, _): &(Weak<RunningLookup<T>>, Instant)| known.as_ptr() == Arc::as_ptr(running);
         if entries.running.get(&id).is_some_and(is_own) {
             entries.running.remove(&id);
             if (self.keeps)(result) {
-                entries.keep(id, (result.clone(), Instant::now()), self.capacity);
+                let is_more = entries.keep(id, (result.clone(), Instant::now()), self.capacity);
+                self.count(|counts| counts.add_entries(usize::from(is_more)));
             }
         }
     }
@@ -127,16 +157,34 @@ impl<T: Clone> Entries<T> {
         self.running.insert(id, (Arc::downgrade(running), Instant::now()));
     }
 
-    fn keep(&mut self, id: u128, result: (T, Instant), capacity: usize) {
+    /// Returns whether there is one more than before.
+    fn keep(&mut self, id: u128, result: (T, Instant), capacity: usize) -> bool {
         if self.results.insert(id, result).is_some() {
-            return;
+            return false;
         }
-        if self.order.len() >= capacity
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.results.remove(&oldest);
-        }
+        let oldest = if self.order.len() >= capacity { self.order.pop_front() } else { None };
         self.order.push_back(id);
+        oldest.and_then(|oldest| self.results.remove(&oldest)).is_none()
+    }
+}
+
+impl<T> Drop for LookupCache<T> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.counts.get() {
+            let entries = self.entries.get_mut().unwrap_or_else(PoisonError::into_inner);
+            counts.remove_entries(entries.results.len());
+        }
+    }
+}
+
+/// Counts a failure if it is dropped by a panic of a look-up.
+struct CountPanic<'a>(Option<&'a LookupCounts>);
+
+impl Drop for CountPanic<'_> {
+    fn drop(&mut self) {
+        if let Some(counts) = self.0 {
+            counts.failed();
+        }
     }
 }
 
@@ -147,7 +195,10 @@ impl<T: Clone> Future for SharedLookup<T> {
         match self.get_mut() {
             Self::Fresh(result) => Poll::Ready(result.take()),
             Self::Waiting(waiter, cache, id) => {
-                waiter.poll(cx, |running, result| cache.done(*id, running, result))
+                let mut panics = CountPanic(cache.counts.get());
+                let polled = waiter.poll(cx, |running, result| cache.done(*id, running, result));
+                panics.0 = None;
+                polled
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The state that all layers of one limiter share.
 
 mod changes;
+mod figures;
 mod install;
 mod inventory;
 mod overrides;
@@ -25,7 +26,7 @@ use crate::settlements::{Drained, Settlements};
 use crate::unsettled::Unsettled;
 use crate::wait_limit::WaitLimit;
 use crate::window_queues::WindowQueues;
-use crate::{LayerError, RateLimitHeaders, Rejection};
+use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 
 pub use install::Installation;
 pub use overrides::GrantBuilder;
@@ -65,6 +66,7 @@ pub struct Registry {
     settlements: Settlements,
     in_flight: InFlight,
     window_queues: WindowQueues,
+    lookup_counts: LookupCounts,
 }
 
 impl Registry {
@@ -83,6 +85,7 @@ impl Registry {
             in_flight: InFlight::new(settlements.clone()),
             settlements,
             window_queues: WindowQueues::default(),
+            lookup_counts: LookupCounts::default(),
         }
     }
 

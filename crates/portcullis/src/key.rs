@@ -57,6 +57,6 @@
 pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
 pub use portcullis_tower::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,
-    Trust, TrustError, TrustedProxies,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Or,
+    Query, Route, Trust, TrustError, TrustedProxies,
 };

@@ -9,7 +9,7 @@ use http::{HeaderName, HeaderValue};
 use portcullis_tower::matching::{RequestMatcher, matched_path};
 use portcullis_tower::{
     AsyncKeyExtractor, Bearer, ClientIp, Cookie, Credential, Global, Header, Identity, KeyError,
-    KeyExtractor, KeyWriter, Lookup, LookupFuture, Query, Route,
+    KeyExtractor, KeyWriter, Lookup, LookupCounts, LookupFuture, Query, Route,
 };
 
 use crate::hooks::Hooks;
@@ -211,6 +211,10 @@ impl AsyncKeyExtractor for Except<Arc<dyn AsyncKeyExtractor>> {
 
     fn description(&self) -> Cow<'static, str> {
         self.key.description()
+    }
+
+    fn count_in(&self, counts: &LookupCounts) {
+        self.key.count_in(counts);
     }
 }
 

@@ -7,6 +7,7 @@ mod concurrency;
 mod corrections;
 mod flood;
 mod generation;
+mod lookups;
 mod outcomes;
 mod support;
 mod table;

@@ -54,6 +54,7 @@ impl PendingLookup {
         if matches!(self.state, LookupState::Done(_)) {
             return Ok(());
         }
+        config.registry.lookup_counts().timed_out();
         let error = format!("a look-up has no result within {:?}", config.lookup_deadline);
         self.done(config, Err(KeyError::server(error)))
     }

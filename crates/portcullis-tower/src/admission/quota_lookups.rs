@@ -68,6 +68,7 @@ impl QuotaLookups {
     pub(super) fn expire(&mut self, config: &LayerConfig) {
         for QuotaLookup { index, state } in &mut self.0 {
             if let QuotaState::Running(_) = state {
+                config.registry.lookup_counts().timed_out();
                 let error = format!("a look-up has no result within {:?}", config.lookup_deadline);
                 *state = failed(config, *index, &KeyError::server(error));
             }

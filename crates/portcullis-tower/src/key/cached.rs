@@ -12,6 +12,7 @@ use http::request::Parts;
 use portcullis_core::{Key, Secret};
 
 use super::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup, LookupFuture};
+use crate::LookupCounts;
 use crate::lookup_cache::LookupCache;
 
 /// A look-up whose results are kept by what it looks up, such as an API key: the argument of
@@ -23,6 +24,7 @@ use crate::lookup_cache::LookupCache;
 /// a new API key works at once, and made-up ones replace nothing that was found.
 ///
 /// The API keys themselves are not kept, but their fingerprints by a secret of this value.
+/// [`Registry::figures`](crate::Registry::figures) counts hits, look-ups and failures.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,7 +81,7 @@ impl CachedLookup {
             look_up: Box::new(look_up),
             deadline: DEADLINE,
             secret: Secret::random_for_this_process(entropy),
-            cache: Arc::new(LookupCache::new(is_kept)),
+            cache: Arc::new(LookupCache::new(is_kept, is_failed)),
         }
     }
 
@@ -140,6 +142,11 @@ impl AsyncKeyExtractor for CachedLookup {
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("lookup by {}", self.by.description()))
     }
+
+    fn count_in(&self, counts: &LookupCounts) {
+        self.cache.count_in(counts);
+        self.look_up.count_in(counts);
+    }
 }
 
 impl fmt::Debug for CachedLookup {
@@ -154,6 +161,10 @@ impl fmt::Debug for CachedLookup {
 
 fn is_kept(result: &Result<Lookup, KeyError>) -> bool {
     result.as_ref().is_ok_and(|found| !found.is_missing())
+}
+
+fn is_failed(result: &Result<Lookup, KeyError>) -> bool {
+    result.as_ref().is_err_and(|error| !error.is_client_fault())
 }
 
 /// The default deadline of a layer.

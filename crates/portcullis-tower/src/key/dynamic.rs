@@ -8,6 +8,7 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, LookupFuture};
+use crate::LookupCounts;
 
 macro_rules! forward_to_pointee {
     ($($pointer:ident),*) => {$(
@@ -48,6 +49,10 @@ macro_rules! forward_to_pointee {
 
             fn description(&self) -> Cow<'static, str> {
                 (**self).description()
+            }
+
+            fn count_in(&self, counts: &LookupCounts) {
+                (**self).count_in(counts);
             }
         }
     )*};
@@ -102,6 +107,10 @@ mod tests {
         fn challenge(&self) -> Option<HeaderValue> {
             Some(HeaderValue::from_static("ApiKey"))
         }
+
+        fn count_in(&self, counts: &LookupCounts) {
+            counts.hit();
+        }
     }
 
     #[tokio::test]
@@ -112,6 +121,9 @@ mod tests {
         for pointer in [&boxed as &dyn AsyncKeyExtractor, &shared] {
             assert_eq!(pointer.look_up(&parts).await, Ok(Lookup::found("tenant", "acme")));
             assert_eq!(pointer.challenge().unwrap(), "ApiKey");
+            let counts = LookupCounts::default();
+            pointer.count_in(&counts);
+            assert!(format!("{counts:?}").contains("lookup_hits: 1"), "{counts:?}");
         }
     }
 }

@@ -9,6 +9,7 @@ use http::request::Parts;
 use portcullis_core::{KeyWriter, Quota};
 
 use super::{Identity, KeyError};
+use crate::LookupCounts;
 
 /// Looks up the identity that a request is charged to: the tenant of an API key, in a database or behind a cache.
 ///
@@ -92,6 +93,12 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
     /// Returns what the key is, for people. See [`KeyExtractor::description`](crate::KeyExtractor::description). `lookup` by default.
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("lookup")
+    }
+
+    /// Is called with the counts of a limiter when one of its layers gets this look-up. Nothing is counted by default: an extractor
+    /// that wraps another one, such as a [`CachedLookup`](crate::CachedLookup), calls the method of that one.
+    fn count_in(&self, counts: &LookupCounts) {
+        let _ = counts;
     }
 }
 

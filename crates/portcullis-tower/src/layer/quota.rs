@@ -109,6 +109,7 @@ impl RateLimitLayer {
             return Err(LayerError::TwoLookups { policy: last.policy.name().clone() });
         }
         self.check_declared()?;
+        look_up.count_in(self.config.registry.lookup_counts());
         Ok(self.with_last(|last| last.quota = Some(QuotaSource::LookUp(look_up))))
     }
 

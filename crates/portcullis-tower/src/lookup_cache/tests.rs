@@ -7,7 +7,7 @@ use super::*;
 type Cache = Arc<LookupCache<Option<u32>>>;
 
 fn cache() -> Cache {
-    Arc::new(LookupCache::new(Option::is_some))
+    Arc::new(LookupCache::new(Option::is_some, Option::is_none))
 }
 
 fn found(number: u32) -> BoxedLookup<Option<u32>> {
@@ -38,7 +38,7 @@ async fn a_result_that_is_not_kept_is_looked_up_again() {
 
 #[tokio::test]
 async fn the_result_that_came_first_is_replaced() {
-    let mut cache = LookupCache::new(Option::is_some);
+    let mut cache = LookupCache::new(Option::is_some, Option::is_none);
     cache.capacity = 3;
     let cache = Arc::new(cache);
     for id in [1, 2, 3, 1, 4] {

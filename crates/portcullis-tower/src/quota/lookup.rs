@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::request::Parts;
 use portcullis_core::{Key, Quota};
 
+use crate::LookupCounts;
 use crate::key::KeyError;
 use crate::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 
@@ -77,7 +78,7 @@ impl QuotaLookup {
         Fut: Future<Output = Result<Option<Quota>, KeyError>> + Send + 'static,
     {
         let look_up = Arc::new(move |parts: &Parts| Box::pin(look_up(parts)) as BoxedLookup<Found>);
-        Self { look_up, cache: Arc::new(LookupCache::new(Result::is_ok)) }
+        Self { look_up, cache: Arc::new(LookupCache::new(Result::is_ok, Result::is_err)) }
     }
 
     /// Sets for how long a result is used, 60 s by default. A change of a plan applies after this time at the latest. With zero,
@@ -95,9 +96,13 @@ impl QuotaLookup {
 
     /// The same look-up with an empty cache.
     fn with(self, fresh_for: Duration, capacity: usize) -> Self {
-        let mut cache = LookupCache::new(Result::is_ok);
+        let mut cache = LookupCache::new(Result::is_ok, Result::is_err);
         (cache.fresh_for, cache.capacity) = (fresh_for, capacity);
         Self { cache: Arc::new(cache), ..self }
+    }
+
+    pub(crate) fn count_in(&self, counts: &LookupCounts) {
+        self.cache.count_in(counts);
     }
 
     /// What was found for a key, if it is kept.

@@ -27,6 +27,7 @@ mod listed;
 mod lists;
 mod lock_out;
 mod log;
+mod lookup_counts;
 mod lookups;
 mod messages;
 mod modes;
