@@ -1,0 +1,62 @@
+//! Rare events that an operator should look at: each of the closed list.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response, StatusCode};
+use portcullis_core::{Concurrency, FailureMode, Policy, Quota, StoreError, StoreErrorKind};
+use portcullis_tower::{Global, LayerBuilder, ResponseOutcome};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::failing::{Mode, Setup, respond, respond_with};
+use crate::support::from_user;
+
+fn plenty(name: &'static str) -> Policy {
+    Policy::fixed_window(name, Quota::per_week(1_000))
+}
+
+#[tokio::test]
+async fn each_warning_is_counted_exactly() {
+    let setup = Setup::new();
+    let layer = |policy| LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global);
+
+    let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == 401;
+    let full = layer(plenty("guesses")).charge_when(is_refused).look_first().look_first_at_most(0);
+    for _ in 0..3 {
+        assert_eq!(respond(&full, 0).await.status(), 429);
+    }
+    let panics = layer(plenty("judged")).charge_when(|_| panic!("a bug in a closure"));
+    for _ in 0..2 {
+        assert_eq!(respond(&panics, 0).await.status(), 200);
+    }
+    let nested = (layer(plenty("nested")), layer(plenty("nested")));
+    let nested = nested
+        .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+    for _ in 0..4 {
+        assert_eq!(nested.clone().oneshot(from_user("ada")).await.unwrap().status(), 200);
+    }
+    let in_flight = layer(Concurrency::new("sockets", 1).into());
+    for _ in 0..5 {
+        drop(respond_with(&in_flight, 0, StatusCode::SWITCHING_PROTOCOLS).await);
+    }
+    // Once for each outage that a layer sees.
+    let outage = StoreError::new(StoreErrorKind::Unavailable, "down").with_outage(Duration::from_secs(3_600));
+    setup.set(Mode::Fails(outage));
+    let open = || plenty("open").on_store_failure(FailureMode::OpenFor(Duration::from_secs(60)));
+    for layer in [layer(open()), layer(open())] {
+        for _ in 0..3 {
+            assert_eq!(respond(&layer, 0).await.status(), 503);
+        }
+    }
+    setup.counted(
+        &["portcullis_warnings_total"],
+        &[
+            ("portcullis_warnings_total{policy=\"guesses\",warning=\"too_many_unsettled\"}", 3),
+            ("portcullis_warnings_total{policy=\"judged\",warning=\"outcome_panicked\"}", 2),
+            ("portcullis_warnings_total{policy=\"nested\",warning=\"charged_twice\"}", 4),
+            ("portcullis_warnings_total{policy=\"sockets\",warning=\"upgrade_released\"}", 5),
+            ("portcullis_warnings_total{policy=\"open\",warning=\"open_for_expired\"}", 2),
+        ],
+    );
+}
