@@ -7,6 +7,7 @@ mod lock_out;
 mod options;
 mod outcome;
 mod quota;
+mod rejection;
 mod reserve;
 mod route;
 mod trial;

@@ -81,6 +81,10 @@ impl ResponseSettings {
         self.custom = Some(custom);
     }
 
+    pub(crate) fn custom(&self) -> Option<Arc<Custom>> {
+        self.custom.clone()
+    }
+
     pub(crate) fn put_decision_in_extensions(&mut self) {
         self.in_extensions = true;
     }
