@@ -3,10 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use portcullis_tower::{AsyncKeyExtractor, Cost, KeyExtractor, QuotaLookup, ResponseOutcome};
+use bytes::Bytes;
+use http::Response;
+use portcullis_tower::matching::RequestMatcher;
+use portcullis_tower::{AsyncKeyExtractor, Cost, KeyExtractor, QuotaLookup, Rejection, ResponseOutcome};
 
 /// Whether a response is charged.
 pub(crate) type Charges = dyn Fn(&ResponseOutcome<'_>) -> bool + Send + Sync;
+
+/// Makes the response to a rejected request.
+pub(crate) type RejectWith = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
 
 /// What a program registered, by name.
 #[derive(Clone, Default)]
@@ -16,6 +22,8 @@ pub(crate) struct Hooks {
     pub(crate) costs: HashMap<String, Arc<dyn Cost>>,
     pub(crate) charges: HashMap<String, Arc<Charges>>,
     pub(crate) quota_lookups: HashMap<String, QuotaLookup>,
+    pub(crate) rejections: HashMap<String, Arc<RejectWith>>,
+    pub(crate) matchers: HashMap<String, Arc<dyn RequestMatcher>>,
     /// The program is not there, as in a command that checks files: each name counts as registered.
     pub(crate) any_name: bool,
 }

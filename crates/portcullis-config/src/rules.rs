@@ -9,6 +9,7 @@ mod key;
 mod matcher;
 mod overlap;
 mod read;
+mod rejections;
 mod rule;
 mod set;
 mod tier;
@@ -192,13 +193,14 @@ impl Rules {
         registry: &Arc<Registry>,
         rules: &RuleSet,
     ) -> Result<Option<RateLimitLayer>, LayerError> {
-        let chosen = rules.iter().filter_map(|index| self.0.rules.get(index));
-        let layer = chosen.into_iter().try_fold(None, |layer, rule| rule.add_to(layer, registry).map(Some));
+        let chosen = || rules.iter().filter_map(|index| self.0.rules.get(index));
+        let layer = chosen().try_fold(None, |layer, rule| rule.add_to(layer, registry).map(Some));
         let layer = layer.and_then(|layer| layer.map(|layer| self.0.options.apply(layer)).transpose());
-        layer.map_err(|(_, error)| match error {
+        let layer = layer.map_err(|(_, error)| match error {
             BuildError::Layer(error) => error,
             BuildError::Option(_) => unreachable!("options are validated when they are read"),
-        })
+        });
+        Ok(layer?.map(|layer| rejections::add(layer, chosen)))
     }
 
     /// For each rule whether it applies to a request, or else the first condition that does not hold.

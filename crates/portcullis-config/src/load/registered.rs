@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Response;
+use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{
-    AsyncKeyExtractor, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup, ResponseOutcome,
+    AsyncKeyExtractor, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup, Rejection, ResponseOutcome,
 };
 
 use super::Loader;
@@ -122,8 +125,80 @@ impl Loader {
         self
     }
 
-    /// Accepts each name of an extension, a look-up, a cost and a charge, for a command that reads files without the program that
-    /// registers them. A rule whose key needs one limits nothing, such a cost is 1, and such a charge charges no response: a [note](crate::Severity::Note) says so for each.
+    /// Registers what makes the response to rejected HTTP requests. In a file it is `reject_with = { function = "name" }`, of a policy
+    /// or of `[layer]`. It is that of [`RateLimitLayer::reject_with`](portcullis_tower::RateLimitLayer::reject_with).
+    ///
+    /// If several policies match a request, the function of the one that rejects it is called. One without a function has that
+    /// of `[layer]`, else that of [the limiter](portcullis_tower::Registry::set_rejection). A request that no policy of the file
+    /// rejects, such as one without a key, has the function of the first policy that matches it and names one.
+    ///
+    /// ```
+    /// use http::Response;
+    /// use portcullis_config::{Format, Loader, Rules};
+    ///
+    /// let text = r#"
+    ///     [policy.login]
+    ///     strategy = "sliding_window"
+    ///     quota = "5/min"
+    ///     key = "client_ip"
+    ///     reject_with = { function = "page" }
+    /// "#;
+    /// let loader = Loader::text("limits", Format::Toml, text);
+    /// let findings = Rules::load(&loader).unwrap_err().to_string();
+    /// assert!(findings.contains("no rejection \"page\" is registered"), "{findings}");
+    ///
+    /// let loader = loader.rejection("page", |rejection| {
+    ///     let mut response = Response::new("<p>Too many attempts".into());
+    ///     *response.status_mut() = rejection.status();
+    ///     response
+    /// });
+    /// assert!(Rules::load(&loader).is_ok());
+    /// ```
+    #[must_use]
+    pub fn rejection(
+        mut self,
+        name: impl Into<String>,
+        response: impl Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.rejections.insert(name.into(), Arc::new(response));
+        self
+    }
+
+    /// Registers a matcher of requests, such as a closure. In a file it is `{ function = "name" }` in `except`, `deny` and `only`. It
+    /// is that of [`RateLimitLayer::except`](portcullis_tower::RateLimitLayer::except). Clients choose everything in a request
+    /// except its extensions: one that exempts by a header exempts every client that sends it.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use portcullis_config::{Format, Loader, Rules};
+    ///
+    /// #[derive(Clone)]
+    /// struct Staff;
+    ///
+    /// let text = r#"
+    ///     [policy.all]
+    ///     strategy = "gcra"
+    ///     quota = "10/s"
+    ///     key = "client_ip"
+    ///     except = [{ function = "staff" }, { path = "/health" }]
+    /// "#;
+    /// let loader = Loader::text("limits", Format::Toml, text).matcher("is_staff", |_: &Parts| false);
+    /// let findings = Rules::load(&loader).unwrap_err().to_string();
+    /// assert!(findings.contains("no matcher \"staff\" is registered (help: the program has registered \"is_staff\""), "{findings}");
+    ///
+    /// let loader = loader.matcher("staff", |parts: &Parts| parts.extensions.get::<Staff>().is_some());
+    /// assert!(Rules::load(&loader).is_ok());
+    /// ```
+    #[must_use]
+    pub fn matcher(mut self, name: impl Into<String>, matcher: impl RequestMatcher) -> Self {
+        self.hooks.matchers.insert(name.into(), Arc::new(matcher));
+        self
+    }
+
+    /// Accepts each name of an extension, a look-up, a cost, a charge, a rejection and a matcher, for a command that reads files
+    /// without the program that registers them. A rule whose key needs one limits nothing, such a cost is 1, such a charge charges
+    /// no response, rejected requests have the usual response, and such a matcher matches no request: a
+    /// [note](crate::Severity::Note) says so for each.
     ///
     /// ```
     /// use portcullis_config::{Format, Loader, Rules};

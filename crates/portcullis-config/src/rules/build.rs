@@ -15,6 +15,7 @@ use portcullis_tower::{
 
 use super::key::KeySource;
 use super::rule::{LookFirst, QuotaSource, Rule};
+use crate::hooks::RejectWith;
 
 /// The options of `[layer]`.
 #[derive(Clone, Default)]
@@ -29,6 +30,7 @@ pub(super) struct LayerOptions {
     pub(super) except: Vec<Arc<dyn RequestMatcher>>,
     pub(super) deny: Vec<Arc<dyn RequestMatcher>>,
     pub(super) only: Vec<Arc<dyn RequestMatcher>>,
+    pub(super) reject_with: Option<Arc<RejectWith>>,
     pub(super) show_generation: Option<HeaderName>,
 }
 
@@ -237,6 +239,9 @@ impl LayerOptions {
         layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));
         layer = self.only.iter().fold(layer, |layer, matcher| layer.only(Arc::clone(matcher)));
         layer = self.except.iter().fold(layer, |layer, matcher| layer.except(Arc::clone(matcher)));
+        if let Some(reject_with) = self.reject_with.clone() {
+            layer = layer.reject_with(move |rejection| reject_with(rejection));
+        }
         if self.without_charge {
             layer = layer.try_without_charge().map_err(|error| ("without_charge", error.into()))?;
         }

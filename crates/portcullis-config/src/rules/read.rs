@@ -11,6 +11,7 @@ mod matching;
 mod mode;
 mod policy;
 mod refusals;
+mod registered;
 mod tiers;
 
 use std::collections::HashMap;

@@ -10,7 +10,7 @@ use portcullis_tower::{CallerQuota, Cost, Mode, OnAbort, OnMissing, QuotaLookup,
 
 use super::key::{Key, KeySource};
 use super::matcher::{Matcher, RequestView};
-use crate::hooks::Charges;
+use crate::hooks::{Charges, RejectWith};
 use crate::source::Span;
 
 /// A policy of a file, with its key and the requests that it applies to.
@@ -43,6 +43,7 @@ pub(super) struct RuleOptions {
     pub(super) until_headers: bool,
     pub(super) unlisted: bool,
     pub(super) warn_at: Option<f64>,
+    pub(super) reject_with: Option<Arc<RejectWith>>,
 }
 
 /// Where the quota of a caller comes from.

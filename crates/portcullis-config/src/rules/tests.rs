@@ -6,6 +6,7 @@ mod errors;
 mod hostile;
 mod matching;
 mod overlaps;
+mod rejections;
 mod spellings;
 mod unregistered;
 

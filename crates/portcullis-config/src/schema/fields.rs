@@ -101,6 +101,7 @@ static LAYER: Table = table(
         field("except", REQUESTS, "Requests that are not limited."),
         field("deny", REQUESTS, "Requests that are always rejected."),
         field("only", REQUESTS, "The only requests that are limited."),
+        field("reject_with", Kind::Table(&REJECT_WITH), "What makes the responses to rejected requests."),
         field(
             "show_generation",
             Kind::Text,
@@ -123,7 +124,14 @@ static NAMED_REQUESTS: Table = some_of(
         field("network", TEXTS, "Clients of these networks."),
         field("method", Kind::Text, "A method of HTTP."),
         field("grpc", Kind::Text, "A service or method of gRPC."),
+        field("function", Kind::Text, "A matcher that the program registered by this name."),
     ],
+);
+
+static REJECT_WITH: Table = table(
+    "reject_with",
+    "What makes the responses to rejected requests.",
+    &[required("function", Kind::Text, "A function that the program registered by this name.")],
 );
 
 pub(super) static POLICY: Table = table(
@@ -179,6 +187,11 @@ pub(super) static POLICY: Table = table(
             "look_first",
             LOOK_FIRST,
             "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.",
+        ),
+        field(
+            "reject_with",
+            Kind::Table(&REJECT_WITH),
+            "What makes the responses to requests that it rejects.",
         ),
         field("refund_unanswered", Kind::Bool, "Whether requests without a response are refunded."),
         field("unlisted", Kind::Bool, "Whether it is left out of the headers."),

@@ -55,6 +55,8 @@ fn to_json(node: &Node) -> Json {
 fn rules(format: Format, text: &str) -> Result<Rules, String> {
     let plans = QuotaLookup::new(|_: &http::request::Parts| async { Ok(None) });
     let loader = Loader::text("limits", format, text).environment(|_| None).quota_lookup("plans", plans);
+    let loader = loader.rejection("page", |_| http::Response::default());
+    let loader = loader.matcher("staff", |_: &http::request::Parts| false);
     Rules::load(&loader).map_err(|findings| findings.to_string())
 }
 
@@ -180,6 +182,11 @@ fn what_the_schema_refuses_is_refused_by_rules() {
         "charge_when = { status = '6xx' }",
         "charge_when = { grpc_status = -1 }",
         "charge_when = { grpc_status = 2147483648 }",
+        "reject_with = {}",
+        "reject_with = 'page'",
+        "reject_with = { function = 5 }",
+        "reject_with = { name = 'page' }",
+        "except = { function = 5 }",
         "look_first = 1025",
         "warn_at = 1.5",
         "warn_at = '0.5'",
@@ -272,6 +279,9 @@ fn what_rules_accept_is_accepted_by_the_schema() {
         "reserve = 'reservation'",
         "except = []",
         "except = [{ path = '/a', method = 'GET', network = ['10.0.0.0/8', '::1/128'] }]",
+        "except = { function = 'staff', path = '/a' }",
+        "reject_with = { function = 'page' }\n[layer]\nreject_with = { function = 'page' }",
+        "[layer]\ndeny = { function = 'staff' }",
         "[layer]\nheaders = []",
         "[layer]\nheaders = ['ietf', 'ietf-draft-6', 'shadow', 'x-ratelimit-unix-time']",
         "[layer]\nspread_retries = '1h'",

@@ -1,11 +1,8 @@
 //! `charge_when` and `look_first`: which responses are charged, and what happens before.
 
-use std::sync::Arc;
-
 use super::super::rule::{ChargeWhen, LookFirst};
 use super::{Reader, each};
 use crate::fields::{Fields, decode, quoted};
-use crate::hooks::Charges;
 use crate::tree::{Node, Value};
 
 /// The most requests of a key that are remembered until they are settled.
@@ -53,7 +50,11 @@ impl Reader<'_> {
         let path = fields.path("grpc_status");
         let grpc_status = grpc_status.iter().filter_map(|one| self.grpc_status(one, &path)).collect();
         let function: Option<String> = fields.read("function");
-        let function = function.and_then(|name| self.charge_function(&fields, &name));
+        let what = ["function", "charge", "charge_when"];
+        let without = "it charges no response";
+        let function = function
+            .and_then(|name| self.registered(&self.hooks.charges, &fields, what, &name, without))
+            .cloned();
         let charge_when = ChargeWhen { status, grpc_status, function };
         let names = ["status", "grpc_status", "function"];
         if !names.iter().any(|name| fields.has(name)) {
@@ -63,14 +64,6 @@ impl Reader<'_> {
         }
         fields.finish();
         Some(charge_when)
-    }
-
-    fn charge_function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<Charges>> {
-        let found = self.hooks.charges.get(name).cloned();
-        if found.is_none() {
-            self.unregistered(fields, ["function", "charge", "charge_when"], name, "it charges no response");
-        }
-        found
     }
 
     fn grpc_status(&self, node: &Node, path: &str) -> Option<i32> {

@@ -116,10 +116,9 @@ impl Reader<'_> {
     }
 
     fn function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
-        if let Some(cost) = self.hooks.costs.get(name) {
-            return Some(Arc::clone(cost));
-        }
-        self.unregistered(fields, ["function", "cost", "cost"], name, "each request costs 1");
-        self.hooks.any_name.then(|| Arc::new(|_: &Parts| 1_u64) as Arc<dyn Cost>)
+        let what = ["function", "cost", "cost"];
+        let found = self.registered(&self.hooks.costs, fields, what, name, "each request costs 1");
+        let stand_in = || self.hooks.any_name.then(|| Arc::new(|_: &Parts| 1_u64) as Arc<dyn Cost>);
+        found.cloned().or_else(stand_in)
     }
 }

@@ -118,11 +118,11 @@ impl Reader<'_> {
         lookup: Option<&String>,
         is_part: bool,
     ) {
-        if let Some(name) = extension.filter(|name| !self.hooks.keys.contains_key(*name)) {
-            self.unregistered(fields, ["extension", "extension", "extension"], name, NO_KEY);
+        if let Some(name) = extension {
+            self.registered(&self.hooks.keys, fields, ["extension"; 3], name, NO_KEY);
         }
-        if let Some(name) = lookup.filter(|name| !self.hooks.lookups.contains_key(*name)) {
-            self.unregistered(fields, ["lookup", "lookup", "lookup"], name, NO_KEY);
+        if let Some(name) = lookup {
+            self.registered(&self.hooks.lookups, fields, ["lookup"; 3], name, NO_KEY);
         }
         if lookup.is_some() && is_part {
             self.findings
@@ -132,29 +132,6 @@ impl Reader<'_> {
                     "a look-up cannot be combined with other keys",
                 )
                 .help("write it alone, and the other key in another policy");
-        }
-    }
-}
-
-impl Reader<'_> {
-    /// A name that no program has registered: an error, or a note with what follows if the program is not there. `field` refers to a
-    /// `kind`, which `Loader::method` registers.
-    pub(super) fn unregistered(
-        &self,
-        fields: &Fields<'_>,
-        [field, kind, method]: [&str; 3],
-        name: &str,
-        without: &str,
-    ) {
-        let (path, span, name) = (fields.path(field), fields.span_of(field), quoted(name));
-        if self.hooks.any_name {
-            self.findings
-                .note(path, span, format!("only the program has {kind} {name}: without it, {without}"))
-                .help(format!("the program registers it: Loader::{method}({name}, ..)"));
-        } else {
-            self.findings
-                .error(path, span, format!("no {kind} {name} is registered"))
-                .help(format!("register it in the program: Loader::{method}({name}, ..)"));
         }
     }
 }

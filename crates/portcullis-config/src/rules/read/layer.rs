@@ -24,6 +24,7 @@ impl Reader<'_> {
             except: self.request_list(&mut fields, "except"),
             deny: self.request_list(&mut fields, "deny"),
             only: self.request_list(&mut fields, "only"),
+            reject_with: self.reject_with(&mut fields),
             show_generation: fields.parse::<HeaderName>("show_generation"),
         };
         fields.finish();

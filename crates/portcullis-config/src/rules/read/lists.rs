@@ -31,6 +31,8 @@ impl Reader<'_> {
             let network = Network::try_of(&self.clients, networks);
             network.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
         });
+        let function: Option<String> = fields.read("function");
+        let function = function.and_then(|name| self.matcher_function(&fields, &name));
         let all: Vec<Shared> = [
             networks.map(shared),
             fields.parse_with("path", RequestPath::try_exact).map(shared),
@@ -38,20 +40,29 @@ impl Reader<'_> {
             fields.parse_with("route", route).map(shared),
             fields.parse_with("method", method).map(|method| shared(NamedMethod(method))),
             fields.parse_with("grpc", grpc).map(shared),
+            // Last: the program is not asked about requests that another part excludes.
+            function,
         ]
         .into_iter()
         .flatten()
         .collect();
-        let conditions = ["network", "path", "prefix", "route", "method", "grpc"];
+        let conditions = ["network", "path", "prefix", "route", "method", "grpc", "function"];
         if conditions.iter().all(|field| !fields.has(field)) {
             fields
                 .missing(&conditions, "the table names no requests")
-                .help("write one of `path`, `prefix`, `route`, `network`, `method` and `grpc`");
+                .help("write one of `path`, `prefix`, `route`, `network`, `method`, `grpc` and `function`");
         }
         fields.finish();
         let mut all = all.into_iter();
         let first = all.next()?;
         Some(all.fold(first, |left, right| shared(left.and(right))))
+    }
+
+    fn matcher_function(&self, fields: &Fields<'_>, name: &str) -> Option<Shared> {
+        let what = ["function", "matcher", "matcher"];
+        let found = self.registered(&self.hooks.matchers, fields, what, name, "the table matches no request");
+        // Without it, a table that names more would match what it does not mean.
+        found.cloned().or_else(|| self.hooks.any_name.then(|| shared(|_: &Parts| false)))
     }
 }
 

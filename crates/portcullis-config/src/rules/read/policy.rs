@@ -65,6 +65,7 @@ impl Reader<'_> {
         let mut options = Self::options(fields);
         options.look_first = self.look_first(fields);
         options.charge_when = self.charge_when(fields).map(Arc::new);
+        options.reject_with = self.reject_with(fields);
         let is_valid = policy.is_some();
         let policy = if let Some(policy) = policy {
             let (policy, quota) = self.tiers(fields, policy, kind);
@@ -207,6 +208,7 @@ impl Reader<'_> {
             on_missing: options.on_missing,
             counts_rejections: options.counts_rejections,
             unlisted: options.unlisted,
+            reject_with: options.reject_with.clone(),
             until_headers,
             ..RuleOptions::default()
         };

@@ -13,6 +13,7 @@ use serde::Deserialize as _;
 use super::super::Tier;
 use super::super::rule::QuotaSource;
 use super::Reader;
+use super::registered::instead;
 use crate::fields::{Fields, decode, quoted};
 use crate::source::Span;
 use crate::tree::Value;
@@ -109,7 +110,10 @@ impl Reader<'_> {
             None => {
                 self.findings
                     .error(path, span, format!("no look-up of quotas {} is registered", quoted(&name)))
-                    .help(format!("register it in the program: Loader::quota_lookup({name:?}, ..)"));
+                    .help(format!(
+                        "{}register it in the program: Loader::quota_lookup({name:?}, ..)",
+                        instead(&self.hooks.quota_lookups, &name)
+                    ));
                 None
             }
         }

@@ -1,6 +1,7 @@
 //! A file does what the builders do: for each option a text and a layer in code, driven by the same requests.
 
 mod callers;
+mod functions;
 mod layers;
 
 use std::convert::Infallible;

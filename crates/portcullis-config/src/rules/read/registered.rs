@@ -1,0 +1,67 @@
+//! What a file refers to by name: `reject_with`, and the names that a program registers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Reader;
+use crate::fields::{Fields, nearest, quoted};
+use crate::hooks::RejectWith;
+
+impl Reader<'_> {
+    /// What the program has registered by this name. Without it there is an error, or a note with what follows if the program is not
+    /// there. `field` refers to a `kind`, which `Loader::method` registers.
+    pub(super) fn registered<'h, T>(
+        &self,
+        registered: &'h HashMap<String, T>,
+        fields: &Fields<'_>,
+        [field, kind, method]: [&str; 3],
+        name: &str,
+        without: &str,
+    ) -> Option<&'h T> {
+        let found = registered.get(name);
+        if found.is_some() {
+            return found;
+        }
+        let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
+        if self.hooks.any_name {
+            self.findings
+                .note(path, span, format!("only the program has {kind} {shown}: without it, {without}"))
+                .help(format!("the program registers it: Loader::{method}({shown}, ..)"));
+        } else {
+            let instead = instead(registered, name);
+            self.findings
+                .error(path, span, format!("no {kind} {shown} is registered"))
+                .help(format!("{instead}register it in the program: Loader::{method}({shown}, ..)"));
+        }
+        None
+    }
+
+    /// `{ function = "page" }`
+    pub(super) fn reject_with(&self, fields: &mut Fields<'_>) -> Option<Arc<RejectWith>> {
+        let node = fields.node("reject_with")?;
+        let mut fields = Fields::of(node, fields.path("reject_with"), self.findings)?;
+        let name: Option<String> = fields.read("function");
+        let name = fields.required("function", name);
+        let what = ["function", "rejection", "rejection"];
+        let without = "rejected requests have the usual response";
+        let found = name
+            .and_then(|name| self.registered(&self.hooks.rejections, &fields, what, &name, without))
+            .cloned();
+        fields.finish();
+        found
+    }
+}
+
+/// The names that are registered, the nearest one alone if there is one: the start of a help.
+pub(super) fn instead<T>(registered: &HashMap<String, T>, name: &str) -> String {
+    let mut names: Vec<_> = registered.keys().map(String::as_str).collect();
+    names.sort_unstable();
+    if let Some(nearest) = nearest(name, names.iter().copied()) {
+        return format!("did you mean {}? Or ", quoted(nearest));
+    }
+    if names.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = names.into_iter().map(quoted).collect();
+    format!("the program has registered {}: use one of them, or ", names.join(", "))
+}
