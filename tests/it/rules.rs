@@ -1,5 +1,6 @@
 //! Services whose limits are in a file, which operators change while clients call.
 
+mod functions;
 mod generation;
 mod routers;
 mod versions;
