@@ -43,6 +43,7 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
+    #[expect(clippy::type_complexity, reason = "an alias would hide what the closure takes and returns")]
     pub fn rejection(&self) -> Option<Arc<dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync>> {
         self.config.responses.custom()
     }
