@@ -96,7 +96,7 @@ async fn functions_of_the_program_apply(file: &Limits, limiter: Limiter) {
     let is_page = |(status, body): (u16, String)| {
         status == 429 && body.starts_with("<p>rate limit exceeded: retry after ")
     };
-    let limited = (429, "Limited".to_owned());
+    let terse = (429, "Limited".to_owned());
     let denied = (403, "<p>this server does not allow the request".to_owned());
 
     // Staff is not charged, and robots get no orders.
@@ -110,7 +110,7 @@ async fn functions_of_the_program_apply(file: &Limits, limiter: Limiter) {
     assert!(is_page(call("/orders", "customer").await));
     assert_eq!(call("/search", "customer").await.0, 200);
     assert_eq!(call("/search", "robot").await.0, 200);
-    assert_eq!(call("/search", "customer").await, limited);
+    assert_eq!(call("/search", "customer").await, terse);
     assert_eq!(call("/search", "staff").await.0, 200);
 
     // A name that the program does not have is refused, and the last good rules stay.
@@ -123,7 +123,7 @@ async fn functions_of_the_program_apply(file: &Limits, limiter: Limiter) {
     // The functions are those of the program after a reload too.
     file.write(&limits(""));
     assert_eq!(live.reload().unwrap(), 2);
-    assert_eq!(call("/orders", "customer").await, limited);
+    assert_eq!(call("/orders", "customer").await, terse);
     assert_eq!(call("/orders", "robot").await, (403, "Denied".to_owned()));
     assert_eq!(call("/orders", "staff").await.0, 200);
 }
