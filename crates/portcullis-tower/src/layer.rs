@@ -16,15 +16,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, Response};
+use http::HeaderName;
 use portcullis_core::store::Checks;
 use portcullis_core::{Policy, PolicyName};
 use tower_layer::Layer;
 
 use crate::config::{LayerConfig, LiveConfig};
 use crate::policy::{KeySource, LayerPolicy, OnMissing};
-use crate::response::{RateLimitHeaders, Rejection};
+use crate::response::RateLimitHeaders;
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
@@ -321,52 +320,6 @@ impl RateLimitLayer {
     /// ```
     pub fn exposed_headers(&self) -> Vec<HeaderName> {
         self.config.responses.exposed()
-    }
-
-    /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
-    /// [the limiter](crate::Registry::set_rejection). It is not called for gRPC requests, whose response has a fixed form.
-    ///
-    /// The closure sets status, body and headers, and may start from the default response, [`Rejection::response`]. These
-    /// headers are written over its response, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where a
-    /// retry can succeed, the [`headers`](Self::headers) of the budget, and `WWW-Authenticate` on a missing credential unless
-    /// the closure sets one.
-    ///
-    /// ```
-    /// use std::sync::Arc;
-    /// use http::{Request, Response};
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Reason, Registry};
-    /// use tower::{Layer as _, ServiceExt as _, service_fn};
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global).reject_with(|rejection| {
-    ///     if rejection.reason() != Reason::Limited {
-    ///         return rejection.response();
-    ///     }
-    ///     let wait = rejection.retry_after().unwrap_or_default().as_secs();
-    ///     let page = format!("<p>{} is busy, come back in {wait} s", rejection.parts().uri.path());
-    ///     let mut response = Response::new(page.into());
-    ///     *response.status_mut() = rejection.status();
-    ///     response
-    /// });
-    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
-    /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
-    /// let rejected = service.oneshot(Request::new(String::new())).await?;
-    /// assert_eq!((rejected.status().as_u16(), &rejected.headers()["retry-after"]), (429, &60.into()));
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn reject_with<F>(mut self, response: F) -> Self
-    where
-        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
-    {
-        Arc::make_mut(&mut self.config)
-            .change_responses(|responses| responses.set_custom(Arc::new(response)));
-        self
     }
 
     /// Returns the names of the policies, in the order in which they were added.
