@@ -7,6 +7,7 @@
 mod queue;
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Key, Receipt, StoreError, Strategy};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::layer_store::LayerStore;
@@ -34,6 +36,9 @@ struct Shared {
     number: u64,
     swept_at: Option<Instant>,
 }
+
+/// Is ready once the first call of a refund in the background has ended. The refund continues without it.
+pub(crate) type RefundEnd = oneshot::Receiver<Infallible>;
 
 /// The common properties of the slots of a queue: their cost, the state that was charged for them, and the quota, which may be that of
 /// a caller.
@@ -67,8 +72,16 @@ impl Queues {
     }
 
     /// Gives up the slot at `at` that the check at `index` was charged for. The request does not wait in the queue.
-    pub(crate) fn give_up_slot(&self, store: &Arc<LayerStore>, charged: &Outcome, index: usize, at: Instant) {
-        let Some((id, position)) = QueueId::new(charged, index).zip(charged.position(index)) else { return };
+    ///
+    /// Returns the end of the refund in the background that this has begun, if there is one.
+    pub(crate) fn give_up_slot(
+        &self,
+        store: &Arc<LayerStore>,
+        charged: &Outcome,
+        index: usize,
+        at: Instant,
+    ) -> Option<RefundEnd> {
+        let (id, position) = QueueId::new(charged, index).zip(charged.position(index))?;
         let waker = {
             let mut shared = self.lock();
             let slot = Slot { id: SlotId { position, number: shared.next_number() }, at };
@@ -76,7 +89,7 @@ impl Queues {
             shared.update(id, |queue| queue.add_spare([slot]))
         };
         waker.flatten().into_iter().for_each(Waker::wake);
-        self.refund_spare(store, id);
+        self.refund_spare(store, id)
     }
 
     /// Adds a request that waits for the slot at `at`. Returns its queue and its number there.
@@ -110,20 +123,23 @@ impl Queues {
     }
 
     /// Refunds spare slots, starting with the last, until a slot of another process or another cost is behind the next one.
-    pub(crate) fn refund_spare(&self, store: &Arc<LayerStore>, id: QueueId) {
+    ///
+    /// Returns the end of the refund if it continues in the background.
+    pub(crate) fn refund_spare(&self, store: &Arc<LayerStore>, id: QueueId) -> Option<RefundEnd> {
         loop {
-            let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
+            let (receipt, slots) = self.lock().begin_refund(id)?;
             let (key, units) = (receipt.key(), receipt.cost());
             match store.refund(receipt).into_ready() {
                 Ok(answer) => {
                     store.emit_refund(key, units, &answer);
                     if !self.end_refund(id, slots, &answer) {
-                        return;
+                        return None;
                     }
                 }
                 Err(refund) => {
                     let mut guard = RefundGuard { queues: self.clone(), id, is_over: false };
                     let task_store = Arc::clone(store);
+                    let (ended, end) = oneshot::channel();
                     store.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
@@ -131,8 +147,9 @@ impl Queues {
                         if guard.queues.end_refund(id, slots, &answer) {
                             guard.queues.refund_spare(&task_store, id);
                         }
+                        drop(ended);
                     });
-                    return;
+                    return Some(end);
                 }
             }
         }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::Step;
 use crate::config::LayerConfig;
 use crate::policy::is_in_flight;
+use crate::queues::RefundEnd;
 
 /// The charges that stay if a request does not reach the inner service.
 #[derive(Clone, Copy)]
@@ -41,21 +42,23 @@ pub(super) struct Refunds {
     config: Arc<LayerConfig>,
     /// With the key and the units of the charge.
     pending: Vec<(Key, u64, StoreFuture<Decision>)>,
+    /// That of a slot that was given up.
+    slot: Option<RefundEnd>,
 }
 
 impl Refunds {
     /// Refunds the charges of a request, except for those that `keep` includes. `slot_at` is the time of its slot, if it had to
     /// wait.
     ///
-    /// A slot in the future is given up, so that requests behind it in this process move up. The refund of the last slot of the
-    /// queue is not awaited here.
+    /// A slot in the future is given up, so that requests behind it in this process move up, and the last slot of the queue is
+    /// refunded.
     pub(super) fn start(
         config: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
         slot_at: Option<Instant>,
         keep: Keep,
     ) -> Self {
-        let mut pending = Vec::new();
+        let (mut pending, mut slot) = (Vec::new(), None);
         if let Some(charged) = charged {
             let queued = charged.queue_index().zip(slot_at.filter(|at| *at > Instant::now()));
             // Permits are released with the request.
@@ -65,7 +68,8 @@ impl Refunds {
             for receipt in refunded {
                 let receipt = match queued {
                     Some((index, at)) if is_slot(&receipt) => {
-                        config.registry.queues().give_up_slot(&config.store, charged, index, at);
+                        // The next request of the client would find the queue full otherwise, and keep it so.
+                        slot = config.registry.queues().give_up_slot(&config.store, charged, index, at);
                         continue;
                     }
                     // A slot freed in the middle of a queue would let two requests proceed at once.
@@ -79,11 +83,11 @@ impl Refunds {
                 }
             }
         }
-        Self { config: Arc::clone(config), pending }
+        Self { config: Arc::clone(config), pending, slot }
     }
 
     pub(super) fn are_over(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.slot.is_none()
     }
 
     /// Polls all refunds concurrently.
@@ -96,6 +100,8 @@ impl Refunds {
             }
             Poll::Pending => true,
         });
+        // Its sender is dropped at the end, and sends nothing.
+        self.slot.take_if(|end| Pin::new(end).poll(cx).is_ready());
         if self.are_over() { Poll::Ready(()) } else { Poll::Pending }
     }
 }

@@ -2,6 +2,7 @@
 
 mod edges;
 mod events;
+mod late_slots;
 #[cfg(feature = "tonic")]
 mod tonic;
 
