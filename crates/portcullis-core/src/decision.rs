@@ -256,6 +256,17 @@ impl Decision {
         rank(self) > rank(other)
     }
 
+    /// The same decision, with what is decided elsewhere: its limit and, unless this is a denial, what remains of it. For stores that
+    /// divide limits.
+    pub fn with_more(self, limit: u64, remaining: u64) -> Self {
+        let remaining = if self.is_allowed() { remaining.min(limit) } else { 0 };
+        Self {
+            limit: self.limit.saturating_add(limit),
+            remaining: self.remaining.saturating_add(remaining),
+            ..self
+        }
+    }
+
     /// The same decision, denied until [`remaining`](Decision::remaining), which is 0, increases.
     pub(crate) fn denied(self) -> Self {
         let is_known = self.next_after > Nanos::from_micros(0);

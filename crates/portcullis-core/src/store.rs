@@ -185,6 +185,14 @@ pub trait Store: Send + Sync + 'static {
     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         drop(observer);
     }
+
+    /// Returns what this process holds in advance, such as [leases](Policy::lease), and waits for what the store does in the
+    /// background, for the end of the process. What cannot be returned expires by itself.
+    ///
+    /// A store that wraps another one calls it. The default has nothing to return.
+    fn drain(&self) -> StoreFuture<()> {
+        StoreFuture::ready(Ok(()))
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -253,5 +261,9 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         (**self).observe_calls(observer);
+    }
+
+    fn drain(&self) -> StoreFuture<()> {
+        (**self).drain()
     }
 }

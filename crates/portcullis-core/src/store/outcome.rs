@@ -6,6 +6,7 @@ mod leased;
 mod peeked;
 mod queue;
 mod remembered;
+mod shares;
 mod unmetered;
 
 use alloc::boxed::Box;
