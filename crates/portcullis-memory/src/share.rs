@@ -215,6 +215,10 @@ impl<C: Clock> Store for InstanceShare<C> {
     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         self.store.observe_calls(observer);
     }
+
+    fn drain(&self) -> StoreFuture<()> {
+        self.store.drain()
+    }
 }
 
 #[cfg(test)]

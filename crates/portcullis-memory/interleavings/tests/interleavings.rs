@@ -201,7 +201,7 @@ impl Clock for LeapingClock {
 }
 
 #[test]
-fn policies_that_are_forgotten_take_no_charge_of_others_with_them() {
+fn forgetting_a_policy_loses_no_charge_of_another() {
     // Threads that run long without an interruption: one is forgotten between the look-up and the lock of another.
     shuttle::check_pct(
         || {
