@@ -98,6 +98,11 @@ impl RedisStoreBuilder {
         Self { namespace: namespace.into(), ..self }
     }
 
+    /// The prefix of all keys, as [set](Self::namespace).
+    pub fn key_prefix(&self) -> &str {
+        &self.namespace
+    }
+
     /// Sets the id of the secret for fingerprints, which is part of every key; that of [`Secret::published`] by default. See
     /// [`Secret::id`].
     pub fn secret_id(self, id: impl Into<String>) -> Self {

@@ -223,6 +223,15 @@ impl Store for RedisStore {
     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         self.0.connection.stats().observers.add(observer);
     }
+
+    /// [Returns the leases](RedisStore::return_leases) of this process.
+    fn drain(&self) -> StoreFuture<()> {
+        let store = self.clone();
+        StoreFuture::boxed(async move {
+            store.return_leases().await;
+            Ok(())
+        })
+    }
 }
 
 impl Inner {

@@ -221,7 +221,7 @@ async fn leases_and_what_they_pay_are_counted() {
     assert_eq!(after.0["decisions"] - before.0["decisions"], requests - leased);
     let left = check(&store, &weekly, 0).await.decision().remaining();
     assert_eq!(left + requests + after.0["leased_units"], 20_000, "all units are spent or in lease");
-    store.return_leases().await;
+    store.drain().await.unwrap();
     assert_eq!(Figures::of(&store).get(["leases", "leased_units"]), [0, 0]);
 }
 
