@@ -153,6 +153,14 @@ pub enum LayerError {
         /// The name.
         rule: String,
     },
+    /// The program requires of its rules what this one does not meet.
+    #[error("rule {rule} cannot be used here: {reason}")]
+    Unusable {
+        /// The name.
+        rule: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The policy cannot be replaced by the other one while it is in use.
     #[error("{}", change::refused(.0))]
     Incompatible(PolicyConflict),

@@ -8,6 +8,7 @@ mod kind;
 mod log;
 mod observers;
 mod outage;
+mod outgoing_log;
 mod quota_log;
 mod settlement;
 mod spans;

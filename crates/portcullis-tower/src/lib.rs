@@ -100,6 +100,7 @@
 //! | the server cannot determine the identity | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed in that case, or has been open for its maximum time | 503 | 14 `UNAVAILABLE` |
 //! | the store is overloaded, regardless of the failure modes | 503 | 14 `UNAVAILABLE` |
+//! | the service is overloaded, in front of which a layer [sheds load](shed) | 503, `retry-after` | 14 `UNAVAILABLE`, `grpc-retry-pushback-ms` |
 //! | [too many requests wait](Registry::set_max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
 //! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the response
@@ -180,7 +181,8 @@
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
 //! `Route::matched_path`, the extractors and [`Limited`] as a response. `tonic` lets a layer wrap a single Tonic service, and makes
-//! a `Status` of [`Limited`].
+//! a `Status` of [`Limited`]. `outgoing` adds the module `outgoing`, a layer around HTTP clients, which obeys `RetryInfo` with
+//! `tonic`, and goes around a `reqwest::Client` with `reqwest`.
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -191,6 +193,7 @@ mod builder;
 mod by_outcome;
 mod charge;
 mod check;
+mod class;
 mod config;
 mod cost;
 mod denial_reports;
@@ -217,6 +220,8 @@ mod off;
 mod on_abort;
 #[cfg(feature = "openapi")]
 mod openapi;
+#[cfg(feature = "outgoing")]
+pub mod outgoing;
 mod policy;
 mod policy_sets;
 mod policy_table;
@@ -233,6 +238,7 @@ mod selected;
 mod service;
 mod settlements;
 mod shadow;
+pub mod shed;
 mod unsettled;
 mod wait_limit;
 mod waiting_request;

@@ -31,7 +31,33 @@ pub enum Reason {
     /// A look-up has failed, or took longer than its [deadline](crate::RateLimitLayer::lookup_deadline): 503, in gRPC
     /// `UNAVAILABLE`.
     LookupFailed,
+    /// The service is overloaded, and a layer [sheds](crate::shed) it, with a wait: 503, in gRPC `UNAVAILABLE`. Nothing is charged.
+    Shed,
     /// The server is not configured to determine the identity, or a handler [checks](crate::Check) policies that the limiter
     /// refuses: 500, in gRPC `INTERNAL`.
     Misconfigured,
+}
+
+impl Reason {
+    /// The name in spans, metrics and the admin API.
+    ///
+    /// ```
+    /// assert_eq!(portcullis_tower::Reason::NeverFits.name(), "never_fits");
+    /// ```
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Limited => "limited",
+            Self::Blocked => "blocked",
+            Self::Unsettled => "unsettled",
+            Self::NeverFits => "never_fits",
+            Self::Denied => "denied",
+            Self::BadIdentity => "bad_identity",
+            Self::Unauthenticated => "unauthenticated",
+            Self::StoreFailed => "store_failed",
+            Self::Overloaded => "overloaded",
+            Self::LookupFailed => "lookup_failed",
+            Self::Shed => "shed",
+            Self::Misconfigured => "misconfigured",
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! The state that all layers of one limiter share.
 
 mod changes;
+mod events;
 mod figures;
 mod install;
 mod inventory;
 mod overrides;
+mod shed;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,7 @@ use bytes::Bytes;
 use http::Response;
 use portcullis_core::store::Store;
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
+use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
 use crate::event::Observer;
@@ -30,6 +33,7 @@ use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 
 pub use install::Installation;
 pub use overrides::GrantBuilder;
+pub(crate) use shed::ListedShed;
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
@@ -67,6 +71,7 @@ pub struct Registry {
     in_flight: InFlight,
     window_queues: WindowQueues,
     lookup_counts: LookupCounts,
+    shed_layers: shed::ShedLayers,
 }
 
 impl Registry {
@@ -86,6 +91,7 @@ impl Registry {
             settlements,
             window_queues: WindowQueues::default(),
             lookup_counts: LookupCounts::default(),
+            shed_layers: shed::ShedLayers::default(),
         }
     }
 
@@ -212,8 +218,9 @@ impl Registry {
     }
 
     /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended, and the releases
-    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, at most for `deadline`. Returns what is left and what was given up. With a deadline of zero, it returns at once
-    /// and tries nothing, so that the figures may be polled.
+    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, then [returns](Store::drain) what the store holds
+    /// in advance, such as leases, and ends what it does in the background: at most for `deadline`. Returns what settlements are left and were given up. With a deadline of
+    /// zero, it returns at once and tries nothing, so that the figures may be polled.
     ///
     /// For the end of a process, after its server has ended all responses. Settlements that wait to be repeated are tried at once,
     /// and again every 100 ms. What is left is still repeated while the process runs.
@@ -226,7 +233,13 @@ impl Registry {
     ///
     /// If there is no tokio runtime with a timer.
     pub async fn drain(&self, deadline: Duration) -> Drained {
-        self.settlements.drain(deadline).await
+        let start = Instant::now();
+        let drained = self.settlements.drain(deadline).await;
+        if !deadline.is_zero() {
+            // What is not returned expires.
+            let _ = timeout(deadline.saturating_sub(start.elapsed()), self.store().drain()).await;
+        }
+        drained
     }
 
     pub(crate) fn default_responses(&self) -> ResponseSettings {

@@ -141,6 +141,9 @@ impl ResponseSettings {
             headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
         let mut has_figures = false;
+        if let (Cause::Shed, Some(wait)) = (rejection.cause(), rejection.retry_after()) {
+            headers.insert(header::RETRY_AFTER, values::number(wait.as_secs()));
+        }
         if let Cause::Limited { outcome, checked } = rejection.cause() {
             let decision = outcome.decision();
             let (granted, retry_after) = (Granted::Of(outcome), rejection.retry_after());

@@ -109,7 +109,11 @@ impl Limited {
             | Reason::Unauthenticated
             | Reason::Denied => 1008,
             Reason::Misconfigured => 1011,
-            Reason::Unsettled | Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 1013,
+            Reason::Unsettled
+            | Reason::StoreFailed
+            | Reason::Overloaded
+            | Reason::LookupFailed
+            | Reason::Shed => 1013,
         }
     }
 

@@ -6,6 +6,7 @@ use portcullis_core::overrides::Block;
 use portcullis_core::{Decision, PolicyName, Quota, StoreError};
 
 use super::SettlementLoss;
+use crate::class::Class;
 use crate::quota::QuotaRefusal;
 use crate::{KeyError, OnMissing, Reason};
 
@@ -257,5 +258,41 @@ pub enum EventKind<'a> {
         generation: u64,
         /// What is wrong with the new ones, a line for each finding.
         findings: &'a str,
+    },
+    /// An answer has closed the key of an outgoing request: the server wants no requests for a while. The event
+    /// belongs to no layer, so it has no policies.
+    OutgoingClosed {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// For how long the key is closed.
+        length: Duration,
+        /// Whether the answer has stated a longer time than is obeyed.
+        is_capped: bool,
+    },
+    /// An answer to an outgoing request has a header that states a time, with a value that cannot be used. It is
+    /// ignored.
+    OutgoingHintIgnored {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The name of the header, in lower case.
+        header: &'a str,
+    },
+    /// The key of an outgoing request is closed in this process alone: the store could not be told, because it fails
+    /// or keeps no blocks, because too many such calls are in progress, or because there is no runtime.
+    OutgoingNotShared {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// A layer that [sheds load](crate::shed) has no room for a request, which is rejected next, unless the layer only watches. It
+    /// belongs to no policy.
+    Shed {
+        /// The class of the request.
+        class: Class,
+        /// The limit on requests in flight.
+        limit: u32,
+        /// The requests in flight.
+        in_flight: u32,
+        /// Whether the layer is in [shadow mode](crate::shed::ShedLayer::shadow): the request goes to the inner service.
+        is_shadow: bool,
     },
 }

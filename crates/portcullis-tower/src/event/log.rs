@@ -3,8 +3,10 @@
 use portcullis_core::overrides::Block;
 use portcullis_core::{PolicyName, StoreError};
 
+use super::outgoing_log::OutgoingLog;
 use super::quota_log::QuotaLog;
 use super::{Event, EventKind, Observer, SettlementLoss};
+use crate::class::Class;
 use crate::log_throttle::LogThrottle;
 use crate::{KeyError, OnMissing, Reason};
 
@@ -33,6 +35,9 @@ pub(crate) struct EventLog {
     outcome_panicked: LogThrottle,
     quotas: QuotaLog,
     locked_out: LogThrottle,
+    outgoing: OutgoingLog,
+    shed: LogThrottle,
+    shadow_shed: LogThrottle,
 }
 
 impl Observer for EventLog {
@@ -72,6 +77,12 @@ impl Observer for EventLog {
             EventKind::ChargeDropped => self.charge_dropped(),
             EventKind::TooManyUnsettled { policy } => self.too_many_unsettled(policy),
             EventKind::OutcomePanicked { policy } => self.outcome_panicked(policy),
+            EventKind::OutgoingClosed { policy, length, is_capped } => {
+                self.outgoing.closed(policy, length, is_capped);
+            }
+            EventKind::OutgoingHintIgnored { policy, header } => self.outgoing.hint_ignored(policy, header),
+            EventKind::OutgoingNotShared { policy } => self.outgoing.not_shared(policy),
+            EventKind::Shed { class, limit, is_shadow, .. } => self.shed(class, limit, is_shadow),
             // Logged where they happen: no layer emits them.
             EventKind::RulesReloaded { .. }
             | EventKind::RulesRejected { .. }
@@ -299,6 +310,28 @@ impl EventLog {
         }
     }
 
+    fn shed(&self, class: Class, limit: u32, is_shadow: bool) {
+        let throttle = if is_shadow { &self.shadow_shed } else { &self.shed };
+        let (Some(requests), class) = (throttle.due(), class.as_str()) else { return };
+        if is_shadow {
+            tracing::info!(
+                class,
+                limit,
+                requests,
+                "the service is overloaded, and requests would be rejected, the latest of this class at this limit; counted since \
+                 the last such line"
+            );
+        } else {
+            tracing::warn!(
+                class,
+                limit,
+                requests,
+                "the service is overloaded, and requests are rejected with 503, the latest of this class at this limit; counted \
+                 since the last such line"
+            );
+        }
+    }
+
     fn denied(&self) {
         if let Some(requests) = self.denied.due() {
             tracing::info!(
@@ -347,6 +380,9 @@ impl Default for EventLog {
             outcome_panicked: LogThrottle::per_minute(),
             quotas: QuotaLog::default(),
             locked_out: LogThrottle::per_minute(),
+            outgoing: OutgoingLog::default(),
+            shed: LogThrottle::per_minute(),
+            shadow_shed: LogThrottle::per_minute(),
         }
     }
 }

@@ -4,7 +4,7 @@ use portcullis_core::{Decision, PolicyName};
 use tracing::Span;
 
 use super::{Event, EventKind, Observer, Uncounted};
-use crate::{Mode, OnMissing, Reason, Shadow};
+use crate::{Mode, OnMissing, Shadow};
 
 /// Records what is decided about a request in the current [span](tracing::Span), usually that of the request. An
 /// [`Observer`] that is [added](crate::Registry::add_observer) once.
@@ -16,7 +16,7 @@ use crate::{Mode, OnMissing, Reason, Shadow};
 /// | `rate_limit.outcome` | `admitted`, `degraded` (admitted or decided without the store), `rejected`, `would_reject`, `exempt` or `skipped` |
 /// | `rate_limit.policy` | the name of the decisive policy: the denial with the longest wait, or the least remaining |
 /// | `rate_limit.remaining` | the units that remain under it |
-/// | `rate_limit.reason` | why the request is rejected, such as `limited`, `blocked` or `store_failed`; see [`Reason`] |
+/// | `rate_limit.reason` | why the request is rejected, such as `limited`, `blocked` or `store_failed`; see [`Reason::name`](crate::Reason::name) |
 /// | `rate_limit.would_reject` | the name of a [shadow](crate::RateLimitLayer::shadow) policy that would have rejected the request |
 ///
 /// The outcome is that of the enforced policies of the layer, or that of its shadow policies if it has no others: `admitted`,
@@ -88,7 +88,7 @@ impl<'a> Record<'a> {
             EventKind::Rejected { reason, decisions } => {
                 let decided = Decision::decisive(decisions);
                 let decided = decided.map(|decision| Self::of_decision("rejected", decision));
-                Self { outcome: Some("rejected"), reason: Some(name(reason)), ..decided.unwrap_or_default() }
+                Self { outcome: Some("rejected"), reason: Some(reason.name()), ..decided.unwrap_or_default() }
             }
             EventKind::ShadowWouldReject { decision } => {
                 let is_shadow = event.policies.0.iter().all(|own| own.mode != Mode::Enforce);
@@ -154,21 +154,5 @@ impl<'a> Record<'a> {
             // Signed, because subscribers for OpenTelemetry have no unsigned numbers and record texts instead.
             span.record("rate_limit.remaining", i64::try_from(remaining).unwrap_or(i64::MAX));
         }
-    }
-}
-
-fn name(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Limited => "limited",
-        Reason::Blocked => "blocked",
-        Reason::Unsettled => "unsettled",
-        Reason::NeverFits => "never_fits",
-        Reason::Denied => "denied",
-        Reason::BadIdentity => "bad_identity",
-        Reason::Unauthenticated => "unauthenticated",
-        Reason::StoreFailed => "store_failed",
-        Reason::Overloaded => "overloaded",
-        Reason::LookupFailed => "lookup_failed",
-        Reason::Misconfigured => "misconfigured",
     }
 }

@@ -13,8 +13,8 @@ mod trusted_proxies;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, HeaderName};
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
@@ -119,6 +119,25 @@ impl ClientIp {
             None => Ok(address::fold(peer)),
             Some((source, trust)) => source.client(peer, headers, trust),
         }
+    }
+
+    /// Returns whether the [header](Self::header) of a peer is believed. `false` for [`peer`](Self::peer).
+    ///
+    /// ```
+    /// use portcullis_tower::{ClientIp, Trust};
+    ///
+    /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
+    /// assert!(clients.trusts("10.0.0.9".parse()?) && !clients.trusts("192.0.2.1".parse()?));
+    /// assert_eq!(clients.header().unwrap(), "x-forwarded-for");
+    /// # Ok::<(), std::net::AddrParseError>(())
+    /// ```
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.proxies.as_ref().is_some_and(|(_, trust)| trust.trusts(address::fold(peer), 0))
+    }
+
+    /// Returns the header that trusted proxies write. `None` for [`peer`](Self::peer).
+    pub fn header(&self) -> Option<&HeaderName> {
+        self.proxies.as_ref().map(|(source, _)| source.header())
     }
 
     /// Returns the network that is charged for an address.

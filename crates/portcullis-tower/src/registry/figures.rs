@@ -9,7 +9,7 @@ use super::Registry;
 use crate::LookupCounts;
 
 impl Registry {
-    /// Visits the figures of the look-ups of all layers, in the form of those of a [store](portcullis_core::store::Store::figures). It
+    /// Visits the figures of the look-ups of all layers, and of those that shed load, in the form of those of a [store](portcullis_core::store::Store::figures). It
     /// does no I/O.
     ///
     /// | figure | kind | meaning |
@@ -20,6 +20,8 @@ impl Registry {
     /// | `lookups_failed` | counter | look-ups of these that ended by an [error of the server](crate::KeyError::server), or a panic |
     /// | `lookups_timed_out` | counter | waits of requests that were ended by the [deadline](crate::RateLimitLayer::lookup_deadline), also for look-ups without a cache |
     /// | `lookup_entries` | gauge | results that are kept, those included that are too old to be used |
+    /// | `shed_limit` | gauge | requests in flight that the layers that [shed load](crate::shed) allow now; only with such a layer, as the next |
+    /// | `shed_in_flight` | gauge | requests in flight in these layers |
     ///
     /// A look-up that layers of several registries share counts for the first of them.
     ///
@@ -51,6 +53,7 @@ impl Registry {
     /// ```
     pub fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
         self.lookup_counts.figures(visit);
+        self.shed_layers.figures(visit);
     }
 
     /// Returns what identifies this registry, as long as it or a layer of it exists.

@@ -69,7 +69,7 @@ fn code(reason: Reason) -> u8 {
         Reason::Denied => 7,
         Reason::Limited | Reason::Blocked | Reason::Unsettled => 8,
         Reason::Misconfigured => 13,
-        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 14,
+        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed | Reason::Shed => 14,
         Reason::Unauthenticated => 16,
     }
 }

@@ -33,7 +33,8 @@ impl OwnedCause {
             Cause::Unsettled(policy) => Self::Unsettled(policy.clone()),
             Cause::NoKey(error) => Self::NoKey(error.clone()),
             Cause::StoreFailed => Self::StoreFailed,
-            Cause::Overloaded => Self::Overloaded,
+            // No check of a handler sheds.
+            Cause::Overloaded | Cause::Shed => Self::Overloaded,
             Cause::LookupFailed => Self::LookupFailed,
         }
     }

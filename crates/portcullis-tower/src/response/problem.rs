@@ -58,7 +58,7 @@ struct Problem<'a> {
 fn json(rejection: &Rejection<'_>) -> Bytes {
     let (r#type, title) = match rejection.reason() {
         Reason::Limited | Reason::Blocked | Reason::Unsettled => QUOTA_EXCEEDED,
-        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => REDUCED_CAPACITY,
+        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed | Reason::Shed => REDUCED_CAPACITY,
         // The title is the reason phrase of the status.
         Reason::NeverFits
         | Reason::Denied

@@ -37,6 +37,8 @@ pub(crate) enum Cause<'a> {
     StoreFailed,
     Overloaded,
     LookupFailed,
+    /// The wait is the offset.
+    Shed,
 }
 
 impl<'a> Rejection<'a> {
@@ -69,6 +71,7 @@ impl<'a> Rejection<'a> {
             Cause::StoreFailed => Reason::StoreFailed,
             Cause::Overloaded => Reason::Overloaded,
             Cause::LookupFailed => Reason::LookupFailed,
+            Cause::Shed => Reason::Shed,
         }
     }
 
@@ -117,7 +120,7 @@ impl<'a> Rejection<'a> {
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
             Reason::Denied => StatusCode::FORBIDDEN,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => {
+            Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed | Reason::Shed => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Reason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
@@ -144,6 +147,9 @@ impl<'a> Rejection<'a> {
             Cause::LookupFailed => UNKNOWN_CLIENT.into(),
             Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
             Cause::Overloaded => "the server is overloaded".into(),
+            Cause::Shed => {
+                format!("{OVERLOADED}{} s", self.retry_after().unwrap_or_default().as_secs()).into()
+            }
         }
     }
 
@@ -171,6 +177,9 @@ impl<'a> Rejection<'a> {
 
     /// The time until a retry can succeed, if that is possible and known: exact, or spread if the layer does so.
     pub(super) fn wait(&self) -> Option<Duration> {
+        if matches!(self.cause, Cause::Shed) {
+            return Some(self.retry_offset);
+        }
         match self.decision()?.retry() {
             Some(Retry::After(wait)) => Some(wait.saturating_add(self.retry_offset)),
             Some(Retry::Unknown | Retry::Never) | None => None,
@@ -192,5 +201,6 @@ impl<'a> Rejection<'a> {
 
 const RETRY_AFTER: &str = "rate limit exceeded: retry after ";
 const IN_PROGRESS: &str = "too many requests of this client are in progress";
+const OVERLOADED: &str = "the service is overloaded: retry after ";
 const BLOCKED: &str = "this client is blocked: retry after ";
 const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";

@@ -36,6 +36,8 @@ mod off;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod outcomes;
+#[cfg(feature = "outgoing")]
+mod outgoing;
 mod overload;
 mod policies;
 mod policy_changes;
@@ -46,6 +48,7 @@ mod rejections;
 mod reservations;
 mod service;
 mod shadows;
+mod shedding;
 mod soft_limits;
 mod spans;
 mod spread;

@@ -43,6 +43,7 @@ impl Subjects {
         let Self { policy, decision, store_error, key_error, refusal, block } = self;
         let (decisions, quota, cause) =
             (std::slice::from_ref(decision), Quota::per_second(1), SettlementLoss::Refused);
+        let shed = |is_shadow| EventKind::Shed { class: Class::Default, limit: 10, in_flight: 10, is_shadow };
         vec![
             ("`Misconfigured`", EventKind::Misconfigured { error: key_error }),
             ("`OutcomePanicked`", EventKind::OutcomePanicked { policy }),
@@ -56,6 +57,7 @@ impl Subjects {
             ("`StoreOverloaded`", EventKind::StoreOverloaded { error: store_error }),
             ("`TooManyWaiting`", EventKind::TooManyWaiting),
             ("`NotReady`", EventKind::NotReady),
+            ("`Shed`", shed(false)),
             ("`TooManyUnsettled`", EventKind::TooManyUnsettled { policy }),
             ("`LookupFailed`", EventKind::LookupFailed { policy, error: key_error }),
             ("`QuotaLookupFailed`", EventKind::QuotaLookupFailed { policy, error: key_error }),
@@ -71,6 +73,12 @@ impl Subjects {
             ("`PermitLapsed`", EventKind::PermitLapsed { policy }),
             ("`UpgradeReleased`", EventKind::UpgradeReleased { policy }),
             ("`ChargedTwice`", EventKind::ChargedTwice { policy }),
+            (
+                "`OutgoingClosed`",
+                EventKind::OutgoingClosed { policy, length: Duration::from_secs(60), is_capped: true },
+            ),
+            ("`OutgoingHintIgnored`", EventKind::OutgoingHintIgnored { policy, header: "retry-after" }),
+            ("`OutgoingNotShared`", EventKind::OutgoingNotShared { policy }),
             ("`StoreRecovered`", EventKind::StoreRecovered),
             ("`RulesReloaded`", EventKind::RulesReloaded { generation: 1 }),
             (
@@ -79,6 +87,7 @@ impl Subjects {
             ),
             ("", EventKind::Rejected { reason: Reason::Limited, decisions }),
             ("`SoftLimitReached`", EventKind::SoftLimitReached { decision }),
+            ("`Shed` in shadow mode", shed(true)),
             ("`ShadowWouldReject`", EventKind::ShadowWouldReject { decision }),
             ("", EventKind::Admitted { decisions }),
             ("", EventKind::Exempt { policy }),

@@ -1,0 +1,130 @@
+//! The layer for HTTP clients, and its options.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::Policy;
+use tower_layer::Layer;
+
+use super::authority::Authority;
+use super::service::Outgoing;
+use super::settings::{HintSettings, RemainingHeaders};
+use super::shared::{Config, Shared};
+use crate::policy_table::Member;
+use crate::{KeyExtractor, LayerError, Registry};
+
+/// A layer around an HTTP client that keeps to what a server allows: see [the module](crate::outgoing).
+///
+/// All services that it makes share which keys are closed in this process.
+#[derive(Clone)]
+pub struct OutgoingLayer {
+    shared: Arc<Shared>,
+}
+
+impl OutgoingLayer {
+    /// Makes a layer that paces requests by `policy`, and registers the policy. The key is the [host](Authority).
+    ///
+    /// # Panics
+    ///
+    /// If [`try_new`](Self::try_new) returns an error.
+    #[track_caller]
+    pub fn new(registry: Arc<Registry>, policy: Policy) -> Self {
+        match Self::try_new(registry, policy) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`new`](Self::new), for policies that are not literals.
+    ///
+    /// The policy becomes [grantable](Policy::grantable), because its keys are blocked in the store.
+    ///
+    /// # Errors
+    ///
+    /// If the policy has a [lease](Policy::lease), if the registry has a different policy of the same name, or if its store refuses the
+    /// policy.
+    pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
+        let name = policy.name().clone();
+        let leased = |_| LayerError::LeasedOverrides { policy: name };
+        let policy = policy.try_with_overrides().map_err(leased)?;
+        let member = Member { policy: policy.name().clone(), has_chosen_key: false };
+        let membership = registry.backend().join(Box::new([member]), Some(&policy))?;
+        let (key, hints) = (Arc::new(Authority), HintSettings::default());
+        let config = Config { registry, policy, _membership: membership, key, at_most: None, hints };
+        Ok(Self { shared: Arc::new(Shared::new(config)) })
+    }
+
+    /// Sets the key that is charged and closed: the account by which a server counts, or anything else in the head of a request. The
+    /// [host](Authority) by default. A request without a key is an error, and one that the extractor exempts is sent at once.
+    #[must_use]
+    pub fn by(self, key: impl KeyExtractor) -> Self {
+        self.with(|config| config.key = Arc::new(key))
+    }
+
+    /// Sets the longest wait of a request, for its slot or window and for its key to open together. A wait of zero is none.
+    ///
+    /// It shortens the wait that the policy [allows](Policy::wait_at_most), and does not lengthen it: without one, a request that
+    /// does not fit fails at once, and may still wait for a closed key. By default it is that of the policy, and none if it has none.
+    #[must_use]
+    pub fn at_most(self, wait: Duration) -> Self {
+        self.with(|config| config.at_most = Some(wait))
+    }
+
+    /// Sets the longest time for which an answer closes its key, one minute by default: an answer that states more closes it for this
+    /// time, and one that states no time for no longer. It is cut to 2^51 microseconds.
+    #[must_use]
+    pub fn closed_at_most(self, length: Duration) -> Self {
+        self.with(|config| config.hints.set_cap(length))
+    }
+
+    /// Sets for how long a refusal closes its key that states no time, an invalid one, or one that has passed: one second by default.
+    /// With zero the key stays open.
+    #[must_use]
+    pub fn closed_without_hint(self, length: Duration) -> Self {
+        self.with(|config| config.hints.without_hint = length)
+    }
+
+    /// Makes answers close their key as well that are no refusals and state that nothing remains, until the reset that they state.
+    ///
+    /// By default they do not. Many servers, this crate among them, count evenly spaced requests so that nothing remains after each of
+    /// them, and round the reset up to whole seconds: to obey that slows a client down that a matching policy paces exactly.
+    #[must_use]
+    pub fn close_at_zero(self) -> Self {
+        self.with(|config| config.hints.closes_at_zero = true)
+    }
+
+    /// Sets the headers from which the remaining units and their reset are read, and in which format. None by default.
+    ///
+    /// They are read in a refusal that states no other time and, with [`close_at_zero`](Self::close_at_zero), in all answers. The
+    /// structured fields `RateLimit` and `RateLimit-Policy` have one format, and are read without this.
+    #[must_use]
+    pub fn remaining_headers(self, headers: RemainingHeaders) -> Self {
+        self.with(|config| config.hints.remaining = Some(headers))
+    }
+
+    fn with(self, set: impl FnOnce(&mut Config)) -> Self {
+        let mut config = self.shared.config.clone();
+        set(&mut config);
+        Self { shared: Arc::new(Shared::new(config)) }
+    }
+}
+
+impl<S> Layer<S> for OutgoingLayer {
+    type Service = Outgoing<S>;
+
+    fn layer(&self, inner: S) -> Outgoing<S> {
+        Outgoing::new(inner, Arc::clone(&self.shared))
+    }
+}
+
+impl fmt::Debug for OutgoingLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Config { policy, at_most, hints, .. } = &self.shared.config;
+        f.debug_struct("OutgoingLayer")
+            .field("policy", policy.name())
+            .field("at_most", at_most)
+            .field("hints", hints)
+            .finish_non_exhaustive()
+    }
+}

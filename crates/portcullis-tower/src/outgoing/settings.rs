@@ -1,0 +1,99 @@
+//! What is obeyed of an answer, and for how long at most.
+
+use std::time::Duration;
+
+use http::HeaderName;
+use http::header::InvalidHeaderName;
+use portcullis_core::overrides;
+
+use crate::headers::{X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
+
+/// How a server writes the time in `X-RateLimit-Reset`. Servers differ, and a number does not tell: 60 may be a minute from now, or
+/// the first minute of 1970. So it is stated, and never guessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResetFormat {
+    /// Seconds from now, as in the headers of this crate.
+    Seconds,
+    /// Milliseconds from now.
+    Milliseconds,
+    /// The Unix time in seconds, as in the APIs of GitHub and X.
+    UnixSeconds,
+    /// The Unix time in milliseconds.
+    UnixMilliseconds,
+}
+
+/// A pair of headers with the units that remain and the time at which there are more, such as `X-RateLimit-Remaining` and
+/// `X-RateLimit-Reset`. Numbers may have a fraction.
+///
+/// ```
+/// use portcullis_tower::outgoing::{RemainingHeaders, ResetFormat};
+///
+/// let github = RemainingHeaders::x_ratelimit(ResetFormat::UnixSeconds);
+/// let discord = RemainingHeaders::named("x-ratelimit-remaining", "x-ratelimit-reset-after", ResetFormat::Seconds);
+/// # let _ = (github, discord);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemainingHeaders {
+    pub(super) remaining: HeaderName,
+    pub(super) reset: HeaderName,
+    pub(super) format: ResetFormat,
+}
+
+impl RemainingHeaders {
+    /// `X-RateLimit-Remaining` and `X-RateLimit-Reset`.
+    pub fn x_ratelimit(format: ResetFormat) -> Self {
+        Self { remaining: X_RATELIMIT_REMAINING.clone(), reset: X_RATELIMIT_RESET.clone(), format }
+    }
+
+    /// Headers of other names, which are case-insensitive.
+    ///
+    /// # Panics
+    ///
+    /// If a name is not a valid header name.
+    #[track_caller]
+    pub fn named(remaining: &str, reset: &str, format: ResetFormat) -> Self {
+        match Self::try_named(remaining, reset, format) {
+            Ok(headers) => headers,
+            Err(error) => panic!("{error}: {remaining:?}, {reset:?}"),
+        }
+    }
+
+    /// Like [`named`](Self::named), for names that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If a name is not a valid header name.
+    pub fn try_named(remaining: &str, reset: &str, format: ResetFormat) -> Result<Self, InvalidHeaderName> {
+        Ok(Self { remaining: remaining.parse()?, reset: reset.parse()?, format })
+    }
+}
+
+/// The settings of a layer about answers.
+#[derive(Clone, Debug)]
+pub(super) struct HintSettings {
+    /// The longest time for which a key is closed. See [`set_cap`](Self::set_cap).
+    pub(super) cap: Duration,
+    /// How long a refusal without a usable hint closes its key.
+    pub(super) without_hint: Duration,
+    pub(super) closes_at_zero: bool,
+    pub(super) remaining: Option<RemainingHeaders>,
+}
+
+impl HintSettings {
+    /// Sets the longest time for which a key is closed, and which a store keeps.
+    pub(super) fn set_cap(&mut self, cap: Duration) {
+        self.cap = cap.min(overrides::MAX_LENGTH);
+    }
+}
+
+impl Default for HintSettings {
+    fn default() -> Self {
+        Self {
+            cap: Duration::from_secs(60),
+            without_hint: Duration::from_secs(1),
+            closes_at_zero: false,
+            remaining: None,
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Load shedding: a layer that rejects requests because the service is overloaded, not because a client is over its quota.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use http::{Request, Response};
+//! use portcullis_core::Secret;
+//! use portcullis_memory::MemoryStore;
+//! use portcullis_tower::Registry;
+//! use portcullis_tower::matching::RequestPath;
+//! use portcullis_tower::shed::{Class, ShedLayer};
+//! use tower::{Layer as _, ServiceExt as _, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+//! let layer = ShedLayer::new(&registry, 2..=500).class(Class::Critical, RequestPath::prefix("/pay"));
+//! let service = layer.layer(service_fn(async |_: Request<String>| {
+//!     Ok::<_, std::convert::Infallible>(Response::new(String::from("done")))
+//! }));
+//! let response = service.oneshot(Request::get("/search").body(String::new())?).await?;
+//! assert_eq!(layer.in_flight(), 1);
+//! drop(response); // or its body has ended
+//! assert_eq!(layer.in_flight(), 0);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The limit
+//!
+//! A request is in flight from its call until the body of its response has ended or is dropped, its client has left, or the inner
+//! service has failed or panicked. A layer allows a number of requests in flight that follows the service: after each window of at least 100
+//! ms and 100 requests it compares the mean time to the response head with that without load, which it has learned while few requests were in
+//! flight. It allows more while nearly nothing waits inside of the service, and fewer once the time exceeds
+//! [what is tolerated](ShedLayer::tolerate_latency). It changes by one step per window, and only requests that began after a change are
+//! measured for the next one, as in congestion control of TCP; so it does not swing. A limit that is used by less than half does not change.
+//!
+//! - **What is measured** ends with the response head, so that long bodies do not count as slow, and neither do requests that take
+//!   longer than a window beside faster ones. Errors, status 400 and above or a gRPC status in the head, and clients that leave count only
+//!   if they took longer than tolerated: a fast error is no sign of health, and a timeout is one of overload.
+//! - **A service that becomes slower for another reason** looks overloaded. The limit falls to its floor, where the new latency is learned,
+//!   and grows again.
+//! - **No deadlock.** A request is always admitted if no other one waits for its response head, whatever is in flight and whatever its class.
+//! - **No queue.** What exceeds the limit is rejected at once. The requests that wait for an inner service that is not ready are in flight.
+//! - **Upgrades.** A connection that outlives its response, as of a WebSocket, is not in flight after the head, as no layer sees its end, unless
+//!   the handler keeps [the permit](ShedLayer::leave_permit).
+//!
+//! Nothing runs while there are no requests: no task and no timer.
+//!
+//! # Rejections
+//!
+//! 503 with `Retry-After`, in gRPC `UNAVAILABLE` with `grpc-retry-pushback-ms`, made as those of a
+//! [`RateLimitLayer`](crate::RateLimitLayer), with [`Reason::Shed`](crate::Reason::Shed). Waits are
+//! [spread](ShedLayer::retry_after). Admitted requests get no header. Each is an [`EventKind::Shed`](crate::EventKind::Shed), and an
+//! [`EventKind::Rejected`](crate::EventKind::Rejected). [`Registry::figures`](crate::Registry::figures) has the limit.
+//!
+//! # Position in the stack
+//!
+//! Outside of layers that limit rates, so that a request that is shed is not charged; a request that these reject has been in flight for a moment.
+//! Inside of tracing, CORS and compression. Around all routes of a service, since they share its capacity. Outside of a timeout, so that requests that
+//! time out are seen. A layer of a limiter that is [off](crate::Registry::off) admits everything.
+
+mod body;
+mod classes;
+mod config;
+mod error;
+mod future;
+mod layer;
+mod limit;
+mod permit;
+mod service;
+mod shared;
+mod window;
+
+pub use crate::class::Class;
+pub use body::ShedBody;
+pub use error::ShedError;
+pub use future::ShedFuture;
+pub use layer::ShedLayer;
+pub use permit::ShedPermit;
+pub use service::Shed;
+
+/// The largest limit on requests in flight.
+const MAX_LIMIT: usize = 1_000_000;

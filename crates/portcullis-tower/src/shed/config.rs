@@ -1,0 +1,97 @@
+//! The settings of a layer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+
+use super::classes::Classes;
+use super::limit::Tolerance;
+use super::permit::Permit;
+use super::shared::{Room, Shared};
+use crate::class::Class;
+use crate::event::{Event, EventKind};
+use crate::response::{Cause, ResponseSettings, RetrySpread};
+use crate::{Observer as _, Reason, Registry, Rejection};
+
+/// The settings of a layer, and what its services share.
+#[derive(Clone)]
+pub(super) struct ShedConfig {
+    pub registry: Arc<Registry>,
+    pub shared: Arc<Shared>,
+    pub responses: ResponseSettings,
+    pub classes: Classes,
+    /// In thousandths of the limit.
+    pub reserved: u32,
+    /// In thousandths of the limit.
+    pub background: u32,
+    pub tolerance: Tolerance,
+    pub shortest_wait: Duration,
+    pub spread: RetrySpread,
+    pub overload_status: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
+    pub until_head: bool,
+    pub leaves_permit: bool,
+    pub is_shadow: bool,
+}
+
+/// What becomes of a request.
+pub(super) enum Entry {
+    /// Without a permit if the limiter is off.
+    Admitted(Option<Permit>),
+    Rejected(Response<Full<Bytes>>),
+}
+
+impl ShedConfig {
+    #[inline]
+    pub(super) fn enter(self: &Arc<Self>, parts: &Parts) -> Entry {
+        if self.registry.is_off() {
+            return Entry::Admitted(None);
+        }
+        let class = self.classes.of(parts);
+        match self.shared.enter(self.share(class)) {
+            Room::Free(counts) => Entry::Admitted(Some(Permit::new(self, counts))),
+            Room::Full { limit, in_flight } => self.shed(parts, class, limit, in_flight),
+        }
+    }
+
+    /// How much of the limit requests of a class may fill, together with all others, in thousandths.
+    fn share(&self, class: Class) -> u32 {
+        match class {
+            Class::Critical => WHOLE,
+            Class::Default => WHOLE - self.reserved,
+            Class::Background => self.background.min(WHOLE - self.reserved),
+        }
+    }
+
+    #[cold]
+    fn shed(self: &Arc<Self>, parts: &Parts, class: Class, limit: u32, in_flight: u32) -> Entry {
+        let is_shadow = self.is_shadow;
+        self.emit(EventKind::Shed { class, limit, in_flight, is_shadow });
+        if is_shadow {
+            return Entry::Admitted(Some(Permit::new(self, self.shared.enter_anyway())));
+        }
+        self.emit(EventKind::Rejected { reason: Reason::Shed, decisions: &[] });
+        let wait = self.shortest_wait.saturating_add(self.spread.offset(None));
+        let rejection = Rejection::new(parts, Cause::Shed).retried_later_by(wait);
+        Entry::Rejected(self.responses.reject(&rejection, false))
+    }
+
+    fn emit(&self, kind: EventKind<'_>) {
+        let event = Event::new(&[], kind);
+        self.shared.log.on_event(&event);
+        self.registry.backend().observers().emit(&event);
+    }
+}
+
+impl fmt::Debug for ShedConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShedConfig").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+/// All of the limit.
+pub(super) const WHOLE: u32 = 1_000;

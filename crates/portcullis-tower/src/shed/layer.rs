@@ -1,0 +1,343 @@
+//! The layer, and its options.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, Response, StatusCode};
+use tower_layer::Layer;
+
+use super::classes::Classes;
+use super::config::{ShedConfig, WHOLE};
+use super::limit::Tolerance;
+use super::shared::Shared;
+use super::{MAX_LIMIT, Shed, ShedError};
+use crate::class::Class;
+use crate::matching::RequestMatcher;
+use crate::registry::ListedShed as _;
+use crate::response::RetrySpread;
+use crate::{Registry, Rejection};
+
+/// A [`tower_layer::Layer`] that rejects requests while the service is overloaded, the least important ones first.
+///
+/// Its clones, and all services that it makes, share one limit and count the same requests. See the [module](super) for how the limit
+/// moves, and what the requests that it rejects get.
+#[derive(Clone)]
+pub struct ShedLayer {
+    config: Arc<ShedConfig>,
+}
+
+impl ShedLayer {
+    /// Makes a layer whose limit on requests in flight stays within this range. It begins at the floor, and doubles until requests
+    /// wait inside of the service.
+    ///
+    /// The floor is a number of requests that the service always copes with: at the floor, a latency that stays longer is taken for that
+    /// of the service. The ceiling bounds the requests that wait for their response heads; bodies that stream can exceed it, because a
+    /// request is always admitted if no other one waits for its head.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_new`](Self::try_new) returns an error.
+    #[track_caller]
+    pub fn new(registry: &Arc<Registry>, limit: RangeInclusive<usize>) -> Self {
+        or_panic(Self::try_new(registry, limit))
+    }
+
+    /// Like [`new`](Self::new), for a range that is not a literal.
+    ///
+    /// # Errors
+    ///
+    /// If the range is empty, or not within 1 and 1 000 000.
+    pub fn try_new(registry: &Arc<Registry>, limit: RangeInclusive<usize>) -> Result<Self, ShedError> {
+        let (floor, ceiling) = limit.into_inner();
+        let error = ShedError::Range { floor, ceiling };
+        if floor == 0 || floor > ceiling || ceiling > MAX_LIMIT {
+            return Err(error);
+        }
+        let (Ok(floor), Ok(ceiling)) = (u32::try_from(floor), u32::try_from(ceiling)) else {
+            return Err(error);
+        };
+        let shared = Arc::new(Shared::new(floor, ceiling));
+        let listed: Weak<Shared> = Arc::downgrade(&shared);
+        registry.add_shed(listed);
+        let config = ShedConfig {
+            registry: Arc::clone(registry),
+            shared,
+            responses: registry.default_responses(),
+            classes: Classes::default(),
+            reserved: 200,
+            background: 500,
+            tolerance: Tolerance::DEFAULT,
+            shortest_wait: Duration::from_secs(1),
+            spread: RetrySpread::new(Duration::from_secs(9))?,
+            overload_status: Arc::new(|_| false),
+            until_head: false,
+            leaves_permit: false,
+            is_shadow: false,
+        };
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// Gives requests that match a class. Of several rules, the first that matches determines the class; what none matches has the
+    /// class [`Default`](Class::Default).
+    ///
+    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) gets no higher class than this one, and none by this rule: later rules
+    /// and the header can still give it the same class or a lower one.
+    ///
+    /// A client chooses its path, its method and its headers. A path is safe, because it determines the handler; a closure that reads a header lets every
+    /// client that sends it into the class. The caller is safe where authentication has found it:
+    /// [`ExtensionValue`](crate::matching::ExtensionValue), [`Network`](crate::matching::Network).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::Method;
+    /// use portcullis_core::Secret;
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::Registry;
+    /// use portcullis_tower::matching::{RequestMatcher, RequestPath};
+    /// use portcullis_tower::shed::{Class, ShedLayer};
+    ///
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = ShedLayer::new(&registry, 10..=500)
+    ///     .class(Class::Critical, [RequestPath::prefix("/payments"), RequestPath::exact("/health")])
+    ///     .class(Class::Background, RequestPath::prefix("/reports").and(Method::GET));
+    /// assert_eq!(layer.limit(), 10);
+    /// ```
+    #[must_use]
+    pub fn class(self, class: Class, matcher: impl RequestMatcher) -> Self {
+        self.with(|config| config.classes.add(class, matcher))
+    }
+
+    /// Takes the class of a request that no rule matches from a header: `critical`, `default` or `background`. Another value, or more than
+    /// one, counts as none.
+    ///
+    /// **Every client can send the header.** Trust it only if a proxy in front removes or overwrites it, or if all clients are services
+    /// of your own; otherwise all requests are soon critical, and nothing is set aside any more.
+    #[must_use]
+    pub fn trust_class_header(self, header: HeaderName) -> Self {
+        self.with(|config| config.classes.trust_header(header))
+    }
+
+    /// Sets aside a fraction of the limit for [critical](Class::Critical) requests: others are rejected once the rest is in flight.
+    /// 0.2 by default.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_reserve_for_critical`](Self::try_reserve_for_critical) returns an error.
+    #[must_use]
+    #[track_caller]
+    pub fn reserve_for_critical(self, fraction: f64) -> Self {
+        or_panic(self.try_reserve_for_critical(fraction))
+    }
+
+    /// Like [`reserve_for_critical`](Self::reserve_for_critical), for a fraction that is not a literal.
+    ///
+    /// # Errors
+    ///
+    /// If the fraction is negative, 1 or more.
+    pub fn try_reserve_for_critical(self, fraction: f64) -> Result<Self, ShedError> {
+        let reserved = thousandths(fraction)?;
+        Ok(self.with(|config| config.reserved = reserved))
+    }
+
+    /// Sets aside a fraction of the limit that [background](Class::Background) requests may not fill: they are rejected once the rest is
+    /// in flight. 0.5 by default. They are never treated better than [default](Class::Default) ones.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_reserve_from_background`](Self::try_reserve_from_background) returns an error.
+    #[must_use]
+    #[track_caller]
+    pub fn reserve_from_background(self, fraction: f64) -> Self {
+        or_panic(self.try_reserve_from_background(fraction))
+    }
+
+    /// Like [`reserve_from_background`](Self::reserve_from_background), for a fraction that is not a literal.
+    ///
+    /// # Errors
+    ///
+    /// If the fraction is negative, 1 or more.
+    pub fn try_reserve_from_background(self, fraction: f64) -> Result<Self, ShedError> {
+        let reserved = thousandths(fraction)?;
+        Ok(self.with(|config| config.background = WHOLE - reserved))
+    }
+
+    /// Sets how long the mean time to the response head may become, as a ratio to that without load. 2 by default, which leaves
+    /// room for the usual variation. A smaller ratio keeps latency shorter, and rejects more where it varies by itself.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_tolerate_latency`](Self::try_tolerate_latency) returns an error.
+    #[must_use]
+    #[track_caller]
+    pub fn tolerate_latency(self, ratio: f64) -> Self {
+        or_panic(self.try_tolerate_latency(ratio))
+    }
+
+    /// Like [`tolerate_latency`](Self::tolerate_latency), for a ratio that is not a literal.
+    ///
+    /// # Errors
+    ///
+    /// If the ratio is not from 1.1 to 10.
+    pub fn try_tolerate_latency(self, ratio: f64) -> Result<Self, ShedError> {
+        let tolerance = Tolerance::new(ratio).ok_or(ShedError::Tolerance { ratio })?;
+        Ok(self.with(|config| config.tolerance = tolerance))
+    }
+
+    /// Takes responses of the inner service for reports of overload, by their status: those of a full queue or a timeout inside. The
+    /// limit falls by a tenth for each window in which they are a tenth of all responses. None by default.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::StatusCode;
+    /// use portcullis_core::Secret;
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::Registry;
+    /// use portcullis_tower::shed::ShedLayer;
+    ///
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = ShedLayer::new(&registry, 10..=500)
+    ///     .overload_status(|status| status == StatusCode::GATEWAY_TIMEOUT);
+    /// assert_eq!(layer.in_flight(), 0);
+    /// ```
+    #[must_use]
+    pub fn overload_status(self, is_overload: impl Fn(StatusCode) -> bool + Send + Sync + 'static) -> Self {
+        self.with(|config| config.overload_status = Arc::new(is_overload))
+    }
+
+    /// Sets the shortest and the longest `Retry-After` of rejections, between which they are spread evenly. From 1 s to 10 s by
+    /// default.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_retry_after`](Self::try_retry_after) returns an error.
+    #[must_use]
+    #[track_caller]
+    pub fn retry_after(self, waits: RangeInclusive<Duration>) -> Self {
+        or_panic(self.try_retry_after(waits))
+    }
+
+    /// Like [`retry_after`](Self::retry_after), for a range that is not a literal.
+    ///
+    /// # Errors
+    ///
+    /// If the range is empty, or longer than an hour.
+    pub fn try_retry_after(self, waits: RangeInclusive<Duration>) -> Result<Self, ShedError> {
+        let (shortest, longest) = waits.into_inner();
+        let spread = longest.checked_sub(shortest).ok_or(ShedError::RetryAfter { shortest, longest })?;
+        let spread = RetrySpread::new(spread)?;
+        Ok(self.with(|config| (config.shortest_wait, config.spread) = (shortest, spread)))
+    }
+
+    /// Counts a request as in flight until its response head is made, instead of until its body has ended: for services whose
+    /// responses stream for long and cost little meanwhile, such as server-sent events.
+    #[must_use]
+    pub fn until_headers(self) -> Self {
+        self.with(|config| config.until_head = true)
+    }
+
+    /// Leaves a [`ShedPermit`](super::ShedPermit) in the extensions of each request: a handler that upgrades the connection, or goes on in a task,
+    /// moves it there, and the request is in flight until then. It takes two allocations per request.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::Secret;
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::Registry;
+    /// use portcullis_tower::shed::{ShedLayer, ShedPermit};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = ShedLayer::new(&registry, 10..=500).leave_permit();
+    /// let (permits, mut tasks) = tokio::sync::mpsc::channel(1);
+    /// let service = layer.layer(service_fn(move |mut request: Request<String>| {
+    ///     let permit = request.extensions_mut().remove::<ShedPermit>().expect("the layer leaves one");
+    ///     permits.try_send(permit).expect("the channel has room");
+    ///     async { Ok::<_, std::convert::Infallible>(Response::new(String::from("accepted"))) }
+    /// }));
+    /// drop(service.oneshot(Request::new(String::new())).await?);
+    /// let permit = tasks.recv().await; // by the task that does the work
+    /// assert_eq!(layer.in_flight(), 1);
+    /// drop(permit);
+    /// assert_eq!(layer.in_flight(), 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn leave_permit(self) -> Self {
+        self.with(|config| config.leaves_permit = true)
+    }
+
+    /// Rejects nothing, and emits [`EventKind::Shed`](crate::EventKind::Shed) for each request that it would have rejected. The limit
+    /// moves all the same; as nothing is rejected, it falls further than it would.
+    #[must_use]
+    pub fn shadow(self) -> Self {
+        self.with(|config| config.is_shadow = true)
+    }
+
+    /// Sets a closure that makes the response to every rejected HTTP request, as
+    /// [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with) does. `Retry-After` and `Cache-Control: no-store` are
+    /// written over its response.
+    #[must_use]
+    pub fn reject_with<F>(self, response: F) -> Self
+    where
+        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    {
+        self.with(|config| config.responses.set_custom(Arc::new(response)))
+    }
+
+    /// Returns the limit as it is now.
+    pub fn limit(&self) -> usize {
+        usize::try_from(self.config.shared.limit()).unwrap_or(usize::MAX)
+    }
+
+    /// Returns how many requests are in flight now.
+    pub fn in_flight(&self) -> usize {
+        usize::try_from(self.config.shared.in_flight()).unwrap_or(usize::MAX)
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut ShedConfig)) -> Self {
+        change(Arc::make_mut(&mut self.config));
+        self
+    }
+}
+
+impl<S> Layer<S> for ShedLayer {
+    type Service = Shed<S>;
+
+    fn layer(&self, inner: S) -> Shed<S> {
+        Shed::new(inner, Arc::clone(&self.config))
+    }
+}
+
+impl fmt::Debug for ShedLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (limit, in_flight) = (self.limit(), self.in_flight());
+        f.debug_struct("ShedLayer")
+            .field("limit", &limit)
+            .field("in_flight", &in_flight)
+            .finish_non_exhaustive()
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 999")]
+fn thousandths(share: f64) -> Result<u32, ShedError> {
+    if (0.0..1.0).contains(&share) {
+        Ok(((share * f64::from(WHOLE)).round() as u32).min(WHOLE - 1))
+    } else {
+        Err(ShedError::Share { share })
+    }
+}
+
+#[track_caller]
+fn or_panic<T>(made: Result<T, ShedError>) -> T {
+    match made {
+        Ok(made) => made,
+        Err(error) => panic!("{error}"),
+    }
+}

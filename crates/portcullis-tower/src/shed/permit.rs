@@ -1,0 +1,108 @@
+//! The permit of a request in flight.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::{Extensions, HeaderMap, StatusCode};
+
+use super::config::ShedConfig;
+use super::shared::{Counts, Shared};
+use super::window::{End, Sample};
+use crate::headers::GRPC_STATUS;
+use crate::registry::ListedShed as _;
+
+/// A request in flight. Dropped when the body of its response has ended, or whatever else ends it.
+#[derive(Debug)]
+pub(super) struct Permit {
+    config: Arc<ShedConfig>,
+    started: u64,
+    waiting: u32,
+    is_pressed: bool,
+    has_head: bool,
+    /// Whoever has it last ends the request.
+    handed_over: Option<ShedPermit>,
+}
+
+/// A request in flight, for a task that outlives its response, such as one that uses an upgraded connection. In the extensions of requests
+/// [if the layer leaves it there](super::ShedLayer::leave_permit).
+///
+/// The request is in flight as long as a clone of it exists, in all layers that leave it there.
+#[derive(Clone, Debug)]
+#[must_use = "the request is not in flight any more when it is dropped"]
+pub struct ShedPermit(#[expect(dead_code, reason = "it is dropped")] Arc<Held>);
+
+struct Held {
+    shared: Arc<Shared>,
+    /// That of a layer around this one.
+    _outer: Option<ShedPermit>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.shared.leave();
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held")
+    }
+}
+
+impl Permit {
+    pub(super) fn new(config: &Arc<ShedConfig>, counts: Counts) -> Self {
+        let shared = &config.shared;
+        Self {
+            config: Arc::clone(config),
+            started: shared.now(),
+            waiting: counts.waiting,
+            is_pressed: counts.in_flight.saturating_mul(2) >= shared.limit(),
+            has_head: false,
+            handed_over: None,
+        }
+    }
+
+    /// Leaves a permit in the extensions of the request.
+    pub(super) fn hand_over(&mut self, extensions: &mut Extensions) {
+        let held = Held { shared: Arc::clone(&self.config.shared), _outer: extensions.remove() };
+        let permit = ShedPermit(Arc::new(held));
+        extensions.insert(permit.clone());
+        self.handed_over = Some(permit);
+    }
+
+    /// The response head is there. Returns the permit if the body holds it as well.
+    pub(super) fn head(mut self, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        let end = if (self.config.overload_status)(status) {
+            End::Overloaded
+        } else if status.as_u16() >= 400 || headers.get(&GRPC_STATUS).is_some_and(|code| code != "0") {
+            End::Unserved
+        } else {
+            End::Served
+        };
+        self.waited(end);
+        (!self.config.until_head).then_some(self)
+    }
+
+    fn waited(&mut self, end: End) {
+        let Self { config, started, waiting, is_pressed, .. } = self;
+        self.has_head = true;
+        let shared = &config.shared;
+        let (waiting, is_pressed) = (*waiting, *is_pressed);
+        shared.sample(
+            Sample { started: *started, now: shared.now(), waiting, is_pressed, end },
+            config.tolerance,
+        );
+        shared.head();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if !self.has_head {
+            self.waited(End::Unserved);
+        }
+        if self.handed_over.is_none() {
+            self.config.shared.leave();
+        }
+    }
+}
