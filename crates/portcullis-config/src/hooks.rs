@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use portcullis_tower::matching::RequestMatcher;
-use portcullis_tower::{AsyncKeyExtractor, Cost, KeyExtractor, QuotaLookup, Rejection, ResponseOutcome};
+use portcullis_tower::{
+    AsyncKeyExtractor, ClientIp, Cost, KeyExtractor, QuotaLookup, Rejection, ResponseOutcome,
+};
 
 /// Whether a response is charged.
 pub(crate) type Charges = dyn Fn(&ResponseOutcome<'_>) -> bool + Send + Sync;
@@ -24,6 +26,8 @@ pub(crate) struct Hooks {
     pub(crate) quota_lookups: HashMap<String, QuotaLookup>,
     pub(crate) rejections: HashMap<String, Arc<RejectWith>>,
     pub(crate) matchers: HashMap<String, Arc<dyn RequestMatcher>>,
+    /// What `client_ip` is, in place of the table.
+    pub(crate) client_ip: Option<ClientIp>,
     /// The program is not there, as in a command that checks files: each name counts as registered.
     pub(crate) any_name: bool,
 }

@@ -27,7 +27,7 @@ mod tree;
 mod watch;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
-pub use live::{LiveRules, ReloadError, RulesLayer, RulesService, UnknownRule};
+pub use live::{LiveRules, ReloadError, RulesLayer, RulesRequirement, RulesService, UnknownRule};
 pub use load::Loader;
 pub use rules::{Match, Rule, RuleSet, Rules, Tier};
 pub use schema::schema;

@@ -6,6 +6,7 @@ mod error;
 #[cfg(any(feature = "watch", feature = "signed"))]
 mod following;
 mod layer;
+mod requirement;
 mod version;
 
 use std::fmt;
@@ -20,6 +21,8 @@ pub use error::{ReloadError, UnknownRule};
 #[cfg(any(feature = "watch", feature = "signed"))]
 pub(crate) use following::WeakLiveRules;
 pub use layer::{RulesLayer, RulesService};
+use requirement::Requirements;
+pub use requirement::RulesRequirement;
 use version::RulesVersion;
 
 /// The rules of a limiter, which can be replaced at any time. Clones share everything.
@@ -83,6 +86,7 @@ struct Changes {
     installation: Option<Installation>,
     /// The rules that have layers of their own.
     used: Vec<Weak<str>>,
+    required: Requirements,
 }
 
 impl LiveRules {
@@ -94,7 +98,8 @@ impl LiveRules {
     pub fn new(registry: Arc<Registry>, rules: Rules) -> Result<Self, LayerError> {
         let installation = registry.install(&installed(&rules), || {})?;
         let current = ArcSwap::from_pointee(RulesVersion::new(rules, 1));
-        let changes = Changes { installation: Some(installation), used: Vec::new() };
+        let changes =
+            Changes { installation: Some(installation), used: Vec::new(), required: Requirements::default() };
         let (changes, reloads) = (Mutex::new(changes), Mutex::new(()));
         let shared = Shared {
             registry,
@@ -162,8 +167,8 @@ impl LiveRules {
     ///
     /// # Errors
     ///
-    /// [`LayerError::RuleInUse`] if a rule lacks that a [layer](Self::rule) is made of; otherwise if a rule cannot be a layer of the
-    /// registry. The former rules stay then.
+    /// [`LayerError::RuleInUse`] if a rule lacks that a [layer](Self::rule) is made of; the error of what is [required](Self::require);
+    /// otherwise if a rule cannot be a layer of the registry. The former rules stay then.
     pub fn swap(&self, rules: Rules) -> Result<u64, LayerError> {
         let swapped = self.0.swap(self.0.changes(), rules);
         match &swapped {
@@ -272,6 +277,7 @@ impl Shared {
         if let Some(used) = changes.used.iter().filter_map(Weak::upgrade).find(lacks) {
             return Err(LayerError::RuleInUse { rule: used.to_string() });
         }
+        changes.required.check(&next.rules)?;
         let policies = installed(&next.rules);
         // Dropped behind the installation: its layers leave the registry, whose lock is held while the pointer is stored.
         let mut former = None;

@@ -1,5 +1,6 @@
 //! Rules: what the policies of a file limit, and how.
 
+mod beyond_head;
 mod build;
 mod check;
 #[cfg(feature = "signed")]
@@ -44,6 +45,7 @@ pub struct Rules(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     rules: Vec<Rule>,
+    clients: ClientIp,
     warnings: Diagnostics,
     loader: Loader,
     files: Vec<PathBuf>,
@@ -91,6 +93,7 @@ impl Rules {
             clients: ClientIp::peer(),
         };
         let Read { rules, options, layer } = reader.documents(&read.documents);
+        let clients = reader.clients;
         // A part that is not known matches every request, so that these would find too many.
         if !findings.has_errors() {
             check::options(&rules, &options, layer, &findings);
@@ -107,6 +110,7 @@ impl Rules {
         let (files, folders) = (read.files, read.folders);
         Ok(Self(Arc::new(Inner {
             rules,
+            clients,
             warnings,
             loader: loader.clone(),
             files,
@@ -127,6 +131,11 @@ impl Rules {
     /// Where the rules come from.
     pub fn loader(&self) -> &Loader {
         &self.0.loader
+    }
+
+    /// What the key `"client_ip"` means: the table `[client_ip]`, or what the program has [set](Loader::client_ip).
+    pub fn client_ip(&self) -> &ClientIp {
+        &self.0.clients
     }
 
     /// The files that were read.

@@ -144,13 +144,7 @@ impl<'a> Match<'a> {
     /// Two descriptors have the same key only if they have the same entries, or if they differ in values that share a
     /// threshold. An identity whose values are all in the file is [shared](KeyWriter::shared_part) by clients.
     pub fn write_key(&self, writer: &mut KeyWriter<'_>) {
-        let mut identity = Vec::with_capacity(64);
-        append(&mut identity, self.domain);
-        for ((key, value), step) in self.entries() {
-            append(&mut identity, key);
-            let shared = step.shared(key).filter(|pattern| !pattern.is_empty());
-            append(&mut identity, shared.unwrap_or(value));
-        }
+        let identity = self.identity();
         let own = self.entries().any(|((key, _), step)| match step {
             Step::Value => false,
             Step::Wildcard { .. } => step.shared(key).is_none(),
@@ -161,6 +155,19 @@ impl<'a> Match<'a> {
         } else {
             writer.shared_part("envoy", &identity);
         }
+    }
+
+    /// The bytes that [`write_key`](Self::write_key) writes. Values that are long make more of them than a key
+    /// [may have](portcullis_core::KeyHasher::MAX_BYTES): a caller that takes such values writes a digest of these bytes instead.
+    pub fn identity(&self) -> Vec<u8> {
+        let mut identity = Vec::with_capacity(64);
+        append(&mut identity, self.domain);
+        for ((key, value), step) in self.entries() {
+            append(&mut identity, key);
+            let shared = step.shared(key).filter(|pattern| !pattern.is_empty());
+            append(&mut identity, shared.unwrap_or(value));
+        }
+        identity
     }
 
     fn entries(&self) -> impl Iterator<Item = ((&'a str, &'a str), Step<'a>)> {

@@ -163,6 +163,28 @@ async fn a_rule_that_the_program_uses_is_not_removed() {
     assert!(live.rule("search").is_err() && live.policy("search").is_err());
 }
 
+#[test]
+fn rules_that_miss_a_requirement_are_refused_while_it_exists() {
+    let (small, large) = (window("p", "5/h", ""), window("p", "9/h", ""));
+    let live = live(&small);
+    let at_most = |limit: u64| {
+        live.require(move |rules| match rules.iter().find(|rule| rule.policy().strategy().limit() > limit) {
+            Some(rule) => {
+                Err(LayerError::Unusable { rule: rule.table().to_owned(), reason: "too much".to_owned() })
+            }
+            None => Ok(()),
+        })
+    };
+    assert_eq!(at_most(4).unwrap_err().to_string(), "rule p cannot be used here: too much");
+    let requirement = at_most(5).unwrap();
+    let clone = requirement.clone();
+    drop(requirement);
+    assert!(matches!(live.swap(rules(&large)), Err(LayerError::Unusable { .. })));
+    assert_eq!((live.generation(), live.reload().is_ok()), (1, true));
+    drop(clone);
+    assert_eq!(live.swap(rules(&large)), Ok(3));
+}
+
 #[tokio::test]
 async fn nothing_changes_if_a_rule_is_refused() {
     let registry = registry();

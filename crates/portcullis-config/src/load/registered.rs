@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::Response;
 use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{
-    AsyncKeyExtractor, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup, Rejection, ResponseOutcome,
+    AsyncKeyExtractor, ClientIp, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup, Rejection,
+    ResponseOutcome,
 };
 
 use super::Loader;
@@ -161,6 +162,28 @@ impl Loader {
         response: impl Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     ) -> Self {
         self.hooks.rejections.insert(name.into(), Arc::new(response));
+        self
+    }
+
+    /// Sets what the key `"client_ip"` means, for programs that find clients by a setting of their own. Files with the table
+    /// `[client_ip]` are then refused, because there would be two settings for one thing.
+    ///
+    /// ```
+    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis_tower::{ClientIp, Trust};
+    ///
+    /// let policy = "[policy.p]\nstrategy = 'gcra'\nquota = '10/s'\nkey = 'client_ip'\n";
+    /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
+    /// let loader = |text: String| Loader::text("limits", Format::Toml, text).client_ip(clients.clone());
+    /// let rules = Rules::load(&loader(policy.to_owned()))?;
+    /// assert!(rules.client_ip().trusts([10, 0, 0, 1].into()));
+    /// let findings = Rules::load(&loader(format!("{policy}[client_ip]\n"))).unwrap_err().to_string();
+    /// assert!(findings.contains("client_ip"), "{findings}");
+    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// ```
+    #[must_use]
+    pub fn client_ip(mut self, clients: ClientIp) -> Self {
+        self.hooks.client_ip = Some(clients);
         self
     }
 

@@ -53,7 +53,7 @@ impl<'a> Reader<'a> {
             fields.node("include");
             fields.node("remote");
         }
-        if let Some(clients) = self.once(&mut tables, "client_ip").and_then(|node| self.client_ip(node)) {
+        if let Some(clients) = self.clients(&mut tables) {
             self.clients = clients;
         }
         let layer = self.once(&mut tables, "layer");

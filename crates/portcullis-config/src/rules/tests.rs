@@ -1,5 +1,6 @@
 //! Tests of rules.
 
+mod beyond_head;
 mod calendar;
 mod equality;
 mod errors;
@@ -18,7 +19,7 @@ use portcullis_core::{ManualClock, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::Registry;
 
-use crate::{Format, Loader, Rules};
+use crate::{Format, Loader, Rule, Rules};
 
 fn loader(text: &str) -> Loader {
     Loader::text("limits.toml", Format::Toml, text).without_environment()

@@ -37,10 +37,9 @@ impl Looks {
         let now = fingerprint(&loaded);
         let is_current = loaded.files.len() == rules.files().len()
             && is_same(&loaded.sources, rules.warnings().sources(), has_document(&rules));
-        if is_current {
-            self.refused = None;
-        }
-        if is_forced || (!is_current && self.refused != Some(now)) {
+        // They are reloaded also if others were refused before, so that observers learn that nothing is refused any more.
+        let is_restored = is_current && self.refused.take().is_some();
+        if is_forced || is_restored || (!is_current && self.refused != Some(now)) {
             // One that was interrupted is made again at the next look.
             let is_refused = |error| !matches!(error, ReloadError::Interrupted);
             self.refused = live.reload().err().is_some_and(is_refused).then_some(now);

@@ -209,13 +209,14 @@ async fn each_refused_content_is_reported_once() {
     folder.replace("limits.toml", &limit(2));
     until_limit(&live, 2).await;
     assert_eq!((rejected.load(Ordering::SeqCst), live.generation()), (2, 2));
-    // The rules that are current are no change.
+    // The rules that are current end a refusal, although nothing else changes.
     folder.replace("limits.toml", "[");
     until("refusal", || rejected.load(Ordering::SeqCst) == 3).await;
     folder.replace("limits.toml", &limit(2));
+    until("reload", || live.generation() == 3).await;
     folder.replace("limits.toml", &limit(3));
     until_limit(&live, 3).await;
-    assert_eq!(live.generation(), 3);
+    assert_eq!((rejected.load(Ordering::SeqCst), live.generation()), (3, 4));
 }
 
 #[test]

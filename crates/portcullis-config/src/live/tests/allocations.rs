@@ -1,45 +1,36 @@
 //! A request through rules allocates what one through a layer of the same policies does.
 
-use std::future::Ready;
+use std::future::{Ready, ready};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use portcullis_core::Policy;
 use portcullis_tower::{ClientIp, LayerBuilder};
 use tower::Service;
+use tower::util::ServiceFn;
 
 use super::*;
 
-/// Answers with an empty response whose headers have capacity already, and drops the request uncounted.
-#[derive(Clone)]
-struct PreallocatedService;
+/// A service that drops the request uncounted.
+type Inner = ServiceFn<fn(Request<String>) -> Ready<Result<Response<()>, Infallible>>>;
 
-impl Service<Request<String>> for PreallocatedService {
-    type Response = Response<()>;
-    type Error = Infallible;
-    type Future = Ready<Result<Response<()>, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<String>) -> Self::Future {
-        let mut response = Response::new(());
-        allocation_counter::opt_out(|| {
-            drop(request);
-            response.headers_mut().reserve(16);
-        });
-        std::future::ready(Ok(response))
-    }
+/// An empty response whose headers have capacity already.
+fn preallocated(request: Request<String>) -> Ready<Result<Response<()>, Infallible>> {
+    let mut response = Response::new(());
+    allocation_counter::opt_out(|| {
+        drop(request);
+        response.headers_mut().reserve(16);
+    });
+    ready(Ok(response))
 }
 
 /// The allocations of the second request, from the call to the response. The first one allocates what is kept.
 fn allocations<L, B>(layer: &L, uri: &str, status: u16) -> u64
 where
-    L: tower::Layer<PreallocatedService>,
+    L: tower::Layer<Inner>,
     L::Service: Service<Request<String>, Response = Response<B>, Error = Infallible>,
 {
-    let mut service = layer.layer(PreallocatedService);
+    let mut service = layer.layer(service_fn(preallocated));
     let mut context = Context::from_waker(Waker::noop());
     assert!(pin!(service.call(request(uri))).poll(&mut context).is_ready());
     let mut request = Some(request(uri));

@@ -6,8 +6,22 @@ use super::{Reader, texts};
 use crate::fields::Fields;
 use crate::tree::Node;
 
-impl Reader<'_> {
-    pub(super) fn client_ip(&self, node: &Node) -> Option<ClientIp> {
+impl<'a> Reader<'a> {
+    /// The clients of the program, or of the table. `None` if there are neither.
+    pub(super) fn clients(&self, tables: &mut [Fields<'a>]) -> Option<ClientIp> {
+        match (self.once(tables, "client_ip"), &self.hooks.client_ip) {
+            (Some(node), None) => self.client_ip(node),
+            (None, clients) => clients.clone(),
+            (Some(node), Some(_)) => {
+                self.findings
+                    .error("client_ip", node.span, "the program sets `client_ip` itself")
+                    .help("remove the table, or the setting of the program, such as `--trust`");
+                None
+            }
+        }
+    }
+
+    fn client_ip(&self, node: &Node) -> Option<ClientIp> {
         let mut fields = Fields::of(node, "client_ip", self.findings)?;
         let header: Option<String> = fields.read("header");
         let networks = fields.node("trusted_proxies");

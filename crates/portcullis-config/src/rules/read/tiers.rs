@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_core::{CallerQuotasError, Policy, PolicyError, Quota, Strategy};
-use portcullis_tower::{CallerQuota, QuotaLookup};
+use portcullis_tower::QuotaLookup;
 use serde::Deserialize as _;
 
 use super::super::Tier;
@@ -65,15 +65,15 @@ impl Reader<'_> {
             return (policy, look_up);
         }
         let by_name: HashMap<String, Quota> = tiers.into_iter().map(|tier| (tier.name, tier.quota)).collect();
-        let quota: Arc<dyn CallerQuota> = match header {
-            Some(header) => Arc::new(move |parts: &Parts| {
+        let quota = match header {
+            Some(header) => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 by_name.get(parts.headers.get(&header)?.to_str().ok()?.trim()).copied()
-            }),
-            None => {
-                Arc::new(move |parts: &Parts| by_name.get(parts.extensions.get::<Tier>()?.name()).copied())
-            }
+            })),
+            None => QuotaSource::Extension(Arc::new(move |parts: &Parts| {
+                by_name.get(parts.extensions.get::<Tier>()?.name()).copied()
+            })),
         };
-        (policy, Some(QuotaSource::Sync(quota)))
+        (policy, Some(quota))
     }
 
     /// The same for a policy whose own quota is wrong, so that no other can be compared with it.

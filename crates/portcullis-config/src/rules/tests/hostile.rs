@@ -93,7 +93,7 @@ fn policies(conditions: &[String]) -> String {
 }
 
 #[test]
-fn policies_beside_unverified_keys_are_looked_for_within_a_bound() {
+fn search_for_policies_beside_unverified_keys_has_a_bound() {
     let policy = |name: &str, key: &str, end: &str| {
         let paths: Vec<_> = (0..6_000).map(|number| format!("{{ path = \"/{number}/{end}\" }}")).collect();
         let paths = paths.join(", ");
