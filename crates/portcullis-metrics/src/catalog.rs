@@ -4,7 +4,7 @@ use metrics::Unit;
 
 use crate::labels::{
     CallEnd, DecisionOutcome, Dropped, IdentityError, Labels as _, Loss, Overload, Permit, Reload,
-    RequestOutcome, StoreFailure, Warning, WouldReject,
+    RequestOutcome, ShedClass, StoreFailure, Warning, WouldReject,
 };
 
 /// A metric: what it is called, and what it means.
@@ -72,6 +72,10 @@ pub(crate) const LOOKUPS_JOINED: &str = "portcullis_lookups_joined_total";
 pub(crate) const LOOKUPS_FAILED: &str = "portcullis_lookups_failed_total";
 pub(crate) const LOOKUPS_TIMED_OUT: &str = "portcullis_lookups_timed_out_total";
 pub(crate) const LOOKUP_ENTRIES: &str = "portcullis_lookup_entries";
+pub(crate) const SHED: &str = "portcullis_shed_total";
+pub(crate) const WOULD_SHED: &str = "portcullis_would_shed_total";
+pub(crate) const SHED_LIMIT: &str = "portcullis_shed_limit";
+pub(crate) const SHED_IN_FLIGHT: &str = "portcullis_shed_in_flight";
 pub(crate) const DECISIONS: &str = "portcullis_decisions_total";
 pub(crate) const CHARGED_UNITS: &str = "portcullis_charged_units_total";
 pub(crate) const REFUNDED_UNITS: &str = "portcullis_refunded_units_total";
@@ -142,6 +146,10 @@ pub const METRICS: &[Metric] = &[
         &[Overload::LABEL],
         "Requests that were rejected because something is overloaded, by what.",
     ),
+    counter(SHED, &[ShedClass::LABEL], "Requests that were rejected because the service is overloaded."),
+    counter(WOULD_SHED, &[ShedClass::LABEL], "Requests that a layer in shadow mode would have shed."),
+    gauge(SHED_LIMIT, "Requests in flight that the layers that shed load allow now."),
+    gauge(SHED_IN_FLIGHT, "Requests in flight in the layers that shed load."),
     counter(
         SETTLEMENTS_LOST,
         &[POLICY, Loss::LABEL],

@@ -83,6 +83,8 @@ impl Observer for Events {
                 limiter.reloads.count(Reload::Rejected);
                 limiter.rules_changed(generation);
             }
+            EventKind::Shed { class, is_shadow: false, .. } => limiter.shed.count(class.into()),
+            EventKind::Shed { class, is_shadow: true, .. } => limiter.would_shed.count(class.into()),
             kind => self.on_rare_event(kind),
         }
     }
@@ -141,6 +143,15 @@ impl Events {
             }
             EventKind::OutcomePanicked { policy: name } => {
                 policy(name).warnings.count(Warning::OutcomePanicked);
+            }
+            EventKind::OutgoingClosed { policy: name, .. } => {
+                policy(name).warnings.count(Warning::OutgoingClosed);
+            }
+            EventKind::OutgoingHintIgnored { policy: name, .. } => {
+                policy(name).warnings.count(Warning::OutgoingHintIgnored);
+            }
+            EventKind::OutgoingNotShared { policy: name } => {
+                policy(name).warnings.count(Warning::OutgoingNotShared);
             }
             EventKind::ChargedTwice { policy: name } => policy(name).warnings.count(Warning::ChargedTwice),
             // Rejections for a wrong configuration are counted as requests.

@@ -1,6 +1,7 @@
 //! The closed lists of texts in labels.
 
 use portcullis_core::{Decision, Retry, StoreError, StoreErrorKind};
+use portcullis_tower::shed::Class;
 use portcullis_tower::{Reason, SettlementLoss};
 
 /// A closed list of texts, which are the values of one label.
@@ -12,7 +13,7 @@ pub(crate) trait Labels: Copy {
 }
 
 macro_rules! labels {
-    ($(#[$doc:meta])* $name:ident in $label:literal { $($variant:ident = $text:literal),+ $(,)? }) => {
+    ($($(#[$doc:meta])* $name:ident in $label:literal { $($variant:ident = $text:literal),+ $(,)? })+) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum $name { $($variant),+ }
@@ -26,7 +27,7 @@ macro_rules! labels {
                 self as usize
             }
         }
-    };
+    )+};
 }
 
 labels! {
@@ -43,6 +44,7 @@ labels! {
         StoreFailed = "store_failed",
         Overloaded = "overloaded",
         LookupFailed = "lookup_failed",
+        Shed = "shed",
         Misconfigured = "misconfigured",
         Other = "other",
     }
@@ -59,14 +61,10 @@ labels! {
         FallbackDenied = "fallback_denied",
         Unmetered = "unmetered",
     }
-}
 
-labels! {
     /// Why a shadow policy would have rejected a request.
     WouldReject in "cause" { Limited = "limited", Unidentified = "unidentified" }
-}
 
-labels! {
     /// Why a policy did not find the key or the quota of a request as it should.
     IdentityError in "error" {
         Missing = "missing",
@@ -75,9 +73,7 @@ labels! {
         QuotaLookupFailed = "quota_lookup_failed",
         QuotaRefused = "quota_refused",
     }
-}
 
-labels! {
     /// What happens to a permit of a request in flight.
     Permit in "event" { Acquired = "acquired", Released = "released", Lapsed = "lapsed" }
 }
@@ -90,6 +86,9 @@ labels! {
         OutcomePanicked = "outcome_panicked",
         ChargedTwice = "charged_twice",
         UpgradeReleased = "upgrade_released",
+        OutgoingClosed = "outgoing_closed",
+        OutgoingHintIgnored = "outgoing_hint_ignored",
+        OutgoingNotShared = "outgoing_not_shared",
     }
 }
 
@@ -103,9 +102,7 @@ labels! {
         NoRuntime = "no_runtime",
         Other = "other",
     }
-}
 
-labels! {
     /// Why a store has not answered. The texts are those of the kinds of errors.
     StoreFailure in "kind" {
         Unavailable = "unavailable",
@@ -117,9 +114,7 @@ labels! {
         Failed = "failed",
         Other = "other",
     }
-}
 
-labels! {
     /// Whether a call to the server of the store was answered.
     CallEnd in "outcome" { Answered = "answered", Failed = "failed" }
 }
@@ -127,6 +122,11 @@ labels! {
 labels! {
     /// What is overloaded.
     Overload in "cause" { Store = "store", Waiting = "waiting", NotReady = "not_ready" }
+}
+
+labels! {
+    /// How important a request is that finds the service overloaded.
+    ShedClass in "class" { Background = "background", Default = "default", Critical = "critical" }
 }
 
 labels! {
@@ -152,8 +152,19 @@ impl From<Reason> for RequestOutcome {
             Reason::StoreFailed => Self::StoreFailed,
             Reason::Overloaded => Self::Overloaded,
             Reason::LookupFailed => Self::LookupFailed,
+            Reason::Shed => Self::Shed,
             Reason::Misconfigured => Self::Misconfigured,
             _ => Self::Other,
+        }
+    }
+}
+
+impl From<Class> for ShedClass {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Background => Self::Background,
+            Class::Default => Self::Default,
+            Class::Critical => Self::Critical,
         }
     }
 }

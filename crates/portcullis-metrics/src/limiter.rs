@@ -7,7 +7,7 @@ use portcullis_core::StoreError;
 
 use crate::catalog as names;
 use crate::handles::{Counters, Handles};
-use crate::labels::{Dropped, Overload, Reload, RequestOutcome, StoreFailure};
+use crate::labels::{Dropped, Overload, Reload, RequestOutcome, ShedClass, StoreFailure};
 
 pub(crate) struct LimiterMetrics {
     pub(crate) requests: Counters<RequestOutcome>,
@@ -17,6 +17,8 @@ pub(crate) struct LimiterMetrics {
     outages: Counter,
     pub(crate) recoveries: Counter,
     pub(crate) overloads: Counters<Overload>,
+    pub(crate) shed: Counters<ShedClass>,
+    pub(crate) would_shed: Counters<ShedClass>,
     pub(crate) dropped: Counters<Dropped>,
     pub(crate) reloads: Counters<Reload>,
     waiting_requests: Gauge,
@@ -35,6 +37,8 @@ impl LimiterMetrics {
             outages: handles.counter(names::OUTAGES, &[]),
             recoveries: handles.counter(names::RECOVERIES, &[]),
             overloads: handles.counters(names::OVERLOADS, &[]),
+            shed: handles.counters(names::SHED, &[]),
+            would_shed: handles.counters(names::WOULD_SHED, &[]),
             dropped: handles.counters(names::DROPPED_CORRECTIONS, &[]),
             reloads: handles.counters(names::RULES_RELOADS, &[]),
             waiting_requests: handles.gauge(names::WAITING_REQUESTS, &[]),

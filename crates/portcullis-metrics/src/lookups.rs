@@ -1,4 +1,4 @@
-//! Publishes the figures of look-ups.
+//! Publishes the figures of registries: of look-ups, and of layers that shed load.
 
 use std::any::Any;
 use std::ptr::addr_eq;
@@ -20,10 +20,17 @@ const COUNTERS: [(&str, &str); 5] = [
     ("lookups_timed_out", names::LOOKUPS_TIMED_OUT),
 ];
 
+/// The figures that are gauges, and their metrics.
+const GAUGES: [(&str, &str); 3] = [
+    ("lookup_entries", names::LOOKUP_ENTRIES),
+    ("shed_limit", names::SHED_LIMIT),
+    ("shed_in_flight", names::SHED_IN_FLIGHT),
+];
+
 /// The metrics of the look-ups of all registries. A counter grows by what a registry has counted since it was last asked.
 pub(crate) struct Lookups {
     counters: [Counter; COUNTERS.len()],
-    entries: Gauge,
+    gauges: [Gauge; GAUGES.len()],
     /// Those that were dropped since are removed by the next call.
     registries: Mutex<Vec<Reported>>,
 }
@@ -32,15 +39,17 @@ pub(crate) struct Lookups {
 struct Reported {
     registry: Weak<dyn Any + Send + Sync>,
     counts: [u64; COUNTERS.len()],
-    entries: u64,
+    values: [u64; GAUGES.len()],
 }
 
 impl Lookups {
     pub(crate) fn new(handles: &Handles) -> Self {
-        let entries = handles.gauge(names::LOOKUP_ENTRIES, &[]);
-        entries.set(0);
+        let gauges = GAUGES.map(|(_, name)| handles.gauge(name, &[]));
+        for gauge in &gauges {
+            gauge.set(0);
+        }
         let counters = COUNTERS.map(|(_, name)| handles.counter(name, &[]));
-        Self { counters, entries, registries: Mutex::default() }
+        Self { counters, gauges, registries: Mutex::default() }
     }
 
     pub(crate) fn refresh(&self, registry: &Registry) {
@@ -48,12 +57,16 @@ impl Lookups {
         // any two statements, so a poisoned lock is safe to use.
         let mut registries = self.registries.lock().unwrap_or_else(PoisonError::into_inner);
         registries.retain(|reported| reported.registry.strong_count() > 0);
-        let mut now = Reported { registry: registry.instance(), counts: [0; COUNTERS.len()], entries: 0 };
+        let mut now = Reported {
+            registry: registry.instance(),
+            counts: [0; COUNTERS.len()],
+            values: [0; GAUGES.len()],
+        };
         registry.figures(&mut |figure| {
             if let Some(index) = COUNTERS.iter().position(|(name, _)| *name == figure.name) {
                 now.counts[index] = figure.value;
-            } else if figure.name == "lookup_entries" {
-                now.entries = figure.value;
+            } else if let Some(index) = GAUGES.iter().position(|(name, _)| *name == figure.name) {
+                now.values[index] = figure.value;
             }
         });
         let is_it = |reported: &Reported| addr_eq(reported.registry.as_ptr(), now.registry.as_ptr());
@@ -63,6 +76,8 @@ impl Lookups {
             counter.increment(now.saturating_sub(before));
         }
         registries.push(now);
-        self.entries.set(as_f64(registries.iter().map(|reported| reported.entries).sum()));
+        for (index, gauge) in self.gauges.iter().enumerate() {
+            gauge.set(as_f64(registries.iter().map(|reported| reported.values[index]).sum()));
+        }
     }
 }

@@ -17,6 +17,7 @@ mod overloads;
 mod permits;
 mod reloads;
 mod settlements;
+mod shedding;
 mod soft_limits;
 mod support;
 mod table;
