@@ -1,4 +1,4 @@
-//! Audit events: who has changed what.
+//! Audit events: the actor and the outcome of each change.
 
 use portcullis_core::PolicyName;
 use tracing::{info, warn};

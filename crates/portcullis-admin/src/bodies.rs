@@ -17,7 +17,7 @@ pub(crate) struct TargetBody {
     identity: IdentityBody,
 }
 
-/// Who is meant: either the fingerprint that a list has shown, or a request that the caller would make.
+/// A caller: either the fingerprint that a list has shown, or a request that the caller would make.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct IdentityBody {

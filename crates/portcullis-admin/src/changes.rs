@@ -15,7 +15,7 @@ use portcullis_tower::{LayerError, Mode, OverridingError, Percent};
 use crate::access::Actor;
 use crate::audit::{Audit, Ended};
 use crate::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
-use crate::fields::{Fields, TARGET_FIELDS};
+use crate::fields::Fields;
 use crate::problem::{Problem, Problems};
 use crate::reads::json;
 use crate::recorder::now_ms;
@@ -31,14 +31,9 @@ pub(crate) async fn post_reset(
     Extension(actor): Extension<Actor>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let target = Target::read(&state, &mut fields)?;
-    fields.finish(TARGET_FIELDS)?;
-    let audit = audit(&state, actor, "reset", &target);
+    let target = Target::of_body(&state, body).await?;
     let reset = state.registry.store().reset(&target.policy, target.key);
-    let answer = change(&state, audit, &target, reset).await?;
-    state.recorder.released(target.policy.name(), target.key);
-    Ok(answer)
+    release(&state, actor, "reset", &target, reset).await
 }
 
 /// Gives a caller another quota for a length of time. It replaces an earlier grant.
@@ -68,9 +63,7 @@ pub(crate) async fn post_revoke(
     Extension(actor): Extension<Actor>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let target = Target::read(&state, &mut fields)?;
-    fields.finish(TARGET_FIELDS)?;
+    let target = Target::of_body(&state, body).await?;
     let audit = audit(&state, actor, "revoke", &target);
     change(&state, audit, &target, state.registry.revoke_grant(&target.policy, target.key)).await
 }
@@ -101,14 +94,9 @@ pub(crate) async fn post_unblock(
     Extension(actor): Extension<Actor>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let target = Target::read(&state, &mut fields)?;
-    fields.finish(TARGET_FIELDS)?;
-    let audit = audit(&state, actor, "unblock", &target);
+    let target = Target::of_body(&state, body).await?;
     let unblocked = state.registry.unblock(&target.policy, target.key);
-    let answer = change(&state, audit, &target, unblocked).await?;
-    state.recorder.released(target.policy.name(), target.key);
-    Ok(answer)
+    release(&state, actor, "unblock", &target, unblocked).await
 }
 
 /// Sets the mode of a policy in all layers of this process.
@@ -144,6 +132,22 @@ fn audit(state: &AdminState, actor: Actor, action: &'static str, target: &Target
     let mut audit = Audit::new(actor, action, target.policy.name());
     audit.fingerprint = Some(state.shown(target.key).unwrap_or_else(|| "withheld".to_owned()));
     audit
+}
+
+/// Makes a change after which the caller is not limited any more.
+async fn release<E>(
+    state: &AdminState,
+    actor: Actor,
+    action: &'static str,
+    target: &Target,
+    release: impl Future<Output = Result<(), E>>,
+) -> Result<Response, Problem>
+where
+    OverridingError: From<E>,
+{
+    let answer = change(state, audit(state, actor, action, target), target, release).await?;
+    state.recorder.released(target.policy.name(), target.key);
+    Ok(answer)
 }
 
 /// Makes a change, writes its audit event and answers.

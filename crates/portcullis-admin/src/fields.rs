@@ -101,9 +101,6 @@ impl Fields {
     }
 }
 
-/// The fields of the routes that need a policy and a caller only.
-pub(crate) const TARGET_FIELDS: &str = "`policy` and `identity`";
-
 /// The highest number of bytes in a body.
 pub(crate) const MAX_BODY: usize = 16 * 1_024;
 

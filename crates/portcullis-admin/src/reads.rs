@@ -14,7 +14,6 @@ use serde::Serialize;
 
 use crate::access::Actor;
 use crate::bodies::{BlockUntil, Budget, GrantUntil, Overrides, TargetBody};
-use crate::fields::{Fields, TARGET_FIELDS};
 use crate::problem::{Problem, Problems};
 use crate::snapshot::{Layers, Policies, Snapshot, layers_in_use, policies_in_use, snapshot};
 use crate::state::AdminState;
@@ -65,9 +64,7 @@ pub(crate) async fn post_budget(
     State(state): State<Arc<AdminState>>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let Target { policy, key } = Target::read(&state, &mut fields)?;
-    fields.finish(TARGET_FIELDS)?;
+    let Target { policy, key } = Target::of_body(&state, body).await?;
     let peek = state.registry.store().check(Checks::one(policy, key, 0));
     let decision = state.answer(peek).await?.into_decision();
     Ok(json(&Budget {
@@ -93,9 +90,7 @@ pub(crate) async fn post_overrides(
     State(state): State<Arc<AdminState>>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let Target { policy, key } = Target::read(&state, &mut fields)?;
-    fields.finish(TARGET_FIELDS)?;
+    let Target { policy, key } = Target::of_body(&state, body).await?;
     let found = state.answer(state.registry.overrides(&policy, key)).await?;
     Ok(json(&Overrides {
         policy: policy.name().to_string(),

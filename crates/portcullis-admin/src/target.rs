@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use portcullis_core::{Key, Policy};
@@ -20,6 +21,14 @@ pub(crate) struct Target {
 }
 
 impl Target {
+    /// Reads a body that has `policy` and `identity` only.
+    pub(crate) async fn of_body(state: &AdminState, body: Body) -> Result<Self, Problem> {
+        let mut fields = Fields::of_body(body).await?;
+        let target = Self::read(state, &mut fields)?;
+        fields.finish("`policy` and `identity`")?;
+        Ok(target)
+    }
+
     /// Reads `policy` and `identity`.
     pub(crate) fn read(state: &AdminState, fields: &mut Fields) -> Result<Self, Problem> {
         let policy = state.policy(&fields.required_text("policy")?)?;

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
 use portcullis_core::{Key, Policy};
-use portcullis_tower::{LayerSummary, Reason, Registry};
+use portcullis_tower::{LayerSummary, Registry};
 
 use super::{
     LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection, Snapshot, StoreFigure,
@@ -39,7 +39,7 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
         route: policy.as_ref().and_then(|policy| route_of(policy.as_str())),
         policy: policy.map(|policy| policy.to_string()),
         fingerprint: key.and_then(shown),
-        reason: reason_text(reason).to_owned(),
+        reason: reason.name().to_owned(),
     });
     let (top_keys, limited_now, recent_rejections) = (top.collect(), limited.collect(), recent.collect());
     let counts: HashMap<&str, _> =
@@ -152,23 +152,6 @@ fn store_figures(state: &AdminState, now: u64) -> StoreFigures {
         kind: state.store_kind.to_string(),
         healthy: !is_given_up && state.recorder.is_healthy(now),
         figures,
-    }
-}
-
-const fn reason_text(reason: Reason) -> &'static str {
-    match reason {
-        Reason::Limited => "limited",
-        Reason::Blocked => "blocked",
-        Reason::Unsettled => "unsettled",
-        Reason::NeverFits => "never_fits",
-        Reason::Denied => "denied",
-        Reason::BadIdentity => "bad_identity",
-        Reason::Unauthenticated => "unauthenticated",
-        Reason::StoreFailed => "store_failed",
-        Reason::Overloaded => "overloaded",
-        Reason::LookupFailed => "lookup_failed",
-        Reason::Misconfigured => "misconfigured",
-        _ => "other",
     }
 }
 
