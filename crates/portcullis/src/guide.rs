@@ -7,12 +7,15 @@
 //! | choose how requests are counted | [Choosing an algorithm](algorithms), and a page for each |
 //! | name the client that is charged | [Client identity](identity) |
 //! | know what clients see | [Responses](responses) |
+//! | keep to the limits of other servers | [Outgoing requests](outgoing) |
 //! | change limits without a release | [Rules in files](rules) |
 //! | test a service that has limits | [Testing your service](testing) |
 //! | run it on Redis | [Running in production](operations) |
 //! | let operators look and intervene | [Admin API](admin) |
 //! | see what limits do, in Prometheus | [Metrics](metrics) |
+//! | protect a service from overload | [Load shedding](load_shedding) |
 //! | call Redis less often | [Leases](leases) |
+//! | keep one limit in several data centres | [Several regions](regions) |
 //! | know what decisions cost, and size a setup | [Performance](performance) |
 //! | know what an attacker can do | [Security](security) |
 //! | keep the state elsewhere | [Writing a store](writing_a_store) |
@@ -100,12 +103,27 @@ pub mod metrics {}
 #[doc = include_str!("../docs/leases.md")]
 pub mod leases {}
 
+#[cfg(any(not(doctest), feature = "redis"))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/regions.md")]
+pub mod regions {}
+
+// Its code needs Redis, `reqwest`, and calls by Tonic.
+#[cfg(any(not(doctest), all(feature = "redis", feature = "reqwest", feature = "tonic")))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/outgoing.md")]
+pub mod outgoing {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/load-shedding.md")]
+pub mod load_shedding {}
+
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
 
-// Its code needs the manual clock, as does that of the next page, and a status of Tonic.
-#[cfg(any(not(doctest), all(feature = "testing", feature = "tonic")))]
+// Its code needs the manual clock, as does that of the next page, a status of Tonic, and limits on outgoing requests.
+#[cfg(any(not(doctest), all(feature = "outgoing", feature = "testing", feature = "tonic")))]
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/recipes.md")]
 pub mod recipes {}

@@ -31,6 +31,9 @@
 //! | other quotas for single callers, such as those of their plans | [`Policy::caller_quotas`] with [`RateLimitLayer::quota`], or with a look-up: [`Lookup::quota`](key::Lookup::quota), [`RateLimitLayer::quota_by_async`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
+//! | one limit over several data centres | `redis::RedisLimiter::region`, see the [guide](guide::regions) (feature `redis`) |
+//! | to reject the least important requests while the service is overloaded | [`Limiter::shed`], see the [guide](guide::load_shedding) |
+//! | to keep to the limits of other servers | [`Limiter::outgoing`], see the [guide](guide::outgoing) |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
@@ -67,12 +70,15 @@
 //!   [requests in flight](guide::algorithms::in_flight).
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
+//! - [Outgoing requests](guide::outgoing): keeping to what other servers allow, and to what they answer.
 //! - [Rules in files](guide::rules): limits that operators change while the service runs.
 //! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
 //! - [Admin API](guide::admin): a router for operators, what it shows and changes, and what it guards against.
 //! - [Metrics](guide::metrics): all of them in one table, a dashboard, alerts, and what they cost.
+//! - [Load shedding](guide::load_shedding): requests that are rejected because the service is overloaded, the least important ones first.
 //! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
+//! - [Several regions](guide::regions): one limit over several data centres, its bound, and what a cut does.
 //! - [Performance](guide::performance): what costs what, how to size, when to lease, when a cluster helps.
 //! - [Security](guide::security): attacks on a limit, what holds, what does not, and the test for each.
 //! - [Writing a store](guide::writing_a_store): what a store must do, the decision protocol, how to decorate or prove a store.
@@ -90,7 +96,9 @@
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
 //! | handlers and streams | the module [`check`] | [`check::Limited`] |
+//! | outgoing requests | `Limiter::outgoing` and the module `outgoing` | `outgoing::OutgoingError` |
 //! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |
+//! | load shedding | [`Limiter::shed`] and the module [`shed`] | [`shed::ShedError`] |
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
 //! | grants and blocks | [`Limiter::grant`], [`Limiter::block`], [`Limiter::overrides`], [`Limiter::key_of`]; [`store::GrantBuilder`], [`store::Override`] with its [`store::Grant`] and [`store::Block`] | [`store::OverridingError`], [`store::OverrideError`], [`key::KeyError`] |
 //! | events | the module [`event`] | |
@@ -104,7 +112,8 @@
 //! |---|---|
 //! | `axum` (default) | the peer's address in Axum servers; [`Charge`], [`Usage`](charge::Usage) and [`Shadow`] as extractors, [`check::Limited`] as a response |
 //! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service; a `Status` of [`check::Limited`] |
-//! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
+//! | `redis`, `redis-tls` | the modules `redis`, with state in Redis, Valkey, a cluster or behind Sentinel, and `regions`; over TLS |
+//! | `outgoing`, `reqwest` | the module `outgoing`: limits on outgoing requests, around an HTTP client such as hyper's; around a `reqwest::Client` |
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
 //! | `calendar` | the module `calendar`, with limits per month or week in a time zone; the data of all time zones is compiled in |
 //! | `rules` | the module `rules`: limits in files in TOML, YAML or JSON, which are reloaded while the service runs |
@@ -139,6 +148,8 @@ mod limiter;
 pub mod metrics;
 #[cfg(feature = "redis")]
 pub mod redis;
+#[cfg(feature = "redis")]
+pub mod regions;
 #[cfg(feature = "rules")]
 pub mod rules;
 pub mod store;
@@ -177,6 +188,10 @@ pub mod event {
     };
 }
 
+/// Load shedding: what [`Limiter::shed`] makes.
+#[doc(inline)]
+pub use portcullis_tower::shed;
+
 /// Response headers: which a layer writes, and their names.
 pub mod headers {
     pub use portcullis_tower::RateLimitHeaders;
@@ -209,6 +224,15 @@ pub mod layer {
     pub use portcullis_tower::{
         CallerQuota, LayerOptionError, LayerSummary, Mode, Percent, PercentError, PolicySummary, QuotaLookup,
         QuotaRefusal,
+    };
+}
+
+/// Limits on outgoing requests: a layer around an HTTP client that keeps to what a server allows. See [`Limiter::outgoing`].
+#[cfg(feature = "outgoing")]
+pub mod outgoing {
+    pub use portcullis_tower::outgoing::{
+        Authority, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingRequest, OutgoingResponse,
+        Paced, RemainingHeaders, ResetFormat,
     };
 }
 

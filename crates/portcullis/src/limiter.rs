@@ -3,14 +3,18 @@
 #[cfg(feature = "admin")]
 mod admin;
 mod changes;
+mod events;
 mod instances;
 mod inventory;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod off;
+#[cfg(feature = "outgoing")]
+mod outgoing;
 mod overrides;
 #[cfg(feature = "rules")]
 mod rules;
+mod shed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -303,8 +307,9 @@ impl Limiter {
     }
 
     /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended, and the releases
-    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, at most for `deadline`, and returns what is left. For the end of a process, after its server has ended all
-    /// responses. See [`Registry::drain`].
+    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, then returns the leases of this process, all at most
+    /// for `deadline`. Returns the settlements that are left. For the end of a process, after its server has ended all responses. See
+    /// [`Registry::drain`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

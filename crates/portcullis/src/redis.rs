@@ -11,6 +11,7 @@ use portcullis_core::{Secret, SecretError};
 use portcullis_memory::Fallback;
 
 use crate::Limiter;
+use crate::regions::{Region, Regional};
 
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 
@@ -51,6 +52,7 @@ pub struct RedisLimiter {
     store: RedisStoreBuilder,
     secret: Option<Result<Secret, SecretError>>,
     fallback_capacity: Option<usize>,
+    region: Option<Region>,
     /// Boxed, so that the builder has no type parameter for a decorated store.
     finish: Finish,
     #[cfg(feature = "rules")]
@@ -58,7 +60,7 @@ pub struct RedisLimiter {
 }
 
 /// Makes the limiter on the connected store, with the capacity of its fallback.
-type Finish = Box<dyn FnOnce(RedisStore, Option<usize>, Secret) -> Limiter + Send>;
+type Finish = Box<dyn FnOnce(RedisStore, Option<Regional>, Option<usize>, Secret) -> Limiter + Send>;
 
 impl RedisLimiter {
     /// Sets the secret, 16 bytes, and its id. See [`Secret::new`].
@@ -88,6 +90,24 @@ impl RedisLimiter {
     /// With fewer keys per policy, more policies fit. Keys beyond that share 4 096 budgets per policy. See [`Fallback`].
     pub fn fallback_capacity(self, keys: usize) -> Self {
         Self { fallback_capacity: Some(keys), ..self }
+    }
+
+    /// Divides the limits among several regions: this limiter decides on its own server, and buys units of the region's home store in
+    /// the background. The namespace and the secret must be the same in all regions. See [`Region`].
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+    /// use portcullis::Limiter;
+    /// use portcullis::regions::{Region, Shares};
+    ///
+    /// let region = Region::new("eu", "rediss://home.example:6379", Shares::equal(3)?);
+    /// let limiter = Limiter::redis("redis://127.0.0.1:6379").region(region).await?;
+    /// # drop(limiter);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn region(self, region: Region) -> Self {
+        Self { region: Some(region), ..self }
     }
 
     /// Gives the limiter its rules, which are usually read from a file. See [`Limiter::rules`].
@@ -154,6 +174,10 @@ impl RedisLimiter {
     ///     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
     ///         self.0.observe_calls(observer);
     ///     }
+    ///
+    ///     fn drain(&self) -> StoreFuture<()> {
+    ///         self.0.drain()
+    ///     }
     /// }
     ///
     /// async fn limiter() -> Result<Limiter, RedisLimiterError> {
@@ -161,8 +185,9 @@ impl RedisLimiter {
     /// }
     /// ```
     pub fn map_store<S: Store>(self, decorate: impl FnOnce(RedisStore) -> S + Send + 'static) -> Self {
-        let finish: Finish =
-            Box::new(move |store, capacity, secret| limiter_on(decorate(store), capacity, secret));
+        let finish: Finish = Box::new(move |store, regional, capacity, secret| {
+            limiter_on(decorate(store), regional, capacity, secret)
+        });
         Self { finish, ..self }
     }
 
@@ -171,6 +196,10 @@ impl RedisLimiter {
             Some(secret) => secret.map_err(RedisLimiterError::Secret)?,
             None => secret_from_environment()?,
         };
+        let regional = match self.region {
+            Some(region) => Some(region.connect(self.store.key_prefix(), &secret).await?),
+            None => None,
+        };
         let store = self.store.secret_id(secret.id()).connect().await?;
         if secret == Secret::published() {
             tracing::warn!(
@@ -178,7 +207,7 @@ impl RedisLimiter {
                  clients; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
             );
         }
-        let limiter = (self.finish)(store, self.fallback_capacity, secret);
+        let limiter = (self.finish)(store, regional, self.fallback_capacity, secret);
         #[cfg(feature = "rules")]
         if let Some(rules) = self.rules {
             return limiter.rules(rules).map_err(RedisLimiterError::Rules);
@@ -187,7 +216,19 @@ impl RedisLimiter {
     }
 }
 
-fn limiter_on<S: Store>(store: S, fallback_capacity: Option<usize>, secret: Secret) -> Limiter {
+fn limiter_on<S: Store>(
+    store: S,
+    regional: Option<Regional>,
+    fallback_capacity: Option<usize>,
+    secret: Secret,
+) -> Limiter {
+    match regional {
+        Some(regional) => with_fallback(regional.decorate(store), fallback_capacity, secret),
+        None => with_fallback(store, fallback_capacity, secret),
+    }
+}
+
+fn with_fallback<S: Store>(store: S, fallback_capacity: Option<usize>, secret: Secret) -> Limiter {
     let fallback = Fallback::builder(store);
     let fallback = match fallback_capacity {
         Some(keys) => fallback.capacity(keys),
@@ -202,6 +243,7 @@ impl fmt::Debug for RedisLimiter {
             .field("store", &self.store)
             .field("secret", &self.secret)
             .field("fallback_capacity", &self.fallback_capacity)
+            .field("region", &self.region)
             .finish_non_exhaustive()
     }
 }
@@ -214,6 +256,7 @@ impl From<RedisStoreBuilder> for RedisLimiter {
             store,
             secret: None,
             fallback_capacity: None,
+            region: None,
             finish,
             #[cfg(feature = "rules")]
             rules: None,

@@ -1,0 +1,45 @@
+//! Limits on outgoing requests.
+
+use std::sync::Arc;
+
+use portcullis_core::Policy;
+use portcullis_tower::LayerError;
+use portcullis_tower::outgoing::OutgoingLayer;
+
+use super::Limiter;
+
+impl Limiter {
+    /// Makes a layer for an HTTP client, which paces requests by `policy` in all instances that share the store, and keeps to what the
+    /// servers answer. The key is [the host](crate::outgoing::Authority), or what [`by`](OutgoingLayer::by) sets.
+    ///
+    /// See the module [`outgoing`](crate::outgoing) and the [guide](crate::guide::outgoing).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use portcullis::{Limiter, Policy, Quota};
+    ///
+    /// // Ten calls per second to each partner; a call too many waits for up to two seconds.
+    /// let partners = Policy::gcra("partners", Quota::per_second(10)).wait_at_most(Duration::from_secs(2));
+    /// let layer = Limiter::memory().outgoing(partners).closed_at_most(Duration::from_secs(30));
+    /// # let _ = layer;
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If [`try_outgoing`](Self::try_outgoing) returns an error for the policy.
+    #[track_caller]
+    pub fn outgoing(&self, policy: Policy) -> OutgoingLayer {
+        OutgoingLayer::new(Arc::clone(&self.registry), policy)
+    }
+
+    /// Like [`Limiter::outgoing`], for policies that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If the policy has a [lease](Policy::lease), if a different policy of this limiter has the same name, or if the store cannot hold
+    /// another policy.
+    pub fn try_outgoing(&self, policy: Policy) -> Result<OutgoingLayer, LayerError> {
+        OutgoingLayer::try_new(Arc::clone(&self.registry), policy)
+    }
+}
