@@ -1,0 +1,230 @@
+//! A reverse proxy with limits in front of its upstream.
+//!
+//! A request is normalised, then limited by the [rules](portcullis::rules) of a limiter, then forwarded; request and response are
+//! streams both ways, with their trailers. `docs/reverse-proxy.md` has the tables of headers and limits.
+
+mod activity;
+mod body;
+mod failure;
+mod forward;
+mod forwarded;
+mod hop_by_hop;
+mod pool;
+mod prepare;
+mod request_body;
+mod running;
+mod service;
+mod settings;
+mod tunnel;
+mod upstream;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::uri::Authority;
+use portcullis::Limiter;
+use portcullis::rules::LiveRules;
+use tokio::sync::Semaphore;
+
+use crate::serve::Tls;
+use crate::serve::listener::{Listener, ListenerOptions};
+use pool::Pool;
+use settings::{Failures, Host, Shared, pseudonym};
+use upstream::Timeouts;
+
+pub use running::BoundProxy;
+pub use upstream::{Upstream, UpstreamError};
+
+/// A reverse proxy: one upstream, and the rules of a limiter in front of it.
+///
+/// ```
+/// use std::future::ready;
+///
+/// use portcullis::Limiter;
+/// use portcullis::rules::{Format, Loader, Rules};
+/// use portcullis_server::proxy::{ReverseProxy, Upstream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // Usually `Loader::file("limits.toml")`.
+/// let limits = Loader::text("limits.toml", Format::Toml, r#"
+///     [policy.all]
+///     strategy = "gcra"
+///     quota = "50/s burst 100"
+///     key = "client_ip"
+/// "#);
+/// let limiter = Limiter::memory().rules(Rules::load(&limits)?)?;
+/// let proxy = ReverseProxy::new(&limiter, Upstream::new("http://127.0.0.1:3000")?)?;
+/// let bound = proxy.bind("127.0.0.1:0".parse()?).await?;
+/// assert!(bound.local_addr().ip().is_loopback());
+/// assert_eq!(bound.serve(ready(())).await, 0, "nothing was cut off");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct ReverseProxy {
+    rules: LiveRules,
+    upstream: Upstream,
+    host: Host,
+    timeouts: Timeouts,
+    max_requests: usize,
+    max_header_bytes: u32,
+    is_tls: bool,
+    listener: ListenerOptions,
+}
+
+/// Why there is no proxy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProxyError {
+    /// The limiter has no rules: see [`Limiter::rules`].
+    #[error("the limiter has no rules")]
+    NoRules,
+    /// An `https://` upstream without [`Upstream::tls`].
+    #[error("an https:// upstream needs the roots of its certificate")]
+    NoRoots,
+    /// A text that is not a host with an optional port.
+    #[error("{host:?} is not a host")]
+    Host {
+        /// The text.
+        host: String,
+    },
+}
+
+impl ReverseProxy {
+    /// A proxy in front of an upstream, with the limits in the tables of the documentation.
+    ///
+    /// # Errors
+    ///
+    /// If the limiter has no rules, or an `https://` upstream no roots.
+    pub fn new(limiter: &Limiter, upstream: Upstream) -> Result<Self, ProxyError> {
+        let rules = limiter.live_rules().ok_or(ProxyError::NoRules)?.clone();
+        if !upstream.is_complete() {
+            return Err(ProxyError::NoRoots);
+        }
+        let timeouts = Timeouts {
+            connect: Duration::from_secs(5),
+            response: Duration::from_secs(60),
+            idle: Duration::from_secs(300),
+            tunnel_idle: Duration::from_secs(3_600),
+            pool_idle: Duration::from_secs(20),
+        };
+        let (host, listener) = (Host::Client, ListenerOptions::default());
+        let (max_requests, max_header_bytes) = (1_024, 32 * 1_024);
+        Ok(Self { rules, upstream, host, timeouts, max_requests, max_header_bytes, is_tls: false, listener })
+    }
+
+    /// Sends the host of the upstream's URL instead of that which the client has written.
+    pub fn upstream_host(self) -> Self {
+        Self { host: Host::Upstream, ..self }
+    }
+
+    /// Sends this host instead of that which the client has written.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a host with an optional port.
+    pub fn host(self, host: &str) -> Result<Self, ProxyError> {
+        let is_host = !host.contains('@') && host.parse::<Authority>().is_ok();
+        match HeaderValue::from_str(host) {
+            Ok(host) if is_host => Ok(Self { host: Host::Fixed(host), ..self }),
+            _ => Err(ProxyError::Host { host: host.to_owned() }),
+        }
+    }
+
+    /// How long a connection to the upstream may take to open, with its TLS handshake. 5 s by default; then 504.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.connect = timeout;
+        self
+    }
+
+    /// How long the upstream may take for the head of its response after it has the whole request. 60 s by default; then 504.
+    pub fn response_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.response = timeout;
+        self
+    }
+
+    /// How long a request and its response may be without progress in both directions. 5 min by default; then 408 or 504, or the
+    /// end of the connection if the response has begun.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.idle = timeout;
+        self
+    }
+
+    /// How long a web socket may be without a byte in both directions. 1 h by default.
+    pub fn websocket_idle_timeout(mut self, timeout: Duration) -> Self {
+        self.timeouts.tunnel_idle = timeout;
+        self
+    }
+
+    /// The requests and web sockets that are with the upstream at the same time; at least 1, and 1024 by default. Further ones are
+    /// answered with 503.
+    pub fn max_requests(mut self, requests: u32) -> Self {
+        self.max_requests = usize::try_from(requests.max(1)).unwrap_or(Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// The connections of clients at the same time; at least 1, and 1024 by default. Further ones wait in the queue of the system.
+    pub fn max_connections(mut self, connections: u32) -> Self {
+        self.listener = self.listener.max_connections(connections);
+        self
+    }
+
+    /// The bytes of the head of a request, and of that of a response; at least 8 192, and 32 768 by default.
+    pub fn max_header_bytes(mut self, bytes: u32) -> Self {
+        self.max_header_bytes = bytes.max(8 * 1_024);
+        self.listener = self.listener.max_header_bytes(bytes);
+        self
+    }
+
+    /// How long requests and web sockets may go on at shutdown. 30 s by default.
+    pub fn drain_timeout(mut self, timeout: Duration) -> Self {
+        self.listener = self.listener.drain_timeout(timeout);
+        self
+    }
+
+    /// Serves clients by TLS only. The upstream then sees `https` in the forwarding fields.
+    pub fn tls(mut self, tls: &Tls) -> Self {
+        self.listener = self.listener.tls(tls.config());
+        self.is_tls = true;
+        self
+    }
+
+    /// Binds an address. Port 0 takes any free port.
+    ///
+    /// # Errors
+    ///
+    /// If the address cannot be bound.
+    pub async fn bind(self, addr: SocketAddr) -> io::Result<BoundProxy> {
+        // The proxy's own limits answer the client, so they end first.
+        let stalled = self.timeouts.idle.max(self.timeouts.response).max(self.timeouts.connect) * 2;
+        let options = self.listener.clone().stall_timeout(stalled.max(Duration::from_secs(60)));
+        let listener = Listener::bind(addr, options).await?;
+        Ok(BoundProxy::new(listener, self.into_shared()))
+    }
+
+    fn into_shared(self) -> Arc<Shared> {
+        let Self { rules, upstream, host, timeouts, max_requests, max_header_bytes, is_tls, .. } = self;
+        let header_bytes = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
+        let (upstream_host, upstream_scheme) = (upstream.host(), upstream.scheme());
+        Arc::new(Shared {
+            rules,
+            pool: Arc::new(Pool::new(upstream, MAX_IDLE, timeouts.pool_idle, header_bytes)),
+            requests: Arc::new(Semaphore::new(max_requests)),
+            timeouts,
+            host,
+            upstream_host,
+            upstream_scheme,
+            scheme: if is_tls { "https" } else { "http" },
+            pseudonym: pseudonym(),
+            failures: Failures::new(),
+        })
+    }
+}
+
+/// Open connections of HTTP/1.1 without a request.
+const MAX_IDLE: usize = 64;

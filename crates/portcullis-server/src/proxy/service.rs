@@ -1,0 +1,62 @@
+//! The whole service: normalise, limit, forward.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Request, Response, Version, header};
+use http_body_util::Either;
+use hyper::body::Incoming;
+use portcullis::ResponseBody;
+use portcullis::rules::RulesService;
+use tower::{Layer as _, Service};
+
+use super::body::ProxyBody;
+use super::failure::Form;
+use super::forward::Forward;
+use super::prepare::prepare;
+use super::settings::Shared;
+
+/// The service of a proxy.
+#[derive(Clone, Debug)]
+pub(super) struct ProxyService {
+    shared: Arc<Shared>,
+    limited: RulesService<Forward>,
+}
+
+impl ProxyService {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let limited = shared.rules.layer().layer(Forward(Arc::clone(&shared)));
+        Self { shared, limited }
+    }
+}
+
+impl Service<Request<Incoming>> for ProxyService {
+    type Response = Response<Either<ResponseBody<ProxyBody>, ProxyBody>>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.limited.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        match prepare(&mut parts, &self.shared.pseudonym) {
+            Ok(prepared) => {
+                parts.extensions.insert(prepared);
+                let limited = self.limited.call(Request::from_parts(parts, body));
+                Box::pin(async { Ok(limited.await?.map(Either::Left)) })
+            }
+            Err(failure) => {
+                let mut response = failure.response(Form::of(&parts));
+                if parts.version != Version::HTTP_2 {
+                    // Where the request ends may be uncertain.
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
+                Box::pin(async { Ok(response.map(Either::Right)) })
+            }
+        }
+    }
+}

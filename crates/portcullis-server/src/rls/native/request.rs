@@ -1,0 +1,97 @@
+//! A descriptor as a request.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
+use http_body_util::Empty;
+
+use super::Descriptor;
+
+/// The header with the domain of the call.
+static DOMAIN: HeaderName = HeaderName::from_static("x-envoy-domain");
+
+/// The request that a descriptor stands for. See the table of the [module](crate::rls#native-rules).
+pub(super) fn of(domain: &str, descriptor: &Descriptor<'_>) -> Result<Request<Empty<Bytes>>, &'static str> {
+    if descriptor.limit.is_some() {
+        return Err("a limit override has no rule whose place it takes");
+    }
+    if descriptor.is_refund {
+        return Err("negative hits cannot be refunded");
+    }
+    let mut request = Request::new(Empty::new());
+    *request.uri_mut() = Uri::from_static("/");
+    let domain = HeaderValue::from_str(domain).map_err(|_| "the domain is not the value of a header")?;
+    request.headers_mut().insert(DOMAIN.clone(), domain);
+    for (key, value) in &descriptor.entries {
+        match *key {
+            ":method" | "method" => {
+                *request.method_mut() =
+                    Method::from_bytes(value.as_bytes()).map_err(|_| "a method is not valid")?;
+            }
+            ":path" | "path" => {
+                *request.uri_mut() = path(value).ok_or("a path is not valid")?;
+            }
+            ":authority" | "authority" | "host" => {
+                request.headers_mut().insert(header::HOST, text(value)?);
+            }
+            "remote_address" | "masked_remote_address" => {
+                let peer = address(value).ok_or("a remote address is neither an address nor a network")?;
+                request.extensions_mut().insert(SocketAddr::new(peer, 0));
+            }
+            _ => {
+                let name = HeaderName::from_bytes(key.as_bytes())
+                    .map_err(|_| "a key is not the name of a header")?;
+                if name != DOMAIN {
+                    request.headers_mut().append(name, text(value)?);
+                }
+            }
+        }
+    }
+    Ok(request)
+}
+
+/// The value of a header. A client chooses it, so bytes that no header has are encoded: a call that fails would be admitted by Envoy.
+fn text(value: &str) -> Result<HeaderValue, &'static str> {
+    let is_kept = |byte: u8| byte == b'\t' || !byte.is_ascii_control();
+    HeaderValue::from_str(value)
+        .or_else(|_| HeaderValue::from_bytes(&encoded(value, is_kept)))
+        .map_err(|_| "a value is not that of a header")
+}
+
+/// Path and query. One that does not begin with `/`, as `*` of OPTIONS, is taken as it is. A client chooses them, so bytes that no URI
+/// has are encoded, and what is too long is cut off: Envoy forwards such requests, and would admit a call that fails.
+fn path(value: &str) -> Option<Uri> {
+    let path = value.split('#').next().unwrap_or_default();
+    if !path.starts_with('/') && path != "*" {
+        return None;
+    }
+    path.parse().ok().or_else(|| {
+        let is_kept = |byte: u8| byte.is_ascii_graphic() && !b"\"<>`".contains(&byte);
+        let mut bytes = encoded(path, is_kept);
+        bytes.truncate(MAX_PATH_BYTES);
+        Uri::try_from(bytes).ok()
+    })
+}
+
+/// The text with all other bytes in percent encoding.
+fn encoded(text: &str, is_kept: impl Fn(u8) -> bool) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for byte in text.bytes() {
+        if is_kept(byte) {
+            bytes.push(byte);
+        } else {
+            bytes.extend_from_slice(format!("%{byte:02X}").as_bytes());
+        }
+    }
+    bytes
+}
+
+/// The longest [`Uri`].
+const MAX_PATH_BYTES: usize = 65_534;
+
+/// An address, or the first address of a network such as `192.0.2.0/24`.
+fn address(value: &str) -> Option<IpAddr> {
+    let address = value.split_once('/').map_or(value, |(address, _)| address);
+    address.parse().ok()
+}

@@ -1,0 +1,130 @@
+//! Native rules.
+
+use portcullis::rules::{Format, Loader, Rules};
+
+use super::*;
+use crate::rls::{CallError, ResponseHeaders};
+
+const RULES: &str = r#"
+[policy.search]
+strategy = "fixed_window"
+quota = "3/h"
+key = "client_ip"
+match = { path = "/search", methods = ["GET"] }
+
+[policy.api]
+strategy = "fixed_window"
+quota = "100/day"
+key = "client_ip"
+match = { path = "/api/{*rest}" }
+
+[policy.account]
+strategy = "fixed_window"
+quota = "5/day"
+key = { header = "x-account" }
+match = { path = "/api/{*rest}" }
+"#;
+
+fn native(clock: &ManualClock) -> RateLimitService {
+    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).expect("the rules are valid");
+    let limiter = testing::limiter(clock).rules(rules).unwrap();
+    let rules = limiter.live_rules().unwrap().clone();
+    RateLimitService::native(limiter, rules)
+}
+
+const SEARCH: &[(&str, &str)] =
+    &[(":path", "/search?q=x"), (":method", "GET"), ("remote_address", "192.0.2.1")];
+const ACCOUNT: &[(&str, &str)] =
+    &[(":path", "/api/orders"), ("x-account", "acme"), ("remote_address", "192.0.2.1")];
+
+#[tokio::test]
+async fn a_descriptor_is_limited_as_the_request_it_stands_for() {
+    let service = native(&ManualClock::default());
+    for left in [2, 1, 0] {
+        assert_eq!(outcome(&service, &call(&[SEARCH])).await, (true, vec![left]));
+    }
+    let denied = decide(&service, &call(&[SEARCH])).await;
+    assert_eq!(codes(&denied), [Code::OverLimit]);
+    let limit = denied.statuses[0].current_limit.clone();
+    assert_eq!(limit.map(|limit| (limit.requests_per_unit, limit.name)), Some((3, "search".to_owned())));
+    let other = [(":path", "/search"), ("remote_address", "192.0.2.2")];
+    assert_eq!(outcome(&service, &call(&[&other])).await, (true, vec![2]));
+    assert_eq!(outcome(&service, &call(&[&[(":path", "/other")]])).await, (true, vec![0]), "no rule matches");
+}
+
+#[tokio::test]
+async fn a_denied_descriptor_refunds_those_before_it() {
+    let service = native(&ManualClock::default());
+    for _ in 0..3 {
+        assert!(outcome(&service, &call(&[ACCOUNT, SEARCH])).await.0);
+    }
+    assert!(!outcome(&service, &call(&[ACCOUNT, SEARCH])).await.0);
+    assert_eq!(outcome(&service, &call(&[ACCOUNT])).await, (true, vec![1]));
+}
+
+#[tokio::test]
+async fn further_hits_are_charged_or_refunded_together() {
+    let service = native(&ManualClock::default());
+    assert_eq!(outcome(&service, &of([hits(ACCOUNT, 3)])).await, (true, vec![2]));
+    assert!(!outcome(&service, &of([hits(ACCOUNT, 3)])).await.0);
+    assert_eq!(outcome(&service, &of([hits(ACCOUNT, 0)])).await, (true, vec![2]));
+    assert_eq!(outcome(&service, &of([hits(ACCOUNT, 2)])).await, (true, vec![0]));
+    assert!(!outcome(&service, &of([hits(ACCOUNT, 0)])).await.0);
+}
+
+#[tokio::test]
+async fn the_headers_and_the_body_of_rules_are_passed_on() {
+    let service = native(&ManualClock::default()).response_headers(ResponseHeaders::XRateLimit);
+    let mut last = decide(&service, &call(&[SEARCH])).await;
+    let names = |response: &RateLimitResponse| -> Vec<String> {
+        response.response_headers_to_add.iter().map(|header| header.key.clone()).collect()
+    };
+    assert!(names(&last).contains(&"x-ratelimit-remaining".to_owned()), "{last:?}");
+    for _ in 0..3 {
+        last = decide(&service, &call(&[SEARCH])).await;
+    }
+    assert!(names(&last).contains(&"retry-after".to_owned()) && !last.raw_body.is_empty(), "{last:?}");
+}
+
+#[tokio::test]
+async fn what_a_client_chooses_does_not_make_a_call_fail() {
+    let service = native(&ManualClock::default());
+    let long = format!("/search?q={}", "<".repeat(60_000));
+    let hostile = ["/search?q=<", "/search?q=\u{e9}\"`", "/search?q=\u{1} x", &long];
+    for (path, left) in hostile.into_iter().zip([Some(2), Some(1), Some(0), None]) {
+        let asked = call(&[&[(":path", path), ("remote_address", "192.0.2.1")]]);
+        assert_eq!(outcome(&service, &asked).await.0, left.is_some(), "{path:.20}");
+    }
+    for (account, admitted) in [("a\0", 5), ("a\u{7f}", 5)] {
+        let entries = [(":path", "/api/orders"), ("x-account", account), ("remote_address", "192.0.2.1")];
+        for asked in 0..=admitted {
+            assert_eq!(
+                outcome(&service, &call(&[&entries])).await.0,
+                asked < admitted,
+                "{account:?} {asked}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_request_is_invalid() {
+    let service = native(&ManualClock::default());
+    let invalid: [RateLimitRequest; 6] = [
+        call(&[&[("remote_address", "nowhere")]]),
+        call(&[&[(":path", "no path")]]),
+        call(&[&[(":method", "")]]),
+        call(&[&[("two words", "x")]]),
+        of([limited(SEARCH, 1, 1)]),
+        of([refund(SEARCH, 1)]),
+    ];
+    for request in invalid {
+        let error = service.decide(&request).await.unwrap_err();
+        assert!(matches!(error, CallError::NotNative { descriptor: 0, .. }), "{error}");
+    }
+    assert!(
+        outcome(&service, &call(&[&[("masked_remote_address", "192.0.2.0/24"), (":path", "/search")]]))
+            .await
+            .0
+    );
+}

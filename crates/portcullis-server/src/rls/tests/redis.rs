@@ -1,0 +1,48 @@
+//! Two services on one Redis server.
+
+use portcullis::Limiter;
+use portcullis_servers::RedisServer;
+use tokio::task::JoinSet;
+
+use super::*;
+
+const LIMITS: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: { unit: year, requests_per_unit: 50 }
+  - key: all
+    rate_limit: { unit: year, requests_per_unit: 70 }
+";
+
+#[tokio::test]
+async fn services_on_one_server_admit_one_budget_exactly() {
+    let redis = RedisServer::start().unwrap();
+    let mut services = Vec::new();
+    for _ in 0..2 {
+        let limiter = Limiter::redis(redis.url()).secret("2026", b"sixteen-bytes-ok").await.unwrap();
+        services.push(RateLimitService::envoy(limiter, descriptors(LIMITS)));
+    }
+    let mut calls = JoinSet::new();
+    for index in 0..160 {
+        let service = services[index % 2].clone();
+        // Of two users, who share a limit.
+        let user = if index % 4 < 2 { "ada" } else { "bob" };
+        calls.spawn(async move { outcome(&service, &call(&[&[("user", user)], &[("all", "x")]])).await.0 });
+    }
+    let admitted = calls.join_all().await.into_iter().filter(|admitted| *admitted).count();
+    assert_eq!(admitted, 70);
+    // A denied call has charged neither limit: what the users have left is what was not admitted.
+    let mut left = 0;
+    for user in ["ada", "bob"] {
+        let asks = of([hits(&[("user", user)], 0)]);
+        let [one, other] = [outcome(&services[0], &asks).await.1, outcome(&services[1], &asks).await.1];
+        assert_eq!(one, other);
+        left += one[0];
+    }
+    assert_eq!(left, 30);
+    // The other instance may remember its denial for up to a second.
+    assert!(outcome(&services[0], &of([refund(&[("all", "x")], 1)])).await.0);
+    assert!(outcome(&services[0], &call(&[&[("all", "x")]])).await.0);
+    assert!(!outcome(&services[1], &call(&[&[("all", "x")]])).await.0);
+}

@@ -1,0 +1,201 @@
+//! What happens on a connection, as its watchdog sees it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// The counters of a connection. Requests and the watchdog read and write them in different tasks, each without regard to the others.
+#[derive(Debug, Default)]
+pub(super) struct Activity {
+    version: AtomicU8,
+    has_moved: AtomicBool,
+    has_unparsed: AtomicBool,
+    started: AtomicU64,
+    in_flight: AtomicU32,
+}
+
+/// A protocol, as its first bytes show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Unknown,
+    Http1,
+    Http2,
+}
+
+impl Activity {
+    pub(super) fn version(&self) -> Version {
+        match self.version.load(Ordering::Relaxed) {
+            0 => Version::Unknown,
+            1 => Version::Http1,
+            _ => Version::Http2,
+        }
+    }
+
+    /// Whether a byte was read or written since the last call.
+    pub(super) fn take_moved(&self) -> bool {
+        self.has_moved.swap(false, Ordering::Relaxed)
+    }
+
+    /// Whether bytes were read since the last request began or ended: the head of the next one, with HTTP/1.1.
+    pub(super) fn has_unparsed(&self) -> bool {
+        self.has_unparsed.load(Ordering::Relaxed)
+    }
+
+    /// The requests that have begun.
+    pub(super) fn started(&self) -> u64 {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// The requests whose response is not complete.
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_version(&self, version: Version) {
+        self.version.store(version as u8, Ordering::Relaxed);
+    }
+
+    fn has_read(&self) {
+        self.has_unparsed.store(true, Ordering::Relaxed);
+        self.has_moved.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn read_for_test(&self) {
+        self.has_read();
+    }
+}
+
+/// A request that is in flight until this is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Activity>);
+
+impl InFlight {
+    pub(super) fn begin(activity: &Arc<Activity>) -> Self {
+        activity.started.fetch_add(1, Ordering::Relaxed);
+        activity.in_flight.fetch_add(1, Ordering::Relaxed);
+        activity.has_unparsed.store(false, Ordering::Relaxed);
+        Self(activity.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // The body of a request is read during the request.
+        self.0.has_unparsed.store(false, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A stream whose bytes are noticed, and that holds the place of its connection, also after an upgrade.
+#[derive(Debug)]
+pub(super) struct Observed<I> {
+    io: I,
+    activity: Arc<Activity>,
+    first: FirstBytes,
+    _place: OwnedSemaphorePermit,
+}
+
+impl<I> Observed<I> {
+    pub(super) fn new(io: I, activity: Arc<Activity>, place: OwnedSemaphorePermit) -> Self {
+        Self { io, activity, first: FirstBytes::default(), _place: place }
+    }
+
+    fn moved<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Ok(_)) = result {
+            self.activity.has_moved.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl<I: AsyncRead + Unpin> AsyncRead for Observed<I> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = Pin::new(&mut self.io).poll_read(cx, buf);
+        let new = &buf.filled()[before..];
+        if !new.is_empty() {
+            if let Some(version) = self.first.read(new) {
+                self.activity.set_version(version);
+            }
+            self.activity.has_read();
+        }
+        result
+    }
+}
+
+impl<I: AsyncWrite + Unpin> AsyncWrite for Observed<I> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.io).poll_write(cx, bytes);
+        self.moved(result)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
+        self.moved(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+/// The first bytes of a connection, until they show the protocol. A connection without the whole preface of HTTP/2 is not one of it.
+#[derive(Debug, Default)]
+struct FirstBytes(usize);
+
+impl FirstBytes {
+    /// The version, when it becomes known.
+    fn read(&mut self, bytes: &[u8]) -> Option<Version> {
+        let rest = PREFACE.get(self.0..).filter(|rest| !rest.is_empty())?;
+        let compared = rest.len().min(bytes.len());
+        if bytes[..compared] != rest[..compared] {
+            self.0 = PREFACE.len();
+            return Some(Version::Http1);
+        }
+        self.0 += compared;
+        (self.0 == PREFACE.len()).then_some(Version::Http2)
+    }
+}
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_found_in_the_first_bytes() {
+        let read = |parts: &[&[u8]]| {
+            let mut first = FirstBytes::default();
+            parts.iter().map(|part| first.read(part)).collect::<Vec<_>>()
+        };
+        assert_eq!(read(&[b"GET / HTTP/1.1", b"PRI "]), [Some(Version::Http1), None]);
+        assert_eq!(read(&[b"P", b"OST"]), [None, Some(Version::Http1)]);
+        assert_eq!(
+            read(&[b"PR", b"I * HTTP/2.0\r\n\r\nSM\r\n\r\n\0", b"GET"]),
+            [None, Some(Version::Http2), None]
+        );
+    }
+}

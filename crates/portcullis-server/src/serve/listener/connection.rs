@@ -1,0 +1,123 @@
+//! One connection, from its handshake to its end.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+
+use http::{Request, Response};
+use http_body::Body;
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tower::Service;
+
+use super::activity::{Activity, Observed};
+use super::options::ListenerOptions;
+use super::tracked::Tracked;
+use super::watchdog::{Step, Watchdog};
+
+/// What all connections of a listener share.
+pub(super) struct Shared {
+    pub(super) options: ListenerOptions,
+    protocol: auto::Builder<TokioExecutor>,
+    acceptor: Option<TlsAcceptor>,
+}
+
+impl Shared {
+    pub(super) fn new(options: ListenerOptions) -> Self {
+        let acceptor = options.tls.clone().map(TlsAcceptor::from);
+        Self { protocol: options.protocol(), acceptor, options }
+    }
+}
+
+/// Serves a connection until it ends, by the peer, a timeout, or `stop` and the requests in progress.
+pub(super) async fn serve<S, B>(
+    stream: TcpStream,
+    peer: SocketAddr,
+    place: OwnedSemaphorePermit,
+    service: S,
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    // Without it a response of two writes waits for the peer's acknowledgement. A socket that refuses it has ended.
+    let _ = stream.set_nodelay(true);
+    let activity = Arc::new(Activity::default());
+    let service = Tracked { service, peer, activity: activity.clone() };
+    let Some(acceptor) = &shared.acceptor else {
+        return drive(Observed::new(stream, activity, place), service, &shared, stop).await;
+    };
+    let handshake = tokio::time::timeout(shared.options.handshake_timeout, acceptor.accept(stream));
+    let shaken = tokio::select! {
+        shaken = handshake => shaken,
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => drive(Observed::new(stream, activity, place), service, &shared, stop).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake has failed"),
+        Err(_) => tracing::debug!("a TLS handshake has taken too long"),
+    }
+}
+
+async fn drive<I, S, B>(
+    io: Observed<I>,
+    service: Tracked<S>,
+    shared: &Shared,
+    mut stop: watch::Receiver<bool>,
+) where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
+    B: Body + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut watchdog = Watchdog::new(service.activity.clone());
+    let mut connection = pin!(shared.protocol.serve_connection_with_upgrades(TokioIo::new(io), service));
+    let mut stop = pin!(async move {
+        // The listener outlives its connections.
+        let _ = stop.wait_for(|stop| *stop).await;
+    });
+    let interval = Watchdog::interval(&shared.options);
+    let mut looked = Instant::now();
+    let mut timer = pin!(tokio::time::sleep_until(looked + interval));
+    let mut is_stopping = false;
+    loop {
+        tokio::select! {
+            result = connection.as_mut() => {
+                if let Err(error) = result {
+                    tracing::debug!(%error, "a connection has failed");
+                }
+                return;
+            }
+            () = &mut stop, if !is_stopping => {
+                is_stopping = true;
+                watchdog.closes();
+                connection.as_mut().graceful_shutdown();
+            }
+            () = &mut timer => {
+                let now = Instant::now();
+                match watchdog.look(now - looked, &shared.options) {
+                    Step::Keep => {}
+                    Step::Close => connection.as_mut().graceful_shutdown(),
+                    Step::Cut(reason) => return tracing::debug!(reason, "a connection is cut off"),
+                }
+                looked = now;
+                timer.as_mut().reset(now + interval);
+            }
+        }
+    }
+}

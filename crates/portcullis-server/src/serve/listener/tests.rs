@@ -1,0 +1,165 @@
+use std::io::ErrorKind;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::ConnectInfo;
+use axum::routing::{get, post};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::*;
+
+/// No test waits for longer, and none takes nearly as long.
+const BOUND: Duration = Duration::from_secs(20);
+
+/// A timeout of the server that a test waits for, and that a request before it does not reach on a busy machine.
+const SHORT: Duration = Duration::from_secs(1);
+
+struct Running {
+    addr: SocketAddr,
+    stop: oneshot::Sender<()>,
+    ended: JoinHandle<Drained>,
+}
+
+async fn start(options: ListenerOptions, app: Router) -> Running {
+    let listener = Listener::bind(([127, 0, 0, 1], 0).into(), options).await.unwrap();
+    let (addr, (stop, stopped)) = (listener.local_addr(), oneshot::channel());
+    let ended = tokio::spawn(async move {
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        listener.serve(app, shutdown).await
+    });
+    Running { addr, stop, ended }
+}
+
+fn app() -> Router {
+    let peer = get(async |ConnectInfo(peer): ConnectInfo<SocketAddr>| peer.to_string());
+    Router::new().route("/peer", peer).route("/echo", post(async |body: Bytes| body))
+}
+
+async fn connect(addr: SocketAddr, text: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(text.as_bytes()).await.unwrap();
+    stream
+}
+
+/// What the server sends until it closes the connection.
+async fn rest(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    match timeout(BOUND, stream.read_to_end(&mut bytes)).await.expect("the connection ends") {
+        Ok(_) => {}
+        Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset),
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// Reads until the text has come.
+async fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut bytes = Vec::new();
+    let reading = async {
+        while !String::from_utf8_lossy(&bytes).contains(end) {
+            assert_ne!(stream.read_buf(&mut bytes).await.unwrap(), 0, "{}", String::from_utf8_lossy(&bytes));
+        }
+    };
+    timeout(BOUND, reading).await.expect("the server answers");
+    String::from_utf8(bytes).unwrap()
+}
+
+const GET_PEER: &str = "GET /peer HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn service_knows_the_address_of_the_peer() {
+    let server = start(ListenerOptions::default(), app()).await;
+    let mut stream = connect(server.addr, GET_PEER).await;
+    let answer = rest(&mut stream).await;
+    assert!(answer.ends_with(&stream.local_addr().unwrap().to_string()), "{answer}");
+}
+
+#[tokio::test]
+async fn connection_beyond_the_limit_waits_for_a_place() {
+    let server = start(ListenerOptions::default().max_connections(1), app()).await;
+    let first = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let mut first = first;
+    read_until(&mut first, "127.0.0.1:").await;
+    let mut second = connect(server.addr, GET_PEER).await;
+    let mut byte = [0];
+    assert!(timeout(Duration::from_millis(100), second.read(&mut byte)).await.is_err(), "it is not answered");
+    drop(first);
+    assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn slow_head_ends_by_the_header_timeout() {
+    let options = ListenerOptions::default().header_timeout(SHORT);
+    let server = start(options, app()).await;
+    for text in ["", "PRI * HT", "GET /peer HTTP/1.1\r\nhost:"] {
+        let mut stream = connect(server.addr, text).await;
+        assert_eq!(rest(&mut stream).await, "", "{text:?}");
+    }
+    // Here a whole request has to come before.
+    let server = start(ListenerOptions::default().header_timeout(Duration::from_secs(3)), app()).await;
+    let mut stream = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    read_until(&mut stream, "127.0.0.1:").await;
+    stream.write_all(b"GET /").await.unwrap();
+    assert!(rest(&mut stream).await.len() < 10, "only the rest of the first response");
+}
+
+#[tokio::test]
+async fn idle_connection_ends_by_the_idle_timeout() {
+    let options = ListenerOptions::default().idle_timeout(SHORT);
+    let server = start(options, app()).await;
+    let mut stream =
+        connect(server.addr, "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi").await;
+    assert!(rest(&mut stream).await.ends_with("hi"));
+}
+
+#[tokio::test]
+async fn large_head_is_431() {
+    let server = start(ListenerOptions::default().max_header_bytes(8_192), app()).await;
+    let head = format!("GET /peer HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "a".repeat(9_000));
+    let mut stream = connect(server.addr, &head).await;
+    let answer = rest(&mut stream).await;
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn request_in_progress_is_finished_at_shutdown() {
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (begins, goes) = (begun.clone(), go.clone());
+    let slow = async move || {
+        begins.notify_one();
+        goes.notified().await;
+        "done"
+    };
+    let server = start(ListenerOptions::default(), Router::new().route("/slow", get(slow))).await;
+    let idle = connect(server.addr, "").await;
+    let mut stream = connect(server.addr, "GET /slow HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    begun.notified().await;
+    server.stop.send(()).unwrap();
+    let mut idle = idle;
+    rest(&mut idle).await;
+    assert_eq!(TcpStream::connect(server.addr).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    go.notify_one();
+    assert!(rest(&mut stream).await.ends_with("done"));
+    assert_eq!(timeout(BOUND, server.ended).await.unwrap().unwrap(), Drained { cut_off: 0 });
+}
+
+#[tokio::test]
+async fn request_beyond_the_drain_timeout_is_cut_off() {
+    let begun = Arc::new(Notify::new());
+    let begins = begun.clone();
+    let endless = async move || {
+        begins.notify_one();
+        std::future::pending::<()>().await;
+    };
+    let options = ListenerOptions::default().drain_timeout(Duration::from_millis(50));
+    let server = start(options, Router::new().route("/endless", get(endless))).await;
+    let mut stream = connect(server.addr, "GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    begun.notified().await;
+    server.stop.send(()).unwrap();
+    assert_eq!(timeout(BOUND, server.ended).await.unwrap().unwrap(), Drained { cut_off: 1 });
+    assert_eq!(rest(&mut stream).await, "");
+}

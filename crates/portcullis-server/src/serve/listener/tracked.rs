@@ -1,0 +1,74 @@
+//! The service of a connection: it knows the peer, and counts the requests that are not answered completely.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::extract::ConnectInfo;
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use pin_project_lite::pin_project;
+use tower::{Service, ServiceExt as _};
+
+use super::activity::{Activity, InFlight};
+
+#[derive(Clone, Debug)]
+pub(super) struct Tracked<S> {
+    pub(super) service: S,
+    pub(super) peer: SocketAddr,
+    pub(super) activity: Arc<Activity>,
+}
+
+impl<S, B> hyper::service::Service<Request<Incoming>> for Tracked<S>
+where
+    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    S::Error: 'static,
+    B: 'static,
+{
+    type Response = Response<TrackedBody<B>>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let request_in_flight = InFlight::begin(&self.activity);
+        request.extensions_mut().insert(ConnectInfo(self.peer));
+        let response = self.service.clone().oneshot(request);
+        Box::pin(async move {
+            let response = response.await?;
+            Ok(response.map(|body| TrackedBody { body, _request: request_in_flight }))
+        })
+    }
+}
+
+pin_project! {
+    /// A body whose request is in flight until it is dropped.
+    #[derive(Debug)]
+    pub(super) struct TrackedBody<B> {
+        #[pin]
+        body: B,
+        _request: InFlight,
+    }
+}
+
+impl<B: Body> Body for TrackedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        self.project().body.poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,86 @@
+//! Decides when a connection has waited for too long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::ListenerOptions;
+use super::activity::{Activity, Version};
+
+/// The timeouts of one connection.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    activity: Arc<Activity>,
+    started: u64,
+    /// How long the head of a request has been arriving.
+    head: Duration,
+    /// How long no request was in progress.
+    idle: Duration,
+    /// How long nothing was read or written during a request.
+    stalled: Duration,
+    /// How long the connection has been closing without a request in progress.
+    closing: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Keep,
+    /// Ends the connection as at shutdown: the peer can see that no request of its own was lost.
+    Close,
+    /// Drops the connection.
+    Cut(&'static str),
+}
+
+impl Watchdog {
+    pub(super) fn new(activity: Arc<Activity>) -> Self {
+        let zero = Duration::ZERO;
+        Self { activity, started: 0, head: zero, idle: zero, stalled: zero, closing: None }
+    }
+
+    /// How often it looks.
+    pub(super) fn interval(options: &ListenerOptions) -> Duration {
+        let shortest = options.header_timeout.min(options.idle_timeout).min(options.stall_timeout);
+        // No timer is set for the end of time.
+        (shortest / 4).clamp(Duration::from_millis(5), Duration::from_secs(3_600))
+    }
+
+    /// The connection closes from now on, for a reason of the listener.
+    pub(super) fn closes(&mut self) {
+        self.closing.get_or_insert_default();
+    }
+
+    /// What to do, given the time since the last look.
+    pub(super) fn look(&mut self, passed: Duration, options: &ListenerOptions) -> Step {
+        let (in_flight, started) = (self.activity.in_flight(), self.activity.started());
+        let (has_begun, has_moved) = (started != self.started, self.activity.take_moved());
+        self.started = started;
+        if in_flight > 0 || has_begun {
+            (self.head, self.idle) = Default::default();
+            self.stalled = if has_moved || has_begun { Duration::ZERO } else { self.stalled + passed };
+            self.closing = self.closing.map(|_| Duration::ZERO);
+            return if self.stalled < options.stall_timeout { Step::Keep } else { Step::Cut("stalled") };
+        }
+        self.stalled = Duration::ZERO;
+        let is_in_head = match self.activity.version() {
+            Version::Unknown => true,
+            Version::Http1 => self.activity.has_unparsed(),
+            Version::Http2 => false,
+        };
+        self.head = if is_in_head { self.head + passed } else { Duration::ZERO };
+        self.idle += passed;
+        if self.head >= options.header_timeout {
+            return Step::Cut("slow head");
+        }
+        if let Some(closing) = &mut self.closing {
+            *closing += passed;
+            return if *closing < options.header_timeout { Step::Keep } else { Step::Cut("slow to close") };
+        }
+        if self.idle < options.idle_timeout {
+            return Step::Keep;
+        }
+        self.closing = Some(Duration::ZERO);
+        Step::Close
+    }
+}
+
+#[cfg(test)]
+mod tests;

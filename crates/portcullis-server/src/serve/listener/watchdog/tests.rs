@@ -1,0 +1,81 @@
+use std::time::Duration;
+
+use super::*;
+use crate::serve::listener::activity::InFlight;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn options() -> ListenerOptions {
+    let options = ListenerOptions::default().header_timeout(4 * SECOND);
+    options.idle_timeout(8 * SECOND).stall_timeout(16 * SECOND)
+}
+
+fn watchdog(version: Version) -> (Arc<Activity>, Watchdog) {
+    let activity = Arc::new(Activity::default());
+    activity.set_version(version);
+    (activity.clone(), Watchdog::new(activity))
+}
+
+/// The number of the look, from 1, that has another answer than to keep the connection, and the answer.
+fn first_step(watchdog: &mut Watchdog, mut before: impl FnMut()) -> Option<(u32, Step)> {
+    (1..=40).find_map(|look| {
+        before();
+        let step = watchdog.look(SECOND, &options());
+        (step != Step::Keep).then_some((look, step))
+    })
+}
+
+#[test]
+fn silent_connection_is_cut_at_the_header_timeout() {
+    let (_activity, mut watchdog) = watchdog(Version::Unknown);
+    assert_eq!(first_step(&mut watchdog, || {}), Some((4, Step::Cut("slow head"))));
+}
+
+#[test]
+fn trickling_head_is_cut_at_the_header_timeout() {
+    let (activity, mut watchdog) = watchdog(Version::Http1);
+    let step = first_step(&mut watchdog, || activity.read_for_test());
+    assert_eq!(step, Some((4, Step::Cut("slow head"))));
+}
+
+#[test]
+fn connection_between_requests_has_the_idle_timeout() {
+    for version in [Version::Http1, Version::Http2] {
+        let (activity, mut watchdog) = watchdog(version);
+        activity.read_for_test();
+        drop(InFlight::begin(&activity));
+        assert_eq!(watchdog.look(SECOND, &options()), Step::Keep);
+        assert_eq!(first_step(&mut watchdog, || {}), Some((8, Step::Close)), "{version:?}");
+        assert_eq!(first_step(&mut watchdog, || {}), Some((4, Step::Cut("slow to close"))), "{version:?}");
+    }
+}
+
+#[test]
+fn pings_of_http2_do_not_keep_an_idle_connection() {
+    let (activity, mut watchdog) = watchdog(Version::Http2);
+    assert_eq!(first_step(&mut watchdog, || activity.read_for_test()), Some((8, Step::Close)));
+}
+
+#[test]
+fn requests_keep_a_connection() {
+    let (activity, mut watchdog) = watchdog(Version::Http2);
+    assert_eq!(first_step(&mut watchdog, || drop(InFlight::begin(&activity))), None);
+}
+
+#[test]
+fn request_without_bytes_has_the_stall_timeout() {
+    let (activity, mut watchdog) = watchdog(Version::Http1);
+    let _request = InFlight::begin(&activity);
+    assert_eq!(first_step(&mut watchdog, || activity.read_for_test()), None);
+    assert_eq!(first_step(&mut watchdog, || {}), Some((16, Step::Cut("stalled"))));
+}
+
+#[test]
+fn closing_waits_for_a_request_in_progress() {
+    let (activity, mut watchdog) = watchdog(Version::Http2);
+    watchdog.closes();
+    let request = InFlight::begin(&activity);
+    assert_eq!(first_step(&mut watchdog, || activity.read_for_test()), None);
+    drop(request);
+    assert_eq!(first_step(&mut watchdog, || {}), Some((4, Step::Cut("slow to close"))));
+}

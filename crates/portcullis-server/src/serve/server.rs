@@ -1,0 +1,174 @@
+//! The builder of a server.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use portcullis::Limiter;
+use tonic::service::Routes;
+
+use super::listener::{Listener, ListenerOptions};
+use super::metrics::Exporter;
+use super::running::{BoundServer, Port};
+use super::{Addresses, Limits, MetricsError, Place, Readiness, ServeError, Tls, guards, status};
+
+/// Builds a server around a limiter. See the [module](super).
+#[derive(Debug)]
+#[must_use = "a server does nothing until it is bound and run"]
+pub struct Server {
+    limiter: Limiter,
+    readiness: Readiness,
+    grpc: Routes,
+    places: Vec<(Place, SocketAddr, Router)>,
+    limits: Limits,
+    tls: Option<Tls>,
+    unauthenticated: Vec<Place>,
+    ready_delay: Duration,
+    exporter: Option<Exporter>,
+}
+
+impl Server {
+    /// A server without listeners.
+    pub fn new(limiter: Limiter) -> Self {
+        let readiness = Readiness::new(&limiter);
+        Self {
+            limiter,
+            readiness,
+            grpc: Routes::default(),
+            places: Vec::new(),
+            limits: Limits::default(),
+            tls: None,
+            unauthenticated: Vec::new(),
+            ready_delay: Duration::ZERO,
+            exporter: None,
+        }
+    }
+
+    /// Serves gRPC services at this address. `grpc.health.v1.Health` is added, and reports the [readiness](Self::readiness).
+    pub fn grpc(self, addr: SocketAddr, services: Routes) -> Self {
+        Self { grpc: services, ..self.place(Place::Grpc, addr, Router::new()) }
+    }
+
+    /// Serves checks over HTTP at this address, with the pages of the [status](Self::status), whose paths `checks` must not have.
+    pub fn http(self, addr: SocketAddr, checks: Router) -> Self {
+        self.place(Place::Http, addr, checks)
+    }
+
+    /// Serves `/healthz`, `/readyz` and `/metrics` at this address, always without TLS, for probes that have no certificate.
+    ///
+    /// `/healthz` is 200 as long as the process answers. `/readyz` is 200, or 503 with the [reasons](super::NotReady) as JSON.
+    pub fn status(self, addr: SocketAddr) -> Self {
+        self.place(Place::Status, addr, Router::new())
+    }
+
+    /// Serves the router of `Limiter::admin` at this address. On a loopback address it has no TLS, for `portcullis admin`.
+    pub fn admin(self, addr: SocketAddr, router: Router) -> Self {
+        self.place(Place::Admin, addr, router)
+    }
+
+    fn place(mut self, place: Place, addr: SocketAddr, router: Router) -> Self {
+        self.places.retain(|(other, ..)| *other != place);
+        self.places.push((place, addr, router));
+        self
+    }
+
+    /// Sets what clients can use.
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// Serves gRPC, HTTP, and the admin API beyond loopback, over TLS only.
+    pub fn tls(self, tls: Tls) -> Self {
+        Self { tls: Some(tls), ..self }
+    }
+
+    /// Accepts clients of other machines at this listener that show no certificate: everything that reaches the address can use it.
+    pub fn allow_unauthenticated(mut self, place: Place) -> Self {
+        self.unauthenticated.push(place);
+        self
+    }
+
+    /// Sets for how long the server still takes requests at shutdown after it has become not ready, so that load balancers notice
+    /// first; zero by default.
+    pub fn ready_delay(self, delay: Duration) -> Self {
+        Self { ready_delay: delay, ..self }
+    }
+
+    /// Counts for `/metrics` what the limiter does from now on. The recorder of the `metrics` facade is installed for the whole process.
+    ///
+    /// # Errors
+    ///
+    /// If the process has a recorder already.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime.
+    pub fn metrics(self) -> Result<Self, MetricsError> {
+        let exporter = Exporter::install()?;
+        Ok(Self { limiter: self.limiter.metrics(), exporter: Some(exporter), ..self })
+    }
+
+    /// What the server reports at `/readyz` and over gRPC.
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+
+    /// Binds all addresses.
+    ///
+    /// # Errors
+    ///
+    /// If an address cannot be bound; [`ServeError::Exposed`] if it is not a loopback address, clients need no certificate, and this
+    /// is not [allowed](Self::allow_unauthenticated).
+    pub async fn bind(self) -> Result<BoundServer, ServeError> {
+        if self.places.is_empty() {
+            return Err(ServeError::NoListener);
+        }
+        for (place, addr, _) in &self.places {
+            self.allows(*place, *addr)?;
+        }
+        let mut ports = Vec::new();
+        let mut addresses = Addresses::default();
+        let mut health = None;
+        for (place, addr, router) in &self.places {
+            let options = self.options(*place, *addr);
+            let listener = Listener::bind(*addr, options).await;
+            let listener =
+                listener.map_err(|error| ServeError::Bind { place: *place, addr: *addr, error })?;
+            addresses.set(*place, listener.local_addr());
+            let pages = || status::router(&self.readiness, &self.limiter, self.exporter.as_ref());
+            let router = match place {
+                Place::Grpc => {
+                    let (router, reports) = super::health::with_health(self.grpc.clone()).await;
+                    health = Some(reports);
+                    router
+                }
+                Place::Http | Place::Status => router.clone().merge(pages()),
+                Place::Admin => router.clone(),
+            };
+            let router = guards::guarded(router, *place, &self.limits);
+            ports.push(Port { place: *place, listener, router });
+        }
+        let Self { limiter, readiness, limits, ready_delay, .. } = self;
+        Ok(BoundServer { limiter, readiness, limits, ready_delay, ports, addresses, health })
+    }
+
+    fn uses_tls(&self, place: Place, addr: SocketAddr) -> bool {
+        let is_plain = place == Place::Status || place == Place::Admin && addr.ip().is_loopback();
+        self.tls.is_some() && !is_plain
+    }
+
+    fn allows(&self, place: Place, addr: SocketAddr) -> Result<(), ServeError> {
+        let is_mutual =
+            self.tls.as_ref().is_some_and(Tls::needs_client_certificates) && self.uses_tls(place, addr);
+        let is_allowed = addr.ip().is_loopback() || is_mutual || self.unauthenticated.contains(&place);
+        if is_allowed { Ok(()) } else { Err(ServeError::Exposed { place, addr }) }
+    }
+
+    fn options(&self, place: Place, addr: SocketAddr) -> ListenerOptions {
+        let options = self.limits.listener();
+        match &self.tls {
+            Some(tls) if self.uses_tls(place, addr) => options.tls(tls.config()),
+            _ => options,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use axum::routing::get;
+use portcullis::rules::envoy::Descriptors;
+use portcullis::{Limiter, Policy, Quota};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+use tonic::Code;
+use tonic::service::Routes;
+use tonic::transport::Endpoint;
+use tonic_health::ServingStatus;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::rls::RateLimitService;
+
+/// No test waits for longer, and none takes nearly as long.
+const BOUND: Duration = Duration::from_secs(20);
+
+const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
+
+fn services(limiter: &Limiter) -> Routes {
+    let file = "{domain: shop, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}";
+    let descriptors = Descriptors::parse(&[("shop.yaml", file)]).unwrap();
+    Routes::new(RateLimitService::envoy(limiter.clone(), descriptors).grpc())
+}
+
+async fn status(addr: SocketAddr) -> ServingStatus {
+    let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
+    let mut client = HealthClient::new(channel);
+    let answer = client.check(HealthCheckRequest::default()).await.unwrap();
+    match answer.get_ref().status {
+        1 => ServingStatus::Serving,
+        2 => ServingStatus::NotServing,
+        _ => ServingStatus::Unknown,
+    }
+}
+
+#[tokio::test]
+async fn grpc_health_follows_readiness() {
+    let limiter = Limiter::memory();
+    let server = Server::new(limiter.clone()).grpc(LOOPBACK.into(), services(&limiter));
+    let readiness = server.readiness().clone();
+    let server = server.bind().await.unwrap();
+    let addr = server.addresses().grpc.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ended = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    assert_eq!(status(addr).await, ServingStatus::Serving);
+    readiness.set_rules_refused(true);
+    let changed = async {
+        while status(addr).await != ServingStatus::NotServing {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(BOUND, changed).await.expect("it is reported");
+    stop.send(()).unwrap();
+    let finished = timeout(BOUND, ended).await.unwrap().unwrap();
+    assert_eq!((finished.cut_off, finished.unsettled), (0, 0));
+    assert_eq!(readiness.reasons(), [NotReady::Draining, NotReady::RulesRefused]);
+}
+
+#[tokio::test]
+async fn those_who_watch_health_do_not_keep_the_server() {
+    let limiter = Limiter::memory();
+    let server = Server::new(limiter.clone()).grpc(LOOPBACK.into(), services(&limiter));
+    let server = server.limits(Limits::default().drain_timeout(10 * BOUND)).bind().await.unwrap();
+    let addr = server.addresses().grpc.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let ended = tokio::spawn(server.run(async {
+        let _ = stopped.await;
+    }));
+    let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
+    let watched = HealthClient::new(channel).watch(HealthCheckRequest::default()).await.unwrap();
+    let mut watched = watched.into_inner();
+    let mut last = watched.message().await.unwrap().unwrap().status;
+    assert_eq!(last, 1, "serving");
+    stop.send(()).unwrap();
+    while let Some(next) = watched.message().await.unwrap() {
+        last = next.status;
+    }
+    assert_eq!(last, 2, "not serving");
+    let finished = timeout(BOUND, ended).await.expect("it ends").unwrap();
+    assert_eq!(finished.cut_off, 0);
+}
+
+#[tokio::test]
+async fn addresses_of_other_machines_have_to_be_allowed() {
+    let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let server = || Server::new(Limiter::memory()).http(everywhere, Router::new());
+    let refused = server().bind().await.unwrap_err();
+    assert!(matches!(refused, ServeError::Exposed { place: Place::Http, .. }), "{refused}");
+    assert!(server().allow_unauthenticated(Place::Grpc).bind().await.is_err());
+    assert!(server().allow_unauthenticated(Place::Http).bind().await.is_ok());
+    let nothing = Server::new(Limiter::memory()).bind().await.unwrap_err();
+    assert!(matches!(nothing, ServeError::NoListener));
+}
+
+#[tokio::test]
+async fn address_in_use_is_named_in_the_error() {
+    let first = Server::new(Limiter::memory()).status(LOOPBACK.into()).bind().await.unwrap();
+    let addr = first.addresses().status.unwrap();
+    let error = Server::new(Limiter::memory()).status(addr).bind().await.unwrap_err();
+    assert!(error.to_string().starts_with(&format!("status cannot listen at {addr}: ")), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_timeout_is_an_answer_of_the_protocol() {
+    let slow = || Router::new().route("/slow", get(std::future::pending::<()>));
+    let limits = Limits::default().request_timeout(Duration::from_secs(5));
+    let ask = || Request::get("/slow").body(Body::empty()).unwrap();
+    let http = guards::guarded(slow(), Place::Http, &limits).oneshot(ask()).await.unwrap();
+    assert_eq!(http.status(), 503);
+    let grpc = guards::guarded(slow(), Place::Grpc, &limits).oneshot(ask()).await.unwrap();
+    assert_eq!(grpc.headers()["grpc-status"], (Code::DeadlineExceeded as i32).to_string().as_str());
+}
+
+#[tokio::test]
+async fn dropped_readiness_does_not_keep_the_limiter() {
+    let limiter = Limiter::memory();
+    let store = std::sync::Arc::downgrade(limiter.store());
+    let readiness = Readiness::new(&limiter);
+    assert!(limiter.try_layer(Policy::gcra("all", Quota::per_second(1))).is_ok());
+    drop((readiness, limiter));
+    assert!(store.upgrade().is_none());
+}
