@@ -6,7 +6,7 @@ mod identity;
 mod place;
 mod show;
 mod text;
-mod token;
+pub mod token;
 mod watch;
 
 use std::io::{self, Write as _};

@@ -6,15 +6,19 @@
 //! portcullis identify --peer 10.0.0.1 --source x-forwarded-for --trust 10.0.0.0/8 -H 'X-Forwarded-For: 192.0.2.1'
 //! portcullis check limits.toml
 //! portcullis explain limits.toml --request 'GET /search' -H 'x-api-key: k'
+//! portcullis serve limits.toml --store redis://127.0.0.1:6379
+//! portcullis proxy limits.toml --upstream http://127.0.0.1:3000
 //! portcullis admin http://127.0.0.1:9090 policies
 //! ```
 
 mod check;
 mod explain;
 mod identify;
+mod proxy;
 mod replay;
 mod rules;
 mod schema;
+mod serve;
 mod store;
 
 use std::process::ExitCode;
@@ -41,6 +45,8 @@ enum Command {
     Schema(schema::Schema),
     #[command(subcommand)]
     Rules(rules::Rules),
+    Serve(Box<serve::Serve>),
+    Proxy(Box<proxy::Proxy>),
     Simulate(Simulate),
     Diff(Diff),
     Admin(Admin),
@@ -57,6 +63,8 @@ fn main() -> ExitCode {
             Ok(true)
         }
         Command::Rules(rules) => rules.run(),
+        Command::Serve(serve) => serve.run(),
+        Command::Proxy(proxy) => proxy.run(),
         Command::Simulate(simulate) => simulate.run(),
         Command::Diff(diff) => diff.run(),
         Command::Admin(admin) => admin.run(),

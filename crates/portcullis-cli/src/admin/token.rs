@@ -30,21 +30,44 @@ impl TokenArguments {
     }
 }
 
+/// The token of a server: that in the file, else that of the environment; `None` without both.
+///
+/// # Errors
+///
+/// If the file cannot be read, or the token is empty, longer than 8 KiB, or has characters beyond printable ASCII.
+pub fn of_server(file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let (text, name) = match (file, std::env::var(VARIABLE)) {
+        (Some(file), _) => (read(file)?, file.display().to_string()),
+        (None, Ok(text)) => (text, VARIABLE.to_owned()),
+        (None, Err(_)) => return Ok(None),
+    };
+    Ok(Some(checked(&text).context(name)?.to_owned()))
+}
+
+fn read(file: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let read = File::open(file).and_then(|file| file.take(MAX + 1).read_to_string(&mut text));
+    read.with_context(|| file.display().to_string())?;
+    Ok(text)
+}
+
+/// The token in a text. White space around it is ignored, as editors add it.
+fn checked(text: &str) -> anyhow::Result<&str> {
+    let token = text.trim();
+    ensure!(!token.is_empty(), "the token is empty");
+    ensure!(text.len() as u64 <= MAX, "the token is longer than {MAX} bytes");
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
+    ensure!(is_plain, "the token has a space or a character that is not printable ASCII");
+    Ok(token)
+}
+
 impl Token {
     fn from_file(file: &Path) -> anyhow::Result<Self> {
-        let name = || file.display().to_string();
-        let mut text = String::new();
-        File::open(file).and_then(|file| file.take(MAX + 1).read_to_string(&mut text)).with_context(name)?;
-        Self::new(&text).with_context(name)
+        Self::new(&read(file)?).with_context(|| file.display().to_string())
     }
 
-    /// The token in a text. White space around it is ignored, as editors add it.
     fn new(text: &str) -> anyhow::Result<Self> {
-        let token = text.trim();
-        ensure!(!token.is_empty(), "the token is empty");
-        ensure!(text.len() as u64 <= MAX, "the token is longer than {MAX} bytes");
-        let is_plain = token.bytes().all(|byte| byte.is_ascii_graphic());
-        ensure!(is_plain, "the token has a space or a character that is not printable ASCII");
+        let token = checked(text)?;
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
         value.set_sensitive(true);
         Ok(Self(value))

@@ -181,6 +181,10 @@ impl<S: Store> Store for RecordingStore<S> {
     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         self.inner.observe_calls(observer);
     }
+
+    fn drain(&self) -> StoreFuture<()> {
+        self.inner.drain()
+    }
 }
 
 /// Policies, each with every quota of callers that it has.

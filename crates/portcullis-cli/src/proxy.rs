@@ -1,0 +1,163 @@
+//! `portcullis proxy`: a reverse proxy with limits.
+
+mod limits;
+mod target;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use portcullis::rules::{Loader, Rules, Watch, WatchOptions};
+use portcullis::{ClientIp, key::Trust};
+use portcullis_cli::findings;
+use portcullis_server::proxy::{BoundProxy, ReverseProxy};
+use portcullis_server::serve::Tls;
+use serde_json::json;
+
+use crate::serve::log;
+use crate::serve::signals::Signals;
+use crate::serve::store::StoreArguments;
+
+/// Forwards requests to an upstream, and limits them by rules before that.
+///
+/// Rules are reloaded when their file changes, and at SIGHUP. At SIGTERM and SIGINT the proxy finishes the requests and web sockets in
+/// progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object with the
+/// address; the log goes to standard error.
+///
+/// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off or a second signal came, and
+/// with 2 for invalid arguments, or if it cannot start.
+#[derive(Debug, Args)]
+pub(crate) struct Proxy {
+    /// Rules in TOML, YAML or JSON.
+    #[arg(value_name = "RULES")]
+    rules: PathBuf,
+
+    #[command(flatten)]
+    target: target::TargetArguments,
+
+    /// The address of the proxy.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+
+    #[command(flatten)]
+    store: StoreArguments,
+
+    /// A network of proxies in front of this one, such as 10.0.0.0/8: their header is believed, by the rules and by what is forwarded.
+    /// Without it, the table `[client_ip]` of the rules says so; with both the rules are refused. May be given several times.
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    trust: Vec<String>,
+
+    /// The header that the proxies of `--trust` write: `x-forwarded-for`, `forwarded`, or a header with one address.
+    #[arg(long, value_name = "NAME", default_value = "x-forwarded-for", requires = "trust")]
+    client_header: String,
+
+    /// The certificate of the proxy, in PEM, for TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// The authorities of client certificates, in PEM. Clients without a certificate are refused then.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+
+    #[command(flatten)]
+    limits: limits::LimitArguments,
+
+    /// What is logged: `error`, `warn`, `info`, `debug`, or these per target as in `warn,portcullis=info`.
+    #[arg(long, value_name = "FILTER", default_value = "warn,portcullis=info")]
+    log: tracing_subscriber::filter::Targets,
+}
+
+impl Proxy {
+    /// Serves until a signal arrives. Returns whether everything was finished.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        log::start(self.log.clone())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let finished = runtime.block_on(self.serve());
+        // Reads of files that block must not hold up the end.
+        runtime.shutdown_background();
+        finished
+    }
+
+    async fn serve(self) -> anyhow::Result<bool> {
+        let signals = Signals::new().context("cannot handle signals")?;
+        let upstream = self.target.upstream()?;
+        let tls = self.tls()?;
+        let Some(rules) = self.load()? else { return Ok(false) };
+        let limiter = self.store.limiter(Some(rules)).await?;
+        let _watch = match limiter.live_rules() {
+            Some(live) => Some(Watch::start(live, WatchOptions::new())?),
+            None => None,
+        };
+        let proxy = ReverseProxy::new(&limiter, upstream)?;
+        let proxy = self.limits.apply(self.target.apply(proxy)?);
+        let proxy = if let Some(tls) = &tls { proxy.tls(tls) } else { proxy };
+        let bound = proxy.bind(self.listen).await.with_context(|| self.listen.to_string())?;
+        self.announce(&bound);
+        let cut_off = bound.serve(signals.shutdown()).await;
+        if cut_off > 0 {
+            tracing::warn!(connections = cut_off, "requests in progress were cut off");
+        }
+        // Corrections that the last responses have caused.
+        let _drained = limiter.drain(SETTLEMENTS).await;
+        Ok(cut_off == 0)
+    }
+
+    /// The rules, with findings on standard error. `None` if they have errors.
+    fn load(&self) -> anyhow::Result<Option<Rules>> {
+        let loader = Loader::file(&self.rules);
+        let loader = match self.clients()? {
+            Some(clients) => loader.client_ip(clients),
+            None => loader,
+        };
+        let (rules, findings) = match Rules::load(&loader) {
+            Ok(rules) => (Some(rules.clone()), rules.warnings().clone()),
+            Err(findings) => (None, findings),
+        };
+        findings::print_beside_output(&findings)?;
+        Ok(rules)
+    }
+
+    /// The clients by the flags. `None` without them.
+    fn clients(&self) -> anyhow::Result<Option<ClientIp>> {
+        if self.trust.is_empty() {
+            return Ok(None);
+        }
+        let proxies = ClientIp::behind(Trust::try_networks(&self.trust)?);
+        Ok(Some(match self.client_header.to_ascii_lowercase().as_str() {
+            "x-forwarded-for" => proxies.x_forwarded_for(),
+            "forwarded" => proxies.forwarded(),
+            name => proxies.try_header(name).with_context(|| format!("{name:?}"))?,
+        }))
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<Tls>> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        Ok(Some(Tls::from_files(certificate, key, self.client_ca.as_deref())?))
+    }
+
+    fn announce(&self, bound: &BoundProxy) {
+        let started = json!({
+            "event": "started",
+            "proxy": bound.local_addr(),
+            "upstream": self.target.url(),
+            "rules": self.rules.display().to_string(),
+            "store": self.store.shown(),
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        // The reader may have gone; the proxy goes on.
+        let _ = log::print_line(&started.to_string());
+    }
+}
+
+/// The time for corrections after the last response.
+const SETTLEMENTS: Duration = Duration::from_secs(5);

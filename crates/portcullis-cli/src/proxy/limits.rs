@@ -1,0 +1,57 @@
+//! The limits of connections and times.
+
+use std::time::Duration;
+
+use clap::Args;
+use portcullis_server::proxy::ReverseProxy;
+
+/// What clients and the upstream may take.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+pub(super) struct LimitArguments {
+    /// Connections of clients at the same time. More wait in the queue of the operating system.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_connections: u32,
+
+    /// Requests and web sockets with the upstream at the same time. More are answered with 503.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    max_requests: u32,
+
+    /// Bytes of the head of a request or response.
+    #[arg(long, value_name = "BYTES", default_value_t = 32_768, value_parser = clap::value_parser!(u32).range(8_192..=1_048_576))]
+    max_header_bytes: u32,
+
+    /// How long a connection to the upstream may take to open.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    connect_timeout: Duration,
+
+    /// How long the upstream may take for the head of a response once it has the request.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    response_timeout: Duration,
+
+    /// How long a request and its response may be without progress.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
+    idle_timeout: Duration,
+
+    /// How long a web socket may be without a byte.
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+    websocket_idle_timeout: Duration,
+
+    /// How long requests and web sockets may go on after a signal.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    drain_timeout: Duration,
+}
+
+impl LimitArguments {
+    pub(super) fn apply(&self, proxy: ReverseProxy) -> ReverseProxy {
+        proxy
+            .max_connections(self.max_connections)
+            .max_requests(self.max_requests)
+            .max_header_bytes(self.max_header_bytes)
+            .connect_timeout(self.connect_timeout)
+            .response_timeout(self.response_timeout)
+            .idle_timeout(self.idle_timeout)
+            .websocket_idle_timeout(self.websocket_idle_timeout)
+            .drain_timeout(self.drain_timeout)
+    }
+}

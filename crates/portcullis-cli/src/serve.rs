@@ -1,0 +1,121 @@
+//! `portcullis serve`: the rate limiter as a service of its own.
+
+mod limits;
+mod listeners;
+pub(crate) mod log;
+mod rules;
+pub(crate) mod signals;
+pub(crate) mod store;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use portcullis_server::serve::{BoundServer, Finished, ServeError};
+use serde_json::json;
+
+use rules::Limits;
+use signals::Signals;
+
+/// Limits the requests of proxies and services that ask it: Envoy's rate limit service over gRPC, and checks over HTTP.
+///
+/// Rules are reloaded when their file changes, and at SIGHUP. At SIGTERM and SIGINT the service becomes not ready, finishes the
+/// requests in progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object
+/// with the addresses; the log goes to standard error.
+///
+/// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off or a second signal came, and
+/// with 2 for invalid arguments, or if it cannot start.
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Rules in TOML, YAML or JSON, a descriptor file of Envoy's rate limit service, or a folder of such files.
+    #[arg(value_name = "RULES")]
+    rules: PathBuf,
+
+    #[command(flatten)]
+    source: rules::RulesArguments,
+
+    #[command(flatten)]
+    store: store::StoreArguments,
+
+    #[command(flatten)]
+    listeners: listeners::ListenerArguments,
+
+    #[command(flatten)]
+    limits: limits::LimitArguments,
+
+    /// What is logged: `error`, `warn`, `info`, `debug`, or these per target as in `warn,portcullis=info`.
+    #[arg(long, value_name = "FILTER", default_value = "warn,portcullis=info")]
+    log: tracing_subscriber::filter::Targets,
+}
+
+impl Serve {
+    /// Serves until a signal arrives. Returns whether everything was finished.
+    pub(crate) fn run(self) -> anyhow::Result<bool> {
+        log::start(self.log.clone())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.context("cannot start the runtime")?;
+        let finished = runtime.block_on(self.serve());
+        // Reads of files that block must not hold up the end.
+        runtime.shutdown_background();
+        finished
+    }
+
+    async fn serve(self) -> anyhow::Result<bool> {
+        let signals = Signals::new().context("cannot handle signals")?;
+        // Before the store is connected, which may take a second: mistakes of the operator are found first.
+        let Some(limits) = Limits::load(&self.rules, &self.source)? else {
+            return Ok(false);
+        };
+        let tls = self.listeners.tls()?;
+        let limiter = self.store.limiter(limits.rules()).await?;
+        let Some(protocols) = limits.serve(&self.source, &limiter, &self.listeners) else {
+            return Ok(false);
+        };
+        let server = self.listeners.server(&limiter, tls, &protocols)?;
+        let server = self.limits.apply(server);
+        let _following = protocols.follow(server.readiness(), self.source.poll())?;
+        let server = server.bind().await.map_err(with_flag)?;
+        self.announce(&server, protocols.format());
+        let finished = server.run(signals.shutdown()).await;
+        Ok(report(finished))
+    }
+
+    fn announce(&self, server: &BoundServer, format: &str) {
+        let addresses = server.addresses();
+        let started = json!({
+            "event": "started",
+            "grpc": addresses.grpc,
+            "http": addresses.http,
+            "status": addresses.status,
+            "admin": addresses.admin,
+            "rules": self.rules.display().to_string(),
+            "format": format,
+            "store": self.store.shown(),
+            "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
+        });
+        // The reader may have gone; the service goes on.
+        let _ = log::print_line(&started.to_string());
+    }
+}
+
+/// The error with the flag that would allow what it refuses.
+fn with_flag(error: ServeError) -> anyhow::Error {
+    match error {
+        ServeError::Exposed { place, .. } => anyhow!("{error} by --allow-unauthenticated {place}"),
+        error => error.into(),
+    }
+}
+
+fn report(finished: Finished) -> bool {
+    if finished.cut_off > 0 {
+        tracing::warn!(connections = finished.cut_off, "requests in progress were cut off");
+    }
+    if finished.unsettled > 0 {
+        tracing::warn!(
+            settlements = finished.unsettled,
+            "settlements were not made: their units stay charged"
+        );
+    }
+    finished.cut_off == 0 && finished.unsettled == 0
+}

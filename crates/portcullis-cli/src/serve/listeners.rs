@@ -1,0 +1,162 @@
+//! The addresses of a service.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::Context as _;
+use axum::http::request::Parts;
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use portcullis::Limiter;
+use portcullis::admin::{Actor, Refused, has_bearer_token};
+use portcullis_cli::admin::token;
+use portcullis_server::serve::{Place, Server, Tls};
+
+use super::rules::Served;
+
+/// Where the service listens, and for whom.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Addresses")]
+pub(super) struct ListenerArguments {
+    /// The address of Envoy's rate limit service, or `off`.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    grpc: Listen,
+
+    /// The address of checks over HTTP, `/json`, `/healthz`, `/readyz` and `/metrics`, or `off`.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    http: Listen,
+
+    /// A further address of `/healthz`, `/readyz` and `/metrics` alone, never over TLS.
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<SocketAddr>,
+
+    /// The address of the admin API, which needs a token.
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<SocketAddr>,
+
+    /// The file of the token of the admin API, in place of the environment variable `PORTCULLIS_ADMIN_TOKEN`.
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    admin_token_file: Option<PathBuf>,
+
+    /// A name by which clients reach the admin API; `localhost`, `127.0.0.1` and `[::1]` by default. May be given several times.
+    #[arg(long, value_name = "HOST", requires = "admin")]
+    admin_host: Vec<String>,
+
+    /// A network whose proxies are believed what they forward to a check over HTTP; the loopback by default. May be given several times.
+    #[arg(long, value_name = "NETWORK")]
+    trust: Vec<IpNet>,
+
+    /// The certificate of the service, in PEM, for TLS at the addresses of gRPC and HTTP.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// The private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// The authorities of client certificates, in PEM. Clients without a certificate are refused then.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+
+    /// Accepts clients of other machines without a certificate at these addresses, separated by commas.
+    #[arg(long, value_name = "LISTENER", value_delimiter = ',')]
+    allow_unauthenticated: Vec<Name>,
+}
+
+/// An address, or none.
+#[derive(Clone, Copy, Debug)]
+struct Listen(Option<SocketAddr>);
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self(None)),
+            text => text.parse().map(|addr| Self(Some(addr))).map_err(|_| EXPECTED.to_owned()),
+        }
+    }
+}
+
+const EXPECTED: &str = "an address is written as 127.0.0.1:8081 or [::1]:8081, or `off`";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Name {
+    Grpc,
+    Http,
+    Status,
+    Admin,
+}
+
+impl Name {
+    fn place(self) -> Place {
+        match self {
+            Self::Grpc => Place::Grpc,
+            Self::Http => Place::Http,
+            Self::Status => Place::Status,
+            Self::Admin => Place::Admin,
+        }
+    }
+}
+
+impl ListenerArguments {
+    pub(super) fn has_http(&self) -> bool {
+        self.http.0.is_some()
+    }
+
+    pub(super) fn trusted(&self) -> &[IpNet] {
+        &self.trust
+    }
+
+    pub(super) fn tls(&self) -> anyhow::Result<Option<Tls>> {
+        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        Ok(Some(Tls::from_files(certificate, key, self.client_ca.as_deref())?))
+    }
+
+    pub(super) fn server(
+        &self,
+        limiter: &Limiter,
+        tls: Option<Tls>,
+        protocols: &Served,
+    ) -> anyhow::Result<Server> {
+        let mut server = Server::new(limiter.clone()).metrics()?;
+        if let Some(addr) = self.grpc.0 {
+            server = server.grpc(addr, protocols.grpc()?);
+        }
+        if let Some(addr) = self.http.0 {
+            server = server.http(addr, protocols.http());
+        }
+        if let Some(addr) = self.status {
+            server = server.status(addr);
+        }
+        if let Some(addr) = self.admin {
+            server = server.admin(addr, self.admin_router(limiter)?);
+        }
+        if let Some(tls) = tls {
+            server = server.tls(tls);
+        }
+        Ok(self
+            .allow_unauthenticated
+            .iter()
+            .fold(server, |server, name| server.allow_unauthenticated(name.place())))
+    }
+
+    fn admin_router(&self, limiter: &Limiter) -> anyhow::Result<axum::Router> {
+        let token = token::of_server(self.admin_token_file.as_deref())?;
+        let token = token.context(
+            "the admin API needs a token: set PORTCULLIS_ADMIN_TOKEN, or give --admin-token-file FILE",
+        )?;
+        let admin = limiter.admin(move |parts: &Parts| {
+            if has_bearer_token(parts, &token) {
+                Ok(Actor::new("operator"))
+            } else {
+                Err(Refused::Unauthenticated)
+            }
+        });
+        let admin = if self.admin_host.is_empty() { admin } else { admin.try_hosts(&self.admin_host)? };
+        Ok(admin.into_router())
+    }
+}

@@ -1,0 +1,261 @@
+//! The rules of a service, and what it answers by them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use clap::{Args, ValueEnum};
+use portcullis::rules::envoy::Descriptors;
+use portcullis::rules::{Loader, Rules, Watch, WatchHandle, WatchOptions};
+use portcullis::{FailureMode, Limiter};
+use portcullis_cli::findings;
+use portcullis_server::check::CheckEndpoint;
+use portcullis_server::rls::{RateLimitService, ResponseHeaders, reflection};
+use portcullis_server::serve::{DescriptorFiles, Readiness};
+use tokio::task::JoinHandle;
+use tonic::service::Routes;
+
+use super::listeners::ListenerArguments;
+
+/// How rules are read.
+#[derive(Debug, Args)]
+pub(super) struct RulesArguments {
+    /// What the files are. By default a folder, and a file in YAML with a `domain`, is Envoy's.
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Format>,
+
+    /// Lets several of Envoy's files have the same domain.
+    #[arg(long)]
+    merge_domains: bool,
+
+    /// How often files are read, for systems that do not notify of changes.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
+    poll: Duration,
+
+    /// Does not answer checks over HTTP, whose rules may use nothing but the head of a request.
+    #[arg(long)]
+    no_check: bool,
+
+    #[command(flatten)]
+    calls: CallArguments,
+}
+
+/// How calls of Envoy are answered.
+#[derive(Debug, Args)]
+struct CallArguments {
+    /// The headers that Envoy adds to responses. With native rules, any value but `none` passes on those of the rules.
+    #[arg(long, value_enum, value_name = "NAMES", default_value = "none")]
+    response_headers: Headers,
+
+    /// Answers every call over gRPC with `OK`, and charges as otherwise.
+    #[arg(long)]
+    shadow: bool,
+
+    /// What decides under Envoy's files while the store cannot answer: `local`, each instance with the whole limit; `open`, nothing is limited;
+    /// `closed`, the call fails, and `failure_mode_deny` of Envoy decides. Native rules state their own.
+    #[arg(long, value_enum, value_name = "MODE", default_value = "local")]
+    on_store_failure: OnStoreFailure,
+
+    /// Charges a limit of Envoy's files that denies a call what it has left, for usage that is reported after the response.
+    #[arg(long)]
+    charge_denied_hits: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Rules of Portcullis.
+    Native,
+    /// Descriptor files of Envoy's rate limit service.
+    Envoy,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OnStoreFailure {
+    Local,
+    Open,
+    Closed,
+}
+
+impl From<OnStoreFailure> for FailureMode {
+    fn from(mode: OnStoreFailure) -> Self {
+        match mode {
+            OnStoreFailure::Local => Self::local(1),
+            OnStoreFailure::Open => Self::Open,
+            OnStoreFailure::Closed => Self::Closed,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Headers {
+    None,
+    /// `x-ratelimit-limit`, `x-ratelimit-remaining` and `x-ratelimit-reset`.
+    XRatelimit,
+    /// `ratelimit-limit`, `ratelimit-remaining` and `ratelimit-reset`.
+    Ratelimit,
+}
+
+impl CallArguments {
+    /// The service with its options.
+    fn configured(&self, service: RateLimitService) -> RateLimitService {
+        let service = service.response_headers(match self.response_headers {
+            Headers::None => ResponseHeaders::None,
+            Headers::XRatelimit => ResponseHeaders::XRateLimit,
+            Headers::Ratelimit => ResponseHeaders::RateLimit,
+        });
+        let service = service.on_store_failure(self.on_store_failure.into());
+        let service = if self.charge_denied_hits { service.charge_denied_hits() } else { service };
+        if self.shadow { service.shadow() } else { service }
+    }
+}
+
+impl RulesArguments {
+    pub(super) fn poll(&self) -> Duration {
+        self.poll.max(SHORTEST_POLL)
+    }
+
+    fn format_of(&self, path: &Path) -> Format {
+        let is_envoy = path.is_dir() || crate::check::is_of_envoy(path);
+        self.format.unwrap_or(if is_envoy { Format::Envoy } else { Format::Native })
+    }
+}
+
+/// Rules that were read.
+pub(super) enum Limits {
+    Native(Rules),
+    Envoy { files: DescriptorFiles, descriptors: Descriptors },
+}
+
+impl Limits {
+    /// Reads the rules, and prints findings to standard error. `None` if they have errors.
+    pub(super) fn load(path: &Path, arguments: &RulesArguments) -> anyhow::Result<Option<Self>> {
+        let loaded = match arguments.format_of(path) {
+            Format::Native => Rules::load(&Loader::file(path))
+                .map(|rules| (rules.warnings().clone(), Self::Native(rules.clone()))),
+            Format::Envoy => {
+                let files = DescriptorFiles::new(PathBuf::from(path)).merge_domains(arguments.merge_domains);
+                files
+                    .load()
+                    .map(|descriptors| (descriptors.warnings().clone(), Self::Envoy { files, descriptors }))
+            }
+        };
+        let (limits, findings) = match loaded {
+            Ok((warnings, limits)) => (Some(limits), warnings),
+            Err(findings) => (None, findings),
+        };
+        findings::print_beside_output(&findings)?;
+        Ok(limits)
+    }
+
+    /// The rules that belong to the limiter.
+    pub(super) fn rules(&self) -> Option<Rules> {
+        match self {
+            Self::Native(rules) => Some(rules.clone()),
+            Self::Envoy { .. } => None,
+        }
+    }
+
+    /// What answers by the rules. `None` if they cannot be used, with the reason on standard error.
+    pub(super) fn serve(
+        self,
+        arguments: &RulesArguments,
+        limiter: &Limiter,
+        listeners: &ListenerArguments,
+    ) -> Option<Served> {
+        match self {
+            Self::Envoy { files, descriptors } => {
+                let service =
+                    arguments.calls.configured(RateLimitService::envoy(limiter.clone(), descriptors));
+                if let Err(error) = service.register() {
+                    eprintln!("portcullis: {error}: give --memory-keys, so that more policies fit");
+                    return None;
+                }
+                Some(Served { service, check: None, files: Some(files), limiter: limiter.clone() })
+            }
+            Self::Native(_) => {
+                let live = limiter.live_rules().cloned()?;
+                let check = if arguments.no_check || !listeners.has_http() {
+                    None
+                } else {
+                    match CheckEndpoint::new(limiter) {
+                        Ok(check) if listeners.trusted().is_empty() => Some(check),
+                        Ok(check) => Some(check.trust(listeners.trusted().iter().copied())),
+                        Err(error) => {
+                            eprintln!("portcullis: {error}; --no-check serves them over gRPC alone");
+                            return None;
+                        }
+                    }
+                };
+                let service = arguments.calls.configured(RateLimitService::native(limiter.clone(), live));
+                Some(Served { service, check, files: None, limiter: limiter.clone() })
+            }
+        }
+    }
+}
+
+/// What answers by the rules.
+pub(super) struct Served {
+    service: RateLimitService,
+    check: Option<CheckEndpoint>,
+    /// Envoy's files; the others are those of the limiter's rules.
+    files: Option<DescriptorFiles>,
+    limiter: Limiter,
+}
+
+impl Served {
+    /// The services over gRPC: limits, and the description of them.
+    pub(super) fn grpc(&self) -> anyhow::Result<Routes> {
+        Ok(Routes::new(self.service.clone().grpc()).add_service(reflection()?))
+    }
+
+    /// The routes over HTTP.
+    pub(super) fn http(&self) -> Router {
+        let router = self.service.json();
+        match self.check.clone() {
+            Some(check) => router.merge(check.router()),
+            None => router,
+        }
+    }
+
+    /// `native` or `envoy`.
+    pub(super) fn format(&self) -> &'static str {
+        if self.files.is_some() { "envoy" } else { "native" }
+    }
+
+    /// Reloads the rules while the answer exists.
+    pub(super) fn follow(&self, readiness: &Readiness, poll: Duration) -> anyhow::Result<Following> {
+        let Some(files) = self.files.clone() else {
+            let Some(live) = self.limiter.live_rules() else { return Ok(Following::Nothing) };
+            let watch = Watch::start(live, WatchOptions::new().poll(poll))?;
+            return Ok(Following::Rules { _watch: watch });
+        };
+        let (service, readiness) = (self.service.clone(), readiness.clone());
+        let hangup = super::signals::hangups()?;
+        let now = move || {
+            let hangup = Arc::clone(&hangup);
+            async move { hangup.notified().await }
+        };
+        let apply = move |descriptors| service.replace(descriptors);
+        let task = tokio::spawn(files.follow(readiness, poll, now, apply));
+        Ok(Following::Files { task })
+    }
+}
+
+/// What reloads the rules until it is dropped.
+pub(super) enum Following {
+    Rules { _watch: WatchHandle },
+    Files { task: JoinHandle<()> },
+    Nothing,
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        if let Self::Files { task } = self {
+            task.abort();
+        }
+    }
+}
+
+/// Each look reads all files.
+const SHORTEST_POLL: Duration = Duration::from_millis(10);

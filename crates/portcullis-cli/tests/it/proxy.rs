@@ -1,0 +1,125 @@
+//! `portcullis proxy` as a process.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::rules::Folder;
+
+const RULES: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '1/day'\nkey = 'client_ip'\n";
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+    command.env_remove("PORTCULLIS_STORE").arg("proxy").args(arguments);
+    command
+}
+
+/// An upstream that answers each connection with the head of its request. Returns its URL.
+fn upstream() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            while !head.ends_with("\r\n\r\n") && lines.read_line(&mut head).unwrap() > 0 {}
+            let length = head.len();
+            let answer =
+                format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{head}");
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    url
+}
+
+struct Proxy {
+    process: Child,
+    addr: String,
+}
+
+impl Proxy {
+    fn start(arguments: &[&str]) -> Self {
+        let mut process =
+            command(arguments).args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let started: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let addr = started["proxy"].as_str().unwrap().to_owned();
+        Self { process, addr }
+    }
+
+    fn get(&self, fields: &str) -> String {
+        let mut stream = TcpStream::connect(&self.addr).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        write!(stream, "GET / HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n{fields}\r\n").unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_proxy_limits_an_upstream_and_ends_at_a_signal() {
+    let folder = Folder::new("proxy-limits");
+    let (rules, upstream) = (folder.write("limits.toml", RULES), upstream());
+    let mut proxy = Proxy::start(&[&rules, "--upstream", &upstream, "--host", "upstream"]);
+    let admitted = proxy.get("");
+    assert!(admitted.starts_with("HTTP/1.1 200 OK\r\n"), "{admitted}");
+    let host = upstream.strip_prefix("http://").unwrap();
+    assert!(admitted.contains(&format!("\r\nhost: {host}\r\n")), "{admitted}");
+    assert!(proxy.get("").starts_with("HTTP/1.1 429 "));
+    #[cfg(unix)]
+    {
+        let pid = proxy.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert_eq!(proxy.process.wait().unwrap().code(), Some(0));
+    }
+}
+
+/// One flag for both: the client that the rules charge is the client that the upstream sees.
+#[test]
+fn trusted_proxies_name_the_client() {
+    let folder = Folder::new("proxy-trust");
+    let (rules, upstream) = (folder.write("limits.toml", RULES), upstream());
+    let proxy = Proxy::start(&[&rules, "--upstream", &upstream, "--trust", "127.0.0.0/8"]);
+    for client in ["192.0.2.1", "192.0.2.2"] {
+        let seen = proxy.get(&format!("x-forwarded-for: {client}\r\n"));
+        assert!(seen.contains(&format!("\r\nx-forwarded-for: {client}, 127.0.0.1\r\n")), "{seen}");
+    }
+    assert!(proxy.get("x-forwarded-for: 192.0.2.1\r\n").starts_with("HTTP/1.1 429 "));
+}
+
+#[test]
+fn mistakes_end_the_start_with_an_exit_code() {
+    let folder = Folder::new("proxy-mistakes");
+    let rules = folder.write("limits.toml", RULES);
+    let table = "[client_ip]\nheader = 'x-forwarded-for'\ntrusted_proxies = ['10.0.0.0/8']\n";
+    let twice = folder.write("twice.toml", &format!("{RULES}{table}"));
+    let missing = folder.path("missing.toml");
+    for (arguments, code, text) in [
+        (vec![&*rules, "--upstream", "http://a/b"], 2, "it has a path"),
+        (vec![&*rules, "--upstream", "http://a", "--host", "a/b"], 2, "is not a host"),
+        (vec![&*rules, "--upstream", "http://a", "--trust", "10.0.0.1/8"], 2, "10.0.0.0/8"),
+        (vec![&*rules], 2, "--upstream"),
+        (vec![&*missing, "--upstream", "http://a"], 1, "missing.toml"),
+        (vec![&*twice, "--upstream", "http://a", "--trust", "10.0.0.0/8"], 1, "client_ip"),
+    ] {
+        let output = command(&arguments).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+        assert!(error.contains(text), "{arguments:?}: {error}");
+    }
+}

@@ -1,0 +1,223 @@
+//! `portcullis serve` as a process.
+
+mod page;
+mod process;
+mod stores;
+mod tls;
+
+use std::io::Write as _;
+use std::net::TcpStream;
+use std::time::Duration;
+
+use process::{RULES, Service, folder, read_until, rest, run};
+
+const SHOP: &str =
+    "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: day, requests_per_unit: 1 }\n";
+const ADA: &str = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
+
+/// The head of a check with a body of this length.
+fn post(length: usize) -> String {
+    format!("POST /json HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n")
+}
+
+#[test]
+fn descriptor_files_of_envoy_are_recognised() {
+    let service = Service::start("shop.yaml", SHOP, &[]);
+    assert_eq!((&service.started["format"], &service.started["store"]), (&"envoy".into(), &"memory".into()));
+    for status in ["200", "429"] {
+        let answer = service.ask(&format!("{}{ADA}", post(ADA.len())));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+}
+
+#[test]
+fn native_rules_answer_checks_of_proxies() {
+    let service = Service::start("limits.toml", RULES, &[]);
+    assert_eq!(service.started["format"], "native");
+    let check = "GET /check/caddy HTTP/1.1\r\nhost: a\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /\r\n\
+                 x-forwarded-host: a\r\nx-forwarded-for: 192.0.2.1\r\nconnection: close\r\n\r\n";
+    assert!(service.ask(check).starts_with("HTTP/1.1 200"));
+    let denied = service.ask(check);
+    assert!(denied.starts_with("HTTP/1.1 429") && denied.contains("retry-after: "), "{denied}");
+    let metrics = service.get("/metrics");
+    assert!(metrics.contains("portcullis_decisions_total{policy=\"all\",outcome=\"denied\"} 1"), "{metrics}");
+}
+
+#[test]
+fn addresses_beyond_loopback_need_client_certificates_or_a_flag() {
+    let folder = folder();
+    let rules = folder.write("limits.toml", RULES);
+    for (name, others) in [("grpc", ["--http", "off"]), ("http", ["--grpc", "off"])] {
+        let exposed = ["serve", &rules, &format!("--{name}"), "0.0.0.0:0", others[0], others[1]];
+        let (code, out, error) = run(&exposed);
+        assert_eq!((code, out.as_str()), (2, ""), "{error}");
+        assert!(error.contains(&format!("--allow-unauthenticated {name}")), "{error}");
+    }
+    let allowed = ["--grpc", "0.0.0.0:0", "--allow-unauthenticated", "grpc"];
+    let service = Service::start("limits.toml", RULES, &allowed);
+    assert!(service.started["grpc"].as_str().unwrap().starts_with("0.0.0.0:"));
+}
+
+#[test]
+fn mistakes_end_the_start_with_an_exit_code() {
+    let folder = folder();
+    let broken = folder.write("broken.toml", "[policy.all]\nquota = \"much\"\n");
+    let rules = folder.write("limits.toml", RULES);
+    for (arguments, expected) in [
+        (vec!["serve", &broken], 1),
+        (vec!["serve", &rules, "--store", "elsewhere"], 2),
+        (vec!["serve", &rules, "--grpc", "off", "--http", "off"], 2),
+        (vec!["serve", &rules, "--admin", "127.0.0.1:0"], 2),
+        (vec!["serve", &rules, "--max-connections", "0"], 2),
+        (vec!["serve", &rules, "--header-timeout", "0s"], 2),
+    ] {
+        let (code, out, error) = run(&arguments);
+        assert_eq!((code, out.as_str()), (expected, ""), "{arguments:?}: {error}");
+        assert!(!error.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn large_heads_and_bodies_are_refused() {
+    let service =
+        Service::start("shop.yaml", SHOP, &["--max-header-bytes", "8192", "--max-body-bytes", "200"]);
+    let answer =
+        service.ask(&format!("GET /healthz HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "a".repeat(9_000)));
+    // The server may close the connection before it has read everything, and its answer is lost then.
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    assert!(service.ask(&post(201)).starts_with("HTTP/1.1 413"));
+    let chunked = "POST /json HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let body = " ".repeat(256);
+    let answer = service.ask(&format!("{chunked}100\r\n{body}\r\n0\r\n\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    assert!(
+        service.ask(&format!("{}{ADA}", post(ADA.len()))).starts_with("HTTP/1.1 200"),
+        "nothing was charged"
+    );
+}
+
+#[test]
+fn slow_head_is_cut_off() {
+    let service = Service::start("limits.toml", RULES, &["--header-timeout", "100ms"]);
+    let mut stream = service.connect("http");
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nhost:").unwrap();
+    assert_eq!(rest(&mut stream), "");
+}
+
+#[test]
+fn slow_body_is_ended_by_the_request_timeout() {
+    let service = Service::start("shop.yaml", SHOP, &["--request-timeout", "100ms"]);
+    let answer = service.ask(&format!("{}{{", post(ADA.len())));
+    assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
+}
+
+#[test]
+fn connections_beyond_the_limit_wait() {
+    let service = Service::start("limits.toml", RULES, &["--max-connections", "1"]);
+    let mut first = service.connect("http");
+    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    read_until(&mut first, "ok\n");
+    let mut second = service.connect("http");
+    second.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    assert!(!is_readable(&second, Duration::from_millis(100)), "there is no place for it");
+    drop(first);
+    assert!(rest(&mut second).ends_with("ok\n"));
+}
+
+#[test]
+fn denied_hits_use_up_a_limit_if_asked() {
+    let two = ADA.replace(r#"{"domain""#, r#"{"hits_addend": 2, "domain""#);
+    for (arguments, status) in [(&[][..], "200"), (&["--charge-denied-hits"], "429")] {
+        let service = Service::start("shop.yaml", SHOP, arguments);
+        let ask = |call: &str| service.ask(&format!("{}{call}", post(call.len())));
+        assert!(ask(&two).starts_with("HTTP/1.1 429"));
+        let answer = ask(ADA);
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{arguments:?}: {answer}");
+    }
+}
+
+/// Whether a byte arrives within this time.
+fn is_readable(stream: &TcpStream, time: Duration) -> bool {
+    let usual = stream.read_timeout().unwrap();
+    stream.set_read_timeout(Some(time)).unwrap();
+    let is_readable = stream.peek(&mut [0]).is_ok();
+    stream.set_read_timeout(usual).unwrap();
+    is_readable
+}
+
+/// A service with a request in progress, and its connection.
+fn with_request_in_progress(arguments: &[&str]) -> (Service, TcpStream) {
+    let service = Service::start("shop.yaml", SHOP, arguments);
+    let mut stream = service.connect("http");
+    let head = post(ADA.len()).replace("connection: close", "expect: 100-continue");
+    stream.write_all(head.as_bytes()).unwrap();
+    // The handler reads the body.
+    read_until(&mut stream, "100 Continue\r\n\r\n");
+    (service, stream)
+}
+
+#[test]
+fn termination_finishes_a_request_in_progress() {
+    let (mut service, mut stream) = with_request_in_progress(&["--status", "127.0.0.1:0"]);
+    service.signal("TERM");
+    service.wait_until("not ready", |service| service.page("status", "/readyz").contains("\"draining\""));
+    service.wait_until("closed", |service| !service.accepts("http"));
+    stream.write_all(ADA.as_bytes()).unwrap();
+    let answer = rest(&mut stream);
+    assert!(answer.contains("200 OK") && answer.contains("\"overallCode\":\"OK\""), "{answer}");
+    assert_eq!(service.exit_code(), 0);
+}
+
+#[test]
+fn request_beyond_the_drain_timeout_is_cut_off() {
+    let (mut service, mut stream) = with_request_in_progress(&["--drain-timeout", "50ms"]);
+    service.signal("TERM");
+    assert_eq!(rest(&mut stream), "");
+    assert_eq!(service.exit_code(), 1);
+}
+
+#[test]
+fn second_signal_ends_the_service_at_once() {
+    let (mut service, _stream) =
+        with_request_in_progress(&["--status", "127.0.0.1:0", "--drain-timeout", "1h"]);
+    service.signal("INT");
+    service.wait_until("not ready", |service| service.page("status", "/readyz").contains("\"draining\""));
+    service.signal("TERM");
+    assert_eq!(service.exit_code(), 1);
+}
+
+#[test]
+fn service_is_not_ready_for_a_while_before_it_closes() {
+    let mut service = Service::start("limits.toml", RULES, &["--ready-delay", "1h"]);
+    assert!(service.get("/readyz").starts_with("HTTP/1.1 200"));
+    service.signal("TERM");
+    service.wait_until("not ready", |service| service.get("/readyz").starts_with("HTTP/1.1 503"));
+    assert!(service.accepts("grpc"));
+    service.signal("TERM");
+    assert_eq!(service.exit_code(), 1);
+}
+
+#[test]
+fn refused_rules_show_in_readiness_until_they_are_mended() {
+    for (name, good) in [("limits.toml", RULES), ("shop.yaml", SHOP)] {
+        let service = Service::start(name, good, &["--poll", "20ms"]);
+        service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+        service.write_rules(&format!("{good}\nbroken"));
+        service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+        // The rules that apply are restored, as by taking back a commit.
+        service.write_rules(good);
+        service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+    }
+}
+
+#[test]
+fn admin_api_needs_the_token() {
+    let folder = folder();
+    let token = folder.write("token", "s3cret\n");
+    let service =
+        Service::start("limits.toml", RULES, &["--admin", "127.0.0.1:0", "--admin-token-file", &token]);
+    assert!(service.page("admin", "/v1/policies").starts_with("HTTP/1.1 401"));
+    let url = format!("http://{}", service.started["admin"].as_str().unwrap());
+    let (code, out, error) = run(&["admin", &url, "policies", "--token-file", &token]);
+    assert!(code == 0 && out.contains("all"), "{out}{error}");
+}
