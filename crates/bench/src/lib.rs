@@ -3,6 +3,7 @@
 mod comparison;
 mod machine;
 pub mod redis;
+pub mod regions;
 mod rounds;
 pub mod scale;
 pub mod server;

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// A smoke run of a few seconds, whose figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Rewrites the tables of docs/performance.md, and records the counts of `instructions`
+    /// Rewrites the tables of docs/performance.md and docs/regions.md, and records the counts of `instructions`
     #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// The module redis-cell, to compare with it as well
@@ -41,12 +41,16 @@ enum Tables {
     Layer,
     /// real servers under `wrk`
     Serve,
+    /// Envoy's rate limit service over gRPC, and a client of its own
+    ServeEnvoy,
     /// decisions in Redis
     Redis,
     /// known keys and the memory of the process during a flood of ten million others
     Flood,
     /// a simulation of up to a thousand instances, with measured costs of the server
     Scale,
+    /// a simulation of ways to keep a limit in 20 regions
+    Regions,
     /// requests with and without metrics
     Metrics,
     /// instructions of decisions, which do not depend on the machine's speed
@@ -68,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for tables in options.tables.each() {
         let report = measure(&workspace, tables, &options)?;
         if options.write && !report.contains(NOT_MEASURED) {
-            page::write(&workspace.root, &tables.to_string(), &report)?;
+            page::write(&workspace.root, tables, &report)?;
         }
     }
     Ok(())
@@ -124,8 +128,13 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
     match tables {
         Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
         Tables::Serve | Tables::Redis => vec![peers("times")],
+        Tables::ServeEnvoy => {
+            let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
+            vec![Cmd::cargo().args(server), own("serve-envoy", options)]
+        }
         Tables::Flood => vec![own("flood", options)],
         Tables::Scale => vec![own("scale", options)],
+        Tables::Regions => vec![own("regions", options)],
         Tables::Metrics => vec![own("metrics", options)],
         Tables::Instructions | Tables::All => Vec::new(),
     }
@@ -202,9 +211,12 @@ mod tests {
             "times -- layer",
             "allocations -- layer",
             "times -- serve",
+            "portcullis",
+            "serve-envoy --",
             "times -- redis",
             "flood --",
             "scale --",
+            "regions --",
             "metrics --",
         ];
         assert_eq!(lines(&[]), all);

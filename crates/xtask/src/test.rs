@@ -8,6 +8,7 @@ mod fuzzers;
 mod guides;
 mod links;
 mod no_std;
+mod proxies;
 mod python;
 mod release;
 mod rules;
@@ -49,9 +50,9 @@ enum Step {
     Format,
     /// file sizes, dead links, dependencies that point the wrong way or in a circle
     Rules,
-    /// cargo clippy, warnings are errors
+    /// cargo clippy, warnings are errors; with --all, or by name
     Lint,
-    /// cargo doc of the libraries, warnings are errors; with --all also of the programs
+    /// cargo doc, warnings are errors; with --all, or by name
     Docs,
     /// the core compiles without std, and the check fails with std
     NoStd,
@@ -65,7 +66,7 @@ enum Step {
     Features,
     /// licences and sources of dependencies, packages, and the last release's API; with --all, or by name
     Release,
-    /// client addresses behind a real nginx and haproxy; with --all, or by name
+    /// limits behind a real nginx, haproxy, Envoy and Caddy; with --all, or by name
     Proxies,
     /// the Redis store and the scenarios on Valkey; with --all, or by name
     Valkey,
@@ -166,13 +167,7 @@ impl Step {
                 ensure!(!tally.is_empty(), "no test ran");
                 Ok(())
             }
-            Self::Proxies => {
-                tools::ensure_installed(tools::PROXIES, root)?;
-                tools::ensure_installed(tools::MONITORING, root)?;
-                // With the features of the other tests, so that nothing is built twice.
-                cargo("test --locked --workspace --all-features --test proxies")
-                    .run_reading(root, |line| tally.read(line))
-            }
+            Self::Proxies => proxies::check(workspace, tally),
             Self::Valkey => valkey::check(workspace, tally),
             // The sources of the interleavings are those of the memory store, whose examples do not run under a scheduler. `--doc`
             // ignores `doctest = false`.
@@ -185,11 +180,13 @@ impl Step {
         }
     }
 
-    /// Whether the step needs programs that most changes do not need.
+    /// Whether the step needs programs that most changes do not need, or doubles the time of a first run.
     fn is_for_all_only(self) -> bool {
         matches!(
             self,
-            Self::Instructions
+            Self::Lint
+                | Self::Docs
+                | Self::Instructions
                 | Self::Features
                 | Self::Release
                 | Self::Proxies

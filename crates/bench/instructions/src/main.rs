@@ -18,6 +18,7 @@ fn main() {
     memory::cases();
     layer::cases();
     redis::cases();
+    layer::shed_cases();
 }
 
 /// Measures a case after a warm-up, in which it allocates what later iterations reuse.

@@ -1,22 +1,33 @@
-//! The tables of the guide about performance.
+//! The tables of the guides.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::Tables;
+
 /// Puts a report between the markers of its tables.
-pub(super) fn write(root: &Path, name: &str, report: &str) -> Result<()> {
-    let path = root.join(PAGE);
-    let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    fs::write(&path, replaced(&page, name, report)?).with_context(|| format!("cannot write {PAGE}"))?;
-    println!("rewrote the tables `{name}` of {PAGE}");
+pub(super) fn write(root: &Path, tables: Tables, report: &str) -> Result<()> {
+    let (name, page) = (tables.to_string(), page_of(tables));
+    let path = root.join(page);
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {page}"))?;
+    let text = replaced(&text, &name, report).with_context(|| format!("cannot replace tables of {page}"))?;
+    fs::write(&path, text).with_context(|| format!("cannot write {page}"))?;
+    println!("rewrote the tables `{name}` of {page}");
     Ok(())
+}
+
+fn page_of(tables: Tables) -> &'static str {
+    match tables {
+        Tables::Regions => "docs/regions.md",
+        _ => "docs/performance.md",
+    }
 }
 
 fn replaced(page: &str, name: &str, report: &str) -> Result<String> {
     let begin = format!("<!-- measured: {name} -->\n");
-    let missing = || format!("{PAGE} has no `{}` with an `{END}` after it", begin.trim_end());
+    let missing = || format!("there is no `{}` with an `{END}` after it", begin.trim_end());
     let (before, rest) = page.split_once(&begin).with_context(missing)?;
     let (_, after) = rest.split_once(END).with_context(missing)?;
     Ok(format!("{before}{begin}{}{END}{after}", as_section(report)))
@@ -38,7 +49,6 @@ fn as_section(report: &str) -> String {
     section
 }
 
-const PAGE: &str = "docs/performance.md";
 const END: &str = "<!-- end -->";
 
 #[cfg(test)]
@@ -46,7 +56,6 @@ mod tests {
     use clap::ValueEnum as _;
 
     use super::*;
-    use crate::bench::Tables;
     use crate::workspace::Workspace;
 
     #[test]
@@ -57,17 +66,14 @@ mod tests {
                         <!-- measured: c -->\nother\n<!-- end -->\n";
         assert_eq!(replaced(page, "b", report).unwrap(), expected);
         let error = replaced(page, "d", report).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "docs/performance.md has no `<!-- measured: d -->` with an `<!-- end -->` after it"
-        );
+        assert_eq!(error, "there is no `<!-- measured: d -->` with an `<!-- end -->` after it");
     }
 
     #[test]
-    fn the_page_has_a_place_for_all_tables() {
+    fn the_pages_have_a_place_for_all_tables() {
         let root = Workspace::load().unwrap().root;
-        let page = fs::read_to_string(root.join(PAGE)).unwrap();
         for tables in Tables::value_variants().iter().filter(|tables| **tables != Tables::All) {
+            let page = fs::read_to_string(root.join(page_of(*tables))).unwrap();
             replaced(&page, &tables.to_string(), "").unwrap();
         }
     }

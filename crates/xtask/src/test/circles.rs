@@ -93,6 +93,8 @@ const CHECKED_CRATES: &[&str] = &[
     "portcullis-memory",
     "portcullis-metrics",
     "portcullis-redis",
+    "portcullis-regions",
+    "portcullis-server",
     "portcullis-servers",
     "portcullis-testing",
     "portcullis-tower",

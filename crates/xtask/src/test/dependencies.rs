@@ -79,6 +79,11 @@ const FORBIDDEN: &[Forbidden] = &[
         because: "a store does not depend on HTTP",
     },
     Forbidden {
+        package: "portcullis-regions",
+        never: &["fred", "http*", "tower*", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
+        because: "regions work on any store",
+    },
+    Forbidden {
         package: "portcullis-tower",
         never: &["fred", "portcullis-memory", "portcullis-redis"],
         because: "the layer does not depend on a store",
@@ -97,6 +102,16 @@ const FORBIDDEN: &[Forbidden] = &[
         package: "portcullis-admin",
         never: &["fred", "portcullis-config", "portcullis-memory", "portcullis-redis"],
         because: "the admin API does not depend on a store",
+    },
+    Forbidden {
+        package: "portcullis-regions",
+        never: &["fred", "http*", "portcullis-memory", "portcullis-redis", "portcullis-tower", "tower*"],
+        because: "regions are two stores of any kind, without HTTP",
+    },
+    Forbidden {
+        package: "portcullis",
+        never: &["portcullis-cli", "portcullis-server"],
+        because: "the servers are programs around the facade",
     },
 ];
 
