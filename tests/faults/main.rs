@@ -13,6 +13,7 @@ mod in_flight;
 mod inject;
 mod layered;
 mod runner;
+mod single_key;
 mod soak;
 mod table;
 mod worker;

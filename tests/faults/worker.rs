@@ -23,6 +23,7 @@ use crate::blocks;
 use crate::grants;
 use crate::in_flight::Requests;
 use crate::layered::{CLIENTS, Client, Recorder};
+use crate::single_key::SingleKey;
 
 /// The options of a worker. It prints `ready` and calls the store until it reads a line, then prints `stopped`. At the next
 /// line it drops the store and prints the tasks left and the longest scheduling delay. At the third line it exits.
@@ -71,10 +72,14 @@ async fn work(options: &Options) -> Result<()> {
         tasks.spawn(Requests { store, stopped, start, random, ops, running }.run());
     }
     let caller = u8::try_from(options.process)?;
-    let (blocked, until, random) = task(300);
-    tasks.spawn(blocks::run(blocked, until, options.start, random, caller));
-    let (granted, until, random) = task(301);
-    tasks.spawn(grants::run(granted, until, options.start, random, caller));
+    let single_key = |index: u64, family: Family| {
+        let (store, stopped, random) = task(index);
+        (store, SingleKey::new(stopped, options.start, random, family, caller))
+    };
+    let (store_to_block, client) = single_key(300, Family::Blocked);
+    tasks.spawn(blocks::run(store_to_block, client));
+    let (store_to_grant, client) = single_key(301, Family::Granted);
+    tasks.spawn(grants::run(store_to_grant, client));
     let recorder = Recorder::new(store.clone());
     let client = Arc::new(Client::new(recorder.clone()));
     for index in 0..CLIENTS {

@@ -66,6 +66,10 @@ impl Store for Counted {
     fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
         self.inner.observe_calls(observer);
     }
+
+    fn drain(&self) -> StoreFuture<()> {
+        self.inner.drain()
+    }
 }
 
 /// A store that has one figure, and observers.
@@ -100,7 +104,15 @@ impl Store for Reporting {
     fn observe_calls(&self, _: Arc<dyn CallObserver>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+
+    fn drain(&self) -> StoreFuture<()> {
+        self.0.store(DRAINED, Ordering::Relaxed);
+        StoreFuture::ready(Ok(()))
+    }
 }
+
+/// The figure of a store that has been drained.
+const DRAINED: u64 = 1_000;
 
 /// Counts the decisions of calls, and those of calls that have failed.
 #[derive(Default)]
@@ -124,7 +136,7 @@ fn figure(store: &dyn Store, name: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn every_decorator_passes_on_figures_and_observers() {
+async fn every_decorator_passes_on_what_has_a_default() {
     let inner = Reporting::default();
     let decorators: [(&str, Arc<dyn Store>); 4] = [
         ("an Arc", Arc::new(Arc::new(inner.clone()))),
@@ -137,6 +149,9 @@ async fn every_decorator_passes_on_figures_and_observers() {
         store.observe_calls(Arc::new(Decisions::default()));
         assert_eq!(figure(&store, "observers"), Some(observers + 1), "{name}");
     }
+    let limiter = Limiter::new(Fallback::new(inner.clone()), Secret::published());
+    assert_eq!(limiter.drain(Duration::from_secs(60)).await.left, 0);
+    assert_eq!(figure(&inner, "observers"), Some(DRAINED));
     let share = InstanceShare::new(MemoryStore::new(), 2);
     share.register(&POLICY).unwrap();
     assert_eq!(figure(&share, "policies"), Some(1));

@@ -13,6 +13,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use portcullis::event::{Event, EventKind, Observer};
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
+use portcullis::regions::{Region, Shares};
 use portcullis::{Decision, FailureMode, Limiter, Policy, Quota, Reason};
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
@@ -186,7 +187,11 @@ impl Measured {
 #[tokio::test]
 async fn the_table_in_the_guide_has_all_figures_of_the_stores() {
     let redis = RedisServer::start().unwrap();
-    let limiters = [Limiter::memory(), Limiter::redis(redis.url()).await.unwrap()];
+    // A user whose rights are not those of one namespace.
+    let url = format!("redis://127.0.0.1:{}", redis.port());
+    let region = Region::new("eu", url.clone(), Shares::equal(2).unwrap());
+    let regional = Limiter::redis(url).namespace("regional").region(region).await.unwrap();
+    let limiters = [Limiter::memory(), Limiter::redis(redis.url()).await.unwrap(), regional];
     let mut exported = BTreeSet::new();
     for limiter in limiters {
         let mut measured = Measured::start(limiter).await;

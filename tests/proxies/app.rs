@@ -72,11 +72,16 @@ pub(crate) enum Answer {
 
 /// Sends a request with the given header lines from an address of the loopback.
 pub(crate) async fn send_request(from: &str, proxy: SocketAddr, lines: &[Vec<u8>]) -> Answer {
+    send_target(from, proxy, b"/", lines).await
+}
+
+/// The same for any target.
+pub(crate) async fn send_target(from: &str, proxy: SocketAddr, target: &[u8], lines: &[Vec<u8>]) -> Answer {
     let from: IpAddr = from.parse().unwrap();
     let socket = if from.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
     socket.bind(SocketAddr::new(from, 0)).unwrap();
     let mut stream = socket.connect(proxy).await.unwrap();
-    let mut request = b"GET / HTTP/1.1\r\nHost: localhost\r\n".to_vec();
+    let mut request = [b"GET ", target, b" HTTP/1.1\r\nHost: localhost\r\n"].concat();
     for line in lines {
         request.extend_from_slice(line);
         request.extend_from_slice(b"\r\n");

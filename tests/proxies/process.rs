@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,41 @@ impl Proxy {
         Self::start(&directory, listening, &["haproxy", "-db", "-f", "proxy.conf"])
     }
 
+    /// Runs Envoy with this configuration, and waits until it listens.
+    pub(crate) fn envoy(configuration: &str, listening: SocketAddr) -> Self {
+        let directory = directory(listening);
+        fs::write(directory.join("proxy.yaml"), configuration).unwrap();
+        let envoy = std::env::var("PORTCULLIS_ENVOY");
+        let envoy = envoy
+            .expect("PORTCULLIS_ENVOY is the path of Envoy: `cargo xtask test --all proxies` fetches it");
+        let arguments =
+            ["-c", "proxy.yaml", "--disable-hot-restart", "--log-level", "error", "--concurrency", "1"];
+        Self::start(&directory, listening, &[&[envoy.as_str()], &arguments[..]].concat())
+    }
+
+    /// Runs HAProxy with these files, of which the first is its configuration, and waits until it listens.
+    pub(crate) fn haproxy_files(files: &[(&str, &str)], listening: SocketAddr) -> Self {
+        let directory = directory(listening);
+        for (name, content) in files {
+            fs::write(directory.join(name), content).unwrap();
+        }
+        Self::start(&directory, listening, &["haproxy", "-db", "-f", files[0].0])
+    }
+
+    /// Runs Caddy with a Caddyfile, and waits until it listens.
+    pub(crate) fn caddy(caddyfile: &str, listening: SocketAddr) -> Self {
+        let directory = directory(listening);
+        fs::write(directory.join("Caddyfile"), caddyfile).unwrap();
+        let caddy = std::env::var("PORTCULLIS_CADDY").unwrap_or_else(|_| {
+            panic!("PORTCULLIS_CADDY is not set; `cargo xtask test --all` fetches Caddy and sets it")
+        });
+        Self::start(
+            &directory,
+            listening,
+            &[&caddy, "run", "--config", "Caddyfile", "--adapter", "caddyfile"],
+        )
+    }
+
     /// Runs Prometheus in a directory that has its configuration, `prometheus.yml`, and waits until it listens.
     pub(crate) fn prometheus(directory: &PathBuf, listening: SocketAddr) -> Self {
         let address = format!("--web.listen-address={listening}");
@@ -56,6 +92,9 @@ impl Proxy {
             .current_dir(directory)
             .env("PATH", path)
             .env("DIRECTORY", directory)
+            // Where Caddy keeps what it has to remember.
+            .env("XDG_CONFIG_HOME", directory)
+            .env("XDG_DATA_HOME", directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log).unwrap())
@@ -80,9 +119,17 @@ impl Drop for Proxy {
     }
 }
 
-/// Returns an address of the loopback with a free port.
+/// Returns an address of the loopback with a free port, another one each time. It is below the ports that the system gives to clients and
+/// above those of the Redis servers, so that nothing takes it before the proxy listens.
 pub(crate) fn free_address() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = std::process::id().wrapping_mul(7_919);
+    let mut addresses = (0..COUNT).map(|_| {
+        let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
+        let offset = u16::try_from(first.wrapping_add(next) % u32::from(COUNT)).unwrap();
+        SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + offset))
+    });
+    addresses.find(|address| TcpListener::bind(address).is_ok()).expect("a port is free")
 }
 
 pub(crate) fn directory(listening: SocketAddr) -> PathBuf {
@@ -107,4 +154,7 @@ reader=$!
 wait $server
 kill $reader 2>/dev/null
 cd / && rm -rf "$DIRECTORY""#;
-const LONGEST_START: Duration = Duration::from_secs(10);
+const LONGEST_START: Duration = Duration::from_secs(60);
+/// The first port of proxies, and how many there are.
+const FIRST: u16 = 31_001;
+const COUNT: u16 = 1_700;

@@ -6,11 +6,12 @@
 //! too: it reserves 10 units, streams one and ends when the server is stopped. Of `GET /in-flight`, which ends then as well, 100 run at
 //! a time, with a lease of four seconds.
 //!
-//! The routes of the modules `reported` and `operated` report what they have charged.
+//! The routes of the modules `reported` and `operated` report what they have charged. That of `calling` calls another server.
 //!
 //! `POST /stop` ends the streams and the server. Then it settles what is left and prints the settlements that are not made:
 //! `drained LEFT LOST`.
 
+mod calling;
 mod operated;
 mod reported;
 mod stream;
@@ -56,6 +57,7 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
         .route("/leased", get(show).layer(limiter.layer(leased).by(Global)))
         .route("/stop", post(stop_server))
         .merge(reported::routes(limiter, burst, stop)?)
+        .merge(calling::routes(limiter, quota)?)
         .merge(operated::routes(limiter, burst, stop)?))
 }
 

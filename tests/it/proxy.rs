@@ -1,0 +1,59 @@
+//! A reverse proxy with limits, between real clients and real upstreams.
+
+mod attacks;
+mod broken;
+mod grpc;
+mod headers;
+mod start;
+mod streams;
+mod tls;
+mod web_sockets;
+
+use axum::http::Request;
+use portcullis_tests::HttpClient;
+
+use crate::handler_checks::limiters;
+use start::{echo, limits, start};
+
+/// Two requests a day for each client, wherever it is.
+const TWO: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '2/day'\nkey = 'client_ip'\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_proxy_limits_its_upstream() {
+    let upstream = echo().await;
+    let (_redis, limiters) = limiters().await;
+    for limiter in limiters {
+        let proxy = start(limiter.rules(limits(TWO, None)).unwrap(), &upstream, |proxy| proxy).await;
+        for client in [HttpClient::http_1(), HttpClient::http_2()] {
+            let response = client.send(Request::get(format!("{proxy}/a")), ()).await;
+            assert_eq!(response.status(), 200);
+            assert!(response.body().starts_with(b"GET /a HTTP/1.1\n"), "{response:?}");
+            assert!(response.headers().contains_key("x-ratelimit-remaining"));
+        }
+        let response = HttpClient::http_1().send(Request::get(format!("{proxy}/a")), ()).await;
+        assert_eq!(response.status(), 429);
+        assert!(!response.headers().contains_key("via"), "the upstream was not asked");
+        assert_eq!(proxy.stop().await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_charge_by_outcome_sees_the_response_of_the_upstream() {
+    let upstream = start::raw(|mut stream| async move {
+        start::read_head(&mut stream).await;
+        start::write(
+            &mut stream,
+            "HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\nconnection: close\r\n\r\n",
+        )
+        .await;
+    })
+    .await;
+    let text = format!("{TWO}charge_when = {{ status = [401, 502] }}\n");
+    let limiter = portcullis::Limiter::memory().rules(limits(&text, None)).unwrap();
+    let proxy = start(limiter, &upstream, |proxy| proxy).await;
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(portcullis_tests::get(&format!("{proxy}/")).await.status().as_u16());
+    }
+    assert_eq!(statuses, [401, 401, 429]);
+}
