@@ -6,7 +6,7 @@
 //!
 //! | route | answers with |
 //! |---|---|
-//! | `GET /v1/snapshot` | policies and their counters, the store, top callers, who is limited now, recent rejections |
+//! | `GET /v1/snapshot` | policies and their counters, the store, top callers, the keys that are limited now, recent rejections |
 //! | `GET /v1/stream` | a snapshot per second, as lines of JSON |
 //! | `GET /v1/policies`, `GET /v1/layers` | what is in use |
 //! | `POST /v1/budget`, `POST /v1/overrides` | what a caller has left; its block and grant |

@@ -1,4 +1,4 @@
-//! The places for streams: how many there are, who has them, and for how long.
+//! Bounds the number of open streams, in all and of each actor, and how long a stream may wait for its client.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -269,7 +269,7 @@ async fn rules_that_need_more_than_a_head_are_refused() {
 }
 
 #[tokio::test]
-async fn a_reload_keeps_the_rules_if_a_check_cannot_apply_the_new_ones() {
+async fn reload_keeps_the_rules_if_a_check_cannot_apply_others() {
     let (limiter, _) = limiter(TWO);
     let router = CheckEndpoint::new(&limiter).unwrap().router();
     let live = limiter.live_rules().unwrap();

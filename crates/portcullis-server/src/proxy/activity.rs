@@ -1,4 +1,4 @@
-//! When an exchange has last made progress, and who has to make the next.
+//! The time since an exchange has made progress, and the side that has to make the next step.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

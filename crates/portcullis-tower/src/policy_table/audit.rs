@@ -226,7 +226,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Long enough for a route that is called rarely, and short enough for the person who has just deployed it.
+/// Long enough for a route that is called rarely, and short enough to be read after a deployment.
 const UNUSED_AFTER: Duration = Duration::from_secs(3_600);
 
 /// A figure for two weeks contains each day of the week twice.

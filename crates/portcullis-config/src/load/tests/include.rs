@@ -126,7 +126,7 @@ fn folders_and_pipes_are_no_files() {
     assert_eq!(folder.shown(&folder.load("d.toml")), "error: d.toml cannot be read: it is no file");
 }
 
-/// A pipe to which nobody writes would be read for ever.
+/// A read of a pipe without a writer would never end.
 #[cfg(unix)]
 #[test]
 fn named_pipes_are_no_files() {

@@ -144,7 +144,7 @@ async fn what_is_not_a_signed_document_is_refused_once() {
         assert_eq!((setting.limit(), setting.live.generation()), (7, 2));
     }
     assert!(setting.rejections() > 5);
-    // What is restored is no change, also for who has not seen it.
+    // A restored document is no change, also for an instance that has not read the one between.
     setting.overwrite(good.to_bytes()).await;
     for follower in [&mut follower, &mut setting.follower()] {
         let _ = follower.look().await;

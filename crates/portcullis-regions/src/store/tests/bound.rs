@@ -148,7 +148,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sliding_window_admits_at_most_twice_its_limit_in_any_period(
+    fn sliding_window_admits_at_most_twice_its_limit_in_a_period(
         steps in proptest::collection::vec(step(), 100..800), skews in any::<[u16; 4]>()
     ) {
         let policy = Policy::sliding_window("api", QUOTA);
