@@ -19,6 +19,7 @@ mod replay;
 mod rules;
 mod schema;
 mod serve;
+mod service;
 mod store;
 
 use std::process::ExitCode;

@@ -13,12 +13,13 @@ use portcullis::rules::{Loader, Rules, Watch, WatchOptions};
 use portcullis::{ClientIp, key::Trust};
 use portcullis_cli::findings;
 use portcullis_server::proxy::{BoundProxy, ReverseProxy};
-use portcullis_server::serve::Tls;
 use serde_json::json;
 
-use crate::serve::log;
-use crate::serve::signals::Signals;
-use crate::serve::store::StoreArguments;
+use crate::service;
+use crate::service::log::{self, LogArguments};
+use crate::service::signals::Signals;
+use crate::service::store::StoreArguments;
+use crate::service::tls::TlsArguments;
 
 /// Forwards requests to an upstream, and limits them by rules before that.
 ///
@@ -53,42 +54,26 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "NAME", default_value = "x-forwarded-for", requires = "trust")]
     client_header: String,
 
-    /// The certificate of the proxy, in PEM, for TLS.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-
-    /// The private key of the certificate, in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-
-    /// The authorities of client certificates, in PEM. Clients without a certificate are refused then.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
 
     #[command(flatten)]
     limits: limits::LimitArguments,
 
-    /// What is logged: `error`, `warn`, `info`, `debug`, or these per target as in `warn,portcullis=info`.
-    #[arg(long, value_name = "FILTER", default_value = "warn,portcullis=info")]
-    log: tracing_subscriber::filter::Targets,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 impl Proxy {
     /// Serves until a signal arrives. Returns whether everything was finished.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
-        log::start(self.log.clone())?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the runtime")?;
-        let finished = runtime.block_on(self.serve());
-        // Reads of files that block must not hold up the end.
-        runtime.shutdown_background();
-        finished
+        service::run(self.log.clone(), self.serve())
     }
 
     async fn serve(self) -> anyhow::Result<bool> {
         let signals = Signals::new().context("cannot handle signals")?;
         let upstream = self.target.upstream()?;
-        let tls = self.tls()?;
+        let tls = self.tls.read()?;
         let Some(rules) = self.load()? else { return Ok(false) };
         let limiter = self.store.limiter(Some(rules)).await?;
         let _watch = match limiter.live_rules() {
@@ -135,13 +120,6 @@ impl Proxy {
             "forwarded" => proxies.forwarded(),
             name => proxies.try_header(name).with_context(|| format!("{name:?}"))?,
         }))
-    }
-
-    fn tls(&self) -> anyhow::Result<Option<Tls>> {
-        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
-            return Ok(None);
-        };
-        Ok(Some(Tls::from_files(certificate, key, self.client_ca.as_deref())?))
     }
 
     fn announce(&self, bound: &BoundProxy) {

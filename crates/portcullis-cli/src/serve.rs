@@ -2,10 +2,7 @@
 
 mod limits;
 mod listeners;
-pub(crate) mod log;
 mod rules;
-pub(crate) mod signals;
-pub(crate) mod store;
 
 use std::path::PathBuf;
 
@@ -14,8 +11,11 @@ use clap::Args;
 use portcullis_server::serve::{BoundServer, Finished, ServeError};
 use serde_json::json;
 
+use crate::service;
+use crate::service::log::{self, LogArguments};
+use crate::service::signals::Signals;
+use crate::service::store::StoreArguments;
 use rules::Limits;
-use signals::Signals;
 
 /// Limits the requests of proxies and services that ask it: Envoy's rate limit service over gRPC, and checks over HTTP.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct Serve {
     source: rules::RulesArguments,
 
     #[command(flatten)]
-    store: store::StoreArguments,
+    store: StoreArguments,
 
     #[command(flatten)]
     listeners: listeners::ListenerArguments,
@@ -43,21 +43,14 @@ pub(crate) struct Serve {
     #[command(flatten)]
     limits: limits::LimitArguments,
 
-    /// What is logged: `error`, `warn`, `info`, `debug`, or these per target as in `warn,portcullis=info`.
-    #[arg(long, value_name = "FILTER", default_value = "warn,portcullis=info")]
-    log: tracing_subscriber::filter::Targets,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 impl Serve {
     /// Serves until a signal arrives. Returns whether everything was finished.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
-        log::start(self.log.clone())?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.context("cannot start the runtime")?;
-        let finished = runtime.block_on(self.serve());
-        // Reads of files that block must not hold up the end.
-        runtime.shutdown_background();
-        finished
+        service::run(self.log.clone(), self.serve())
     }
 
     async fn serve(self) -> anyhow::Result<bool> {

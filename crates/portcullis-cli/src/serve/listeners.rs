@@ -14,6 +14,7 @@ use portcullis_cli::admin::token;
 use portcullis_server::serve::{Place, Server, Tls};
 
 use super::rules::Served;
+use crate::service::tls::TlsArguments;
 
 /// Where the service listens, and for whom.
 #[derive(Debug, Args)]
@@ -47,17 +48,8 @@ pub(super) struct ListenerArguments {
     #[arg(long, value_name = "NETWORK")]
     trust: Vec<IpNet>,
 
-    /// The certificate of the service, in PEM, for TLS at the addresses of gRPC and HTTP.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
-
-    /// The private key of the certificate, in PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
-
-    /// The authorities of client certificates, in PEM. Clients without a certificate are refused then.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    client_ca: Option<PathBuf>,
+    #[command(flatten)]
+    tls: TlsArguments,
 
     /// Accepts clients of other machines without a certificate at these addresses, separated by commas.
     #[arg(long, value_name = "LISTENER", value_delimiter = ',')]
@@ -110,10 +102,7 @@ impl ListenerArguments {
     }
 
     pub(super) fn tls(&self) -> anyhow::Result<Option<Tls>> {
-        let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) else {
-            return Ok(None);
-        };
-        Ok(Some(Tls::from_files(certificate, key, self.client_ca.as_deref())?))
+        self.tls.read()
     }
 
     pub(super) fn server(

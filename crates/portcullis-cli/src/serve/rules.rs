@@ -231,7 +231,7 @@ impl Served {
             return Ok(Following::Rules { _watch: watch });
         };
         let (service, readiness) = (self.service.clone(), readiness.clone());
-        let hangup = super::signals::hangups()?;
+        let hangup = crate::service::signals::hangups()?;
         let now = move || {
             let hangup = Arc::clone(&hangup);
             async move { hangup.notified().await }

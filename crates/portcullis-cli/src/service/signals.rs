@@ -73,7 +73,7 @@ impl Ending {
 }
 
 /// Is notified of each SIGHUP, where there is such a signal.
-pub(super) fn hangups() -> io::Result<Arc<Notify>> {
+pub(crate) fn hangups() -> io::Result<Arc<Notify>> {
     let noticed = Arc::new(Notify::new());
     #[cfg(unix)]
     {
