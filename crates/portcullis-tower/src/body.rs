@@ -1,6 +1,7 @@
 //! One body type for responses of the inner service and for rejections.
 
 mod end;
+mod kind;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use pin_project_lite::pin_project;
 
 use end::EndGuard;
 pub(crate) use end::{BodyEnd, BodyObserver, stated_length};
+pub(crate) use kind::Kind;
 
 pin_project! {
     /// The response body of [`RateLimit`](crate::RateLimit): that of the inner service, or the text of a rejection.
@@ -20,15 +22,6 @@ pin_project! {
         #[pin]
         kind: Kind<B>,
         end: EndGuard,
-    }
-}
-
-pin_project! {
-    #[project = KindProjection]
-    #[derive(Debug)]
-    enum Kind<B> {
-        Inner { #[pin] body: B },
-        Rejection { #[pin] body: Full<Bytes> },
     }
 }
 
@@ -50,15 +43,6 @@ impl<B> ResponseBody<B> {
     }
 }
 
-impl<B: Body> Kind<B> {
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Rejection { body } => body.is_end_stream(),
-        }
-    }
-}
-
 impl<B: Default> Default for ResponseBody<B> {
     fn default() -> Self {
         Self::inner(B::default())
@@ -74,10 +58,7 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let mut this = self.project();
-        let polled = match this.kind.as_mut().project() {
-            KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Rejection { body } => body.poll_frame(cx).map_err(|never| match never {}),
-        };
+        let polled = this.kind.as_mut().poll_frame(cx);
         if this.end.is_active()
             && let Poll::Ready(frame) = &polled
         {
@@ -94,9 +75,6 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Rejection { body } => body.size_hint(),
-        }
+        self.kind.size_hint()
     }
 }

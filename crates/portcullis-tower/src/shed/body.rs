@@ -9,6 +9,7 @@ use http_body_util::Full;
 use pin_project_lite::pin_project;
 
 use super::permit::Permit;
+use crate::body::Kind;
 
 pin_project! {
     /// The response body of [`Shed`](super::Shed): that of the inner service, or the text of a rejection.
@@ -19,15 +20,6 @@ pin_project! {
         #[pin]
         kind: Kind<B>,
         permit: Option<Permit>,
-    }
-}
-
-pin_project! {
-    #[project = KindProjection]
-    #[derive(Debug)]
-    enum Kind<B> {
-        Inner { #[pin] body: B },
-        Rejection { #[pin] body: Full<Bytes> },
     }
 }
 
@@ -56,10 +48,7 @@ impl<B: Body<Data = Bytes>> Body for ShedBody<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let mut this = self.project();
-        let frame = ready!(match this.kind.as_mut().project() {
-            KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Rejection { body } => body.poll_frame(cx).map_err(|never| match never {}),
-        });
+        let frame = ready!(this.kind.as_mut().poll_frame(cx));
         // A server need not poll again after the last frame, and may keep the body until the client has read it.
         let goes_on = matches!(&frame, Some(Ok(frame)) if !frame.is_trailers());
         if this.permit.is_some() && (!goes_on || this.kind.is_end_stream()) {
@@ -73,18 +62,6 @@ impl<B: Body<Data = Bytes>> Body for ShedBody<B> {
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.kind {
-            Kind::Inner { body } => body.size_hint(),
-            Kind::Rejection { body } => body.size_hint(),
-        }
-    }
-}
-
-impl<B: Body> Kind<B> {
-    fn is_end_stream(&self) -> bool {
-        match self {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Rejection { body } => body.is_end_stream(),
-        }
+        self.kind.size_hint()
     }
 }
