@@ -1,5 +1,8 @@
 //! Real time.
 
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod counter;
+
 use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_core::{Clock, Timestamp};
@@ -15,6 +18,10 @@ use portcullis_core::{Clock, Timestamp};
 ///
 /// Where time asleep counts, epoch-anchored windows end in step with the wall clock, however long the machine was suspended.
 /// Where it does not, they end later by the time slept.
+///
+/// On Linux on x86-64, if the kernel itself keeps time by the processor's time-stamp counter, a thread reads `CLOCK_BOOTTIME` at most
+/// once per millisecond, and the counter between, which takes half the time. So two threads may be a microsecond apart, and a counter
+/// that stops or jumps is followed for at most a millisecond.
 ///
 /// The wall clock is read once, when this clock is created, and only aligns the edges of windows. A later step of the wall clock
 /// has no effect on this clock: it frees no units, lengthens no wait, and moves no edge. Epoch-anchored windows then differ from
@@ -34,7 +41,8 @@ pub struct SystemClock(Anchored<System>);
 impl SystemClock {
     /// Creates a clock anchored to the wall clock now.
     pub fn new() -> Self {
-        Self(Anchored::new(System { started: Instant::now(), booted: since_boot() }))
+        let counter = Counter::find();
+        Self(Anchored::new(System { counter, started: Instant::now(), booted: since_boot() }))
     }
 }
 
@@ -53,8 +61,8 @@ impl Clock for SystemClock {
 
 /// The two clocks of a machine.
 trait Source {
-    /// The time since the source was created. It never decreases.
-    fn elapsed(&self) -> Duration;
+    /// The time since the source was created, in microseconds. It never decreases.
+    fn elapsed_micros(&self) -> u64;
 
     fn wall(&self) -> Timestamp;
 }
@@ -74,22 +82,29 @@ impl<S: Source> Anchored<S> {
 
     #[inline]
     fn now(&self) -> Timestamp {
-        self.start.saturating_add(self.source.elapsed())
+        Timestamp::from_micros(self.start.as_micros().saturating_add(self.source.elapsed_micros()))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct System {
+    /// `None` where the kernel does not keep time by it.
+    counter: Option<Counter>,
     started: Instant,
-    /// `None` where the system has no clock that counts time asleep.
-    booted: Option<Duration>,
+    /// In nanoseconds; `None` where the system has no clock that counts time asleep.
+    booted: Option<u64>,
 }
 
 impl Source for System {
-    fn elapsed(&self) -> Duration {
-        match (self.booted, since_boot()) {
-            (Some(booted), Some(now)) => now.saturating_sub(booted),
-            _ => self.started.elapsed(),
+    #[inline]
+    fn elapsed_micros(&self) -> u64 {
+        let now = match &self.counter {
+            Some(counter) => counter.extend(since_boot),
+            None => since_boot(),
+        };
+        match (self.booted, now) {
+            (Some(booted), Some(now)) => now.saturating_sub(booted) / NANOS_PER_MICRO,
+            _ => u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX),
         }
     }
 
@@ -98,7 +113,7 @@ impl Source for System {
     }
 }
 
-/// Reads the clock that counts time asleep.
+/// Reads the clock that counts time asleep, in nanoseconds.
 ///
 /// On Linux it takes no system call: the vDSO has had this clock since Linux 5.3.
 #[cfg(any(
@@ -108,7 +123,7 @@ impl Source for System {
     target_os = "openbsd",
     target_vendor = "apple"
 ))]
-fn since_boot() -> Option<Duration> {
+fn since_boot() -> Option<u64> {
     use rustix::time::{DynamicClockId, clock_gettime_dynamic};
 
     #[cfg(not(target_vendor = "apple"))]
@@ -117,7 +132,8 @@ fn since_boot() -> Option<Duration> {
     #[cfg(target_vendor = "apple")]
     let clock = DynamicClockId::Known(rustix::time::ClockId::Monotonic);
     // `clock_gettime` would panic where a sandbox denies the clock.
-    clock_gettime_dynamic(clock).ok()?.try_into().ok()
+    let time: Duration = clock_gettime_dynamic(clock).ok()?.try_into().ok()?;
+    u64::try_from(time.as_nanos()).ok()
 }
 
 #[cfg(not(any(
@@ -127,9 +143,30 @@ fn since_boot() -> Option<Duration> {
     target_os = "openbsd",
     target_vendor = "apple"
 )))]
-fn since_boot() -> Option<Duration> {
+fn since_boot() -> Option<u64> {
     None
 }
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+use counter::Counter;
+
+/// A counter that no other system has.
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[derive(Clone, Copy, Debug)]
+enum Counter {}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+impl Counter {
+    fn find() -> Option<Self> {
+        None
+    }
+
+    fn extend(self, _: impl Fn() -> Option<u64>) -> Option<u64> {
+        match self {}
+    }
+}
+
+const NANOS_PER_MICRO: u64 = 1_000;
 
 #[cfg(test)]
 mod tests;

@@ -111,11 +111,10 @@ impl<'a> LockedShard<'a> {
 
     /// The instant of a call that has `read` the clock before it locked the shard, so that the shard is not locked meanwhile.
     ///
-    /// Another call may have locked it first with a later instant, and dropped what had expired by then. In this case the clock
-    /// is read again: unless it steps, it is not earlier than any instant of the calls before.
+    /// Another call may have locked it first with a later instant, and dropped what had expired by then. See [`not_before`].
     #[inline]
     pub(crate) fn instant(&mut self, read: Timestamp, clock: &impl Clock) -> Timestamp {
-        let now = if read < self.0.latest() { clock.now() } else { read };
+        let now = not_before(self.0.latest(), read, clock);
         self.0.set_latest(now);
         now
     }
@@ -226,7 +225,7 @@ impl<'a> LockedShards<'a> {
     /// The instant of a call that has `read` the clock before it locked the shards. See [`LockedShard::instant`].
     pub(crate) fn instant(&mut self, read: Timestamp, clock: &impl Clock) -> Timestamp {
         let latest = self.guards.iter().map(|(_, shard)| shard.latest()).max();
-        let now = if Some(read) < latest { clock.now() } else { read };
+        let now = not_before(latest.unwrap_or(read), read, clock);
         self.guards.iter_mut().for_each(|(_, shard)| shard.set_latest(now));
         now
     }
@@ -279,6 +278,17 @@ impl Drop for LockedShards<'_> {
     fn drop(&mut self) {
         self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
     }
+}
+
+/// An instant that is not before the `latest` of the calls before, unless the clock has stepped: what was `read`, or what is read now,
+/// where a thread may be a microsecond behind another.
+#[inline]
+fn not_before(latest: Timestamp, read: Timestamp, clock: &impl Clock) -> Timestamp {
+    if read >= latest {
+        return read;
+    }
+    let now = clock.now();
+    if latest.as_micros().wrapping_sub(now.as_micros()) == 1 { latest } else { now }
 }
 
 /// Locks a shard. Spins first: a shard is locked for less time than it takes to put a thread to sleep and to wake it, and once
