@@ -22,7 +22,7 @@ pub(crate) struct TargetBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct IdentityBody {
     /// The fingerprint of the key.
-    #[schema(nullable, example = "8510077665a4e2ba6d4309046754f949")]
+    #[schema(nullable, example = "273cd58cdb10bdc4ee988d13b5450c7d")]
     fingerprint: Option<String>,
     /// A request of the caller. The layer's own extractor finds the key in it.
     #[schema(nullable)]

@@ -16,7 +16,8 @@ pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 /// is not part of it: an identity has the same key under every policy. A key also holds the fingerprint of its first part,
 /// its [`slot`](Key::slot), so that a store with several servers can keep `user` and `user and route` on one of them.
 ///
-/// Source: `SipHash`-2-4 with 128 bits of output, Aumasson and Bernstein, "`SipHash`: a fast short-input PRF" (2012).
+/// Source: `SipHash` with 128 bits of output, Aumasson and Bernstein, "`SipHash`: a fast short-input PRF" (2012), with one round
+/// for each word and three for each half of the output, as the hash maps of the standard library have them.
 ///
 /// ```
 /// use portcullis_core::Secret;

@@ -121,7 +121,7 @@ mod tests {
     use core::hash::Hasher as _;
 
     use proptest::prelude::*;
-    use siphasher::sip128::{Hasher128 as _, SipHasher24};
+    use siphasher::sip128::{Hasher128 as _, SipHasher13};
 
     use super::*;
     use crate::key::writer::append_part;
@@ -226,13 +226,13 @@ mod tests {
         let mut prefixes = Vec::new();
         for (tag, value) in parts {
             append_part(&mut bytes, TAGS[*tag].as_bytes(), value);
-            let mut hash = SipHasher24::new_with_key(b"portcullis:v1:ok");
+            let mut hash = SipHasher13::new_with_key(b"portcullis:v1:ok");
             hash.write(&bytes);
             prefixes.push(hash.finish128().as_u128());
         }
         (*prefixes.last().unwrap(), prefixes[0])
     }
 
-    /// Computed by an independent implementation of SipHash-2-4-128, written from the paper.
-    const PINNED: &str = "8510077665a4e2ba6d4309046754f949";
+    /// Computed by an independent implementation of SipHash-1-3-128, written from the paper.
+    const PINNED: &str = "273cd58cdb10bdc4ee988d13b5450c7d";
 }

@@ -149,15 +149,15 @@ mod tests {
         let layout = Layout::new("shop", "2026").unwrap();
         let policy = Policy::gcra("login", Quota::per_second(1));
         let one = key(&["ada"]);
-        assert_eq!(layout.name(&policy, one), "shop:v2:2026:{8510077665a4e2ba6d4309046754f949}:login:gcra");
+        assert_eq!(layout.name(&policy, one), "shop:v2:2026:{273cd58cdb10bdc4ee988d13b5450c7d}:login:gcra");
         let mut record = Vec::new();
         layout.write_override_name(&mut record, &policy, one);
-        assert_eq!(record, b"shop:v2:2026:{8510077665a4e2ba6d4309046754f949}:login:gcra:override");
+        assert_eq!(record, b"shop:v2:2026:{273cd58cdb10bdc4ee988d13b5450c7d}:login:gcra:override");
         let two = key(&["ada", "search"]);
         let all = format!("{:032x}", two.fingerprint());
         assert_eq!(
             layout.name(&policy, two),
-            format!("shop:v2:2026:{{8510077665a4e2ba6d4309046754f949}}{all}:login:gcra")
+            format!("shop:v2:2026:{{273cd58cdb10bdc4ee988d13b5450c7d}}{all}:login:gcra")
         );
     }
 
@@ -174,7 +174,7 @@ mod tests {
             (Policy::sliding_log("login", Quota::per_hour(5)), "sliding_log.3600s"),
             (Policy::token_bucket("login", minute), "token_bucket"),
         ] {
-            let name = format!("shop:v2:2026:{{8510077665a4e2ba6d4309046754f949}}:login:{end}");
+            let name = format!("shop:v2:2026:{{273cd58cdb10bdc4ee988d13b5450c7d}}:login:{end}");
             assert_eq!(layout.name(&policy, one), name);
             let (kind, _) = name.split_once('.').unwrap_or((&name, ""));
             let mut record = Vec::new();

@@ -21,9 +21,15 @@ impl Input {
     #[expect(clippy::inline_always, reason = "so that the length of a constant tag is a constant")]
     pub(super) fn append(&mut self, tag: &[u8], value: &[u8]) {
         if self.slot.is_none() && !self.hash.is_empty() {
-            self.slot = Some(self.hash.finish());
+            self.slot = Some(self.hash_so_far());
         }
         self.hash.write_part(tag, value);
+    }
+
+    // Not inlined into each part that is written.
+    #[inline(never)]
+    fn hash_so_far(&self) -> u128 {
+        self.hash.finish()
     }
 
     /// The fingerprints of all parts and of the first part; `None` if nothing was written.
