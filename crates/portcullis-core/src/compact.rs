@@ -91,7 +91,7 @@ mod tests {
     fn what_is_moved_with_each_decision_stays_small() {
         assert_eq!(size_of::<PolicyName>(), 16);
         assert_eq!(size_of::<Policy>(), 112);
-        assert_eq!(size_of::<Decision>(), 72);
+        assert_eq!(size_of::<Decision>(), 80);
         assert!(size_of::<crate::store::Outcome>() <= 560);
     }
 }

@@ -39,7 +39,7 @@ pub struct Decision {
 
 /// What a decision is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u64)]
 enum Basis {
     Store,
     /// A share of the limit, metered in the process while the store cannot answer.

@@ -107,66 +107,72 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Decides a single check, which most calls have. Returns `None`, and decides nothing, if another quota is granted to the key.
     #[inline]
-    fn decide(&self, policy: &Policy, key: Key, cost: u64) -> Result<Option<ReadyCheck>, StoreError> {
+    fn decide(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
         if policy.reads_overrides() {
-            return self.decide_with_override(policy, key, cost);
+            return self.decide_with_override(policy, key, cost).transpose();
         }
-        let shard_key = self.shard_key(policy, key)?;
-        let decided = match policy.strategy() {
-            Strategy::TokenBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
-            Strategy::Gcra(gcra) => self.check_small(&shard_key, (policy, *gcra), cost),
-            Strategy::LeakyBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
-            Strategy::FixedWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
-            Strategy::CalendarWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
-            Strategy::SlidingWindow(window) => self.check_slots(&shard_key, (policy, window), cost),
-            Strategy::SlidingLog(_) | Strategy::InFlight(_) => None,
-        };
-        match decided {
-            Some(decided) => Ok(Some(decided)),
-            None => self.check_any(policy, key, cost).map(Some),
+        match policy.strategy() {
+            Strategy::TokenBucket(bucket) => self.check_small((policy, *bucket), key, cost),
+            Strategy::Gcra(gcra) => self.check_small((policy, *gcra), key, cost),
+            Strategy::LeakyBucket(bucket) => self.check_small((policy, *bucket), key, cost),
+            Strategy::FixedWindow(window) => self.check_small((policy, *window), key, cost),
+            Strategy::CalendarWindow(window) => self.check_small((policy, *window), key, cost),
+            Strategy::SlidingWindow(window) => self.check_slots((policy, window), key, cost),
+            Strategy::SlidingLog(_) | Strategy::InFlight(_) => Some(self.check_any(policy, key, cost)),
         }
     }
 
     /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
     /// before, and the figures are computed after that. The algorithm is a copy, because what is behind a reference is read, and
     /// divided by, again after the shard is unlocked.
-    ///
-    /// Returns `None` if the key is unknown and its shard is full, or the policy was forgotten meanwhile.
-    #[inline]
+    // Not inlined, and with an option that is never `None`, so that it writes the result where the caller of the store wants it.
+    #[inline(never)]
     fn check_small<A: Algorithm<State: SmallState> + Copy>(
         &self,
-        key: &ShardKey<'_>,
         (policy, algorithm): (&Policy, A),
+        key: Key,
         cost: u64,
-    ) -> Option<ReadyCheck> {
+    ) -> Option<Result<ReadyCheck, StoreError>> {
+        let any = || Some(self.check_any(policy, key, cost));
+        let shard_key = match self.shard_key(policy, key) {
+            Ok(shard_key) => shard_key,
+            Err(error) => return Some(Err(error)),
+        };
         let now = self.clock.now();
-        let mut shard = LockedShard::new(key)?;
+        let Some(mut shard) = LockedShard::new(&shard_key) else { return any() };
         let now = shard.instant(now, &self.clock);
         let strategy = policy.strategy();
-        let decided = shard.sweep_and_decide(key, (strategy, &algorithm), now, cost, self.swept_per_check);
+        let decided =
+            shard.sweep_and_decide(&shard_key, (strategy, &algorithm), now, cost, self.swept_per_check);
         drop(shard);
-        let (admitted, state) = decided?;
+        // The key is unknown, and its shard is full.
+        let Some((admitted, state)) = decided else { return any() };
         let figures = algorithm.figures(state.as_ref(), now, cost, admitted);
-        Some(ReadyCheck::new(policy, now, figures, algorithm.position(state.as_ref(), now)))
+        Some(Ok(ReadyCheck::new(policy, now, figures, algorithm.position(state.as_ref(), now))))
     }
 
     /// Decides a single check of a sliding window.
-    ///
-    /// Returns `None` if the key is unknown, or its slots need more than a charge, or the policy was forgotten meanwhile.
+    #[inline(never)]
     fn check_slots(
         &self,
-        key: &ShardKey<'_>,
         (policy, window): (&Policy, &SlidingWindow),
+        key: Key,
         cost: u64,
-    ) -> Option<ReadyCheck> {
+    ) -> Option<Result<ReadyCheck, StoreError>> {
+        let any = || Some(self.check_any(policy, key, cost));
+        let shard_key = match self.shard_key(policy, key) {
+            Ok(shard_key) => shard_key,
+            Err(error) => return Some(Err(error)),
+        };
         let now = self.clock.now();
-        let mut shard = LockedShard::new(key)?;
+        let Some(mut shard) = LockedShard::new(&shard_key) else { return any() };
         let now = shard.instant(now, &self.clock);
         let window = (policy.strategy(), window);
-        let decided = shard.sweep_and_decide_slots(key, window, now, cost, self.swept_per_check)?;
+        let decided = shard.sweep_and_decide_slots(&shard_key, window, now, cost, self.swept_per_check);
         drop(shard);
-        let (figures, position) = decided;
-        Some(ReadyCheck::new(policy, now, figures, position))
+        // The key is unknown, or its slots need more than a charge.
+        let Some((figures, position)) = decided else { return any() };
+        Some(Ok(ReadyCheck::new(policy, now, figures, position)))
     }
 
     /// Decides a single check of any state, and of a key that shares one because its shard is full.
@@ -266,9 +272,9 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         if let [Check { policy, key, cost }] = checks.iter().as_slice() {
             return StoreFuture::ready(match self.decide(policy, *key, *cost) {
-                Ok(Some(ready)) => Ok(Outcome::single(checks, ready).expect("there is one check")),
-                Ok(None) => self.check_with_overrides(checks),
-                Err(error) => Err(error),
+                Some(Ok(ready)) => Ok(Outcome::single(checks, ready).expect("there is one check")),
+                Some(Err(error)) => Err(error),
+                None => self.check_with_overrides(checks),
             });
         }
         if checks.iter().any(|check| check.policy.reads_overrides()) {
@@ -283,7 +289,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
-        self.decide(policy, key, cost).transpose()
+        self.decide(policy, key, cost)
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {

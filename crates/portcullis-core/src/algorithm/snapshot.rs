@@ -94,9 +94,10 @@ pub struct Figures {
 }
 
 /// Whether a cost was admitted; if not, whether it fits later.
-// Of half a word, as `Basis` is: what lies between a byte and the end of a word is copied in pieces that processors cannot forward.
+// Of a word, as `Basis` is: two smaller values beside each other are copied as one word, which processors cannot forward from the two
+// stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u64)]
 pub(crate) enum Answer {
     Allow,
     RetryAfter,

@@ -27,7 +27,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         let meter = self.meter();
         match Narrow::of(meter) {
             Some(narrow) => narrow.evaluate(state, now, cost),
-            None => meter.evaluate_wide(state, now, cost),
+            None => meter.evaluate_wide(state.copied(), now, cost),
         }
     }
 
@@ -43,7 +43,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         let meter = self.meter();
         *state = match Narrow::of(meter).filter(|_| units <= meter.burst) {
             Some(narrow) => narrow.charged(state.as_ref(), now, units),
-            None => meter.charged_wide(state.as_ref(), now, units),
+            None => meter.charged_wide(*state, now, units),
         };
     }
 
@@ -88,12 +88,16 @@ impl<A: MeterAlgorithm> Algorithm for A {
         }
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "figures that are returned through memory take longer to read than to compute"
+    )]
     fn figures(&self, state: Option<&Tat>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
         let meter = self.meter();
         match Narrow::of(meter) {
             Some(narrow) => narrow.figures(state, now, cost, admitted, A::QUEUES),
-            None => meter.figures_wide(state, now, cost, admitted, A::QUEUES),
+            None => meter.figures_wide(state.copied(), now, cost, admitted, A::QUEUES),
         }
     }
 

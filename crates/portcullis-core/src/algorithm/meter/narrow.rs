@@ -53,7 +53,11 @@ impl<'m> Narrow<'m> {
     }
 
     /// The figures of a decision; `queues` is whether an admitted cost waits for all costs before it.
-    #[inline]
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "figures that are returned through memory take longer to read than to compute"
+    )]
     pub(super) fn figures(
         self,
         state: Option<&Tat>,

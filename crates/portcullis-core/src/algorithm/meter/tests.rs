@@ -237,15 +237,15 @@ proptest! {
         cost in prop_oneof![0_u64..300, Just(Quota::MAX_UNITS), Just(u64::MAX)],
         admitted in any::<bool>(), queues in any::<bool>(),
     ) {
-        let (state, now) = (state.as_ref(), after(passed));
+        let now = after(passed);
         let Some(narrow) = Narrow::of(&meter) else { return Ok(()) };
-        prop_assert_eq!(narrow.evaluate(state, now, cost), meter.evaluate_wide(state, now, cost));
+        prop_assert_eq!(narrow.evaluate(state.as_ref(), now, cost), meter.evaluate_wide(state, now, cost));
         prop_assert_eq!(
-            narrow.figures(state, now, cost, admitted, queues),
+            narrow.figures(state.as_ref(), now, cost, admitted, queues),
             meter.figures_wide(state, now, cost, admitted, queues)
         );
         let units = cost.min(meter.burst());
-        prop_assert_eq!(narrow.charged(state, now, units), meter.charged_wide(state, now, units));
+        prop_assert_eq!(narrow.charged(state.as_ref(), now, units), meter.charged_wide(state, now, units));
     }
 }
 

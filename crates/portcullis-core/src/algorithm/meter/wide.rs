@@ -6,12 +6,13 @@ use super::{Meter, Tat};
 use crate::Timestamp;
 use crate::algorithm::{Evaluation, Figures, answer};
 
-// Not inlined, because the few quotas that need them are not worth a place beside the decisions in 64 bits.
+// Not inlined, because the few quotas that need them are not worth a place beside the decisions in 64 bits. States are passed by value,
+// so that those decisions can keep them in registers.
 impl Meter {
     /// The evaluation in 128 bits.
     #[inline(never)]
-    pub(super) fn evaluate_wide(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
-        let (level, repair) = self.level(state, now);
+    pub(super) fn evaluate_wide(&self, state: Option<Tat>, now: Timestamp, cost: u64) -> Evaluation {
+        let (level, repair) = self.level(state.as_ref(), now);
         let fits = || cost <= self.burst && level.saturating_add(self.units(cost)) <= self.highest_level();
         let admitted = cost == 0 || fits();
         Evaluation { admitted, repair }
@@ -19,8 +20,8 @@ impl Meter {
 
     /// The state after a charge, in 128 bits.
     #[inline(never)]
-    pub(super) fn charged_wide(&self, state: Option<&Tat>, now: Timestamp, units: u64) -> Option<Tat> {
-        let (level, _) = self.level(state, now);
+    pub(super) fn charged_wide(&self, state: Option<Tat>, now: Timestamp, units: u64) -> Option<Tat> {
+        let (level, _) = self.level(state.as_ref(), now);
         self.tat_for(level.saturating_add(self.units(units)), now)
     }
 
@@ -28,13 +29,13 @@ impl Meter {
     #[inline(never)]
     pub(super) fn figures_wide(
         &self,
-        state: Option<&Tat>,
+        state: Option<Tat>,
         now: Timestamp,
         cost: u64,
         admitted: bool,
         queues: bool,
     ) -> Figures {
-        let (level, _) = self.level(state, now);
+        let (level, _) = self.level(state.as_ref(), now);
         let remaining = self.remaining(level);
         let next_after = if remaining == self.burst {
             0
