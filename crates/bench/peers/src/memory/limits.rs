@@ -55,7 +55,7 @@ impl Limit for Ours {
         hasher.writer().part("user", identity.0.as_bytes());
         let key = hasher.finish().expect("an identity of a few bytes is a key");
         let ready = self.store.check_now(&self.policy, key, 1);
-        matches!(ready, Some(Ok(ready)) if ready.decision.is_allowed())
+        matches!(&ready, Some(Ok(ready)) if ready.decision.is_allowed())
     }
 }
 
