@@ -1,6 +1,6 @@
 //! Decides about a request: orders its checks, look-ups, delays and refunds until there is a verdict.
 //!
-//! This module is independent of the inner service and of the body type. [`Admission::start`] decides at once if the store
+//! This module is independent of the inner service and of the body type. [`start`] decides at once if the store
 //! answers at once; otherwise the rest of the decision is an [`Admission`], which is polled with the request.
 
 mod admit;
@@ -22,6 +22,7 @@ mod quota_lookups;
 mod refunds;
 mod second_check;
 mod shadow_checks;
+mod straight;
 mod verdict;
 mod waitable_check;
 mod window_wait;
@@ -40,6 +41,7 @@ use tokio::time::Instant;
 
 use crate::config::LayerConfig;
 use crate::policy::PolicySet;
+use crate::response_context::ResponseContext;
 use admit::{CheckingShadows, Queued};
 use first_check::FirstCheck;
 pub(crate) use handler::HandlerCheck;
@@ -52,13 +54,37 @@ pub(crate) use verdict::{Admitted, Verdict};
 
 /// Returns the checks of a request. `awaited` are the policies whose quotas have to be looked up first; `body` shows whether it can
 /// be a preflight.
-pub(crate) fn plan_checks(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &impl Body) -> Plan {
+fn plan_checks(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &impl Body) -> Plan {
     if let Some(lists) = config.lists.as_deref()
         && let Some(plan) = listed::plan(config, lists, parts)
     {
         return plan;
     }
     preflight::plan(config, parts, body).unwrap_or_else(|| plan::first(config, awaited, parts))
+}
+
+/// Decides about a request, as far as that is possible without waiting. `awaited` are the policies whose quotas have to be looked up
+/// first.
+#[inline]
+pub(crate) fn start(
+    config: &Arc<LayerConfig>,
+    awaited: PolicySet,
+    parts: &mut Parts,
+    body: &impl Body,
+) -> Started {
+    if let Some(layer_policy) = straight::policy(config, parts) {
+        return straight::start(config, layer_policy, parts);
+    }
+    let plan = plan_checks(config, awaited, parts, body);
+    Admission::start(config, plan, parts).started(config, parts)
+}
+
+/// What has become of a request before any wait.
+pub(crate) enum Started {
+    /// The inner service is called next.
+    Admitted(ResponseContext),
+    Rejected(Response<Full<Bytes>>),
+    Waiting(Admission),
 }
 
 /// A verdict, or the wait for it.
@@ -158,6 +184,19 @@ impl Admission {
 }
 
 impl Step {
+    /// What becomes of the request whose first step this is.
+    #[inline]
+    fn started(self, config: &LayerConfig, parts: &mut Parts) -> Started {
+        match self {
+            Self::Done(Verdict::Admitted(admitted)) => {
+                admitted.emit_admitted(config, &parts.extensions);
+                Started::Admitted(admitted.into_context(parts))
+            }
+            Self::Done(Verdict::Rejected(response)) => Started::Rejected(response),
+            Self::Wait(admission) => Started::Waiting(admission),
+        }
+    }
+
     fn wait(config: &Arc<LayerConfig>, state: State) -> Self {
         Self::Wait(Admission { config: Arc::clone(config), state })
     }

@@ -7,9 +7,11 @@
 
 mod live;
 mod quotas;
+mod straight;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use http::Extensions;
@@ -55,6 +57,8 @@ pub(crate) struct LayerConfig {
     pub(crate) by_outcome: ByOutcome,
     /// Whether callers may have quotas of their own that no look-up of a key finds.
     has_caller_quotas: bool,
+    /// See [`is_straight`](LayerConfig::is_straight).
+    is_straight: AtomicBool,
     variants: Variants,
     /// Keeps the names of the policies registered.
     membership: Arc<Membership>,
@@ -81,6 +85,7 @@ impl LayerConfig {
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
             has_caller_quotas: false,
+            is_straight: AtomicBool::new(false),
             variants: Variants::default(),
             membership,
             version: Version::default(),
@@ -109,6 +114,7 @@ impl LayerConfig {
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
             has_caller_quotas: false,
+            is_straight: AtomicBool::new(false),
             variants: Variants::default(),
             membership,
             version: Version::default(),
@@ -246,6 +252,7 @@ impl Clone for LayerConfig {
             ready_deadline: self.ready_deadline,
             by_outcome: self.by_outcome,
             has_caller_quotas: self.has_caller_quotas,
+            is_straight: AtomicBool::new(false),
             variants: Variants::default(),
             membership: Arc::clone(&self.membership),
             version: Version::default(),

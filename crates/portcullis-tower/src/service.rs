@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::admission::{self, Admission, Step, Verdict};
+use crate::admission::{self, Started};
 use crate::config::{CurrentConfig, LiveConfig};
 use crate::off;
 use crate::response_context::ResponseContext;
@@ -87,19 +87,16 @@ where
         return ResponseFuture::called(future, ResponseContext::default());
     }
     let (config, awaited) = config.for_caller(&parts);
-    let plan = admission::plan_checks(&config, awaited, &parts, &body);
-    match Admission::start(&config, plan, &mut parts) {
-        Step::Done(Verdict::Admitted(admitted)) => {
-            admitted.emit_admitted(&config, &parts.extensions);
-            let mut context = admitted.into_context(&mut parts);
+    match admission::start(&config, awaited, &mut parts, &body) {
+        Started::Admitted(mut context) => {
             let future = {
                 let _scope = context.enclose();
                 inner.call(Request::from_parts(parts, body))
             };
             ResponseFuture::called(future, context)
         }
-        Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
-        Step::Wait(admission) => {
+        Started::Rejected(response) => ResponseFuture::rejected(response),
+        Started::Waiting(admission) => {
             let instance = if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
             ResponseFuture::waiting(admission, instance, parts, body)
         }

@@ -5,7 +5,8 @@ use std::task::{Context, Poll, ready};
 use std::{mem, slice};
 
 use http::request::Parts;
-use portcullis_core::store::{Check, Checks, Outcome};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
+use portcullis_core::{Key, Policy, StoreError};
 
 use super::admit::Delay;
 use super::max_wait::MaxWait;
@@ -53,7 +54,6 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     {
         return Step::rejected(response);
     }
-    let enforced = &plan.enforced;
     let is_all = plan.rejection.is_none()
         && !plan.looks_up
         && plan.shadow.is_empty()
@@ -61,24 +61,41 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         && !config.holds_permits;
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
     if is_all
-        && let Some((policy, key, cost)) = enforced.single(config)
+        && let Some((policy, key, cost)) = plan.enforced.single(config)
         && let Some(answer) = config.store.check_now(policy, key, cost)
     {
-        return match answer {
-            Ok(ready) if admit::passes_without_delay(&ready.decision) => {
-                config.store.emit_ready();
-                let check = Check { policy: policy.clone(), key, cost };
-                config.store.emit_charges(slice::from_ref(&check), slice::from_ref(&ready.decision));
-                admit::at_once(config, ChargeBasis::Single(check, ready), parts)
-            }
-            answer => {
-                let checks = Checks::one(policy.clone(), key, cost);
-                let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
-                let answered = Continued::of(None, answer);
-                continued(config, answered, enforced.on_failure(config), plan.shadow, Next::Admit, parts)
-            }
-        };
+        return answered_at_once(config, &plan, (policy, key, cost), answer, parts);
     }
+    ask(config, plan, is_all, parts)
+}
+
+/// Goes on with the answer to the only check of a plan, which nothing else follows.
+pub(super) fn answered_at_once(
+    config: &Arc<LayerConfig>,
+    plan: &Plan,
+    (policy, key, cost): (&Policy, Key, u64),
+    answer: Result<ReadyCheck, StoreError>,
+    parts: &mut Parts,
+) -> Step {
+    match answer {
+        Ok(ready) if admit::passes_without_delay(&ready.decision) => {
+            config.store.emit_ready();
+            let check = Check { policy: policy.clone(), key, cost };
+            config.store.emit_charges(slice::from_ref(&check), slice::from_ref(&ready.decision));
+            admit::at_once(config, ChargeBasis::Single(check, ready), parts)
+        }
+        answer => {
+            let checks = Checks::one(policy.clone(), key, cost);
+            let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
+            let (answered, on_failure) = (Continued::of(None, answer), plan.enforced.on_failure(config));
+            continued(config, answered, on_failure, ShadowChecks::default(), Next::Admit, parts)
+        }
+    }
+}
+
+/// Asks the store about the checks of a plan. `is_all` is whether nothing follows them.
+pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, is_all: bool, parts: &mut Parts) -> Step {
+    let enforced = &plan.enforced;
     let next = match plan.rejection {
         Some(rejection) => Next::Reject(rejection),
         None if plan.looks_up => {

@@ -240,12 +240,7 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
         let is_resolved = previous.as_ref().is_some_and(|(key, _)| key.is_same(&layer_policy.key));
         if !is_resolved {
             let resolved = ResolvedKey::find(&**extractor, config.registry.secret(), parts);
-            if let Err(error) = &resolved
-                && error.is_client_fault()
-            {
-                let policy = layer_policy.policy.name();
-                plan.emit(config, EventKind::IdentityMalformed { policy, error });
-            }
+            emit_malformed(config, plan, layer_policy, &resolved);
             previous = Some((&layer_policy.key, resolved));
         }
         if let Some((_, resolved)) = &previous {
@@ -253,6 +248,36 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
         }
     }
     Ok(())
+}
+
+/// The checks of a layer with one policy, whose extractor has returned `resolved`.
+#[cold]
+pub(super) fn of_one_key(
+    config: &LayerConfig,
+    resolved: &Result<ResolvedKey, KeyError>,
+    parts: &Parts,
+) -> Plan {
+    let mut plan = Plan::default();
+    emit_malformed(config, &plan, &config.policies()[0], resolved);
+    match add_if_counted(config, &mut plan, 0, resolved, parts) {
+        Ok(()) => plan,
+        Err(error) => plan_rejection(config, parts, error, None),
+    }
+}
+
+/// Emits that a client has sent a malformed identity.
+fn emit_malformed(
+    config: &LayerConfig,
+    plan: &Plan,
+    layer_policy: &LayerPolicy,
+    resolved: &Result<ResolvedKey, KeyError>,
+) {
+    if let Err(error) = resolved
+        && error.is_client_fault()
+    {
+        let policy = layer_policy.policy.name();
+        plan.emit(config, EventKind::IdentityMalformed { policy, error });
+    }
 }
 
 /// The checks of a request that is rejected for its identity. `keys` are those that were found before.

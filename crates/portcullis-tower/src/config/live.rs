@@ -75,6 +75,7 @@ impl LiveConfig {
             // The layer may have been changed in its place since it was applied last.
             built.version.set(NEVER);
             built.variants.clear();
+            built.find_straight();
             let ignored_share = LogThrottle::hourly();
             let new =
                 Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default(), ignored_share });
@@ -203,6 +204,7 @@ impl LayerConfig {
         let store = Arc::new(self.store.with_policies(policies));
         let mut config = Self { store, ..self.clone() };
         config.render();
+        config.find_straight();
         config
     }
 }
