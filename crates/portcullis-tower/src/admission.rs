@@ -160,7 +160,7 @@ impl Admission {
     }
 
     fn refund(&self, admitted: &Admitted) -> Refunds {
-        Refunds::start(&self.config, admitted.charged().as_ref(), None, Keep::Nothing)
+        Refunds::start(&self.config, admitted.charged(&self.config).as_ref(), None, Keep::Nothing)
     }
 
     /// Continues the decision. `parts` are those of the request passed to [`start`](Self::start).

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+mod basis;
 mod by_outcome;
 mod in_flight;
 mod later_checks;
@@ -11,22 +12,21 @@ mod shared;
 mod usage;
 
 use std::fmt;
-use std::num::NonZeroU64;
-use std::slice;
 use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
+use portcullis_core::store::{Check, Outcome, ReadyCheck};
 use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
 use crate::config::LayerConfig;
 use crate::event::{EventKeys, EventKind};
 use crate::layer_store::LayerStore;
-use crate::policy::is_in_flight;
 
 #[cfg(feature = "axum")]
 pub use self::axum::{MissingCharge, MissingUsage};
+use basis::Charged;
+pub(crate) use basis::{ChargeBasis, ChargedCheck, SingleCheck};
 pub(crate) use by_outcome::OutcomeCorrection;
 use ledger::Correction;
 pub(crate) use reservation::Reservation;
@@ -83,30 +83,32 @@ pub struct Charge {
     only: Option<usize>,
 }
 
-/// What a request was charged by at its admission.
-#[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
-pub(crate) enum ChargeBasis {
-    Decided(Outcome),
-    /// The same for a single check whose answer was ready.
-    Single(Check, ReadyCheck),
-    /// The store could not answer, or limits are off: one decision per policy, which counts nothing. The first one is decisive.
-    Degraded(Vec<Decision>),
-}
-
 impl Charge {
     #[inline]
     pub(crate) fn new(config: &Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
+        Self { shared: SharedCharge::new(config, || basis, outer, None), only: None }
+    }
+
+    /// The charge of a single check whose answer was ready.
+    #[inline]
+    pub(crate) fn single(
+        config: &Arc<LayerConfig>,
+        check: SingleCheck,
+        ready: ReadyCheck,
+        outer: Option<Self>,
+    ) -> Self {
+        let basis = || ChargeBasis::Single(check, ready);
         Self { shared: SharedCharge::new(config, basis, outer, None), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
     pub fn decision(&self) -> Decision {
-        self.shared.ledger.decision(&self.shared.basis, self.only)
+        self.shared.ledger.decision(self.shared.charged(), self.only)
     }
 
     /// The decision of each policy, in the order of the layer, with the current figures.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.shared.ledger.decisions(&self.shared.basis, self.only)
+        self.shared.ledger.decisions(self.shared.charged(), self.only)
     }
 
     /// The charge of the next outer layer, if one has counted the request as well.
@@ -145,7 +147,7 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let ChargeData { config, basis, ledger, .. } = &*self.shared;
+        let (ChargeData { config, ledger, .. }, basis) = (&*self.shared, self.shared.charged());
         let store = &config.store;
         let as_of_now = |charged: &Policy| store.policy_as_of_now(charged);
         let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units, as_of_now)? else {
@@ -206,7 +208,7 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let ChargeData { basis, ledger, .. } = &*self.shared;
+        let (ledger, basis) = (&self.shared.ledger, self.shared.charged());
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(basis, self.only)? {
@@ -223,7 +225,7 @@ impl Charge {
 
     /// Settles the receipts of one policy to `cost` together. Returns the units that were not charged.
     async fn apply(&self, correction: Correction, cost: u64) -> Result<u64, StoreError> {
-        let ChargeData { config, basis, ledger, .. } = &*self.shared;
+        let (ChargeData { config, ledger, .. }, basis) = (&*self.shared, self.shared.charged());
         let store = &config.store;
         let mut failed = None;
         let mut uncharged = 0;
@@ -243,7 +245,7 @@ impl Charge {
     }
 
     /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision,
-    /// all current decisions and the checks of the admission. Then drops the charge, and keeps its memory for the next request if
+    /// all current decisions and the checks that may have the quota of a grant. Then drops the charge, and keeps its memory for the next request if
     /// no clone is left.
     pub(crate) fn conclude(
         self,
@@ -273,67 +275,12 @@ impl Charge {
 
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
-        self.shared.basis.outcome()
+        self.shared.charged().outcome()
     }
 
     /// The decisions at the admission of the request.
     pub(crate) fn at_admission(&self) -> &[Decision] {
         self.shared.basis.decisions()
-    }
-}
-
-impl ChargeBasis {
-    #[inline]
-    pub(crate) fn decision(&self) -> &Decision {
-        match self {
-            Self::Decided(outcome) => outcome.decision(),
-            Self::Single(_, ready) => &ready.decision,
-            Self::Degraded(decisions) => decisions.first().expect("a policy was checked"),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn decisions(&self) -> &[Decision] {
-        match self {
-            Self::Decided(outcome) => outcome.decisions(),
-            Self::Single(_, ready) => slice::from_ref(&ready.decision),
-            Self::Degraded(decisions) => decisions,
-        }
-    }
-
-    /// The outcome that the request was charged by.
-    pub(crate) fn outcome(&self) -> Option<Outcome> {
-        match self {
-            Self::Decided(outcome) => Some(outcome.clone()),
-            Self::Single(Check { policy, key, cost }, ready) => {
-                Outcome::single(Checks::one(policy.clone(), *key, *cost), ready.clone())
-            }
-            Self::Degraded(_) => None,
-        }
-    }
-
-    /// The checks by which the request was charged, in the order of the decisions; none if the store could not answer.
-    pub(crate) fn checks(&self) -> &[Check] {
-        match self {
-            Self::Decided(outcome) => outcome.checks().iter().as_slice(),
-            Self::Single(check, _) => slice::from_ref(check),
-            Self::Degraded(_) => &[],
-        }
-    }
-
-    /// The check of the policy at `index`; `None` if that policy counted nothing, or limits requests in flight: its permit is not
-    /// corrected.
-    fn check(&self, index: usize) -> Option<&Check> {
-        let check = self.checks().get(index).filter(|_| self.decisions()[index].is_metered());
-        check.filter(|check| !is_in_flight(&check.policy))
-    }
-
-    /// The id of the fallback that was charged, if it was not the store.
-    fn charged_by(&self, index: usize) -> Option<NonZeroU64> {
-        match self {
-            Self::Decided(outcome) => outcome.fallback_id_of(index),
-            Self::Single(..) | Self::Degraded(_) => None,
-        }
     }
 }
 

@@ -252,10 +252,16 @@ impl LayerStore {
         self.backend.observers().want_fingerprints()
     }
 
+    /// Whether an observer asks for each charge.
+    #[inline]
+    pub(crate) fn wants_charges(&self) -> bool {
+        self.backend.observers().want_charges()
+    }
+
     /// Emits what an answer has charged, if an observer asks for it.
     #[inline]
     pub(crate) fn emit_charges(&self, checks: &[Check], decisions: &[Decision]) {
-        if self.backend.observers().want_charges() {
+        if self.wants_charges() {
             self.emit_each_charge(checks, decisions);
         }
     }

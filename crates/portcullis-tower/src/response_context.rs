@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{Extensions, HeaderValue, Response};
 use portcullis_core::Decision;
 use portcullis_core::store::Check;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::Charge;
 use crate::by_outcome::PendingOutcome;
@@ -181,6 +181,14 @@ impl Uncharged {
         }
     }
 
+    /// The same for a layer with one policy, which has counted the request.
+    #[inline]
+    pub(crate) fn single(config: &Arc<LayerConfig>, decision: &Decision, has_outer_charge: bool) -> Self {
+        let decisions = config.responses.show_decisions().then(|| Box::new(Decisions::single(decision)));
+        let layer = Enclosing { config: Arc::clone(config), counted: PolicySet::one(0) };
+        Self { layer: Some(layer), has_outer_charge, is_metered: decision.is_metered(), decisions }
+    }
+
     fn write<B>(&self, response: &mut Response<B>) {
         let is_nested = self.has_outer_charge || enclosing::is_enclosed();
         match self.decisions.as_deref() {
@@ -199,6 +207,10 @@ impl Uncharged {
 }
 
 impl Decisions {
+    fn single(decision: &Decision) -> Self {
+        Self { all: smallvec![decision.clone()], decisive_index: 0, granted: Vec::new() }
+    }
+
     fn new(basis: &ChargeBasis) -> Self {
         let (decisions, decisive) = (basis.decisions(), basis.decision());
         let is_decisive = |decision: &Decision| ptr::eq(decision, decisive);
@@ -208,7 +220,7 @@ impl Decisions {
                 .iter()
                 .position(is_decisive)
                 .expect("the decisive decision is one of them"),
-            granted: basis.checks().iter().filter(|check| check.policy.is_granted()).cloned().collect(),
+            granted: basis.grantable().iter().filter(|check| check.policy.is_granted()).cloned().collect(),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use http::HeaderValue;
 use http::request::Parts;
-use http::{Extensions, HeaderValue};
 use portcullis_core::Decision;
 use tokio::time::Instant;
 
@@ -104,26 +104,19 @@ pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut
     if config.is_for_handlers {
         return handler::admitted(Some(basis), None);
     }
-    let counted = count(config, basis, &mut parts.extensions);
+    let counted = if config.without_charge {
+        // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
+        let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
+        config.emit_admitted(basis.decisions(), &parts.extensions);
+        Counted::Uncharged(decided)
+    } else {
+        Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))
+    };
     let mut context = ResponseContext::new(Some(counted), None);
     if config.by_outcome.any() {
         context.await_outcome(config, &mut parts.extensions);
     }
     Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
-}
-
-/// Attaches the charge of a request that is admitted at once, or keeps the decisions about it.
-// Inlined, as its caller.
-#[inline]
-pub(super) fn count(config: &Arc<LayerConfig>, basis: ChargeBasis, extensions: &mut Extensions) -> Counted {
-    if config.without_charge {
-        // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
-        let decided = nesting::decide_without_charge(config, &basis, extensions);
-        config.emit_admitted(basis.decisions(), extensions);
-        Counted::Uncharged(decided)
-    } else {
-        Counted::Charged(nesting::attach_charge(config, basis, extensions))
-    }
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.

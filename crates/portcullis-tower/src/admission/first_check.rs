@@ -5,8 +5,8 @@ use std::task::{Context, Poll, ready};
 use std::{mem, slice};
 
 use http::request::Parts;
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
-use portcullis_core::{Key, Policy, StoreError};
+use portcullis_core::StoreError;
+use portcullis_core::store::{Checks, Outcome, ReadyCheck};
 
 use super::admit::Delay;
 use super::max_wait::MaxWait;
@@ -18,7 +18,7 @@ use super::verdict::Passed;
 use super::waitable_check::WaitableCheck;
 use super::window_wait::{Continued, LastAnswer, WaitContext};
 use super::{State, Step, admit, in_flight, look, lookups, permits, verdict};
-use crate::charge::ChargeBasis;
+use crate::charge::{ChargeBasis, SingleCheck};
 use crate::config::LayerConfig;
 use crate::event::FoundKeys;
 use crate::policy::PolicySet;
@@ -61,10 +61,10 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         && !config.holds_permits;
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
     if is_all
-        && let Some((policy, key, cost)) = plan.enforced.single(config)
-        && let Some(answer) = config.store.check_now(policy, key, cost)
+        && let Some(check) = plan.enforced.single(config)
+        && let Some(answer) = config.store.check_now(&config.policies()[check.index].policy, check.key, check.cost)
     {
-        return answered_at_once(config, &plan, (policy, key, cost), answer, parts);
+        return answered_at_once(config, &plan, check, answer, parts);
     }
     ask(config, plan, is_all, parts)
 }
@@ -73,23 +73,31 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
 pub(super) fn answered_at_once(
     config: &Arc<LayerConfig>,
     plan: &Plan,
-    (policy, key, cost): (&Policy, Key, u64),
+    check: SingleCheck,
     answer: Result<ReadyCheck, StoreError>,
     parts: &mut Parts,
 ) -> Step {
     match answer {
         Ok(ready) if admit::passes_without_delay(&ready.decision) => {
             config.store.emit_ready();
-            let check = Check { policy: policy.clone(), key, cost };
-            config.store.emit_charges(slice::from_ref(&check), slice::from_ref(&ready.decision));
+            emit_charge(config, check, &ready);
             admit::at_once(config, ChargeBasis::Single(check, ready), parts)
         }
         answer => {
-            let checks = Checks::one(policy.clone(), key, cost);
+            let checks = check.to_checks(config);
             let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
             let (answered, on_failure) = (Continued::of(None, answer), plan.enforced.on_failure(config));
             continued(config, answered, on_failure, ShadowChecks::default(), Next::Admit, parts)
         }
+    }
+}
+
+/// Emits the charge of a single check, if an observer asks for it.
+#[inline]
+pub(super) fn emit_charge(config: &LayerConfig, check: SingleCheck, ready: &ReadyCheck) {
+    if config.store.wants_charges() {
+        let check = check.to_check(config);
+        config.store.emit_charges(slice::from_ref(&check), slice::from_ref(&ready.decision));
     }
 }
 

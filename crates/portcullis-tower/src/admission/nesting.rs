@@ -1,13 +1,14 @@
 //! Attaches charges to requests, and detects policies that nested layers charge twice.
 
-use std::iter;
+use std::{iter, slice};
 use std::sync::Arc;
 
 use http::Extensions;
+use portcullis_core::store::ReadyCheck;
 use portcullis_core::{Decision, PolicyName};
 
 use crate::Charge;
-use crate::charge::ChargeBasis;
+use crate::charge::{ChargeBasis, SingleCheck};
 use crate::config::LayerConfig;
 use crate::enclosing;
 use crate::event::EventKind;
@@ -38,6 +39,21 @@ pub(super) fn attach_charge(
     charge
 }
 
+/// The same for a single check whose answer was ready, in a layer without permits.
+#[inline]
+pub(super) fn attach_single(
+    config: &Arc<LayerConfig>,
+    check: SingleCheck,
+    ready: ReadyCheck,
+    extensions: &mut Extensions,
+) -> Charge {
+    let outer = extensions.remove::<Charge>();
+    warn_if_charged_twice(config, slice::from_ref(&ready.decision), outer.as_ref(), extensions);
+    let charge = Charge::single(config, check, ready, outer);
+    extensions.insert(charge.clone());
+    charge
+}
+
 /// Whether an outer layer has counted a request that this layer rejects.
 pub(crate) fn is_nested(extensions: &Extensions) -> bool {
     // A layer attaches its charge when it admits a request, so this is the charge of an outer layer. It is the layer's own if the
@@ -56,6 +72,18 @@ pub(super) fn decide_without_charge(
     Uncharged::new(config, basis, outer.is_some())
 }
 
+/// The same for a single check whose answer was ready, under the only policy of a layer.
+#[inline]
+pub(super) fn decide_single(
+    config: &Arc<LayerConfig>,
+    decision: &Decision,
+    extensions: &Extensions,
+) -> Uncharged {
+    let outer = extensions.get::<Charge>();
+    warn_if_charged_twice(config, slice::from_ref(decision), outer, extensions);
+    Uncharged::single(config, decision, outer.is_some())
+}
+
 /// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.
 pub(super) fn attach_shadows(config: &LayerConfig, decisions: &[Decision], extensions: &mut Extensions) {
     warn_if_charged_twice(config, decisions, extensions.get::<Charge>(), extensions);
@@ -66,16 +94,27 @@ pub(super) fn attach_shadows(config: &LayerConfig, decisions: &[Decision], exten
 }
 
 /// `outer` is the charge of the next outer layer, if it has attached one.
+#[inline]
 fn warn_if_charged_twice(
     config: &LayerConfig,
     decisions: &[Decision],
     outer: Option<&Charge>,
     extensions: &Extensions,
 ) {
-    let shadows = extensions.get::<CheckedShadows>();
-    if outer.is_none() && shadows.is_none() && !enclosing::is_enclosed() {
-        return;
+    let is_alone = extensions.is_empty() || outer.is_none() && extensions.get::<CheckedShadows>().is_none();
+    if !is_alone || outer.is_some() || enclosing::is_enclosed() {
+        warn_if_included(config, decisions, outer, extensions);
     }
+}
+
+#[cold]
+fn warn_if_included(
+    config: &LayerConfig,
+    decisions: &[Decision],
+    outer: Option<&Charge>,
+    extensions: &Extensions,
+) {
+    let shadows = extensions.get::<CheckedShadows>();
     let by_charge = |policy: &PolicyName| {
         iter::successors(outer, |charge| charge.outer()).any(|outer| outer.includes(&config.store, policy))
     };

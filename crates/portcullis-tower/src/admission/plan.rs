@@ -4,12 +4,13 @@ use std::num::NonZeroU64;
 
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{FailureMode, Key, Policy, Strategy};
+use portcullis_core::{FailureMode, Key, Strategy};
 use smallvec::SmallVec;
 
 use super::pending_lookup::PendingLookup;
 use super::shadow_checks::ShadowChecks;
 use crate::KeyError;
+use crate::charge::SingleCheck;
 use crate::config::LayerConfig;
 use crate::event::{EventKeys, EventKind, FoundKeys};
 use crate::policy::{KeySource, LayerPolicy, PolicySet, ResolvedKey};
@@ -152,13 +153,13 @@ impl PlannedChecks {
             .collect()
     }
 
-    /// The policy, the key and the cost, if there is a single check and no request waits under its policy.
+    /// The only check, if no request waits under its policy.
     #[inline]
-    pub(super) fn single<'a>(&self, config: &'a LayerConfig) -> Option<(&'a Policy, Key, u64)> {
+    pub(super) fn single(&self, config: &LayerConfig) -> Option<SingleCheck> {
         let [PlannedCheck { index, key, cost }] = self.checks[..] else { return None };
         let policy = &config.policies()[index].policy;
         let waits = matches!(policy.strategy(), Strategy::LeakyBucket(_)) || policy.max_wait().is_some();
-        (!waits).then_some((policy, key, cost))
+        (!waits).then_some(SingleCheck { index, key, cost })
     }
 
     /// The checks for the store.

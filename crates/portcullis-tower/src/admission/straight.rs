@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use http::Method;
 use http::request::Parts;
-use portcullis_core::store::Check;
 
 use super::plan::Plan;
-use super::{Started, admit, first_check, plan};
-use crate::charge::ChargeBasis;
+use super::{Started, admit, first_check, nesting, plan};
+use crate::charge::SingleCheck;
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
 use crate::response_context::{Counted, ResponseContext};
@@ -33,26 +32,27 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
         let plan = plan::of_one_key(config, &resolved, parts);
         return first_check::start(config, plan, parts).started(config, parts);
     };
-    let cost = layer_policy.cost_of(parts);
-    let policy = &layer_policy.policy;
-    let answer = match config.store.check_now(policy, key, cost) {
+    let check = SingleCheck { index: 0, key, cost: layer_policy.cost_of(parts) };
+    let answer = match config.store.check_now(&layer_policy.policy, key, check.cost) {
         Some(Ok(ready)) if admit::passes_without_delay(&ready.decision) => {
             layer_policy.usage.mark();
             config.store.emit_ready();
-            let check = Check { policy: policy.clone(), key, cost };
-            config.store.emit_charges(slice::from_ref(&check), slice::from_ref(&ready.decision));
-            let counted = admit::count(config, ChargeBasis::Single(check, ready), &mut parts.extensions);
-            if let Counted::Charged(charge) = &counted {
-                config.emit_admitted(charge.at_admission(), &parts.extensions);
-            }
+            first_check::emit_charge(config, check, &ready);
+            config.emit_admitted(slice::from_ref(&ready.decision), &parts.extensions);
+            let extensions = &mut parts.extensions;
+            let counted = if config.without_charge {
+                Counted::Uncharged(nesting::decide_single(config, &ready.decision, extensions))
+            } else {
+                Counted::Charged(nesting::attach_single(config, check, ready, extensions))
+            };
             return Started::Admitted(ResponseContext::new(Some(counted), None));
         }
         answer => answer,
     };
     let mut plan = Plan::default();
-    plan.add(0, layer_policy, key, cost);
+    plan.add(0, layer_policy, key, check.cost);
     let step = match answer {
-        Some(answer) => first_check::answered_at_once(config, &plan, (policy, key, cost), answer, parts),
+        Some(answer) => first_check::answered_at_once(config, &plan, check, answer, parts),
         None => first_check::ask(config, plan, true, parts),
     };
     step.started(config, parts)

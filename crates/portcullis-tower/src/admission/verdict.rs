@@ -70,9 +70,9 @@ impl Admitted {
     }
 
     /// The outcome that the request was charged by, for one that had to wait.
-    pub(super) fn charged(&self) -> Option<Outcome> {
+    pub(super) fn charged(&self, config: &LayerConfig) -> Option<Outcome> {
         match self.uncharged.as_deref() {
-            Some(basis) => basis.outcome(),
+            Some(basis) => basis.outcome(config),
             None => self.context.charge().and_then(Charge::charged),
         }
     }

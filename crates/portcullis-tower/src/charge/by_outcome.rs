@@ -2,8 +2,7 @@
 
 use portcullis_core::{PolicyName, StoreError};
 
-use super::shared::ChargeData;
-use super::{Charge, ChargeBasis};
+use super::Charge;
 
 /// How the outcome of a request changes its charge under one policy.
 #[derive(Clone, Copy, Debug)]
@@ -17,14 +16,13 @@ pub(crate) enum OutcomeCorrection {
 impl Charge {
     /// The index and the cost of the policy at the admission, if it has counted the request.
     pub(crate) fn metered(&self, policy: &PolicyName) -> Option<(usize, u64)> {
-        let basis: &ChargeBasis = &self.shared.basis;
-        let index = basis.decisions().iter().position(|decision| decision.policy() == policy)?;
-        Some((index, basis.check(index)?.cost))
+        let index = self.at_admission().iter().position(|decision| decision.policy() == policy)?;
+        Some((index, self.shared.charged().check(index)?.cost))
     }
 
     /// Settles the charge under the policy at `index`, once. Nothing happens if a handler has settled it.
     pub(crate) async fn correct(&self, index: usize, by: OutcomeCorrection) -> Result<(), StoreError> {
-        let ChargeData { basis, ledger, .. } = &*self.shared;
+        let (ledger, basis) = (&self.shared.ledger, self.shared.charged());
         for correction in ledger.close(basis, Some(index)).unwrap_or_default() {
             let charged = correction.charged();
             let cost = match by {

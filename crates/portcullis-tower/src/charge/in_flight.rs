@@ -16,7 +16,7 @@ impl Charge {
         outer: Option<Self>,
         permits: Permits,
     ) -> Self {
-        Self { shared: SharedCharge::new(config, basis, outer, Some(permits)), only: None }
+        Self { shared: SharedCharge::new(config, || basis, outer, Some(permits)), only: None }
     }
 
     /// Takes the permits of a request [in flight](crate::RateLimitLayer::and_in_flight) for a task, which holds them until it drops

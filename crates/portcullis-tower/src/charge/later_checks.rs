@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use portcullis_core::store::{Check, Checks, Outcome};
+use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Receipt, StoreError};
 
-use super::Charge;
+use super::{Charge, ChargedCheck};
 use crate::config::LayerConfig;
 use crate::event::{EventKeys, EventKind};
 use crate::policy::is_in_flight;
@@ -17,11 +17,11 @@ impl Charge {
 
     /// The checks of the admission, including those that the store could not answer, without those of requests in flight. None if the
     /// store could not answer at all and a layer has let the request through.
-    pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
+    pub(crate) fn checks(&self) -> impl Iterator<Item = ChargedCheck<'_>> {
         let only = self.only;
-        let checks = self.shared.basis.checks().iter().enumerate();
+        let checks = self.shared.charged().checks().enumerate();
         let checks = checks.filter(move |(index, _)| only.is_none_or(|only| only == *index));
-        checks.map(|(_, check)| check).filter(|check| !is_in_flight(&check.policy))
+        checks.map(|(_, check)| check).filter(|check| !is_in_flight(check.policy))
     }
 
     /// Records a later charge, so that it is refunded and settled with the others. A charge that is settled already keeps no
@@ -33,7 +33,7 @@ impl Charge {
         };
         let indexes: Option<Vec<_>> = outcome.decisions().iter().map(index_of).collect();
         if let Some(indexes) = indexes {
-            let _ = self.shared.ledger.record(&self.shared.basis, indexes, outcome);
+            let _ = self.shared.ledger.record(self.shared.charged(), indexes, outcome);
         }
     }
 
@@ -63,8 +63,8 @@ impl Charge {
     /// The checks for `units` under the policies as they are now.
     fn checks_of(&self, units: u64) -> Option<Checks> {
         let mut checks = None::<Checks>;
-        for Check { policy, key, .. } in self.checks() {
-            let (policy, key) = (self.shared.config.store.policy_as_of_now(policy), *key);
+        for ChargedCheck { policy, key, .. } in self.checks() {
+            let policy = self.shared.config.store.policy_as_of_now(policy);
             checks = Some(match checks {
                 None => Checks::one(policy, key, units),
                 Some(checks) => {
@@ -89,7 +89,7 @@ impl Charge {
             match store.settle(receipt, used).await {
                 Ok(settlement) => {
                     store.emit_settled(key, before, used, &settlement);
-                    let basis = &self.shared.basis;
+                    let basis = self.shared.charged();
                     let policy = settlement.decision.policy();
                     let known = self.at_admission().iter().position(|known| known.policy() == policy);
                     if let Some(index) = known {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Policy, Receipt};
 
-use super::{ChargeBasis, ChargeError};
+use super::{ChargeBasis, ChargeError, Charged};
 use crate::policy::is_in_flight;
 use crate::rate::Rate;
 
@@ -119,7 +119,7 @@ impl Correction {
 
 impl ChargeLedger {
     /// The current decision under one policy, or the decisive one.
-    pub(super) fn decision(&self, basis: &ChargeBasis, only: Option<usize>) -> Decision {
+    pub(super) fn decision(&self, basis: Charged<'_>, only: Option<usize>) -> Decision {
         let entries = self.lock();
         let decision = match only {
             None => decisive(entries.as_ref(), basis),
@@ -129,7 +129,7 @@ impl ChargeLedger {
     }
 
     /// Reads the current decisive decision, and all current decisions.
-    pub(super) fn with_decisions(&self, basis: &ChargeBasis, read: impl FnOnce(&Decision, &[Decision])) {
+    pub(super) fn with_decisions(&self, basis: Charged<'_>, read: impl FnOnce(&Decision, &[Decision])) {
         let entries = self.lock();
         let entries = entries.as_ref();
         read(decisive(entries, basis), current(entries, basis));
@@ -138,14 +138,14 @@ impl ChargeLedger {
     /// The same without a lock, for a charge that no clone can change.
     pub(super) fn with_decisions_unshared(
         &mut self,
-        basis: &ChargeBasis,
+        basis: Charged<'_>,
         read: impl FnOnce(&Decision, &[Decision]),
     ) {
         let entries = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref();
         read(decisive(entries, basis), current(entries, basis));
     }
 
-    pub(super) fn decisions(&self, basis: &ChargeBasis, only: Option<usize>) -> Vec<Decision> {
+    pub(super) fn decisions(&self, basis: Charged<'_>, only: Option<usize>) -> Vec<Decision> {
         let mut decisions = current(self.lock().as_ref(), basis).to_vec();
         if let Some(index) = only {
             decisions = vec![decisions.swap_remove(index)];
@@ -157,25 +157,25 @@ impl ChargeLedger {
     /// that counted the request. `None` if there are none.
     pub(super) fn checks_for_more(
         &self,
-        basis: &ChargeBasis,
+        basis: Charged<'_>,
         only: Option<usize>,
         units: u64,
         as_of_now: impl Fn(&Policy) -> Policy,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
-        if basis.checks().is_empty() {
+        if basis.checks().next().is_none() {
             return Ok(None);
         }
         let mut entries = self.lock();
         let entries = entries_mut(&mut entries, basis);
         let mut request = None::<(Vec<usize>, Checks)>;
-        for (index, check) in basis.checks().iter().enumerate() {
+        for (index, check) in basis.checks().enumerate() {
             if only.is_some_and(|only| only != index) || basis.check(index).is_none() {
                 continue;
             }
             if entries.policies[index].settled {
                 return Err(ChargeError::Settled);
             }
-            let (policy, key) = (as_of_now(&check.policy), check.key);
+            let (policy, key) = (as_of_now(check.policy), check.key);
             request = Some(match request {
                 None => (vec![index], Checks::one(policy, key, units)),
                 Some((mut indexes, checks)) => {
@@ -197,7 +197,7 @@ impl ChargeLedger {
     /// If the charge was settled meanwhile: the receipts to refund, each with the index of its policy.
     pub(super) fn record(
         &self,
-        basis: &ChargeBasis,
+        basis: Charged<'_>,
         indexes: Vec<usize>,
         outcome: Outcome,
     ) -> Result<(), Vec<(usize, Receipt)>> {
@@ -228,7 +228,7 @@ impl ChargeLedger {
     /// Records the current decision under one policy, and a receipt unless the charge is settled.
     pub(super) fn add(
         &self,
-        basis: &ChargeBasis,
+        basis: Charged<'_>,
         index: usize,
         receipt: Option<Receipt>,
         decision: Decision,
@@ -246,7 +246,7 @@ impl ChargeLedger {
     /// Takes all receipts, once: the charge is settled afterwards.
     pub(super) fn close(
         &self,
-        basis: &ChargeBasis,
+        basis: Charged<'_>,
         only: Option<usize>,
     ) -> Result<Vec<Correction>, ChargeError> {
         let mut entries = self.lock();
@@ -270,7 +270,7 @@ impl ChargeLedger {
         if corrections.is_empty() { Err(ChargeError::Settled) } else { Ok(corrections) }
     }
 
-    pub(super) fn update(&self, basis: &ChargeBasis, index: usize, decision: Decision) {
+    pub(super) fn update(&self, basis: Charged<'_>, index: usize, decision: Decision) {
         entries_mut(&mut self.lock(), basis).decisions[index] = decision;
     }
 
@@ -281,21 +281,21 @@ impl ChargeLedger {
 }
 
 /// The current decisions.
-fn current<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a [Decision] {
-    entries.map_or(basis.decisions(), |entries| entries.decisions.as_slice())
+fn current<'a>(entries: Option<&'a Entries>, basis: Charged<'a>) -> &'a [Decision] {
+    entries.map_or(basis.basis.decisions(), |entries| entries.decisions.as_slice())
 }
 
-fn decisive<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a Decision {
-    match (entries, basis) {
+fn decisive<'a>(entries: Option<&'a Entries>, basis: Charged<'a>) -> &'a Decision {
+    match (entries, basis.basis) {
         // A request that nothing counts has no figures that could change.
-        (None, _) | (Some(_), ChargeBasis::Degraded(_)) => basis.decision(),
+        (None, _) | (Some(_), ChargeBasis::Degraded(_)) => basis.basis.decision(),
         (Some(entries), ChargeBasis::Decided(_) | ChargeBasis::Single(..)) => {
             Decision::decisive(&entries.decisions).expect("something was decided")
         }
     }
 }
 
-fn entries_mut<'a>(entries: &'a mut Option<Entries>, basis: &ChargeBasis) -> &'a mut Entries {
+fn entries_mut<'a>(entries: &'a mut Option<Entries>, basis: Charged<'_>) -> &'a mut Entries {
     entries.get_or_insert_with(|| {
         let receipts = basis.outcome().into_iter().flat_map(Outcome::into_receipts);
         let mut receipts = receipts.filter(|receipt| !is_in_flight(receipt.policy())).peekable();
@@ -303,7 +303,7 @@ fn entries_mut<'a>(entries: &'a mut Option<Entries>, basis: &ChargeBasis) -> &'a
             receipts: take_own(decision, &mut receipts).into_iter().collect(),
             settled: false,
         };
-        let decisions = basis.decisions();
+        let decisions = basis.basis.decisions();
         Entries { decisions: decisions.to_vec(), policies: decisions.iter().map(entry).collect() }
     })
 }

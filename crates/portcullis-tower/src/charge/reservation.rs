@@ -72,7 +72,7 @@ impl Reserved {
     }
 
     fn settle(&self, end: BodyEnd) {
-        let ChargeData { config, basis, ledger, .. } = &*self.charge.shared;
+        let (ChargeData { config, ledger, .. }, basis) = (&*self.charge.shared, self.charge.shared.charged());
         for counter in self.usage.counters() {
             let used = match (end, counter.on_abort) {
                 (BodyEnd::Complete, _) | (_, OnAbort::Used) => counter.units(),

@@ -8,7 +8,7 @@ use super::ledger::ChargeLedger;
 use portcullis_core::Decision;
 use portcullis_core::store::Check;
 
-use super::{Charge, ChargeBasis};
+use super::{Charge, ChargeBasis, Charged};
 use crate::config::LayerConfig;
 use crate::in_flight::Permits;
 
@@ -26,23 +26,26 @@ pub(super) struct ChargeData {
 pub(super) struct SharedCharge(Arc<Option<ChargeData>>);
 
 impl SharedCharge {
-    // Inlined, so that the data, which are large, are written to their place alone.
+    /// Made by a function, so that the basis, which has room for several hundred bytes, is written to its place alone.
     #[inline]
     pub(super) fn new(
         config: &Arc<LayerConfig>,
-        basis: ChargeBasis,
+        basis: impl FnOnce() -> ChargeBasis,
         outer: Option<Charge>,
         permits: Option<Permits>,
     ) -> Self {
         let mut shared = SPARE.take().unwrap_or_default();
-        let data = Arc::get_mut(&mut shared).expect("a spare is not shared");
-        let ledger = ChargeLedger::default();
-        *data = Some(ChargeData { config: Arc::clone(config), basis, outer, ledger, permits });
+        let spare = Arc::get_mut(&mut shared).expect("a spare is not shared");
+        // Not assigned: the compiler would keep the data elsewhere while it drops what was there.
+        spare.get_or_insert_with(|| {
+            let (config, ledger) = (Arc::clone(config), ChargeLedger::default());
+            ChargeData { config, basis: basis(), outer, ledger, permits }
+        });
         Self(shared)
     }
 
     /// Reads the configuration, the charge of the next outer layer, the current decisive decision, all current decisions and the
-    /// checks of the admission. Then keeps the memory for the next request of this thread, unless a handler still has the charge.
+    /// checks that may have the quota of a grant. Then keeps the memory for the next request of this thread, unless a handler still has the charge.
     pub(super) fn conclude(
         mut self,
         read: impl FnOnce(&LayerConfig, Option<&Charge>, &Decision, &[Decision], &[Check]),
@@ -50,17 +53,23 @@ impl SharedCharge {
         // One test for both, and no lock in most cases.
         let Some(slot) = Arc::get_mut(&mut self.0) else {
             let ChargeData { config, basis, outer, ledger, .. } = &*self;
-            return ledger.with_decisions(basis, |decisive, all| {
-                read(config, outer.as_ref(), decisive, all, basis.checks());
+            return ledger.with_decisions(self.charged(), |decisive, all| {
+                read(config, outer.as_ref(), decisive, all, basis.grantable());
             });
         };
         if let Some(ChargeData { config, basis, outer, ledger, .. }) = slot {
-            ledger.with_decisions_unshared(basis, |decisive, all| {
-                read(config, outer.as_ref(), decisive, all, basis.checks());
+            ledger.with_decisions_unshared(Charged { config, basis }, |decisive, all| {
+                read(config, outer.as_ref(), decisive, all, basis.grantable());
             });
         }
         *slot = None;
         SPARE.set(Some(self.0));
+    }
+}
+
+impl ChargeData {
+    pub(super) fn charged(&self) -> Charged<'_> {
+        Charged { config: &self.config, basis: &self.basis }
     }
 }
 

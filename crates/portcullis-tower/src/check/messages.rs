@@ -66,7 +66,7 @@ impl Charge {
         match poll_fn(|cx| check.poll(cx)).await {
             Ok(basis) => {
                 let decision = basis.decision().clone();
-                if let Some(outcome) = basis.outcome() {
+                if let Some(outcome) = basis.outcome(check.config()) {
                     self.record(outcome);
                 }
                 Ok(decision)

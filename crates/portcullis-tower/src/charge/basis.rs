@@ -1,0 +1,133 @@
+//! What a charge is based on: the decisions and checks at the admission of its request.
+
+use std::num::NonZeroU64;
+use std::slice;
+
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
+use portcullis_core::{Decision, Key, Policy};
+
+use crate::config::LayerConfig;
+use crate::policy::is_in_flight;
+
+/// What a request was charged by at its admission.
+#[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
+pub(crate) enum ChargeBasis {
+    Decided(Outcome),
+    /// The same for a single check whose answer was ready.
+    Single(SingleCheck, ReadyCheck),
+    /// The store could not answer, or limits are off: one decision per policy, which counts nothing. The first one is decisive.
+    Degraded(Vec<Decision>),
+}
+
+/// A check under a policy of the layer. The policy is not in it, so that a request neither clones nor drops one.
+#[derive(Clone, Copy)]
+pub(crate) struct SingleCheck {
+    /// That of the policy.
+    pub(crate) index: usize,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+}
+
+/// A check by which a request was charged.
+#[derive(Clone, Copy)]
+pub(crate) struct ChargedCheck<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) key: Key,
+    pub(crate) cost: u64,
+}
+
+/// The basis of a charge, with the configuration that has the policy of a [`SingleCheck`].
+#[derive(Clone, Copy)]
+pub(super) struct Charged<'a> {
+    pub(super) config: &'a LayerConfig,
+    pub(super) basis: &'a ChargeBasis,
+}
+
+impl SingleCheck {
+    fn with_policy(self, config: &LayerConfig) -> ChargedCheck<'_> {
+        let Self { index, key, cost } = self;
+        ChargedCheck { policy: &config.policies()[index].policy, key, cost }
+    }
+
+    /// The check for the store.
+    pub(crate) fn to_check(self, config: &LayerConfig) -> Check {
+        let ChargedCheck { policy, key, cost } = self.with_policy(config);
+        Check { policy: policy.clone(), key, cost }
+    }
+
+    /// The checks of a call of the store.
+    pub(crate) fn to_checks(self, config: &LayerConfig) -> Checks {
+        let ChargedCheck { policy, key, cost } = self.with_policy(config);
+        Checks::one(policy.clone(), key, cost)
+    }
+}
+
+impl ChargeBasis {
+    #[inline]
+    pub(crate) fn decision(&self) -> &Decision {
+        match self {
+            Self::Decided(outcome) => outcome.decision(),
+            Self::Single(_, ready) => &ready.decision,
+            Self::Degraded(decisions) => decisions.first().expect("a policy was checked"),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn decisions(&self) -> &[Decision] {
+        match self {
+            Self::Decided(outcome) => outcome.decisions(),
+            Self::Single(_, ready) => slice::from_ref(&ready.decision),
+            Self::Degraded(decisions) => decisions,
+        }
+    }
+
+    /// The outcome that the request was charged by, under the policies of this configuration.
+    pub(crate) fn outcome(&self, config: &LayerConfig) -> Option<Outcome> {
+        match self {
+            Self::Decided(outcome) => Some(outcome.clone()),
+            Self::Single(check, ready) => Outcome::single(check.to_checks(config), ready.clone()),
+            Self::Degraded(_) => None,
+        }
+    }
+
+    /// The checks among which one may have the quota of a grant, which no policy of a layer has.
+    pub(crate) fn grantable(&self) -> &[Check] {
+        match self {
+            Self::Decided(outcome) => outcome.checks().iter().as_slice(),
+            Self::Single(..) | Self::Degraded(_) => &[],
+        }
+    }
+}
+
+impl<'a> Charged<'a> {
+    /// The checks by which the request was charged, in the order of the decisions; none if the store could not answer.
+    pub(super) fn checks(self) -> impl Iterator<Item = ChargedCheck<'a>> {
+        let (single, checks) = match self.basis {
+            ChargeBasis::Decided(outcome) => (None, outcome.checks().iter().as_slice()),
+            ChargeBasis::Single(check, _) => (Some(check.with_policy(self.config)), &[][..]),
+            ChargeBasis::Degraded(_) => (None, &[][..]),
+        };
+        let charged = |check: &'a Check| ChargedCheck { policy: &check.policy, key: check.key, cost: check.cost };
+        single.into_iter().chain(checks.iter().map(charged))
+    }
+
+    /// The check of the policy at `index`; `None` if that policy counted nothing, or limits requests in flight: its permit is not
+    /// corrected.
+    pub(super) fn check(self, index: usize) -> Option<ChargedCheck<'a>> {
+        let check = self.checks().nth(index).filter(|_| self.basis.decisions()[index].is_metered());
+        check.filter(|check| !is_in_flight(check.policy))
+    }
+
+    /// The outcome that the request was charged by.
+    pub(super) fn outcome(self) -> Option<Outcome> {
+        self.basis.outcome(self.config)
+    }
+
+    /// The id of the fallback that was charged, if it was not the store.
+    pub(super) fn charged_by(self, index: usize) -> Option<NonZeroU64> {
+        match self.basis {
+            ChargeBasis::Decided(outcome) => outcome.fallback_id_of(index),
+            ChargeBasis::Single(..) | ChargeBasis::Degraded(_) => None,
+        }
+    }
+}
