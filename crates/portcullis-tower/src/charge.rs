@@ -245,8 +245,7 @@ impl Charge {
     }
 
     /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision,
-    /// all current decisions and the checks that may have the quota of a grant. Then drops the charge, and keeps its memory for the next request if
-    /// no clone is left.
+    /// all current decisions and the checks that may have the quota of a grant.
     pub(crate) fn conclude(
         self,
         read: impl FnOnce(&LayerConfig, Option<&Self>, &Decision, &[Decision], &[Check]),

@@ -134,7 +134,7 @@ impl ResponseSettings {
         };
         // A closure cannot remove the headers that follow.
         let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::CACHE_CONTROL, const { HeaderValue::from_static("no-store") });
         if let Some(challenge) =
             rejection.challenge().filter(|_| !headers.contains_key(header::WWW_AUTHENTICATE))
         {
@@ -204,6 +204,14 @@ pub(crate) fn is_grpc(parts: &Parts) -> bool {
 /// write their budget. Not called if no outer layer has counted the request, because the mark allocates.
 pub(crate) fn mark_as_decided<B>(response: &mut Response<B>) {
     response.extensions_mut().insert(InnerDecided);
+}
+
+/// The same unless an inner layer has marked the response.
+#[cold]
+pub(crate) fn mark_once<B>(response: &mut Response<B>) {
+    if response.extensions().get::<InnerDecided>().is_none() {
+        mark_as_decided(response);
+    }
 }
 
 #[derive(Clone)]

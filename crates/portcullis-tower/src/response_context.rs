@@ -42,6 +42,11 @@ struct Extra {
 pub(crate) enum Counted {
     Charged(Charge),
     Uncharged(Uncharged),
+    /// By a charge that only the request has, because the response shows nothing of it. With it, whether the decisive decision was
+    /// metered.
+    Unshown {
+        is_metered: bool,
+    },
 }
 
 /// A request that was counted and has no [`Charge`], so that its decisions do not change.
@@ -117,7 +122,7 @@ impl ResponseContext {
     pub(crate) fn charge(&self) -> Option<&Charge> {
         match &self.counted {
             Some(Counted::Charged(charge)) => Some(charge),
-            Some(Counted::Uncharged(_)) | None => None,
+            Some(Counted::Uncharged(_) | Counted::Unshown { .. }) | None => None,
         }
     }
 
@@ -133,7 +138,7 @@ impl ResponseContext {
     pub(crate) fn enclose(&mut self) -> Option<Scope<'_>> {
         match &mut self.counted {
             Some(Counted::Uncharged(uncharged)) => Scope::enter(&mut uncharged.layer),
-            Some(Counted::Charged(_)) | None => None,
+            Some(Counted::Charged(_) | Counted::Unshown { .. }) | None => None,
         }
     }
 
@@ -154,6 +159,11 @@ impl ResponseContext {
                 }
             }),
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
+            // A layer without charges may be around the response only.
+            Some(Counted::Unshown { is_metered }) if is_metered && enclosing::is_enclosed() => {
+                response::mark_once(response);
+            }
+            Some(Counted::Unshown { .. }) => {}
             None => {}
         }
         let Extra { shadow, reservation, .. } = *self.extra?;

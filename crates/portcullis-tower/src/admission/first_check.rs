@@ -62,7 +62,8 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
     if is_all
         && let Some(check) = plan.enforced.single(config)
-        && let Some(answer) = config.store.check_now(&config.policies()[check.index].policy, check.key, check.cost)
+        && let Some(answer) =
+            config.store.check_now(&config.policies()[check.index].policy, check.key, check.cost)
     {
         return answered_at_once(config, &plan, check, answer, parts);
     }
@@ -83,9 +84,15 @@ pub(super) fn answered_at_once(
             emit_charge(config, check, &ready);
             admit::at_once(config, ChargeBasis::Single(check, ready), parts)
         }
+        Ok(ready) if !ready.decision.is_allowed() => {
+            let outcome = Outcome::single(check.to_checks(config), ready).expect(ONE_CHECK);
+            config.store.emit_outcome(&outcome);
+            let response = verdict::reject_denied(config, &outcome, plan.enforced.on_failure(config), parts);
+            Step::rejected(response)
+        }
         answer => {
-            let checks = check.to_checks(config);
-            let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
+            let answer =
+                answer.map(|ready| Outcome::single(check.to_checks(config), ready).expect(ONE_CHECK));
             let (answered, on_failure) = (Continued::of(None, answer), plan.enforced.on_failure(config));
             continued(config, answered, on_failure, ShadowChecks::default(), Next::Admit, parts)
         }
@@ -237,3 +244,5 @@ fn decided(
         }
     }
 }
+
+const ONE_CHECK: &str = "a single check has one result";

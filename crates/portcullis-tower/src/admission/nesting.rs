@@ -1,14 +1,13 @@
 //! Attaches charges to requests, and detects policies that nested layers charge twice.
 
-use std::{iter, slice};
 use std::sync::Arc;
+use std::{iter, slice};
 
 use http::Extensions;
-use portcullis_core::store::ReadyCheck;
 use portcullis_core::{Decision, PolicyName};
 
 use crate::Charge;
-use crate::charge::{ChargeBasis, SingleCheck};
+use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::enclosing;
 use crate::event::EventKind;
@@ -28,8 +27,7 @@ pub(super) fn attach_charge(
     basis: ChargeBasis,
     extensions: &mut Extensions,
 ) -> Charge {
-    let outer = extensions.remove::<Charge>();
-    warn_if_charged_twice(config, basis.decisions(), outer.as_ref(), extensions);
+    let outer = take_outer(config, basis.decisions(), extensions);
     let permits = if config.holds_permits { extensions.get::<Permits>() } else { None };
     let charge = match permits.map(Permits::share) {
         None => Charge::new(config, basis, outer),
@@ -39,19 +37,16 @@ pub(super) fn attach_charge(
     charge
 }
 
-/// The same for a single check whose answer was ready, in a layer without permits.
+/// Takes the charge of the next outer layer from a request that passes, and warns if an outer layer has charged the same policy.
 #[inline]
-pub(super) fn attach_single(
-    config: &Arc<LayerConfig>,
-    check: SingleCheck,
-    ready: ReadyCheck,
+pub(super) fn take_outer(
+    config: &LayerConfig,
+    decisions: &[Decision],
     extensions: &mut Extensions,
-) -> Charge {
+) -> Option<Charge> {
     let outer = extensions.remove::<Charge>();
-    warn_if_charged_twice(config, slice::from_ref(&ready.decision), outer.as_ref(), extensions);
-    let charge = Charge::single(config, check, ready, outer);
-    extensions.insert(charge.clone());
-    charge
+    warn_if_charged_twice(config, decisions, outer.as_ref(), extensions);
+    outer
 }
 
 /// Whether an outer layer has counted a request that this layer rejects.
@@ -101,8 +96,7 @@ fn warn_if_charged_twice(
     outer: Option<&Charge>,
     extensions: &Extensions,
 ) {
-    let is_alone = extensions.is_empty() || outer.is_none() && extensions.get::<CheckedShadows>().is_none();
-    if !is_alone || outer.is_some() || enclosing::is_enclosed() {
+    if outer.is_some() || extensions.get::<CheckedShadows>().is_some() || enclosing::is_enclosed() {
         warn_if_included(config, decisions, outer, extensions);
     }
 }

@@ -266,6 +266,13 @@ pub(super) fn of_one_key(
     }
 }
 
+/// The checks of a layer that has found the key of its only policy, which is enforced.
+pub(super) fn of_check(config: &LayerConfig, SingleCheck { index, key, cost }: SingleCheck) -> Plan {
+    let mut plan = Plan::default();
+    plan.add(index, &config.policies()[index], key, cost);
+    plan
+}
+
 /// Emits that a client has sent a malformed identity.
 fn emit_malformed(
     config: &LayerConfig,

@@ -3,13 +3,15 @@
 use std::slice;
 use std::sync::Arc;
 
-use http::Method;
 use http::request::Parts;
+use http::{Extensions, Method};
+use portcullis_core::store::ReadyCheck;
 
-use super::plan::Plan;
 use super::{Started, admit, first_check, nesting, plan};
+use crate::Charge;
 use crate::charge::SingleCheck;
 use crate::config::LayerConfig;
+use crate::enclosing;
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
 use crate::response_context::{Counted, ResponseContext};
 
@@ -33,27 +35,45 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
         return first_check::start(config, plan, parts).started(config, parts);
     };
     let check = SingleCheck { index: 0, key, cost: layer_policy.cost_of(parts) };
-    let answer = match config.store.check_now(&layer_policy.policy, key, check.cost) {
+    layer_policy.usage.mark();
+    match config.store.check_now(&layer_policy.policy, key, check.cost) {
         Some(Ok(ready)) if admit::passes_without_delay(&ready.decision) => {
-            layer_policy.usage.mark();
             config.store.emit_ready();
             first_check::emit_charge(config, check, &ready);
-            config.emit_admitted(slice::from_ref(&ready.decision), &parts.extensions);
-            let extensions = &mut parts.extensions;
-            let counted = if config.without_charge {
-                Counted::Uncharged(nesting::decide_single(config, &ready.decision, extensions))
-            } else {
-                Counted::Charged(nesting::attach_single(config, check, ready, extensions))
-            };
-            return Started::Admitted(ResponseContext::new(Some(counted), None));
+            let counted = counted(config, check, ready, &mut parts.extensions);
+            Started::Admitted(ResponseContext::new(Some(counted), None))
         }
-        answer => answer,
-    };
-    let mut plan = Plan::default();
-    plan.add(0, layer_policy, key, check.cost);
-    let step = match answer {
-        Some(answer) => first_check::answered_at_once(config, &plan, check, answer, parts),
-        None => first_check::ask(config, plan, true, parts),
-    };
-    step.started(config, parts)
+        Some(answer) => {
+            let plan = plan::of_check(config, check);
+            first_check::answered_at_once(config, &plan, check, answer, parts).started(config, parts)
+        }
+        None => {
+            let plan = plan::of_check(config, check);
+            first_check::ask(config, plan, true, parts).started(config, parts)
+        }
+    }
+}
+
+/// What the response has to know of a request that is admitted.
+#[inline]
+fn counted(
+    config: &Arc<LayerConfig>,
+    check: SingleCheck,
+    ready: ReadyCheck,
+    extensions: &mut Extensions,
+) -> Counted {
+    if config.without_charge {
+        let decided = nesting::decide_single(config, &ready.decision, extensions);
+        config.emit_admitted(slice::from_ref(&ready.decision), extensions);
+        return Counted::Uncharged(decided);
+    }
+    let decisions = slice::from_ref(&ready.decision);
+    let outer = nesting::take_outer(config, decisions, extensions);
+    config.emit_admitted(decisions, extensions);
+    let is_metered = ready.decision.is_metered();
+    let is_shown = config.responses.show_decisions() || outer.is_some() || enclosing::is_enclosed();
+    let charge = Charge::single(config, check, ready, outer);
+    let counted = if is_shown { Counted::Charged(charge.clone()) } else { Counted::Unshown { is_metered } };
+    extensions.insert(charge);
+    counted
 }

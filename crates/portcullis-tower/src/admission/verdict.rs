@@ -119,12 +119,7 @@ pub(super) fn of(
     config.store.emit_answer(&answer);
     match answer {
         Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
-        Ok(outcome) => {
-            denial_reports::count(&config.store, &outcome);
-            let cause = Cause::Limited { outcome: &outcome, checked: on_failure.checked };
-            let retry_offset = config.responses.retry_offset(on_failure.retry_seed);
-            Err(respond(config, &Rejection::new(parts, cause).retried_later_by(retry_offset)))
-        }
+        Ok(outcome) => Err(reject_denied(config, &outcome, on_failure, parts)),
         // Open policies reject it as well, because an overload must not give a client a second budget.
         Err(error) if error.kind().is_overload() => Err(reject(config, Cause::Overloaded, parts)),
         Err(error) if on_failure.rejects => {
@@ -133,6 +128,19 @@ pub(super) fn of(
         }
         Err(error) => Ok(Passed::StoreFailed(error)),
     }
+}
+
+/// The response to a request that a policy denies.
+pub(super) fn reject_denied(
+    config: &LayerConfig,
+    denied: &Outcome,
+    on_failure: OnStoreFailure,
+    parts: &Parts,
+) -> Response<Full<Bytes>> {
+    denial_reports::count(&config.store, denied);
+    let cause = Cause::Limited { outcome: denied, checked: on_failure.checked };
+    let retry_offset = config.responses.retry_offset(on_failure.retry_seed);
+    respond(config, &Rejection::new(parts, cause).retried_later_by(retry_offset))
 }
 
 /// The decisions about a request that passes because the store has failed.

@@ -107,7 +107,8 @@ impl<'a> Charged<'a> {
             ChargeBasis::Single(check, _) => (Some(check.with_policy(self.config)), &[][..]),
             ChargeBasis::Degraded(_) => (None, &[][..]),
         };
-        let charged = |check: &'a Check| ChargedCheck { policy: &check.policy, key: check.key, cost: check.cost };
+        let charged =
+            |check: &'a Check| ChargedCheck { policy: &check.policy, key: check.key, cost: check.cost };
         single.into_iter().chain(checks.iter().map(charged))
     }
 

@@ -226,13 +226,7 @@ impl ChargeLedger {
     }
 
     /// Records the current decision under one policy, and a receipt unless the charge is settled.
-    pub(super) fn add(
-        &self,
-        basis: Charged<'_>,
-        index: usize,
-        receipt: Option<Receipt>,
-        decision: Decision,
-    ) {
+    pub(super) fn add(&self, basis: Charged<'_>, index: usize, receipt: Option<Receipt>, decision: Decision) {
         let mut entries = self.lock();
         let Entries { decisions, policies } = entries_mut(&mut entries, basis);
         decisions[index] = decision;

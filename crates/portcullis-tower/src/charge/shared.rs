@@ -21,9 +21,15 @@ pub(super) struct ChargeData {
     pub(super) permits: Option<Permits>,
 }
 
-/// The data of one charge. Empty only as the spare of a thread.
+/// The data of one charge.
 #[derive(Clone)]
-pub(super) struct SharedCharge(Arc<Option<ChargeData>>);
+pub(super) struct SharedCharge(
+    /// `None` only while it is dropped.
+    Option<Slot>,
+);
+
+/// The memory for the data of a charge. Empty only as the spare of a thread.
+type Slot = Arc<Option<ChargeData>>;
 
 impl SharedCharge {
     /// Made by a function, so that the basis, which has room for several hundred bytes, is written to its place alone.
@@ -41,19 +47,20 @@ impl SharedCharge {
             let (config, ledger) = (Arc::clone(config), ChargeLedger::default());
             ChargeData { config, basis: basis(), outer, ledger, permits }
         });
-        Self(shared)
+        Self(Some(shared))
     }
 
     /// Reads the configuration, the charge of the next outer layer, the current decisive decision, all current decisions and the
-    /// checks that may have the quota of a grant. Then keeps the memory for the next request of this thread, unless a handler still has the charge.
+    /// checks that may have the quota of a grant.
     pub(super) fn conclude(
         mut self,
         read: impl FnOnce(&LayerConfig, Option<&Charge>, &Decision, &[Decision], &[Check]),
     ) {
         // One test for both, and no lock in most cases.
-        let Some(slot) = Arc::get_mut(&mut self.0) else {
-            let ChargeData { config, basis, outer, ledger, .. } = &*self;
-            return ledger.with_decisions(self.charged(), |decisive, all| {
+        let Some(mut shared) = self.0.take() else { return };
+        let Some(slot) = Arc::get_mut(&mut shared) else {
+            let ChargeData { config, basis, outer, ledger, .. } = data(&shared);
+            return ledger.with_decisions(Charged { config, basis }, |decisive, all| {
                 read(config, outer.as_ref(), decisive, all, basis.grantable());
             });
         };
@@ -63,8 +70,31 @@ impl SharedCharge {
             });
         }
         *slot = None;
-        SPARE.set(Some(self.0));
+        keep(shared);
     }
+}
+
+/// Keeps the memory for the next request of this thread, unless a clone is left.
+impl Drop for SharedCharge {
+    fn drop(&mut self) {
+        // A load decides in most cases.
+        if let Some(mut shared) = self.0.take()
+            && Arc::strong_count(&shared) == 1
+            && let Some(slot) = Arc::get_mut(&mut shared)
+        {
+            *slot = None;
+            keep(shared);
+        }
+    }
+}
+
+/// Keeps an empty slot. A thread that ends keeps none.
+fn keep(spare: Slot) {
+    let _ = SPARE.try_with(|kept| kept.set(Some(spare)));
+}
+
+fn data(slot: &Slot) -> &ChargeData {
+    (**slot).as_ref().expect("only a spare is empty")
 }
 
 impl ChargeData {
@@ -77,11 +107,11 @@ impl Deref for SharedCharge {
     type Target = ChargeData;
 
     fn deref(&self) -> &ChargeData {
-        (*self.0).as_ref().expect("only a spare is empty")
+        data(self.0.as_ref().expect("a charge that is dropped is not read"))
     }
 }
 
 thread_local! {
     /// One per thread is enough where requests are answered at once.
-    static SPARE: Cell<Option<Arc<Option<ChargeData>>>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Slot>> = const { Cell::new(None) };
 }

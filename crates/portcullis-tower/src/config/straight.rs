@@ -34,6 +34,7 @@ impl LayerConfig {
 }
 
 fn is_straight(only: &LayerPolicy) -> bool {
-    let waits = matches!(only.policy.strategy(), Strategy::LeakyBucket(_)) || only.policy.max_wait().is_some();
+    let waits =
+        matches!(only.policy.strategy(), Strategy::LeakyBucket(_)) || only.policy.max_wait().is_some();
     matches!(only.key, KeySource::Sync(_)) && !only.is_shadow && !waits
 }

@@ -27,8 +27,12 @@ impl Format {
 /// Returns the format with the highest weight. Equal weights are ordered by specificity, then by position. A client that accepts
 /// no format, or sends no `Accept`, gets text.
 pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Format {
+    let mut lines = lines.into_iter().peekable();
+    if lines.peek().is_none() {
+        return Format::Text;
+    }
     let mut preferences = [None::<Preference>; Format::ALL.len()];
-    let elements = lines.into_iter().flat_map(|line| Separated { rest: line.as_bytes(), by: b',' });
+    let elements = lines.flat_map(|line| Separated { rest: line.as_bytes(), by: b',' });
     // Bounds the work that a client can cause; browsers send fewer than ten ranges.
     for (position, element) in elements.take(MAX_RANGES).enumerate() {
         let Some(range) = Range::parse(element) else { continue };

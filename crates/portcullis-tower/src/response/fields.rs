@@ -122,8 +122,6 @@ pub(super) struct Fields {
     /// The value of `RateLimit-Policy` where all listed policies count the request.
     all: Option<HeaderValue>,
     listed: Vec<Rendered>,
-    /// Whether a listed policy limits requests in flight.
-    any_in_flight: bool,
     /// Whether keys of a listed policy may have the quota of a grant.
     any_grantable: bool,
 }
@@ -148,10 +146,9 @@ impl Fields {
     ) -> Self {
         let listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
         let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
-        let any_in_flight = listed.iter().any(|policy| policy.is_in_flight);
         let any_grantable = listed.iter().any(|policy| policy.is_grantable);
         let all = has_list.then(|| join(listed.iter().map(|policy| &policy.item)));
-        Self { groups, all, listed, any_in_flight, any_grantable }
+        Self { groups, all, listed, any_grantable }
     }
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
@@ -167,18 +164,20 @@ impl Fields {
             return;
         }
         self.write_degraded(all.iter().any(Decision::is_degraded), headers);
-        let shown = if self.lists(decisive.policy()) {
-            Some(decisive)
-        } else {
-            Decision::decisive(all.iter().filter(|decision| self.lists(decision.policy())))
+        let shown = match self.listed(decisive.policy()) {
+            Some(listed) => Some((decisive, listed)),
+            None => {
+                Decision::decisive(all.iter().filter(|decision| self.listed(decision.policy()).is_some()))
+                    .and_then(|shown| Some((shown, self.listed(shown.policy())?)))
+            }
         };
-        if let Some(shown) = shown.filter(|shown| shown.is_metered())
+        if let Some((shown, listed)) = shown.filter(|(shown, _)| shown.is_metered())
             && !headers.keys().any(is_figure)
         {
             let counted =
                 |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
             let mut lines = Lines::new(headers);
-            self.write(shown, None, counted, granted, &mut lines);
+            self.write((shown, listed), None, counted, granted, &mut lines);
             lines.finish();
         }
     }
@@ -198,10 +197,10 @@ impl Fields {
     ) -> bool {
         self.write_degraded(denial.is_degraded(), headers);
         let mut lines = Lines::new(headers);
-        let is_listed = self.lists(denial.policy());
-        if is_listed {
+        let listed = self.listed(denial.policy());
+        if let Some(listed) = listed {
             let counts = |listed: &Rendered| checked.contains(listed.index);
-            self.write(denial, retry_after, counts, granted, &mut lines);
+            self.write((denial, listed), retry_after, counts, granted, &mut lines);
         }
         if let Some(wait) = retry_after {
             lines.push_number(&RETRY_AFTER, wait.as_secs());
@@ -210,16 +209,12 @@ impl Fields {
         if retry_after.is_none() {
             headers.remove(&RETRY_AFTER);
         }
-        is_listed && self.groups.has_figures()
+        listed.is_some() && self.groups.has_figures()
     }
 
-    fn lists(&self, policy: &PolicyName) -> bool {
-        self.listed.iter().any(|listed| listed.name == *policy)
-    }
-
-    /// Whether a policy limits requests in flight, so that it is unknown when more remain.
-    fn is_in_flight(&self, policy: &PolicyName) -> bool {
-        self.listed.iter().any(|listed| listed.is_in_flight && listed.name == *policy)
+    #[inline]
+    fn listed(&self, policy: &PolicyName) -> Option<&Rendered> {
+        self.listed.iter().find(|listed| listed.name == *policy)
     }
 
     fn write_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
@@ -231,27 +226,28 @@ impl Fields {
     /// `retry_after` is the value of that header.
     fn write(
         &self,
-        decision: &Decision,
+        (decision, listed): (&Decision, &Rendered),
         retry_after: Option<Duration>,
         counts: impl Fn(&Rendered) -> bool,
         granted: Granted<'_>,
         lines: &mut Lines<'_>,
     ) {
-        let has_reset = !self.any_in_flight || !self.is_in_flight(decision.policy());
+        // Under a limit on requests in flight it is unknown when more remain.
+        let has_reset = !listed.is_in_flight;
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
             } else {
                 whole_seconds(decision.reset_after())
             };
-            self.push_limit(&X_RATELIMIT_LIMIT, decision, lines);
+            push_limit(&X_RATELIMIT_LIMIT, decision, listed, lines);
             lines.push_number(&X_RATELIMIT_REMAINING, decision.remaining());
             if has_reset {
                 lines.push_number(&X_RATELIMIT_RESET, reset);
             }
         }
         if self.groups.contains(RateLimitHeaders::IETF_DRAFT_6) {
-            self.push_limit(&RATELIMIT_LIMIT, decision, lines);
+            push_limit(&RATELIMIT_LIMIT, decision, listed, lines);
             lines.push_number(&RATELIMIT_REMAINING, decision.remaining());
             if has_reset {
                 lines.push_number(&RATELIMIT_RESET, whole_seconds(decision.reset_after()));
@@ -278,17 +274,14 @@ impl Fields {
             policy.map_or_else(|| listed.item.clone(), |policy| Rendered::new(listed.index, policy).item)
         }))
     }
+}
 
-    fn push_limit(&self, name: &'static HeaderName, decision: &Decision, lines: &mut Lines<'_>) {
-        // A store may decide by a lower limit than the policy, such as the share of one instance.
-        let rendered = self
-            .listed
-            .iter()
-            .find(|listed| listed.limit == decision.limit() && listed.name == *decision.policy());
-        match rendered {
-            Some(listed) => lines.push(name, listed.limit_value.clone()),
-            None => lines.push_number(name, decision.limit()),
-        }
+fn push_limit(name: &'static HeaderName, decision: &Decision, listed: &Rendered, lines: &mut Lines<'_>) {
+    // A store may decide by a lower limit than the policy, such as the share of one instance.
+    if listed.limit == decision.limit() {
+        lines.push(name, listed.limit_value.clone());
+    } else {
+        lines.push_number(name, decision.limit());
     }
 }
 

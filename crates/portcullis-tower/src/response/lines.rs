@@ -32,6 +32,7 @@ impl<'h> Lines<'h> {
     }
 
     /// Adds a line with a value that exists already.
+    #[inline]
     pub(super) fn push(&mut self, name: &'static HeaderName, value: HeaderValue) {
         if self.waiting.is_empty() {
             self.headers.insert(name, value);
@@ -41,6 +42,7 @@ impl<'h> Lines<'h> {
     }
 
     /// Adds a line with a number.
+    #[inline]
     pub(super) fn push_number(&mut self, name: &'static HeaderName, number: u64) {
         match values::small_number(number) {
             Some(value) => self.push(name, value),

@@ -15,15 +15,16 @@ impl Rejection<'_> {
     /// prefers. The headers of every rejection are added later.
     pub fn response(&self) -> Response<Bytes> {
         let format = preferred(self.parts().headers.get_all(header::ACCEPT));
+        // In constants, so that their bytes are checked by the compiler.
         let (content_type, body) = match format {
-            Format::Text => ("text/plain; charset=utf-8", text(self)),
-            Format::Json => ("application/json", json(self)),
-            Format::Problem => ("application/problem+json", json(self)),
+            Format::Text => (const { HeaderValue::from_static("text/plain; charset=utf-8") }, text(self)),
+            Format::Json => (const { HeaderValue::from_static("application/json") }, json(self)),
+            Format::Problem => (const { HeaderValue::from_static("application/problem+json") }, json(self)),
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status();
         response.headers_mut().reserve(USUAL_HEADERS);
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
         response
     }
 }

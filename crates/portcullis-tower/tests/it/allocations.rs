@@ -276,8 +276,8 @@ fn lists_allocate_nothing() {
 #[test]
 fn limits_that_are_off_allocate_for_the_charge_only() {
     let off = layer_in(Arc::new(Registry::off()));
-    // The decisions, what the charge shares with its clones, and the three of every charge.
-    assert_eq!(allocations(&off, Request::new(String::new()), 200), 2 + 3);
+    // The decisions, and the three of every charge.
+    assert_eq!(allocations(&off, Request::new(String::new()), 200), 1 + 3);
     assert_eq!(allocations(&off.without_charge(), Request::new(String::new()), 200), 0);
 }
 
