@@ -267,7 +267,7 @@ impl Meter {
     /// An instant with a remainder of this meter: one from before the quota changed counts as a whole microsecond.
     #[inline]
     fn in_own_units(&self, micros: u64, remainder: u64) -> (u64, u64) {
-        if remainder >= self.q.get() { (micros.saturating_add(1), 0) } else { (micros, remainder) }
+        if remainder < self.q.get() { (micros, remainder) } else { next_micro(micros) }
     }
 
     #[inline]
@@ -318,12 +318,12 @@ impl Meter {
     #[inline]
     fn tick(&self, now: Timestamp) -> u64 {
         let now = now.as_micros();
-        if self.grain() == 1 { now } else { now.saturating_sub(modulo(now, self.grain())) }
+        if self.step.is_continuous() { now } else { now.saturating_sub(modulo(now, self.grain())) }
     }
 
     #[inline]
     fn tick_at_or_after(&self, micros: u64) -> u64 {
-        if self.grain() == 1 {
+        if self.step.is_continuous() {
             return micros;
         }
         micros.checked_next_multiple_of(self.grain()).unwrap_or(u64::MAX)
@@ -356,6 +356,12 @@ impl Meter {
         let (micros, remainder) = div_rem(length, self.q);
         Span { micros: micros as u64, remainder }
     }
+}
+
+/// The next whole microsecond. Cold, so that nothing is computed for the case that a quota has changed.
+#[cold]
+fn next_micro(micros: u64) -> (u64, u64) {
+    (micros.saturating_add(1), 0)
 }
 
 /// Both numbers divided by their greatest common divisor.
