@@ -2,6 +2,8 @@
 
 mod manual;
 
+use core::time::Duration;
+
 use crate::Timestamp;
 
 pub use manual::ManualClock;
@@ -24,10 +26,21 @@ pub use manual::ManualClock;
 pub trait Clock: Send + Sync + 'static {
     /// The current instant.
     fn now(&self) -> Timestamp;
+
+    /// The longest time by which one thread may read an instant later or earlier than another: zero, unless a clock says otherwise. A
+    /// store takes a reading that is earlier by no more for the latest one, and an earlier one for a clock that was set back.
+    #[inline]
+    fn skew(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl<C: Clock + ?Sized> Clock for alloc::sync::Arc<C> {
     fn now(&self) -> Timestamp {
         (**self).now()
+    }
+
+    fn skew(&self) -> Duration {
+        (**self).skew()
     }
 }

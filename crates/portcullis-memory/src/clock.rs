@@ -20,7 +20,7 @@ use portcullis_core::{Clock, Timestamp};
 /// Where it does not, they end later by the time slept.
 ///
 /// On Linux on x86-64, if the kernel itself keeps time by the processor's time-stamp counter, a thread reads `CLOCK_BOOTTIME` at most
-/// once per millisecond, and the counter between, which takes half the time. So two threads may be a microsecond apart, and a counter
+/// once per millisecond, and the counter between, which takes half the time. So two threads may be two microseconds apart, and a counter
 /// that stops or jumps is followed for at most a millisecond.
 ///
 /// The wall clock is read once, when this clock is created, and only aligns the edges of windows. A later step of the wall clock
@@ -41,7 +41,7 @@ pub struct SystemClock(Anchored<System>);
 impl SystemClock {
     /// Creates a clock anchored to the wall clock now.
     pub fn new() -> Self {
-        let counter = Counter::find();
+        let counter = Counter::find(since_boot);
         Self(Anchored::new(System { counter, started: Instant::now(), booted: since_boot() }))
     }
 }
@@ -56,6 +56,10 @@ impl Clock for SystemClock {
     #[inline]
     fn now(&self) -> Timestamp {
         self.0.now()
+    }
+
+    fn skew(&self) -> Duration {
+        if self.0.source.counter.is_some() { Counter::SKEW } else { Duration::ZERO }
     }
 }
 
@@ -157,7 +161,9 @@ enum Counter {}
 
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 impl Counter {
-    fn find() -> Option<Self> {
+    const SKEW: Duration = Duration::ZERO;
+
+    fn find(_: impl Fn() -> Option<u64>) -> Option<Self> {
         None
     }
 

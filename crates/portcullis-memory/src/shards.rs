@@ -281,14 +281,14 @@ impl Drop for LockedShards<'_> {
 }
 
 /// An instant that is not before the `latest` of the calls before, unless the clock has stepped: what was `read`, or what is read now,
-/// where a thread may be a microsecond behind another.
+/// where a thread may be a little behind another.
 #[inline]
 fn not_before(latest: Timestamp, read: Timestamp, clock: &impl Clock) -> Timestamp {
     if read >= latest {
         return read;
     }
     let now = clock.now();
-    if latest.as_micros().wrapping_sub(now.as_micros()) == 1 { latest } else { now }
+    if now < latest && latest.saturating_since(now) <= clock.skew() { latest } else { now }
 }
 
 /// Locks a shard. Spins first: a shard is locked for less time than it takes to put a thread to sleep and to wake it, and once
@@ -329,6 +329,8 @@ const MOST_SPINS: u32 = 3;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use portcullis_core::{ManualClock, Policy, Quota, Secret};
 
     use super::*;
@@ -348,5 +350,24 @@ mod tests {
         // A clock that was set back.
         clock.set(at(3));
         assert_eq!([together(3), alone(2), alone(3)], [at(3), at(3), at(3)]);
+    }
+
+    #[test]
+    fn an_instant_that_is_earlier_by_the_skew_of_the_clock_is_the_latest() {
+        struct Skewed(ManualClock);
+
+        impl Clock for Skewed {
+            fn now(&self) -> Timestamp {
+                self.0.now()
+            }
+
+            fn skew(&self) -> Duration {
+                Duration::from_micros(2)
+            }
+        }
+
+        let at = Timestamp::from_micros;
+        let read = |time| not_before(at(9), at(time), &Skewed(ManualClock::new(at(time))));
+        assert_eq!([6, 7, 8, 9, 10].map(read), [at(6), at(9), at(9), at(9), at(10)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use quanta::Clock;
 
@@ -9,36 +10,40 @@ thread_local! {
     static LATEST: Cell<Reading> = const { Cell::new(Reading::NONE) };
 }
 
-/// The counter, calibrated once per process, which takes about a millisecond.
+/// The counter of the processor, and its rate.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counter(&'static Calibrated);
+pub(super) struct Counter(&'static Shared);
 
 #[derive(Debug)]
-struct Calibrated {
+struct Shared {
     counter: Clock,
-    /// The ticks in [`VALID`], below 2^32.
-    valid: u64,
-    /// Nanoseconds in 2^32 ticks, less a little, see [`MARGIN`].
-    scale: u64,
+    first: Reading,
+    /// Unknown in the first [`MEASURED`] nanoseconds.
+    rate: OnceLock<Rate>,
 }
 
 impl Counter {
+    /// How much later one thread may read an instant than another.
+    pub(super) const SKEW: Duration = Duration::from_micros(2);
+
     /// `None` if the kernel does not keep time by the counter: then it may run at another rate, or differently on each processor.
-    pub(super) fn find() -> Option<Self> {
-        static CALIBRATED: OnceLock<Option<Calibrated>> = OnceLock::new();
+    /// `read` reads the clock, in nanoseconds.
+    pub(super) fn find(read: impl Fn() -> Option<u64>) -> Option<Self> {
+        static SHARED: OnceLock<Option<Shared>> = OnceLock::new();
         let find = || {
             let source = std::fs::read_to_string(CLOCK_SOURCE).ok()?;
-            if source.trim() == "tsc" { Calibrated::new(Clock::new()) } else { None }
+            if source.trim() == "tsc" { Shared::new(Clock::new(), read) } else { None }
         };
-        CALIBRATED.get_or_init(find).as_ref().map(Self)
+        SHARED.get_or_init(find).as_ref().map(Self)
     }
 
-    /// The time of a clock in nanoseconds, of which all threads pass the same: as it was read by this thread at most a millisecond ago,
-    /// and what the counter has advanced since; otherwise it is `read`.
+    /// The time of the clock in nanoseconds: as it was read by this thread at most a millisecond ago, and what the counter has advanced
+    /// since; otherwise it is `read`.
     #[inline]
     pub(super) fn extend(self, read: impl Fn() -> Option<u64>) -> Option<u64> {
+        // First, because nothing is kept in registers over this call.
         let ticks = self.0.counter.raw();
-        match LATEST.get().extended(self.0, ticks) {
+        match self.0.rate.get().and_then(|rate| LATEST.get().extended(rate, ticks)) {
             Some(time) => Some(time),
             None => self.read(read),
         }
@@ -46,25 +51,48 @@ impl Counter {
 
     #[cold]
     fn read(self, read: impl Fn() -> Option<u64>) -> Option<u64> {
-        let Calibrated { counter, .. } = self.0;
-        let before = counter.raw();
-        let time = read()?;
-        let ticks = counter.raw();
-        // Otherwise the thread was interrupted, and the counter may have been read much later than the clock.
-        let is_prompt = before < ticks && counter.delta_as_nanos(before, ticks) < PROMPT;
-        LATEST.set(if is_prompt { Reading { ticks, time } } else { Reading::NONE });
-        Some(time)
+        let Shared { counter, first, rate } = self.0;
+        let (reading, is_prompt) = Reading::take(counter, read)?;
+        LATEST.set(if is_prompt { reading } else { Reading::NONE });
+        if is_prompt && reading.time.saturating_sub(first.time) >= MEASURED {
+            rate.get_or_init(|| Rate::between(counter, *first, reading));
+        }
+        Some(reading.time)
     }
 }
 
-impl Calibrated {
-    /// `None` for a counter of more than 100 GHz or less than 1 MHz, which would not be one.
-    fn new(counter: Clock) -> Option<Self> {
-        let scale = counter.delta_as_nanos(0, 1 << 32);
-        if !(1 << 25..1 << 42).contains(&scale) {
-            return None;
+impl Shared {
+    fn new(counter: Clock, read: impl Fn() -> Option<u64>) -> Option<Self> {
+        // The first reading of all takes long.
+        let prompt = || Reading::take(&counter, &read).filter(|(_, is_prompt)| *is_prompt);
+        let (first, _) = (0..ATTEMPTS).find_map(|_| prompt())?;
+        Some(Self { counter, first, rate: OnceLock::new() })
+    }
+}
+
+/// The rate of the counter.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// The ticks in [`VALID`], below 2^32; 0 for a counter that is not used.
+    valid: u64,
+    /// Nanoseconds in 2^32 ticks, less a [`MARGIN`].
+    scale: u64,
+}
+
+impl Rate {
+    /// The rate between two readings, if it is about the one that the counter was calibrated to: otherwise the machine was suspended
+    /// between them, or the calibration was disturbed.
+    fn between(counter: &Clock, first: Reading, second: Reading) -> Self {
+        let time = second.time.saturating_sub(first.time);
+        let calibrated = counter.delta_as_nanos(first.ticks, second.ticks);
+        let scale = (u128::from(time) << 32).checked_div(second.ticks.saturating_sub(first.ticks).into());
+        match scale.and_then(|scale| u64::try_from(scale).ok()) {
+            // Of a counter between 1 MHz and 100 GHz, for which nothing overflows.
+            Some(scale @ 0x200_0000..0x400_0000_0000) if time.abs_diff(calibrated) <= time / PLAUSIBLE => {
+                Self { valid: (VALID << 32) / scale, scale: scale - scale / MARGIN }
+            }
+            _ => Self { valid: 0, scale: 0 },
         }
-        Some(Self { counter, valid: (VALID << 32) / scale, scale: scale - scale / MARGIN })
     }
 }
 
@@ -72,6 +100,7 @@ impl Calibrated {
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     ticks: u64,
+    /// In nanoseconds.
     time: u64,
 }
 
@@ -79,11 +108,20 @@ impl Reading {
     /// So many ticks that no counter reaches them within a century.
     const NONE: Self = Self { ticks: 1 << 63, time: 0 };
 
+    /// Reads the clock, and returns whether the counter was read promptly after it, and not after an interruption of the thread.
+    fn take(counter: &Clock, read: impl Fn() -> Option<u64>) -> Option<(Self, bool)> {
+        let before = counter.raw();
+        let time = read()?;
+        let ticks = counter.raw();
+        let is_prompt = before < ticks && counter.delta_as_nanos(before, ticks) < PROMPT;
+        Some((Self { ticks, time }, is_prompt))
+    }
+
     /// The time when the counter has reached `ticks`. `None` if that is too long ago, or the counter was set back.
     #[inline]
-    fn extended(self, calibrated: &Calibrated, ticks: u64) -> Option<u64> {
+    fn extended(self, rate: &Rate, ticks: u64) -> Option<u64> {
         let since = ticks.wrapping_sub(self.ticks);
-        (since < calibrated.valid).then(|| self.time + (since.wrapping_mul(calibrated.scale) >> 32))
+        (since < rate.valid).then(|| self.time + (since.wrapping_mul(rate.scale) >> 32))
     }
 }
 
@@ -91,95 +129,17 @@ impl Reading {
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 /// How long a reading is extended, in nanoseconds: a millisecond.
 const VALID: u64 = 1_000_000;
-/// The part of the time since a reading that is left out, at most a quarter of a microsecond: more than the calibration errs by, so that
-/// the clock is never read as an earlier time after that.
-const MARGIN: u64 = 4_096;
-/// The longest time between a reading of the clock and that of the counter, in nanoseconds; together with the margin less than a
-/// microsecond.
+/// The time in which the rate is measured, in nanoseconds. It then errs by less than a tenth of the margin.
+const MEASURED: u64 = 20_000_000;
+/// The part by which the rate and the calibration of the counter may differ.
+const PLAUSIBLE: u64 = 64;
+/// The part of the time since a reading that is left out, at most a microsecond: more than what the rate errs by and what a daemon slows
+/// the clock by to set it, usually at most 1/2 000, so that the clock is not read as an earlier time after that.
+const MARGIN: u64 = 1_024;
+/// The longest time between a reading of the clock and that of the counter, in nanoseconds; together with the margin less than two
+/// microseconds.
 const PROMPT: u64 = 500;
+const ATTEMPTS: u32 = 100;
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    /// A counter of which a test sets the ticks, one per nanosecond.
-    fn manual() -> (Counter, std::sync::Arc<quanta::Mock>) {
-        let (counter, ticks) = Clock::mock();
-        (Counter(Box::leak(Box::new(Calibrated::new(counter).unwrap()))), ticks)
-    }
-
-    #[test]
-    fn a_reading_is_extended_for_a_millisecond() {
-        let (counter, ticks) = manual();
-        LATEST.set(Reading { ticks: 5, time: 70 });
-        let never = || -> Option<u64> { unreachable!("the reading is still valid") };
-        ticks.increment(5_u64);
-        assert_eq!(counter.extend(never), Some(70));
-        ticks.increment(MARGIN * 3);
-        assert_eq!(counter.extend(never), Some(70 + 4_095 * 3));
-        ticks.increment(VALID);
-        assert_eq!(counter.extend(|| Some(99)), Some(99));
-    }
-
-    #[test]
-    fn a_counter_that_was_set_back_is_not_followed() {
-        let (counter, ticks) = manual();
-        LATEST.set(Reading { ticks: 1_000, time: 70 });
-        ticks.increment(999_u64);
-        assert_eq!(counter.extend(|| Some(80)), Some(80));
-        LATEST.set(Reading { ticks: 1_000, time: 70 });
-        assert_eq!(counter.extend(|| None), None, "a clock that a sandbox denies");
-    }
-
-    #[test]
-    fn a_clock_that_is_read_with_an_interruption_is_read_again() {
-        let (counter, ticks) = manual();
-        LATEST.set(Reading::NONE);
-        let interrupted = |time| {
-            ticks.increment(PROMPT);
-            Some(time)
-        };
-        assert_eq!(counter.extend(|| interrupted(1)), Some(1));
-        assert_eq!(counter.extend(|| interrupted(2)), Some(2));
-    }
-
-    proptest! {
-        /// Steps are in nanoseconds of the counter, which the clock counts faster or slower by up to 1/5 000.
-        #[test]
-        fn time_never_goes_back_and_is_less_than_a_microsecond_late(
-            steps in proptest::collection::vec(1_u64..1_500_000, 1..200),
-            rate in 999_800_u64..1_000_200,
-        ) {
-            let (counter, ticks) = manual();
-            LATEST.set(Reading::NONE);
-            let true_time = || u64::try_from(u128::from(counter.0.counter.raw()) * u128::from(rate) / 1_000_000).unwrap();
-            let mut latest = 0;
-            for step in steps {
-                ticks.increment(step);
-                let read = || {
-                    let time = true_time();
-                    ticks.increment(30_u64);
-                    Some(time)
-                };
-                let now = counter.extend(read).unwrap();
-                prop_assert!(now >= latest && now <= true_time() && true_time() - now < 1_000);
-                latest = now;
-            }
-        }
-    }
-
-    #[test]
-    fn the_counter_of_this_machine_keeps_step_with_its_clock() {
-        let Some(counter) = Counter::find() else { return };
-        let read = super::super::since_boot;
-        let mut latest = 0;
-        for _ in 0..100_000 {
-            let before = counter.extend(read).unwrap();
-            let clock = read().unwrap();
-            assert!(latest <= before && before <= clock, "{latest}, {before}, {clock}");
-            latest = before;
-        }
-    }
-}
+mod tests;
