@@ -86,6 +86,7 @@ impl Model for Leases {
     fn init_states(&self) -> Vec<System> {
         let audit = match self.quotas[0] {
             Strategy::FixedWindow(_) => Audit::Window { admitted: 0 },
+            Strategy::SlidingWindow(window) => Audit::sliding(&window, TICK),
             _ => Audit::Rate { most: 0, without_leases: 0 },
         };
         vec![System {
@@ -145,11 +146,7 @@ impl Model for Leases {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::<Self>::always(NO_PERIOD, |model: &Self, system: &System| {
-                let promise = model.promise.cast_signed();
-                system.keys.iter().all(|key| match key.audit {
-                    Audit::Rate { most, .. } => most <= promise,
-                    Audit::Window { admitted } => admitted <= promise,
-                })
+                system.keys.iter().all(|key| key.audit.keeps(model.promise))
             }),
             Property::<Self>::always(
                 "no process leases more than allowed",
@@ -160,11 +157,7 @@ impl Model for Leases {
             ),
             // Otherwise the model would not reach what it has to show.
             Property::<Self>::sometimes("leases are used", |model: &Self, system: &System| {
-                let promise = model.promise.cast_signed();
-                system.keys.iter().any(|key| match key.audit {
-                    Audit::Rate { without_leases, .. } => without_leases > promise,
-                    Audit::Window { admitted } => admitted == promise,
-                })
+                system.keys.iter().any(|key| key.audit.uses(model.promise))
             }),
         ]
     }

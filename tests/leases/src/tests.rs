@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use portcullis_core::{FixedWindow, Gcra, Quota, Strategy};
+use portcullis_core::{FixedWindow, Gcra, Quota, SlidingWindow, Strategy};
 use portcullis_testing::timeline::steps;
 use stateright::{Checker as _, HasDiscoveries, Model as _};
 
@@ -15,6 +15,17 @@ fn gcra(burst: u64) -> Strategy {
 /// Windows of two ticks.
 fn window(limit: u64) -> Strategy {
     Strategy::FixedWindow(FixedWindow::new(Quota::new(limit, Duration::from_secs(1)).unwrap()).unwrap())
+}
+
+/// A window in which a lease of the second tick is live at the third one, when a part of its charge has left the window.
+fn sliding(limit: u64, slots: u32) -> Strategy {
+    let micros = if slots == 1 { 625_000 } else { 562_500 };
+    sliding_in(limit, slots, Duration::from_micros(micros))
+}
+
+fn sliding_in(limit: u64, slots: u32, period: Duration) -> Strategy {
+    let quota = Quota::new(limit, period).unwrap();
+    Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots).unwrap())
 }
 
 fn two_processes(quotas: Vec<Strategy>) -> Leases {
@@ -49,6 +60,26 @@ fn two_processes_keep_the_limit_of_a_window() {
 }
 
 #[test]
+fn two_processes_keep_the_bound_of_a_sliding_window() {
+    for slots in [1, 2] {
+        let model = two_processes(vec![sliding(3, slots)]);
+        check(model.clone(), Leases { receipts: 1, ..model });
+    }
+    // A slot for each tick: a lease ends before its charge leaves the window.
+    let model = two_processes(vec![sliding_in(3, 2, Duration::from_secs(1))]);
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    checker.assert_no_discovery(NO_PERIOD);
+}
+
+#[test]
+fn a_fault_keeps_the_bound_of_a_sliding_window() {
+    for slots in [1, 2] {
+        let model = Leases { faults: 1, ..two_processes(vec![sliding(3, slots), sliding(2, slots)]) };
+        check(Leases { ticks: 1, ..model.clone() }, model);
+    }
+}
+
+#[test]
 fn a_fault_keeps_the_bound_of_a_rate() {
     let model = Leases { ticks: 1, faults: 1, ..two_processes(vec![gcra(3), gcra(2)]) };
     check(Leases { max: 1, ..model.clone() }, model);
@@ -69,6 +100,15 @@ fn two_faults_and_refunds_of_one_process_keep_the_bound() {
 }
 
 #[test]
+fn refunds_of_one_process_keep_the_bound_of_a_sliding_window() {
+    for slots in [1, 2] {
+        let quotas = vec![sliding(3, slots), sliding(2, slots)];
+        let model = Leases { processes: 1, receipts: 1, faults: 1, ..two_processes(quotas) };
+        check(Leases { ticks: 1, ..model.clone() }, model);
+    }
+}
+
+#[test]
 fn two_keys_do_not_share_a_lease() {
     let model = Leases { processes: 1, keys: 2, ticks: 1, ..two_processes(vec![gcra(3)]) };
     check(Leases { max: 1, ..model.clone() }, model);
@@ -76,7 +116,9 @@ fn two_keys_do_not_share_a_lease() {
 
 #[test]
 fn search_finds_a_promise_that_is_too_low() {
-    let model = Leases { promise: 2, ..two_processes(vec![gcra(3)]) };
-    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    checker.assert_any_discovery(NO_PERIOD);
+    for quota in [gcra(3), window(3), sliding(3, 1), sliding(3, 2)] {
+        let model = Leases { promise: 2, ..two_processes(vec![quota]) };
+        let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+        checker.assert_any_discovery(NO_PERIOD);
+    }
 }
