@@ -79,8 +79,9 @@ impl Figures {
     }
 
     fn count(&mut self, op: &Op) {
-        // The shares count checks only, of callers that waited for the answer.
-        if !matches!(op.call, Call::Check(_)) || op.outcome == Outcome::Unknown(Failure::Dropped) {
+        // The shares count checks only, without those that a process decides itself, of callers that waited for the answer.
+        let is_by_server = matches!(op.call, Call::Check(_)) && !op.is_degraded() && !op.is_remembered();
+        if !is_by_server || op.outcome == Outcome::Unknown(Failure::Dropped) {
             return;
         }
         match &op.outcome {
@@ -133,8 +134,9 @@ impl fmt::Display for Corrections {
 
 fn normal_after(ops: &[Op], end: u64) -> Option<u64> {
     let mut by_process: BTreeMap<u16, Vec<&Op>> = BTreeMap::new();
-    // An answer from a lease does not show that a server answers.
-    for op in ops.iter().filter(|op| op.invoked >= end && op.key_id.family.max_lease() == 0) {
+    // An answer from a lease or of a remembered denial does not show that a server answers.
+    let is_by_server = |op: &&Op| op.key_id.family.max_lease() == 0 && op.key_id.family != Family::Remembered;
+    for op in ops.iter().filter(|op| op.invoked >= end).filter(is_by_server) {
         by_process.entry(op.process).or_default().push(op);
     }
     let mut latest = None;

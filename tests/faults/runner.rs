@@ -88,16 +88,19 @@ fn check_probes(row: &mut Row, environment: &Environment) {
     let (begin, end) = environment.fault_span.unwrap_or_default();
     let seconds = usize::try_from((end - begin).div_ceil(1_000_000)).unwrap_or(usize::MAX);
     let (waited, failed) = (row.figures.waited, row.figures.failed_later);
-    let max = (seconds + 1) * PROBES_PER_SECOND * usize::from(PROCESSES);
+    let max = (seconds + 1) * PROBES_PER_SECOND * STORES * usize::from(PROCESSES);
     let problem = format!("{waited} of {failed} calls waited during the outage, more than {max}");
     row.fail_if(waited > max, &problem);
+    row.fail_if(row.local() == 0, "no check of a leased policy was decided by a process");
 }
 
 /// The time by which a call may exceed its deadline on a busy machine, in addition to the measured scheduling delay.
 const GRACE: Duration = Duration::from_millis(250);
 /// The longest time from the last repair to normal operation.
 const NORMAL: Duration = Duration::from_millis(2_500);
-/// The probes of one process; each may wait until its deadline.
+/// The probes of one store; each may wait until its deadline.
 const PROBES_PER_SECOND: usize = 8;
+/// The stores of one process.
+const STORES: usize = 2;
 /// The connections of one process to all nodes of a cluster, and again while some are renewed.
 const MAX_CONNECTIONS: usize = 16;

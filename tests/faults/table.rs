@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use portcullis_histories::Family;
 use portcullis_histories::checker::Findings;
 
 use crate::figures::Figures;
@@ -19,7 +20,10 @@ pub(crate) struct Row {
     pub(crate) figures: Figures,
     excess: u64,
     freed: u64,
-    leased: usize,
+    /// The checks of each leased family that were paid from leases.
+    leased: [usize; Family::LEASED.len()],
+    local: usize,
+    remembered: usize,
     permits: u64,
     renewed: u64,
     blocked: usize,
@@ -53,8 +57,9 @@ impl Row {
         findings: &Findings,
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-        let Findings { excess, freed, leased, permits, renewed, blocked, granted, resets, .. } = *findings;
-        let Findings { replayed, unclear, .. } = *findings;
+        let Findings { excess, freed, permits, renewed, blocked, granted, resets, .. } = *findings;
+        let Findings { local, remembered, replayed, unclear, .. } = *findings;
+        let leased = Family::LEASED.map(|family| findings.leased.get(&family).copied().unwrap_or_default());
         let mut row = Self {
             name,
             title,
@@ -62,6 +67,8 @@ impl Row {
             excess,
             freed,
             leased,
+            local,
+            remembered,
             permits,
             renewed,
             blocked,
@@ -73,7 +80,8 @@ impl Row {
         };
         let problem = format!("{unclear} of {} keys have too many calls in doubt to decide", row.keys());
         row.fail_if(freed == 0, "no refund has freed a unit");
-        row.fail_if(leased == 0, "no check was paid from a lease");
+        row.fail_if(leased.contains(&0), "no check of a leased policy was paid from a lease");
+        row.fail_if(remembered == 0, "no denial was remembered");
         row.fail_if(permits == 0 || renewed == 0, "no permit was taken, or none was renewed");
         row.fail_if(blocked == 0, "no check was denied by a block");
         row.fail_if(granted == 0, "no check was made under a grant");
@@ -112,7 +120,11 @@ impl Row {
             self.keys()
         );
         println!("    {}; at most {} units were freed", self.figures.corrections, self.freed);
-        println!("    {} checks were paid from leases", self.leased);
+        println!("    {:?} checks of {:?} were paid from leases", self.leased, Family::LEASED);
+        println!(
+            "    {} such checks were decided by processes, {} denials were remembered",
+            self.local, self.remembered
+        );
         println!(
             "    {} permits were taken, {} renewed; {} checks were denied by blocks",
             self.permits, self.renewed, self.blocked
@@ -123,6 +135,11 @@ impl Row {
             self.figures.failed_later, self.figures.waited
         );
         self.problems.iter().for_each(|problem| println!("    FAILED: {problem}"));
+    }
+
+    /// The checks of a leased policy that processes have decided by themselves.
+    pub(crate) fn local(&self) -> usize {
+        self.local
     }
 
     fn keys(&self) -> usize {

@@ -10,10 +10,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use portcullis_core::Receipt;
-use portcullis_core::store::{Checks, Outcome as Decided, Position, Store as _};
+use portcullis_core::store::{Checks, Outcome as Decided, Position, Store};
 use portcullis_histories::{
     Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
 };
+use portcullis_memory::Fallback;
 use portcullis_redis::RedisStore;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
@@ -52,12 +53,19 @@ async fn work(options: &Options) -> Result<()> {
     let before = alive();
     // No denial memory: the checker expects the server's answers only.
     let store = RedisStore::builder(&options.url).deadline(DEADLINE).denial_memory(0).connect().await?;
+    let remembering = RedisStore::builder(&options.url).deadline(DEADLINE).connect().await?;
+    let fallback = Arc::new(Fallback::new(remembering.clone()));
     let stopped = Arc::new(AtomicBool::new(false));
     let stall = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for (index, load) in (0_u64..).zip(loads(options.process)?) {
         let seed = options.seed ^ (u64::from(options.process) << 32) ^ (index << 48);
-        let (store, stopped) = (store.clone(), Arc::clone(&stopped));
+        let store: Arc<dyn Store> = match load {
+            Load::Leased(Family::LeasedLocal) => Arc::<Fallback<RedisStore>>::clone(&fallback),
+            Load::Remembered => Arc::new(remembering.clone()),
+            Load::Busy | Load::Slow(_) | Load::Leased(_) => Arc::new(store.clone()),
+        };
+        let stopped = Arc::clone(&stopped);
         let (random, ops, held) = (Random::new(seed), Vec::new(), Vec::new());
         let caller = Caller { store, stopped, start: options.start, random, ops, held };
         tasks.spawn(caller.run(load));
@@ -103,7 +111,7 @@ async fn work(options: &Options) -> Result<()> {
     let _ = stall_task.await;
     print_line("stopped")?;
     read_line().await?;
-    drop(store);
+    drop((store, remembering, fallback));
     let end = Instant::now() + Duration::from_secs(5);
     while alive() > before && Instant::now() < end {
         sleep(Duration::from_millis(10)).await;
@@ -121,6 +129,8 @@ enum Load {
     Slow(u8),
     /// Checks, refunds and settles the one key of this family, which all processes share, with breaks in which leases expire.
     Leased(Family),
+    /// Checks, refunds and settles a few keys, whose denials are remembered.
+    Remembered,
 }
 
 /// What the tasks of a process call.
@@ -129,7 +139,8 @@ fn loads(process: u16) -> Result<Vec<Load>> {
     let busy = (0..BUSY).map(|_| Load::Busy);
     let slow = (BUSY..BUSY + SLOW).map(|index| Load::Slow(first + index));
     let leased = Family::LEASED.into_iter().flat_map(|family| [Load::Leased(family); LEASED]);
-    Ok(busy.chain(slow).chain(leased).collect())
+    let remembered = [Load::Remembered; REMEMBERED];
+    Ok(busy.chain(slow).chain(leased).chain(remembered).collect())
 }
 
 /// Sends requests to the layers of a client. Their store records the calls.
@@ -149,7 +160,7 @@ async fn send_requests(
 }
 
 struct Caller {
-    store: RedisStore,
+    store: Arc<dyn Store>,
     stopped: Arc<AtomicBool>,
     start: u64,
     random: Random,
@@ -173,6 +184,9 @@ impl Caller {
                     self.correct().await;
                 } else if let Load::Leased(family) = load {
                     self.check(&[(KeyId { rotation, family, caller: 0 }, 1)]).await;
+                } else if matches!(load, Load::Remembered) {
+                    let checks = self.remembered_checks(rotation);
+                    self.check(&checks).await;
                 } else {
                     let checks = self.random_checks(rotation);
                     self.check(&checks).await;
@@ -199,6 +213,12 @@ impl Caller {
         }
     }
 
+    fn remembered_checks(&mut self, rotation: u32) -> Vec<(KeyId, u64)> {
+        let (family, caller) = (Family::Remembered, self.random.below(REMEMBERED_CALLERS));
+        let caller = u8::try_from(caller).unwrap_or_default();
+        vec![(KeyId { rotation, family, caller }, 1 + self.random.below(family.max_cost()))]
+    }
+
     async fn check(&mut self, requested: &[(KeyId, u64)]) {
         let mut checks: Option<Checks> = None;
         for (key_id, cost) in requested {
@@ -223,7 +243,8 @@ impl Caller {
                     let answer = Answer::new(&outcome.decisions()[index], outcome.is_allowed());
                     // The longest delay of a call is that of its decisive decision.
                     let delay = answer.delay.filter(|_| requested.len() == 1);
-                    Outcome::Answered(Answer { leased: outcome.is_leased(), position, delay, ..answer })
+                    let (leased, remembered) = (outcome.is_leased(), outcome.is_remembered());
+                    Outcome::Answered(Answer { leased, remembered, position, delay, ..answer })
                 }
                 Err(error) => Outcome::of_error(error.kind()),
             };
@@ -314,6 +335,9 @@ const BUSY: u8 = 6;
 const SLOW: u8 = 2;
 /// The tasks for each leased family: several, so that some wait for a lease that another is asking for.
 const LEASED: usize = 2;
+/// The tasks whose denials are remembered, and their keys.
+const REMEMBERED: usize = 2;
+const REMEMBERED_CALLERS: u64 = 3;
 /// The tasks with requests in flight.
 const IN_FLIGHT: u64 = 2;
 /// A task for a leased family takes a break after this number of calls, on average.

@@ -12,6 +12,7 @@
 //! 5. For a policy with leases, instead of these: the units admitted in any interval are at most those of rule 1, plus the units
 //!    that the processes have in lease when it begins. Neither the charges of leases nor their returns are recorded, so the other
 //!    rules cannot be checked.
+//!    What a process admits by itself, while the servers fail, is at most its share of the policy, and is not a part of that.
 //! 6. For requests in flight, instead of rules 1 to 4: at no instant more permits are certainly held than the limit, and one limit for
 //!    every loss of state since the oldest of them was taken. The number of permits in every answer, also in every denial and of
 //!    every renewal, is at least that of those certainly held and at most that of those that can be held, which is within a lease of
@@ -23,6 +24,8 @@
 //! 8. For a key whose quota is granted and revoked, and whose state is reset, instead of the rules 1 to 4: every answer has the limit
 //!    of a grant that may have run and has not certainly ended, or that of the policy if no other is certainly granted. The units that
 //!    are used are those that were charged since the last reset.
+//! 9. A denial that a process has remembered is one of the same or a lower cost that it got from a server at most a second before, and
+//!    since which it has not corrected the key. Otherwise the rules 1 to 4 hold without these denials.
 
 mod blocks;
 mod bound;
@@ -33,6 +36,7 @@ mod freed;
 mod grants;
 mod overrides;
 mod permits;
+mod remembered;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -83,8 +87,12 @@ pub struct Findings {
     pub excess: u64,
     /// The most units that answered refunds and settlements can have freed, without units that had already refilled.
     pub freed: u64,
-    /// The checks that were paid from leases.
-    pub leased: usize,
+    /// The checks that were paid from leases, of each family that has them.
+    pub leased: BTreeMap<Family, usize>,
+    /// The checks of leased policies that processes have decided by themselves.
+    pub local: usize,
+    /// The denials that processes have remembered.
+    pub remembered: usize,
     /// The permits that were taken, and those that renewals have found.
     pub permits: u64,
     /// See [`permits`](Self::permits).
@@ -104,7 +112,7 @@ pub struct Findings {
 /// A violation of a rule.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The number of the rule, from 1 to 8.
+    /// The number of the rule, from 1 to 9.
     pub rule: u8,
     /// The key.
     pub key_id: KeyId,
@@ -126,6 +134,12 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         let (first, last) = (ops[0].invoked, ops.iter().map(|op| op.completed).max().unwrap_or_default());
         let losses: Vec<Loss> =
             record.losses.iter().copied().filter(|loss| loss.to >= first && loss.from <= last).collect();
+        if key_id.family == Family::Remembered {
+            findings.violations.extend(remembered::check(key_id, &ops));
+            let before = ops.len();
+            ops.retain(|op| !op.is_remembered());
+            findings.remembered += before - ops.len();
+        }
         let (excess, violation) = match key_id.family {
             Family::InFlight => {
                 findings.permits += ops.iter().map(|op| op.admitted()).sum::<u64>();
@@ -139,11 +153,19 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
                 findings.resets += ops.iter().filter(|op| op.call == Call::Reset && op.is_answered()).count();
                 (0, grants::check(key_id, &ops, &losses))
             }
+            Family::LeasedLocal => {
+                findings.local += ops.iter().filter(|op| op.is_degraded()).count();
+                findings.violations.extend(bound::check_local(key_id, &ops));
+                bound::check(key_id, &ops, &losses)
+            }
             _ => bound::check(key_id, &ops, &losses),
         };
         findings.excess = findings.excess.max((excess * 100).div_ceil(key_id.family.capacity()));
         findings.violations.extend(violation);
-        findings.leased += ops.iter().filter(|op| op.is_leased()).count();
+        if key_id.family.max_lease() > 0 {
+            *findings.leased.entry(key_id.family).or_default() +=
+                ops.iter().filter(|op| op.is_leased()).count();
+        }
         if key_id.family == Family::Blocked {
             findings.blocked += ops.iter().filter(|op| op.answer().is_some_and(|it| it.blocked)).count();
             findings.violations.extend(blocks::check(key_id, &ops, &losses));
@@ -184,7 +206,7 @@ impl fmt::Display for Violation {
         writeln!(f, "rule {} is violated for {:?}: {}", self.rule, self.key_id, self.what)?;
         writeln!(
             f,
-            "    key, call, invoked, completed, outcome (at charged leased blocked position uncharged delay retry limit remaining reset next)"
+            "    key, call, invoked, completed, outcome (at charged leased remembered degraded blocked position uncharged delay retry limit remaining reset next)"
         )?;
         self.around.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }

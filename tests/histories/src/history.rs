@@ -53,6 +53,10 @@ pub struct Answer {
     pub charged: bool,
     /// Whether the cost was paid from a lease of the process, so that no server has answered.
     pub leased: bool,
+    /// Whether the denial was repeated without asking a server.
+    pub remembered: bool,
+    /// See [`Decision::is_degraded`].
+    pub degraded: bool,
     /// See [`Decision::is_blocked`].
     pub blocked: bool,
     /// The position of the charge of a check; zero if nothing was charged.
@@ -118,6 +122,16 @@ impl Op {
         self.answer().is_some_and(|answer| answer.leased)
     }
 
+    /// Whether a denial was repeated without asking a server.
+    pub fn is_remembered(&self) -> bool {
+        self.answer().is_some_and(|answer| answer.remembered)
+    }
+
+    /// Whether the process has decided by itself.
+    pub fn is_degraded(&self) -> bool {
+        self.answer().is_some_and(|answer| answer.degraded)
+    }
+
     /// The units that are known to have been charged, by a check or by a settlement.
     pub fn charged(&self) -> u64 {
         match (&self.call, self.answer()) {
@@ -172,6 +186,8 @@ impl Answer {
             at: decision.at().as_micros(),
             charged,
             leased: false,
+            remembered: false,
+            degraded: decision.is_degraded(),
             blocked: decision.is_blocked(),
             position: Position::default(),
             uncharged: 0,
@@ -220,6 +236,8 @@ impl fmt::Display for Op {
                     at,
                     charged,
                     leased,
+                    remembered,
+                    degraded,
                     blocked,
                     position,
                     uncharged,
@@ -238,7 +256,10 @@ impl fmt::Display for Op {
                     Some(Retry::Unknown) => "unknown".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(f, "at {at} {charged} {leased} {blocked} {position} {uncharged} {delay} ")?;
+                write!(
+                    f,
+                    "at {at} {charged} {leased} {remembered} {degraded} {blocked} {position} {uncharged} {delay} "
+                )?;
                 write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
@@ -278,6 +299,8 @@ fn parse(line: &str) -> Option<Op> {
             at: words.next()?.parse().ok()?,
             charged: words.next()?.parse().ok()?,
             leased: words.next()?.parse().ok()?,
+            remembered: words.next()?.parse().ok()?,
+            degraded: words.next()?.parse().ok()?,
             blocked: words.next()?.parse().ok()?,
             position: Position {
                 micros: words.next()?.parse().ok()?,
@@ -315,79 +338,4 @@ fn micros(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use portcullis_core::store::Run;
-
-    use super::super::Family;
-    use super::*;
-
-    #[test]
-    fn operations_round_trip_through_lines() {
-        let key_id = KeyId { rotation: 2, family: Family::Log, caller: 9 };
-        let answer = Answer {
-            at: 1_767_225_600_000_000,
-            charged: false,
-            leased: false,
-            blocked: false,
-            position: Position::default(),
-            uncharged: 0,
-            delay: Some(0),
-            retry: Some(Retry::After(Duration::from_micros(17))),
-            limit: 10,
-            remaining: 1,
-            reset_after: 3_000_000,
-            next_after: 17,
-        };
-        let never = Answer { retry: Some(Retry::Never), delay: None, blocked: true, ..answer };
-        let position = Position { micros: 1_767_225_600_000_017, remainder: 2 };
-        let fits = Answer { retry: None, charged: true, leased: true, position, ..answer };
-        let runs = vec![Run { units: 3, position }, Run { units: 1, position: Position::default() }];
-        let calls = [
-            Call::Check(3),
-            Call::Settle(Correction { to: 0, charged: 4, runs: runs.clone() }),
-            Call::Settle(Correction { to: 7, charged: 0, runs: Vec::new() }),
-            Call::Renew(runs),
-            Call::Block(20_000_000),
-            Call::Unblock,
-            Call::Grant { limit: 60, length: 20_000_000 },
-            Call::Revoke,
-            Call::Reset,
-        ];
-        let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
-        outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));
-        outcomes.push(Outcome::of_error(StoreErrorKind::Forbidden));
-        outcomes.push(Outcome::Unknown(Failure::Dropped));
-        outcomes.push(Outcome::Done(2));
-        for (outcome, call) in
-            outcomes.iter().flat_map(|outcome| calls.iter().map(move |call| (outcome, call)))
-        {
-            let (outcome, call) = (outcome.clone(), call.clone());
-            let op = Op { process: 0, key_id, call, invoked: 5, completed: 80, outcome };
-            assert_eq!(op.to_string().parse(), Ok(op));
-        }
-        assert!("8 1 5".parse::<Op>().is_err(), "a line cut off by a kill");
-    }
-
-    #[test]
-    fn only_errors_of_unknown_fate_leave_units_in_doubt() {
-        use StoreErrorKind::{Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported};
-
-        let key_id = KeyId { rotation: 0, family: Family::Bucket, caller: 0 };
-        for kind in [Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported] {
-            let outcome = Outcome::of_error(kind);
-            let op = Op { process: 0, key_id, call: Call::Check(3), invoked: 5, completed: 80, outcome };
-            assert_eq!(
-                (op.charged(), op.doubtful()),
-                (0, if kind.is_fate_unknown() { 3 } else { 0 }),
-                "{kind:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn monotonic_micros_advance() {
-        let before = monotonic_micros();
-        std::thread::sleep(Duration::from_millis(2));
-        assert!(monotonic_micros() >= before + 2_000);
-    }
-}
+mod tests;

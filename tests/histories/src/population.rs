@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::{
-    CalendarWindow, Concurrency, Key, KeyWriter, Policy, Quota, Secret, Strategy, Timestamp, WindowTable,
+    CalendarWindow, Concurrency, FailureMode, Key, KeyWriter, Policy, PolicyName, Quota, Secret,
+    SlidingWindow, Strategy, Timestamp, WindowTable,
 };
 
 /// A policy, named for what it tests.
@@ -26,6 +27,12 @@ pub enum Family {
     Leased,
     /// A fixed window of which every process has units in lease.
     LeasedWindow,
+    /// A sliding window of ten slots of which every process has units in lease.
+    LeasedSliding,
+    /// A meter of which every process has units in lease, and of which it enforces a share by itself while the servers fail.
+    LeasedLocal,
+    /// A meter under far more load than it admits, whose denials every process remembers.
+    Remembered,
     /// A meter whose charges reserve slots beyond its burst, for requests that wait.
     Waiting,
     /// A window of a calendar that ends after the run, unless a clock is set.
@@ -40,7 +47,7 @@ pub enum Family {
 
 impl Family {
     /// All families, in the order of their codes.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
@@ -49,6 +56,9 @@ impl Family {
         Self::Slow,
         Self::Leased,
         Self::LeasedWindow,
+        Self::LeasedSliding,
+        Self::LeasedLocal,
+        Self::Remembered,
         Self::Waiting,
         Self::Calendar,
         Self::InFlight,
@@ -57,19 +67,20 @@ impl Family {
     ];
 
     /// The families that charge units and have neither leases nor overrides: the server decides every check by the charges alone.
-    pub const EXACT: [Self; 8] = [
+    pub const EXACT: [Self; 9] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
         Self::Log,
         Self::Count,
         Self::Slow,
+        Self::Remembered,
         Self::Waiting,
         Self::Calendar,
     ];
 
-    /// The families with leases.
-    pub const LEASED: [Self; 2] = [Self::Leased, Self::LeasedWindow];
+    /// The families with leases, one for each algorithm that can be leased.
+    pub const LEASED: [Self; 4] = [Self::Leased, Self::LeasedWindow, Self::LeasedSliding, Self::LeasedLocal];
 
     /// The families without leases under more load than they admit.
     pub const BUSY: [Self; 6] =
@@ -88,6 +99,15 @@ impl Family {
             Self::Slow => Policy::gcra("slow", quota),
             Self::Leased => Policy::token_bucket("leased", quota).lease(LEASE),
             Self::LeasedWindow => Policy::fixed_window("leased_window", quota).lease(LEASE),
+            Self::LeasedSliding => {
+                let window = SlidingWindow::with_slots(quota, SLOTS).expect("the slots divide the period");
+                let name = PolicyName::literal("leased_sliding");
+                Policy::new(name, Strategy::SlidingWindow(window)).lease(LEASE)
+            }
+            Self::LeasedLocal => {
+                Policy::gcra("leased_local", quota).lease(LEASE).on_store_failure(FailureMode::local(SHARES))
+            }
+            Self::Remembered => Policy::gcra("remembered", quota),
             Self::Waiting => Policy::gcra("waiting", quota).wait_at_most(LONGEST_WAIT),
             Self::InFlight => Concurrency::new("in_flight", quota.limit()).lease(quota.period()).policy(),
             Self::Blocked => Policy::gcra("blocked", quota).grantable(),
@@ -103,14 +123,15 @@ impl Family {
     /// the number of permits and the length of their lease.
     pub fn quota(self) -> Quota {
         match self {
-            Self::Spaced => Quota::per_second(4).burst(5),
+            Self::Spaced | Self::Remembered => Quota::per_second(4).burst(5),
             Self::Bucket => Quota::per_second(8).burst(12),
             Self::Window => WINDOW,
             Self::Log => LOG,
             Self::Count => COUNT,
             Self::Slow | Self::Blocked => Quota::per_second(20),
             Self::Leased => Quota::per_second(100).burst(50),
-            Self::LeasedWindow => LEASED_WINDOW,
+            Self::LeasedWindow | Self::LeasedSliding => LEASED_WINDOW,
+            Self::LeasedLocal => Quota::per_second(200).burst(60),
             Self::Waiting => Quota::per_second(8).burst(4),
             Self::Calendar => CALENDAR,
             Self::InFlight => IN_FLIGHT,
@@ -122,7 +143,7 @@ impl Family {
     pub fn max_cost(self) -> u64 {
         match self {
             Self::Bucket | Self::Waiting => 3,
-            Self::InFlight => 2,
+            Self::InFlight | Self::Remembered => 2,
             Self::Log => 12,
             _ => 1,
         }
@@ -132,7 +153,14 @@ impl Family {
     pub fn interval(self) -> Option<u64> {
         let is_meter = matches!(
             self,
-            Self::Spaced | Self::Bucket | Self::Slow | Self::Leased | Self::Waiting | Self::Blocked
+            Self::Spaced
+                | Self::Bucket
+                | Self::Slow
+                | Self::Leased
+                | Self::LeasedLocal
+                | Self::Remembered
+                | Self::Waiting
+                | Self::Blocked
         );
         is_meter.then(|| self.period() / self.quota().limit())
     }
@@ -174,14 +202,14 @@ impl KeyId {
     pub fn code(self) -> u32 {
         let family = Family::ALL.iter().position(|family| *family == self.family).unwrap_or_default();
         let family = u32::try_from(family).unwrap_or_default();
-        (self.rotation << 12) | (family << 8) | u32::from(self.caller)
+        (self.rotation << 13) | (family << 8) | u32::from(self.caller)
     }
 
     /// Decodes a number; `None` if it has no valid family.
     pub fn from_code(code: u32) -> Option<Self> {
-        let family = *Family::ALL.get(usize::try_from((code >> 8) & 0xf).ok()?)?;
+        let family = *Family::ALL.get(usize::try_from((code >> 8) & 0x1f).ok()?)?;
         let caller = u8::try_from(code & 0xff).ok()?;
-        Some(Self { rotation: code >> 12, family, caller })
+        Some(Self { rotation: code >> 13, family, caller })
     }
 
     /// The key that is charged. It depends on the caller and the rotation only, so it is the same under every policy.
@@ -204,6 +232,11 @@ const LOG: Quota = quota(80, Duration::from_secs(3));
 const LEASED_WINDOW: Quota = quota(200, Duration::from_secs(2));
 /// The units that a process may have in lease.
 const LEASE: u64 = 10;
+/// The slots of a sliding window.
+const SLOTS: u32 = 10;
+/// A process enforces one of this number of shares of the quota while the servers fail: more than there are processes, so that it
+/// is less than its load.
+const SHARES: u32 = 8;
 /// Permits and their lease, which is short, because a run ends when the last of them has ended.
 const IN_FLIGHT: Quota = quota(4, Duration::from_millis(1_500));
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -248,7 +281,7 @@ mod tests {
             let key_id = KeyId { rotation: 41, family, caller: 7 };
             assert_eq!(KeyId::from_code(key_id.code()), Some(key_id));
         }
-        assert_eq!(KeyId::from_code(0xf00), None);
+        assert_eq!(KeyId::from_code(0x1f00), None);
     }
 
     #[test]

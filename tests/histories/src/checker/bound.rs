@@ -1,6 +1,9 @@
 //! Rules 1 and 5: the bound on admitted units.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use portcullis_core::FailureMode;
 
 use super::super::{Family, KeyId, Op};
 use super::freed::max_freed_units;
@@ -8,57 +11,100 @@ use super::{Loss, Violation, drift};
 
 /// Returns the largest excess over the allowed units in any interval, and a violation if losses of state do not excuse it.
 pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> (u64, Option<Violation>) {
+    let in_lease = max_in_lease(key_id.family, ops);
+    let ops: &[&Op] = &ops.iter().copied().filter(|op| !op.is_degraded()).collect::<Vec<_>>();
+    let allowed = |span| allowed_units(key_id.family, span) + in_lease;
+    let Some(excess) = worst(key_id.family, ops, allowed) else { return (0, None) };
+    let excused = key_id.family.capacity() * losses.len() as u64;
+    let violation = (excess.units > excused).then(|| {
+        let what = format!(
+            "{excess}, {in_lease} of the allowed units in lease, and {} losses of state excuse {excused} more",
+            losses.len()
+        );
+        let rule = if key_id.family.max_lease() == 0 { 1 } else { 5 };
+        Violation::at(rule, key_id, ops, excess.to, what)
+    });
+    (excess.units, violation)
+}
+
+/// Returns the first process that has admitted more by itself than its share of the policy allows.
+pub(super) fn check_local(key_id: KeyId, ops: &[&Op]) -> Option<Violation> {
+    let family = key_id.family;
+    let FailureMode::Local { instances } = family.policy().failure_mode() else { return None };
+    let (burst, interval) = (family.policy().share()?.strategy().limit(), family.interval()?);
+    let allowed = |span| burst + span / (interval * u64::from(instances.get()));
+    let processes: BTreeSet<u16> = ops.iter().map(|op| op.process).collect();
+    processes.into_iter().find_map(|process| {
+        let own: Vec<&Op> =
+            ops.iter().copied().filter(|op| op.process == process && op.is_degraded()).collect();
+        let excess = worst(family, &own, allowed)?;
+        let what = format!("{excess}, by process {process} while the servers failed");
+        Some(Violation::at(5, key_id, &own, excess.to, what))
+    })
+}
+
+/// The interval with the largest excess over the allowed units.
+struct Excess {
+    units: u64,
+    from: u64,
+    to: u64,
+    admitted: u64,
+    allowed: u64,
+    freed: u64,
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { from, to, admitted, allowed, freed, .. } = self;
+        write!(
+            f,
+            "{admitted} units were admitted within {} us from {from}; the policy allows {allowed}, refunds freed at most \
+             {freed}",
+            to - from
+        )
+    }
+}
+
+/// Returns the interval with the largest excess, if any, over what is `allowed` in one of its length.
+fn worst(family: Family, ops: &[&Op], allowed: impl Fn(u64) -> u64) -> Option<Excess> {
     let mut admitted: Vec<&Op> = ops.iter().copied().filter(|op| op.admitted() > 0).collect();
     admitted.sort_by_key(|op| op.completed);
-    let freed: Vec<(&Op, u64)> = ops
-        .iter()
-        .map(|op| (*op, max_freed_units(key_id.family, op)))
-        .filter(|(_, units)| *units > 0)
-        .collect();
+    let freed: Vec<(&Op, u64)> =
+        ops.iter().map(|op| (*op, max_freed_units(family, op))).filter(|(_, units)| *units > 0).collect();
     // Units freed in an interval may be admitted again in it.
     let freed_within = |from: u64, to: u64| -> u64 {
         let within = |op: &Op| op.invoked <= to && (op.completed >= from || op.is_unknown());
         freed.iter().filter(|(op, _)| within(op)).map(|(_, units)| units).sum()
     };
-    let in_lease = max_in_lease(key_id.family, ops);
-    let (mut excess, mut worst) = (0, None);
+    let mut worst = None;
     for first in &admitted {
         let mut sum = 0;
         // Only calls that began and ended within the interval were certainly charged within it.
         for op in admitted.iter().filter(|op| op.invoked >= first.invoked) {
             sum += op.admitted();
-            let span = op.completed - first.invoked;
-            let allowed = allowed_units(key_id.family, span + drift(span)) + in_lease;
-            if sum.saturating_sub(allowed) <= excess {
+            let (from, to) = (first.invoked, op.completed);
+            let allowed = allowed(to - from + drift(to - from));
+            let known = worst.as_ref().map_or(0, |excess: &Excess| excess.units);
+            if sum.saturating_sub(allowed) <= known {
                 continue;
             }
-            let freed = freed_within(first.invoked, op.completed);
-            if sum.saturating_sub(allowed + freed) > excess {
-                excess = sum - allowed - freed;
-                worst = Some((first.invoked, op.completed, sum, allowed, freed));
+            let freed = freed_within(from, to);
+            let units = sum.saturating_sub(allowed + freed);
+            if units > known {
+                worst = Some(Excess { units, from, to, admitted: sum, allowed, freed });
             }
         }
     }
-    let excused = key_id.family.capacity() * losses.len() as u64;
-    let violation = worst.filter(|_| excess > excused).map(|(from, to, sum, allowed, freed)| {
-        let what = format!(
-            "{sum} units were admitted within {} us from {from}; the policy allows {allowed}, {in_lease} of them in \
-             lease, refunds freed at most {freed}, and {} losses of state excuse {excused} more",
-            to - from,
-            losses.len()
-        );
-        let rule = if key_id.family.max_lease() == 0 { 1 } else { 5 };
-        Violation::at(rule, key_id, ops, to, what)
-    });
-    (excess, violation)
+    worst
 }
 
-/// The most units that the callers together have in lease at one instant. A process of which a call failed may have a return in
+/// The most units that the callers together have in lease at one instant. A process of which a call failed, which it may have
+/// decided by itself then, may have a return in
 /// doubt, which still runs when it has another lease.
 fn max_in_lease(family: Family, ops: &[&Op]) -> u64 {
     let mut failed: BTreeMap<u16, bool> = BTreeMap::new();
     for op in ops {
-        *failed.entry(op.process).or_default() |= op.answer().is_none();
+        *failed.entry(op.process).or_default() |= op.answer().is_none() || op.is_degraded();
     }
     failed.values().map(|failed| family.max_lease() * (1 + u64::from(*failed))).sum()
 }
@@ -69,6 +115,11 @@ fn allowed_units(family: Family, span: u64) -> u64 {
     match (family, family.interval()) {
         (_, Some(interval)) => most + span / interval,
         (Family::Log, _) => most * (span / family.period() + 1),
+        // The limit in all but one of its slots, and no more than any window: below.
+        (Family::LeasedSliding, _) => {
+            let exact = family.period() / 10 * 9;
+            most * (span / exact + 1).min(span / family.period() + 2)
+        }
         // The interval may overlap one window more than fits into it.
         _ => most * (span / family.period() + 2),
     }

@@ -7,6 +7,7 @@ mod leased;
 mod order;
 mod permits;
 mod refunds;
+mod remembered;
 
 use std::ops::Range;
 use std::thread;

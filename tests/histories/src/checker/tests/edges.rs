@@ -22,6 +22,8 @@ fn answered(at: u64, retry: Option<Retry>) -> Outcome {
         at,
         charged,
         leased: false,
+        remembered: false,
+        degraded: false,
         blocked: false,
         position,
         uncharged,

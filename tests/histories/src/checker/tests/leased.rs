@@ -10,7 +10,12 @@ const NOW: u64 = 1_000_000;
 const LEASE: u64 = 10;
 
 /// The families, each with the units that its policy allows at once: an interval may overlap two windows.
-const AT_ONCE: [(Family, u64); 2] = [(Family::Leased, 50), (Family::LeasedWindow, 400)];
+const AT_ONCE: [(Family, u64); 4] = [
+    (Family::Leased, 50),
+    (Family::LeasedWindow, 400),
+    (Family::LeasedSliding, 200),
+    (Family::LeasedLocal, 60),
+];
 
 fn op(family: Family, process: u16, call: Call, outcome: Outcome) -> Op {
     let key_id = KeyId { rotation: 0, family, caller: 0 };
@@ -94,6 +99,28 @@ fn leased_checks_are_counted_and_not_replayed() {
     for family in Family::LEASED {
         let ops = admitted(family, 3, 9);
         let findings = check(&RunRecord { ops: &ops, losses: &[], counted: &BTreeMap::new() });
-        assert_eq!((findings.leased, findings.replayed, findings.unclear), (3, 0, 0), "{family:?}");
+        let leased = findings.leased[&family];
+        assert_eq!((leased, findings.replayed, findings.unclear), (3, 0, 0), "{family:?}");
     }
+}
+
+/// Units that a process has admitted by itself.
+fn local(process: u16, units: u64) -> Op {
+    let Outcome::Answered(answer) = done(Family::LeasedLocal) else { unreachable!("it is answered") };
+    let outcome = Outcome::Answered(Answer { leased: false, degraded: true, ..answer });
+    op(Family::LeasedLocal, process, Call::Check(units), outcome)
+}
+
+#[test]
+fn each_process_may_admit_its_share_by_itself() {
+    // A share of an eighth. After a local decision a return may be in doubt.
+    let (share, stored) = (60 / 8, 60 + 2 * LEASE);
+    let history = |own: u64, of_server: u64| {
+        let mut ops = admitted(Family::LeasedLocal, 1, of_server);
+        ops.extend((0..3).map(|process| local(process, own)));
+        ops
+    };
+    assert_eq!(rules(&history(share, stored + 2 * 2 * LEASE), &[]), NONE);
+    assert_eq!(rules(&history(share + 1, stored), &[]), [5]);
+    assert_eq!(rules(&history(share, stored + 2 * 2 * LEASE + 1), &[]), [5]);
 }
