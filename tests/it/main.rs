@@ -15,6 +15,7 @@ mod grpc_web;
 mod handler_checks;
 mod in_flight;
 mod layer;
+mod leases;
 mod lists;
 mod lock_outs;
 mod loud;
