@@ -1,3 +1,5 @@
+mod steady;
+
 use alloc::vec::Vec;
 
 use proptest::prelude::*;

@@ -105,7 +105,7 @@ pub(super) const MIN_BURST: u64 = 10;
 mod tests {
     use alloc::string::{String, ToString};
 
-    use crate::{Policy, Quota};
+    use crate::{Concurrency, Policy, Quota};
 
     fn error(policy: Policy, units: u64) -> String {
         policy.try_lease(units).unwrap_err().to_string()
@@ -135,6 +135,7 @@ mod tests {
         assert!(error(Policy::gcra("spaced", quota), 1).starts_with("policy spaced: "));
         assert!(error(Policy::leaky_bucket("a", quota), 1).contains("leaky_bucket"));
         assert!(error(Policy::sliding_log("a", quota), 1).contains("sliding_log"));
+        assert!(error(Concurrency::new("a", 1_000).policy(), 1).contains("in_flight"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Random timelines of one process whose policies lease: it admits no more than the memory store, and both report the same
-//! figures once nothing is in lease.
+//! Random timelines of one process whose policies lease, alone and together with a policy without a lease: it admits no more than the
+//! memory store, and both report the same figures once nothing is in lease.
 //!
 //! The store is on the server's time, because on the time of a scenario it does not lease. The quotas replenish nothing while
 //! a test runs, so the figures do not depend on time.
@@ -44,14 +44,15 @@ async fn leased_timelines_agree_with_memory() {
     let (policies, steps) = (policies(), (timeline::steps() / 4).min(20_000));
     let (mut counts, mut episode) = (Counts::default(), 0);
     while counts.made < steps {
-        let mut subject = Subject::new(policies[episode % policies.len()].clone(), episode);
+        let exact = u64::try_from(20 + random(300)).unwrap();
+        let mut subject = Subject::new(policies[episode % policies.len()].clone(), exact, episode);
         for _ in 0..200 + random(600) {
             match random(100) {
                 0 => redis.return_leases().await,
                 1..20 if subject.is_correctable() => subject.correct(&redis, &memory, &mut random).await,
                 _ => {
-                    let cost = [1, 1, 1, 1, 1, 2, 3, 8][random(8)];
-                    subject.check(&redis, &memory, cost, &mut counts).await;
+                    let (cost, exact) = ([1, 1, 1, 1, 1, 2, 3, 8][random(8)], [0, 0, 1, 2][random(4)]);
+                    subject.check(&redis, &memory, (cost, exact), &mut counts).await;
                 }
             }
         }
@@ -65,8 +66,11 @@ async fn leased_timelines_agree_with_memory() {
         subject.wait_for_equal_figures(&redis, &memory).await;
         episode += 1;
     }
-    let Counts { made, admitted, leased, denied } = counts;
-    println!("{made} checks, {admitted} admitted, {leased} of them from leases, {denied} denied");
+    let Counts { made, admitted, leased, denied, undone } = counts;
+    println!(
+        "{made} checks, {admitted} admitted, {leased} of them from leases, {denied} denied, {undone} by the other policy"
+    );
+    assert!(undone > 0);
     assert!(leased * 4 > admitted && denied > 0, "{leased} of {admitted} from leases, {denied} denied");
 }
 
@@ -76,26 +80,41 @@ struct Counts {
     admitted: u64,
     leased: u64,
     denied: u64,
+    /// Those that only the policy without a lease has denied.
+    undone: u64,
 }
 
 /// A key under a policy.
 struct Subject {
     policy: Policy,
+    /// A policy without a lease, for some of the checks.
+    exact: Policy,
     key: Key,
     /// The receipts of each charge, of Redis and of memory.
     receipts: Vec<(Receipt, Receipt)>,
 }
 
 impl Subject {
-    fn new(policy: Policy, episode: usize) -> Self {
+    fn new(policy: Policy, exact: u64, episode: usize) -> Self {
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("episode", &episode.to_be_bytes());
-        Self { policy, key: hasher.finish().unwrap(), receipts: Vec::new() }
+        // The limit may differ at each key.
+        let exact = Policy::try_fixed_window("exact", Quota::per_week(exact)).unwrap();
+        Self { policy, exact, key: hasher.finish().unwrap(), receipts: Vec::new() }
     }
 
-    /// Checks in Redis, and charges memory with what is admitted.
-    async fn check(&mut self, redis: &RedisStore, memory: &impl Store, cost: u64, counts: &mut Counts) {
-        let checks = Checks::one(self.policy.clone(), self.key, cost);
+    /// Checks in Redis, and charges memory with what is admitted. The second cost is that of the policy without a lease.
+    async fn check(
+        &mut self,
+        redis: &RedisStore,
+        memory: &impl Store,
+        (cost, exact): (u64, u64),
+        counts: &mut Counts,
+    ) {
+        let mut checks = Checks::one(self.policy.clone(), self.key, cost);
+        if exact > 0 {
+            checks = checks.and(self.exact.clone(), self.key, exact).unwrap();
+        }
         let outcome = redis.check(checks.clone()).await.unwrap();
         counts.made += 1;
         if outcome.is_allowed() {
@@ -106,9 +125,12 @@ impl Subject {
             self.receipts.extend(outcome.into_receipts().zip(expected.into_receipts()));
         } else {
             // A cost that exceeds the rest of a lease is denied if the server does not have it without that rest.
-            let left = self.remaining(memory).await;
-            assert!(left < cost + LEASE, "{cost} units of {:?} are denied, with {left} left", self.policy);
+            let left = self.remaining(memory, &self.policy).await;
+            let is_exact = self.remaining(memory, &self.exact).await < exact;
+            let is_denied = left < cost + LEASE || is_exact;
+            assert!(is_denied, "{cost} units of {:?} are denied, with {left} left", self.policy);
             counts.denied += 1;
+            counts.undone += u64::from(left >= cost + LEASE);
         }
     }
 
@@ -136,9 +158,11 @@ impl Subject {
 
     /// Waits until all unused units are returned: tasks in the background may do that.
     async fn wait_for_equal_figures(&self, redis: &RedisStore, memory: &impl Store) {
-        let (expected, started) = (self.remaining(memory).await, Instant::now());
+        let exact = self.remaining(memory, &self.exact).await;
+        assert_eq!(self.remaining(redis, &self.exact).await, exact);
+        let (expected, started) = (self.remaining(memory, &self.policy).await, Instant::now());
         loop {
-            let left = self.remaining(redis).await;
+            let left = self.remaining(redis, &self.policy).await;
             if left == expected {
                 return;
             }
@@ -148,8 +172,8 @@ impl Subject {
         }
     }
 
-    async fn remaining(&self, store: &impl Store) -> u64 {
-        let peek = store.check(Checks::one(self.policy.clone(), self.key, 0)).await.unwrap();
+    async fn remaining(&self, store: &impl Store, policy: &Policy) -> u64 {
+        let peek = store.check(Checks::one(policy.clone(), self.key, 0)).await.unwrap();
         peek.decision().remaining()
     }
 }

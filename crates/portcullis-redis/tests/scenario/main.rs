@@ -6,6 +6,7 @@ mod format;
 mod in_flight;
 mod leases;
 mod overrides;
+mod remembered;
 mod sliding_log;
 mod timelines;
 mod walks;

@@ -1,0 +1,100 @@
+//! Random timelines of one process that remembers denials: it decides as the memory store, which decides about every check anew.
+//!
+//! The store is on the server's time, because on the time of a scenario it remembers none. The quotas replenish nothing while a test
+//! runs, so the figures do not depend on time.
+
+use std::time::Duration;
+
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Timestamp};
+use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
+use portcullis_testing::{ManualClock, timeline};
+
+const LIMIT: u64 = 12;
+
+/// The algorithms whose figures are the same for as long as a test runs.
+fn policies() -> [Policy; 3] {
+    let quota = Quota::per_week(LIMIT);
+    [
+        Policy::fixed_window("remembered_window", quota),
+        Policy::sliding_window("remembered_sliding", quota),
+        Policy::sliding_log("remembered_log", quota),
+    ]
+}
+
+/// Nothing ends or refills meanwhile, so that a denial holds until the process itself corrects its key.
+#[tokio::test]
+async fn remembered_denials_agree_with_memory() {
+    let server = RedisServer::start().unwrap();
+    let (clock, seed) = (ManualClock::default(), timeline::seed());
+    println!("seed {seed}");
+    clock.set(Timestamp::from_micros(1_000_000_000_000_000));
+    let memory = MemoryStore::builder().clock(clock).build();
+    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap();
+    let mut state = seed;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let (policies, keys) = (policies(), ["ada", "grace", "barbara"].map(key));
+    let mut receipts: Vec<(Receipt, Receipt)> = Vec::new();
+    let (mut denied, mut remembered) = (0, 0);
+    for _ in 0..(timeline::steps() / 2).min(20_000) {
+        let (first, user) = (random(policies.len()), keys[random(keys.len())]);
+        match random(40) {
+            0 => {
+                receipts.retain(|(receipt, _)| {
+                    receipt.policy().name() != policies[first].name() || receipt.key() != user
+                });
+                redis.reset(&policies[first], user).await.unwrap();
+                memory.reset(&policies[first], user).await.unwrap();
+            }
+            1..4 if !receipts.is_empty() => {
+                let (receipt, expected) = receipts.swap_remove(random(receipts.len()));
+                let to = u64::try_from(random(4)).unwrap();
+                let settled = redis.settle(receipt, to).await.unwrap();
+                let expected = memory.settle(expected, to).await.unwrap();
+                assert_eq!(settled.decision.remaining(), expected.decision.remaining());
+                receipts.extend(settled.receipt.zip(expected.receipt).filter(|(left, _)| left.cost() > 0));
+            }
+            choice => {
+                let cost = |choice: usize| [0, 1, 1, 2, 3][choice];
+                let mut checks = Checks::one(policies[first].clone(), user, cost(random(5)));
+                if choice % 3 == 0 {
+                    let second = policies[(first + 1) % policies.len()].clone();
+                    checks = checks.and(second, keys[random(keys.len())], cost(random(5))).unwrap();
+                }
+                let outcome = redis.check(checks.clone()).await.unwrap();
+                let expected = memory.check(checks.clone()).await.unwrap();
+                assert_eq!(outcome.is_allowed(), expected.is_allowed(), "{checks:?}");
+                // A remembered denial names the policy that has denied, and no other. What lower costs have charged since is not in
+                // its figures.
+                for decision in outcome.decisions() {
+                    let same =
+                        expected.decisions().iter().find(|it| it.policy() == decision.policy()).unwrap();
+                    let figures = |it: &Decision| (it.is_allowed(), it.limit());
+                    assert_eq!(figures(decision), figures(same), "{checks:?}");
+                    let (left, expected) = (decision.remaining(), same.remaining());
+                    let is_right = left == expected || (outcome.is_remembered() && left > expected);
+                    assert!(is_right, "{left} instead of {expected} units remain: {checks:?}");
+                }
+                denied += u32::from(!outcome.is_allowed());
+                remembered += u32::from(outcome.is_remembered());
+                receipts.extend(outcome.into_receipts().zip(expected.into_receipts()));
+            }
+        }
+    }
+    println!("{denied} denied, {remembered} of them remembered");
+    assert!(remembered * 4 > denied, "{remembered} of {denied} denials were remembered");
+}
+
+fn key(user: &str) -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", user.as_bytes());
+    hasher.finish().unwrap()
+}
+
+/// Generous: a slow machine must not fail a test.
+const DEADLINE: Duration = Duration::from_secs(10);
