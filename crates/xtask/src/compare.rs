@@ -12,15 +12,22 @@ pub(crate) struct Options {
     /// Rewrites the tables and the chart of docs/algorithms.md
     #[arg(long)]
     write: bool,
+    /// Measures only the bytes per key, and prints them
+    #[arg(long, conflicts_with = "write")]
+    bytes: bool,
 }
 
 /// Measures in a release build, against its own server.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
-    let write = if options.write { "-- --write" } else { "" };
+    let arguments = match options {
+        Options { write: true, .. } => "-- --write",
+        Options { bytes: true, .. } => "-- --bytes",
+        Options { .. } => "",
+    };
     Cmd::cargo()
         .args("run --quiet --locked --release --package portcullis-bench --bin compare")
-        .args(write)
+        .args(arguments)
         .run(&workspace.root)
 }

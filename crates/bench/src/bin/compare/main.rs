@@ -15,6 +15,7 @@ mod contenders;
 mod edge;
 mod errors;
 mod memory_bytes;
+mod other_bytes;
 mod page;
 mod redis_bytes;
 mod redis_cpu;
@@ -35,6 +36,9 @@ struct Options {
     /// Rewrites the tables and the chart of docs/algorithms.md
     #[arg(long)]
     write: bool,
+    /// Only the bytes per key, which are not written
+    #[arg(long, conflicts_with = "write")]
+    bytes: bool,
 }
 
 fn main() -> Result<()> {
@@ -44,6 +48,13 @@ fn main() -> Result<()> {
         println!("{}\n\n{table}", table.title);
         tables.push(table);
     };
+    if options.bytes {
+        let mut server = Server::start(&[])?;
+        let bytes = redis_bytes::measure(&mut server)?;
+        show(redis_bytes::table(&memory_bytes::measure(), &bytes));
+        show(other_bytes::measure(&mut server)?);
+        return Ok(());
+    }
     let shares = errors::measure();
     show(errors::table(&shares));
     show(errors::totals(&shares));
@@ -54,6 +65,7 @@ fn main() -> Result<()> {
     println!("redis-server {}, {} cores\n", server.version()?, std::thread::available_parallelism()?);
     let bytes = redis_bytes::measure(&mut server)?;
     show(redis_bytes::table(&memory_bytes::measure(), &bytes));
+    show(other_bytes::measure(&mut server)?);
     let cpu = redis_cpu::measure(&mut server)?;
     show(redis_cpu::table(&cpu));
     show(work::measure(&mut server)?);

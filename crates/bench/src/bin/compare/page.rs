@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::contenders::{LIMIT, PERIOD, named};
     use crate::errors::{TRAFFIC, cell};
-    use crate::{edge, memory_bytes};
+    use crate::{edge, memory_bytes, other_bytes};
 
     fn page() -> String {
         fs::read_to_string(docs().join("algorithms.md")).unwrap()
@@ -107,6 +107,15 @@ mod tests {
             let page = page();
             let shown = row(&page, "bytes", name)[0].split(" / ").next();
             assert_eq!(shown, Some(crate::table::thousands(bytes).as_str()), "{name}: {OUTDATED}");
+        }
+    }
+
+    #[test]
+    fn the_other_bytes_in_memory_are_as_measured() {
+        let runtime = other_bytes::runtime().unwrap();
+        for (name, kept) in other_bytes::ROWS {
+            let bytes = crate::table::thousands(other_bytes::in_memory(kept, &runtime));
+            assert_eq!(row(&page(), "other-bytes", name)[0], bytes, "{name}: {OUTDATED}");
         }
     }
 

@@ -83,7 +83,8 @@ fn sorted_set(server: &mut Server, situation: Situation) -> Result<Bytes> {
     })
 }
 
-fn grown(
+/// Fills an empty server by steps of users, and measures what it holds.
+pub(crate) fn grown(
     server: &mut Server,
     keys: u32,
     mut fill: impl FnMut(&mut Server, std::ops::Range<u32>) -> Result<()>,

@@ -128,3 +128,6 @@ fn set(hash: u64) -> std::ops::Range<usize> {
 const SETS: usize = 8;
 /// The number of entries in a set.
 const WAYS: usize = 8;
+/// The number of entries of a shard.
+#[cfg(test)]
+pub(super) const CAPACITY: usize = SETS * WAYS;

@@ -60,6 +60,15 @@ async fn the_number_of_keys_is_bounded() {
     assert!((1_000..=4_096).contains(&keys), "{keys}");
 }
 
+/// As the page about leases states.
+#[test]
+fn the_keys_take_at_most_2_5_megabytes() {
+    let entries = SHARDS * shard::CAPACITY;
+    let bytes = entries * size_of::<Option<Entry>>();
+    println!("{bytes} bytes for {entries} keys");
+    assert!(entries == 4_096 && bytes <= 2_500_000, "{bytes} bytes for {entries} keys");
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_with_few_requests_do_not_displace_a_hot_one() {
     let leases = enabled();
