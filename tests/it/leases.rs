@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{Request, StatusCode};
 use axum::routing::get;
 use portcullis::key::Header;
 use portcullis::layer::Mode;
 use portcullis::redis::RedisStore;
-use portcullis::{Limiter, Policy, Quota, RateLimitLayer, Secret};
+use portcullis::{Charge, Limiter, Policy, Quota, RateLimitLayer, Secret};
 use portcullis_core::Key;
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
@@ -37,7 +37,8 @@ impl Service {
     async fn start(layers: impl FnOnce(&Limiter) -> RateLimitLayer) -> Self {
         let redis = RedisServer::start().unwrap();
         let [limiter, operator] = [limiter(&redis).await, limiter(&redis).await];
-        let app = Router::new().route("/", get(async || "found")).layer(layers(&limiter));
+        let app =
+            Router::new().route("/", get(async || "found")).route("/free", get(free)).layer(layers(&limiter));
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(axum::serve(listener, app).into_future());
@@ -46,7 +47,11 @@ impl Service {
 
     /// Sends a request of the tenant. Returns the status and the limit in the response.
     async fn send(&self) -> (u16, Option<u64>) {
-        let request = Request::get(&self.url).header("x-tenant", "acme");
+        self.send_to("/").await
+    }
+
+    async fn send_to(&self, path: &str) -> (u16, Option<u64>) {
+        let request = Request::get(format!("{}{path}", self.url)).header("x-tenant", "acme");
         let response = self.client.send(request, ()).await;
         let limit = response.headers().get("x-ratelimit-limit");
         (response.status().as_u16(), limit.map(|limit| limit.to_str().unwrap().parse().unwrap()))
@@ -97,6 +102,12 @@ impl Service {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
+}
+
+/// Refunds what its request was charged.
+async fn free(charge: Charge) -> Result<&'static str, StatusCode> {
+    charge.refund().await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok("free")
 }
 
 async fn limiter(redis: &RedisServer) -> Limiter {
@@ -213,6 +224,27 @@ async fn a_lower_quota_elsewhere_leaves_what_is_in_lease() {
         assert_eq!(service.send().await.0, 200);
         admitted += 1;
         assert!(service.figure("lease_hits") - hits <= held, "more than the lease of {held}");
+    }
+    service.wait_for_charged(admitted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refund_returns_to_the_lease_without_a_call() {
+    let _lock = timing_lock().await;
+    let service = Service::start(leased).await;
+    let mut admitted = service.lease().await;
+    let figures = || (service.figure("calls"), service.figure("lease_hits"), service.figure("leased_units"));
+    let mut sent = 0;
+    loop {
+        let (calls, hits, units) = figures();
+        assert_eq!(service.send_to("/free").await.0, 200);
+        // Otherwise the lease has expired meanwhile.
+        if figures() == (calls, hits + 1, units) {
+            break;
+        }
+        sent += 1;
+        assert!(sent < 10_000, "each refund has taken a call");
+        admitted += service.lease().await;
     }
     service.wait_for_charged(admitted).await;
 }
