@@ -12,7 +12,8 @@ use clap::Args;
 use portcullis_core::Receipt;
 use portcullis_core::store::{Checks, Outcome as Decided, Position, Store};
 use portcullis_histories::{
-    Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
+    Answer, AnsweredBy, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random,
+    monotonic_micros,
 };
 use portcullis_memory::Fallback;
 use portcullis_redis::RedisStore;
@@ -243,8 +244,14 @@ impl Caller {
                     let answer = Answer::new(&outcome.decisions()[index], outcome.is_allowed());
                     // The longest delay of a call is that of its decisive decision.
                     let delay = answer.delay.filter(|_| requested.len() == 1);
-                    let (leased, remembered) = (outcome.is_leased(), outcome.is_remembered());
-                    Outcome::Answered(Answer { leased, remembered, position, delay, ..answer })
+                    let by = if outcome.is_leased() {
+                        AnsweredBy::Lease
+                    } else if outcome.is_remembered() {
+                        AnsweredBy::DenialMemory
+                    } else {
+                        answer.by
+                    };
+                    Outcome::Answered(Answer { by, position, delay, ..answer })
                 }
                 Err(error) => Outcome::of_error(error.kind()),
             };

@@ -206,7 +206,7 @@ impl fmt::Display for Violation {
         writeln!(f, "rule {} is violated for {:?}: {}", self.rule, self.key_id, self.what)?;
         writeln!(
             f,
-            "    key, call, invoked, completed, outcome (at charged leased remembered degraded blocked position uncharged delay retry limit remaining reset next)"
+            "    key, call, invoked, completed, outcome (at charged by blocked position uncharged delay retry limit remaining reset next)"
         )?;
         self.around.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }

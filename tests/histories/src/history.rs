@@ -51,12 +51,8 @@ pub struct Answer {
     pub at: u64,
     /// Whether the cost was charged: it fitted, and so did all checks of the same call. Always true for a correction.
     pub charged: bool,
-    /// Whether the cost was paid from a lease of the process, so that no server has answered.
-    pub leased: bool,
-    /// Whether the denial was repeated without asking a server.
-    pub remembered: bool,
-    /// See [`Decision::is_degraded`].
-    pub degraded: bool,
+    /// Who has answered.
+    pub by: AnsweredBy,
     /// See [`Decision::is_blocked`].
     pub blocked: bool,
     /// The position of the charge of a check; zero if nothing was charged.
@@ -75,6 +71,19 @@ pub struct Answer {
     pub reset_after: u64,
     /// See [`Decision::next_after`], in microseconds.
     pub next_after: u64,
+}
+
+/// Who has answered a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnsweredBy {
+    /// A server.
+    Server,
+    /// The process, which has paid the cost from a lease.
+    Lease,
+    /// The process, which has repeated a denial.
+    DenialMemory,
+    /// The process, while the servers fail. See [`Decision::is_degraded`].
+    Fallback,
 }
 
 /// Why there is no answer.
@@ -119,17 +128,21 @@ impl Op {
 
     /// Whether a check was paid from a lease.
     pub fn is_leased(&self) -> bool {
-        self.answer().is_some_and(|answer| answer.leased)
+        self.is_by(AnsweredBy::Lease)
     }
 
     /// Whether a denial was repeated without asking a server.
     pub fn is_remembered(&self) -> bool {
-        self.answer().is_some_and(|answer| answer.remembered)
+        self.is_by(AnsweredBy::DenialMemory)
     }
 
     /// Whether the process has decided by itself.
     pub fn is_degraded(&self) -> bool {
-        self.answer().is_some_and(|answer| answer.degraded)
+        self.is_by(AnsweredBy::Fallback)
+    }
+
+    fn is_by(&self, by: AnsweredBy) -> bool {
+        self.answer().is_some_and(|answer| answer.by == by)
     }
 
     /// The units that are known to have been charged, by a check or by a settlement.
@@ -185,9 +198,7 @@ impl Answer {
         Self {
             at: decision.at().as_micros(),
             charged,
-            leased: false,
-            remembered: false,
-            degraded: decision.is_degraded(),
+            by: if decision.is_degraded() { AnsweredBy::Fallback } else { AnsweredBy::Server },
             blocked: decision.is_blocked(),
             position: Position::default(),
             uncharged: 0,
@@ -235,9 +246,7 @@ impl fmt::Display for Op {
                 let Answer {
                     at,
                     charged,
-                    leased,
-                    remembered,
-                    degraded,
+                    by,
                     blocked,
                     position,
                     uncharged,
@@ -256,10 +265,7 @@ impl fmt::Display for Op {
                     Some(Retry::Unknown) => "unknown".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(
-                    f,
-                    "at {at} {charged} {leased} {remembered} {degraded} {blocked} {position} {uncharged} {delay} "
-                )?;
+                write!(f, "at {at} {charged} {by:?} {blocked} {position} {uncharged} {delay} ")?;
                 write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
@@ -298,9 +304,7 @@ fn parse(line: &str) -> Option<Op> {
         "at" => Outcome::Answered(Answer {
             at: words.next()?.parse().ok()?,
             charged: words.next()?.parse().ok()?,
-            leased: words.next()?.parse().ok()?,
-            remembered: words.next()?.parse().ok()?,
-            degraded: words.next()?.parse().ok()?,
+            by: answered_by(words.next()?)?,
             blocked: words.next()?.parse().ok()?,
             position: Position {
                 micros: words.next()?.parse().ok()?,
@@ -325,6 +329,11 @@ fn parse(line: &str) -> Option<Op> {
         _ => return None,
     };
     Some(Op { process: 0, key_id, call, invoked, completed, outcome })
+}
+
+fn answered_by(name: &str) -> Option<AnsweredBy> {
+    use AnsweredBy::{DenialMemory, Fallback, Lease, Server};
+    [Server, Lease, DenialMemory, Fallback].into_iter().find(|by| format!("{by:?}") == name)
 }
 
 fn failure(name: &str) -> Option<Failure> {

@@ -1,6 +1,6 @@
 //! The guarantees of a store under server faults, checked from what its callers observe.
 //!
-//! Processes record every [operation](Op), and a [checker] tests all records together against eight rules.
+//! Processes record every [operation](Op), and a [checker] tests all records together against nine rules.
 //! The servers and the injected faults are in `tests/faults`.
 
 pub mod checker;
@@ -8,6 +8,8 @@ mod history;
 mod population;
 mod random;
 
-pub use history::{Answer, Call, Correction, Failure, Op, Outcome, ParseOpError, monotonic_micros};
+pub use history::{
+    Answer, AnsweredBy, Call, Correction, Failure, Op, Outcome, ParseOpError, monotonic_micros,
+};
 pub use population::{Family, KeyId, ROTATION_MICROS};
 pub use random::Random;

@@ -2,7 +2,7 @@
 
 use portcullis_core::Retry;
 
-use super::super::{Answer, Call, KeyId, Op};
+use super::super::{Answer, AnsweredBy, Call, KeyId, Op};
 use super::Violation;
 
 /// Returns the first remembered denial that no denial by a server explains.
@@ -21,7 +21,7 @@ fn explains(denied: &Op, remembered: &Op, ops: &[&Op]) -> bool {
         return false;
     };
     denied.process == remembered.process
-        && !answer.remembered
+        && answer.by == AnsweredBy::Server
         && *least > 0
         && least <= cost
         && (figures.limit, figures.remaining) == (answer.limit, answer.remaining)

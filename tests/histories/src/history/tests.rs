@@ -9,9 +9,7 @@ fn operations_round_trip_through_lines() {
     let answer = Answer {
         at: 1_767_225_600_000_000,
         charged: false,
-        leased: false,
-        remembered: false,
-        degraded: true,
+        by: AnsweredBy::Server,
         blocked: false,
         position: Position::default(),
         uncharged: 0,
@@ -22,9 +20,15 @@ fn operations_round_trip_through_lines() {
         reset_after: 3_000_000,
         next_after: 17,
     };
-    let never = Answer { retry: Some(Retry::Never), delay: None, remembered: true, blocked: true, ..answer };
+    let never = Answer {
+        retry: Some(Retry::Never),
+        delay: None,
+        by: AnsweredBy::DenialMemory,
+        blocked: true,
+        ..answer
+    };
     let position = Position { micros: 1_767_225_600_000_017, remainder: 2 };
-    let fits = Answer { retry: None, charged: true, leased: true, position, ..answer };
+    let fits = Answer { retry: None, charged: true, by: AnsweredBy::Lease, position, ..answer };
     let runs = vec![Run { units: 3, position }, Run { units: 1, position: Position::default() }];
     let calls = [
         Call::Check(3),
@@ -37,7 +41,8 @@ fn operations_round_trip_through_lines() {
         Call::Revoke,
         Call::Reset,
     ];
-    let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
+    let local = Answer { by: AnsweredBy::Fallback, ..fits };
+    let mut outcomes: Vec<Outcome> = [answer, never, fits, local].map(Outcome::Answered).to_vec();
     outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));
     outcomes.push(Outcome::of_error(StoreErrorKind::Forbidden));
     outcomes.push(Outcome::Unknown(Failure::Dropped));

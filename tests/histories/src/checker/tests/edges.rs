@@ -2,7 +2,7 @@
 
 use portcullis_core::Retry;
 
-use super::super::super::Answer;
+use super::super::super::{Answer, AnsweredBy};
 use super::*;
 
 const ELAPSED: u64 = 1_000_000;
@@ -21,9 +21,7 @@ fn answered(at: u64, retry: Option<Retry>) -> Outcome {
     Outcome::Answered(Answer {
         at,
         charged,
-        leased: false,
-        remembered: false,
-        degraded: false,
+        by: AnsweredBy::Server,
         blocked: false,
         position,
         uncharged,

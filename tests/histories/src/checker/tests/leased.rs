@@ -1,6 +1,6 @@
 //! Rule 5 at its exact bound, one unit to either side.
 
-use super::super::super::Answer;
+use super::super::super::{Answer, AnsweredBy};
 use super::*;
 
 /// An instant of the store's clock, at a boundary of all windows.
@@ -26,7 +26,10 @@ fn op(family: Family, process: u16, call: Call, outcome: Outcome) -> Op {
 fn done(family: Family) -> Outcome {
     let (policy, at) = (family.policy(), Timestamp::from_micros(NOON));
     let snapshot = policy.strategy().snapshot(None, at, 0, true);
-    Outcome::Answered(Answer { leased: true, ..Answer::new(&Decision::new(&policy, at, snapshot), true) })
+    Outcome::Answered(Answer {
+        by: AnsweredBy::Lease,
+        ..Answer::new(&Decision::new(&policy, at, snapshot), true)
+    })
 }
 
 /// One unit admitted by each of the processes but the first, which has admitted the rest of `units`.
@@ -107,7 +110,7 @@ fn leased_checks_are_counted_and_not_replayed() {
 /// Units that a process has admitted by itself.
 fn local(process: u16, units: u64) -> Op {
     let Outcome::Answered(answer) = done(Family::LeasedLocal) else { unreachable!("it is answered") };
-    let outcome = Outcome::Answered(Answer { leased: false, degraded: true, ..answer });
+    let outcome = Outcome::Answered(Answer { by: AnsweredBy::Fallback, ..answer });
     op(Family::LeasedLocal, process, Call::Check(units), outcome)
 }
 

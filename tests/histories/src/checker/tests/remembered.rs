@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_core::Retry;
 
-use super::super::super::Answer;
+use super::super::super::{Answer, AnsweredBy};
 use super::*;
 
 fn op(process: u16, invoked: u64, call: Call, outcome: Outcome) -> Op {
@@ -19,13 +19,9 @@ fn denied(process: u16, invoked: u64, cost: u64, remembered: bool, next_after: u
     policy.strategy().charge(&mut state, at, 5);
     let snapshot = policy.strategy().snapshot(state.as_ref(), at, cost, false);
     let answer = Answer::new(&Decision::new(&policy, at, snapshot), false);
+    let by = if remembered { AnsweredBy::DenialMemory } else { AnsweredBy::Server };
     let retry = Some(Retry::After(Duration::from_secs(9)));
-    op(
-        process,
-        invoked,
-        Call::Check(cost),
-        Outcome::Answered(Answer { remembered, retry, next_after, ..answer }),
-    )
+    op(process, invoked, Call::Check(cost), Outcome::Answered(Answer { by, retry, next_after, ..answer }))
 }
 
 fn is_explained(before: &[Op], remembered: Op) -> bool {
