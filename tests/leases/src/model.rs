@@ -17,8 +17,10 @@ use crate::system::{Call, LeasedKey, Process, Receipt, Refund, Source, StoredKey
 pub struct Leases {
     /// The quota at the begin and, if quotas may change, another one.
     pub quotas: Vec<Strategy>,
-    /// The units that a rate-based quota replenishes per tick: the same for all quotas.
+    /// The units that a rate-based quota replenishes at a time: the same for all quotas.
     pub per_tick: u64,
+    /// The number of ticks after which it does so again.
+    pub refill: u64,
     /// The number of processes.
     pub processes: usize,
     /// The number of keys.
@@ -237,7 +239,8 @@ impl Leases {
         let before = self.window(system.tick);
         system.tick += 1;
         let begins_window = self.window(system.tick) != before;
-        system.keys.iter_mut().for_each(|key| key.audit.tick(self.per_tick, begins_window));
+        let replenished = if system.tick.is_multiple_of(self.refill) { self.per_tick } else { 0 };
+        system.keys.iter_mut().for_each(|key| key.audit.tick(replenished, begins_window));
         Some(())
     }
 

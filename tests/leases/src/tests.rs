@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use portcullis_core::{FixedWindow, Gcra, Quota, SlidingWindow, Strategy};
+use portcullis_core::{FixedWindow, Gcra, Quota, Refill, SlidingWindow, Strategy, TokenBucket};
 use portcullis_testing::timeline::steps;
 use stateright::{Checker as _, HasDiscoveries, Model as _};
 
@@ -10,6 +10,12 @@ use super::model::NO_PERIOD;
 /// Two units per tick, so that a lease outlasts its charge.
 fn gcra(burst: u64) -> Strategy {
     Strategy::Gcra(Gcra::new(Quota::per_second(4).burst(burst)).unwrap())
+}
+
+/// All units at once, every two ticks.
+fn refilled(limit: u64) -> Strategy {
+    let bucket = TokenBucket::new(Quota::new(limit, Duration::from_secs(1)).unwrap()).unwrap();
+    Strategy::TokenBucket(bucket.refilled(Refill::Interval))
 }
 
 /// Windows of two ticks.
@@ -30,7 +36,18 @@ fn sliding_in(limit: u64, slots: u32, period: Duration) -> Strategy {
 
 fn two_processes(quotas: Vec<Strategy>) -> Leases {
     let promise = quotas[0].limit();
-    Leases { quotas, per_tick: 2, processes: 2, keys: 1, max: 2, ticks: 2, faults: 0, receipts: 0, promise }
+    Leases {
+        quotas,
+        per_tick: 2,
+        refill: 1,
+        processes: 2,
+        keys: 1,
+        max: 2,
+        ticks: 2,
+        faults: 0,
+        receipts: 0,
+        promise,
+    }
 }
 
 /// Explores all states: of the second model, which is larger, with `cargo xtask test --all`, else of the first.
@@ -51,6 +68,19 @@ fn two_processes_keep_the_bound_of_a_rate() {
 fn two_processes_that_refund_keep_the_bound_of_a_rate() {
     let model = Leases { ticks: 1, receipts: 1, ..two_processes(vec![gcra(3)]) };
     check(Leases { max: 1, ..model.clone() }, model);
+}
+
+#[test]
+fn two_processes_keep_the_bound_of_interval_refill() {
+    let model = Leases { per_tick: 3, refill: 2, ..two_processes(vec![refilled(3)]) };
+    check(model.clone(), Leases { receipts: 1, ..model });
+}
+
+#[test]
+fn a_fault_keeps_the_bound_of_interval_refill() {
+    let one = Leases { per_tick: 3, refill: 2, faults: 1, ..two_processes(vec![refilled(3)]) };
+    check(Leases { max: 1, ..one.clone() }, one.clone());
+    check(Leases { processes: 1, receipts: 1, ..one.clone() }, Leases { processes: 1, receipts: 2, ..one });
 }
 
 #[test]

@@ -7,7 +7,10 @@
 use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Store};
-use portcullis_core::{Key, Policy, Quota, Receipt, Secret, Strategy, Timestamp};
+use portcullis_core::{
+    Anchor, FixedWindow, Key, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Strategy, Timestamp,
+    TokenBucket,
+};
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -16,10 +19,16 @@ use portcullis_testing::{ManualClock, timeline};
 const LIMIT: u64 = 500;
 const LEASE: u64 = 50;
 
-/// All algorithms that can be leased.
-fn policies() -> [Policy; 4] {
+/// All algorithms that can be leased, with their options.
+fn policies() -> [Policy; 7] {
     let quota = Quota::per_week(LIMIT);
+    let refilled = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
+    let since = FixedWindow::new(quota).unwrap().anchored(Anchor::FirstRequest);
+    let slots = SlidingWindow::with_slots(quota, 10).unwrap();
     [
+        Policy::literal("leased_refilled", Strategy::TokenBucket(refilled)),
+        Policy::literal("leased_since", Strategy::FixedWindow(since)),
+        Policy::literal("leased_slots", Strategy::SlidingWindow(slots)),
         Policy::token_bucket("leased_bucket", quota),
         Policy::gcra("leased_gcra", quota.burst(LIMIT)),
         Policy::fixed_window("leased_window", quota),
@@ -41,7 +50,7 @@ async fn leased_timelines_agree_with_memory() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % below
     };
-    let (policies, steps) = (policies(), (timeline::steps() / 4).min(20_000));
+    let (policies, steps) = (policies(), (timeline::steps() / 2).min(20_000));
     let (mut counts, mut episode) = (Counts::default(), 0);
     while counts.made < steps {
         let exact = u64::try_from(20 + random(300)).unwrap();
