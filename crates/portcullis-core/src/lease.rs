@@ -10,6 +10,7 @@
 //! | undo that, or return a refunded charge | [`KeyLease::put_back`] |
 //! | charge a lease together with a request's own cost | [`KeyLease::ask`], then [`granted`](KeyLease::granted) or [`not_granted`](KeyLease::not_granted) |
 //! | return what is left | [`KeyLease::take_expired`], [`KeyLease::take`], then [`returned`](KeyLease::returned) |
+//! | return what was spent for a denied request, after its lease | [`KeyLease::refunding`], then [`returned`](KeyLease::returned) |
 //! | change the quota, remove the key's state | [`KeyLease::adapt`], [`KeyLease::reset`] |
 //!
 //! # Time
@@ -21,8 +22,9 @@
 //! # Bound
 //!
 //! In any period all processes together admit at most what the policy promises, plus the units that are in lease when the
-//! period begins: at most the number of processes times the units per lease. Units count as in lease from their charge
-//! until they are spent, refunded at the store, or lost with a process.
+//! period begins: at most the number of processes times the units per lease, and the units of requests that another policy
+//! has yet to decide about. Units count as in lease from their charge until a request is admitted with them, or they are refunded at the
+//! store, or lost with a process.
 //!
 //! Proof: each admitted unit was charged in the store once. If it was charged in the period, it counts in the promise; if it was
 //! charged before, it was in lease when the period began. Units that are charged before the period and refunded in it, net of

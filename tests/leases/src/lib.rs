@@ -7,11 +7,13 @@
 //! The search ends because time ends after a few steps and faults are counted. A lost call stands for an outage: what the
 //! failure mode of a policy admits meanwhile is a budget of its own, and does not depend on leases.
 
+mod action;
 mod audit;
 mod model;
 mod system;
 
-pub use model::{Action, Fate, Leases};
+pub use action::{Action, Fate};
+pub use model::Leases;
 pub use system::System;
 
 #[cfg(test)]

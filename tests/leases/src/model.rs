@@ -7,6 +7,7 @@ use portcullis_core::store::{Refund as Freed, Run};
 use portcullis_core::{Strategy, Timestamp};
 use stateright::{Model, Property};
 
+use crate::action::{Action, Fate};
 use crate::audit::Audit;
 use crate::system::{Call, LeasedKey, Process, Receipt, Refund, Source, StoredKey, System};
 
@@ -35,50 +36,6 @@ pub struct Leases {
     pub receipts: usize,
     /// What the policy promises: the burst, or the limit of a window, the highest of all quotas. The search finds a counterexample if it is too low.
     pub promise: u64,
-}
-
-/// An event. Processes and keys are indices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Half a second passes.
-    Tick,
-    /// A request is charged by a call of its own, which is answered at once.
-    Charge(usize, usize),
-    /// A request is sent with this number of units for a lease.
-    Ask(usize, usize, u64),
-    /// The call arrives at the store.
-    Arrive(usize, usize),
-    /// The reply arrives at the process.
-    Reply(usize, usize),
-    /// The process receives no reply.
-    Lose(usize, usize),
-    /// A request is paid from the lease.
-    Spend(usize, usize, Fate),
-    /// The spent units of a receipt are put back.
-    PutBack(usize),
-    /// A lease ends: it has expired, or the process shuts down.
-    End(usize, usize),
-    /// A refund arrives at the store.
-    Refund(usize),
-    /// A refund does not arrive at the store.
-    LoseRefund(usize),
-    /// A process crashes, and starts again.
-    Crash(usize),
-    /// A process resets a key.
-    Reset(usize, usize),
-    /// A process uses the other quota.
-    ChangeQuota(usize),
-}
-
-/// What becomes of units that are spent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// The request is admitted.
-    Admitted,
-    /// The request is admitted, and may be refunded.
-    Refundable,
-    /// The request waits for another policy, which may deny it.
-    Undecided,
 }
 
 impl Model for Leases {
@@ -130,7 +87,10 @@ impl Model for Leases {
         actions.extend((0..system.receipts.len()).map(Action::PutBack));
         actions.extend((0..system.refunds.len()).map(Action::Refund));
         if system.faults > 0 {
-            actions.extend((0..system.refunds.len()).map(Action::LoseRefund));
+            let refunds = || 0..system.refunds.len();
+            actions.extend(refunds().map(Action::LoseRefund));
+            let waits = |index: &usize| system.refunds[*index].process.is_some();
+            actions.extend(refunds().filter(waits).map(Action::GiveUpRefund));
         }
     }
 
@@ -154,9 +114,16 @@ impl Model for Leases {
                 "no process leases more than allowed",
                 |model: &Self, system: &System| {
                     let mut leases = system.processes.iter().flat_map(|process| &process.keys);
-                    leases.all(|key| key.lease.in_lease() <= model.max)
+                    // A request may be denied when the lease that has paid it was replaced.
+                    leases.all(|key| key.lease.in_lease() <= model.max + model.receipts as u64)
                 },
             ),
+            // A refund in doubt, or of a process that has crashed, is in lease until it arrives.
+            Property::<Self>::always("a fault adds at most one lease", |model: &Self, system: &System| {
+                let faults = u64::from(model.faults - system.faults);
+                let most = model.max * (model.processes as u64 + faults) + model.receipts as u64;
+                (0..model.keys).all(|key| system.leased(key) <= most)
+            }),
             // Otherwise the model would not reach what it has to show.
             Property::<Self>::sometimes("leases are used", |model: &Self, system: &System| {
                 system.keys.iter().any(|key| key.audit.uses(model.promise))
@@ -200,6 +167,13 @@ impl Leases {
             }
             Action::LoseRefund(index) => {
                 let Refund { process, key, runs, source, .. } = system.refunds.remove(index);
+                answered(system, process, key, &runs, source);
+                fault(system)
+            }
+            Action::GiveUpRefund(index) => {
+                let refund = system.refunds.get_mut(index)?;
+                let (process, runs) = (refund.process.take(), refund.runs.clone());
+                let (key, source) = (refund.key, refund.source);
                 answered(system, process, key, &runs, source);
                 fault(system)
             }
@@ -311,6 +285,9 @@ impl Leases {
             return;
         }
         let source = if is_admitted { Source::Admitted } else { Source::Denied };
+        if source == Source::Denied {
+            keys[key].lease.refunding(run.units);
+        }
         let refund = Refund { process: Some(process), quota: *quota, key, runs: vec![run], source };
         system.refunds.push(refund);
     }
@@ -354,9 +331,9 @@ fn ask(system: &mut System, process: usize, key: usize, units: u64) -> Option<()
     Some(())
 }
 
-/// Tells the process that the refund of the rest of a lease has ended.
+/// Tells the process that the refund of units that count as in lease has ended.
 fn answered(system: &mut System, process: Option<usize>, key: usize, runs: &[Run], source: Source) {
-    if let (Some(process), Source::Rest) = (process, source) {
+    if let (Some(process), Source::Rest | Source::Denied) = (process, source) {
         let units = runs.iter().map(|run| run.units).sum();
         system.processes[process].keys[key].lease.returned(units);
     }

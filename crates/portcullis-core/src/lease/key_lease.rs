@@ -122,6 +122,14 @@ impl KeyLease {
         self.give_up(rest, self.strategy)
     }
 
+    /// Records that units are being refunded that were [spent](KeyLease::spend) for a request which another policy has denied, and that
+    /// could not be [put back](KeyLease::put_back). They count as in lease until they are [returned](KeyLease::returned).
+    ///
+    /// Not for units of an admitted request, which its policy has promised.
+    pub const fn refunding(&mut self, units: u64) {
+        self.returning = self.returning.saturating_add(units);
+    }
+
     /// Records that the refund of this number of units has ended, whatever its result.
     pub const fn returned(&mut self, units: u64) {
         self.returning = self.returning.saturating_sub(units);
@@ -150,7 +158,8 @@ impl KeyLease {
         self.grant.as_ref().map_or(0, Grant::unspent)
     }
 
-    /// The units that count against the maximum: unspent, asked for, or being refunded.
+    /// The units that count against the maximum: unspent, asked for, or being refunded. They exceed it by no more than units that were
+    /// spent for requests which another policy has denied after the lease was replaced.
     pub fn in_lease(&self) -> u64 {
         self.unspent().saturating_add(self.asked).saturating_add(self.returning)
     }

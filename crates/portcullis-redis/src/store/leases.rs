@@ -193,8 +193,11 @@ impl Leases {
     /// Undoes a spend, because the request is denied or was not decided.
     fn undo(&self, check: &Check, spend: &Spend) {
         if self.put_back(&check.policy, check.key, spend.run).is_none() {
+            let units = spend.run.units;
+            let held = self.change(&check.policy, check.key, |entry| entry.lease.refunding(units));
             let blank = Receipt::blank(check.policy.clone(), check.key, spend.at);
-            self.push(Return { receipt: blank.settled(0, Some(spend.run), spend.at), leased: 0 });
+            let receipt = blank.settled(0, Some(spend.run), spend.at);
+            self.push(Return { receipt, leased: held.map_or(0, |()| units) });
         }
     }
 

@@ -9,6 +9,8 @@ use crate::connection::tests::waiting::until;
 use crate::store::RedisStore;
 use crate::store::tests::key;
 
+/// In microseconds.
+const HOUR: u64 = 3_600_000_000;
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(1_000)).lease(100);
 
 fn check(user: &str) -> Check {
@@ -38,7 +40,12 @@ fn ask(leases: &Leases, user: &str) -> u64 {
 
 /// Answers the call for a lease of `units`. Returns their position.
 fn grant(leases: &Leases, check: &Check, units: u64) -> Position {
-    let (strategy, at, mut state) = (check.policy.strategy(), Timestamp::EPOCH, None);
+    grant_at(leases, check, units, Timestamp::EPOCH)
+}
+
+/// The same at an instant of the store.
+fn grant_at(leases: &Leases, check: &Check, units: u64, at: Timestamp) -> Position {
+    let (strategy, mut state) = (check.policy.strategy(), None);
     strategy.charge(&mut state, at, 1 + units);
     let snapshot = strategy.snapshot(state.as_ref(), at, 1 + units, true);
     let position = strategy.position(state.as_ref(), at);
@@ -144,6 +151,35 @@ async fn units_of_an_old_quota_are_refunded_under_it() {
     let returns = leases.returns.lock().unwrap();
     let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
     assert_eq!((receipt.policy(), receipt.cost(), *leased), (&HOURLY, units, units));
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_of_denied_requests_are_in_lease_until_refunded() {
+    let (leases, hot) = (enabled(), check("hot"));
+    let first = ask(&leases, "hot");
+    grant(&leases, &hot, first);
+    let spent: Vec<Spend> = (0..first)
+        .map(|_| match pay(&leases, "hot") {
+            Part::Spent(spend) => spend,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    // While another policy decides about them, the lease is replaced by one at other positions.
+    answered(&leases, "hot");
+    let Part::Ask(units @ 4..) = pay(&leases, "hot") else { panic!("nothing is leased") };
+    grant_at(&leases, &hot, units, Timestamp::from_micros(HOUR));
+    assert_eq!(leases.in_lease(), (1, units));
+    for spend in &spent {
+        leases.undo(&hot, spend);
+    }
+    assert_eq!(leases.in_lease(), (1, units + first));
+    // Nothing more is asked for until they are refunded.
+    let room = || leases.change(&HOURLY, key(&["hot"]), |entry| entry.lease.room());
+    assert_eq!(room(), Some(100_u64.saturating_sub(units + first)));
+    for Return { receipt, leased } in std::mem::take(&mut *leases.returns.lock().unwrap()) {
+        leases.returned(receipt.policy(), receipt.key(), leased);
+    }
+    assert_eq!((leases.in_lease(), room()), ((1, units), Some(100 - units)));
 }
 
 #[tokio::test(start_paused = true)]
