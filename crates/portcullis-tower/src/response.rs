@@ -8,6 +8,7 @@ mod lines;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod owned_cause;
+mod prepared;
 mod problem;
 mod rejection;
 mod soft_limits;
@@ -127,6 +128,27 @@ impl ResponseSettings {
 
     /// The same, with the body in one piece.
     pub(crate) fn render_rejection(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
+        let mut response =
+            self.render_prepared(rejection).unwrap_or_else(|| self.render_any(rejection, is_nested));
+        if rejection.parts().method == Method::HEAD {
+            leave_out_body(&mut response);
+        }
+        response
+    }
+
+    /// The response to the most frequent rejection, if it is one.
+    fn render_prepared(&self, rejection: &Rejection<'_>) -> Option<Response<Bytes>> {
+        let Cause::Limited { outcome, .. } = rejection.cause() else { return None };
+        if self.custom.is_some() || self.in_extensions || is_grpc(rejection.parts()) {
+            return None;
+        }
+        let headers = self.fields.prepared_denial(outcome.decision(), rejection.retry_after()?)?;
+        let mut response = problem::plain(rejection)?;
+        *response.headers_mut() = headers;
+        Some(response)
+    }
+
+    fn render_any(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
         let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
@@ -134,7 +156,7 @@ impl ResponseSettings {
         };
         // A closure cannot remove the headers that follow.
         let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, const { HeaderValue::from_static("no-store") });
+        headers.insert(header::CACHE_CONTROL, NO_STORE.clone());
         if let Some(challenge) =
             rejection.challenge().filter(|_| !headers.contains_key(header::WWW_AUTHENTICATE))
         {
@@ -154,9 +176,6 @@ impl ResponseSettings {
         }
         if !has_figures && is_nested {
             mark_as_decided(&mut response);
-        }
-        if rejection.parts().method == Method::HEAD {
-            leave_out_body(&mut response);
         }
         response
     }
@@ -190,6 +209,9 @@ impl ResponseSettings {
         }
     }
 }
+
+/// A rejection is never cached.
+static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// The headers that a rejection has in most cases, with the `Content-Length` that the server adds: reserved at once, because a
 /// header map that grows is allocated again.

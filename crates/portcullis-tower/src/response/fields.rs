@@ -8,6 +8,7 @@ use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
 use super::granted::Granted;
 use super::lines::Lines;
+use super::prepared::{Figures, PreparedDenial};
 use super::values::{self, ItemBuf};
 use super::whole_seconds;
 use crate::headers::{
@@ -137,6 +138,8 @@ struct Rendered {
     item: HeaderValue,
     is_in_flight: bool,
     is_grantable: bool,
+    /// Present if a denial shows the three lines of `X-RateLimit` alone.
+    denial: Option<PreparedDenial>,
 }
 
 impl Fields {
@@ -144,7 +147,12 @@ impl Fields {
         groups: RateLimitHeaders,
         listed: impl Iterator<Item = (usize, &'a Policy)>,
     ) -> Self {
-        let listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
+        let mut listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
+        if groups.difference(RateLimitHeaders::SHADOW) == RateLimitHeaders::X_RATELIMIT {
+            for policy in listed.iter_mut().filter(|policy| !policy.is_in_flight) {
+                policy.denial = Some(PreparedDenial::new(&policy.limit_value));
+            }
+        }
         let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
         let any_grantable = listed.iter().any(|policy| policy.is_grantable);
         let all = has_list.then(|| join(listed.iter().map(|policy| &policy.item)));
@@ -210,6 +218,17 @@ impl Fields {
             headers.remove(&RETRY_AFTER);
         }
         listed.is_some() && self.groups.has_figures()
+    }
+
+    /// The headers of a denial in plain text, if they are prepared.
+    pub(super) fn prepared_denial(&self, denial: &Decision, retry_after: Duration) -> Option<HeaderMap> {
+        let listed = self.listed(denial.policy()).filter(|listed| listed.limit == denial.limit())?;
+        let prepared = listed.denial.as_ref().filter(|_| !denial.is_degraded())?;
+        Some(prepared.with(&Figures {
+            remaining: denial.remaining(),
+            reset: whole_seconds(denial.reset_after()),
+            retry_after: retry_after.as_secs(),
+        }))
     }
 
     #[inline]
@@ -310,7 +329,7 @@ impl Rendered {
         }
         let (limit_value, item) = (values::number(limit), values::value(&item));
         let is_grantable = policy.reads_overrides();
-        Self { index, name: name.clone(), limit, limit_value, item, is_in_flight, is_grantable }
+        Self { index, name: name.clone(), limit, limit_value, item, is_in_flight, is_grantable, denial: None }
     }
 }
 

@@ -17,7 +17,7 @@ impl Rejection<'_> {
         let format = preferred(self.parts().headers.get_all(header::ACCEPT));
         // In constants, so that their bytes are checked by the compiler.
         let (content_type, body) = match format {
-            Format::Text => (const { HeaderValue::from_static("text/plain; charset=utf-8") }, text(self)),
+            Format::Text => (TEXT.clone(), text(self)),
             Format::Json => (const { HeaderValue::from_static("application/json") }, json(self)),
             Format::Problem => (const { HeaderValue::from_static("application/problem+json") }, json(self)),
         };
@@ -27,6 +27,19 @@ impl Rejection<'_> {
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
         response
     }
+}
+
+/// The content type of plain text. Static like all values that never change, so that its bytes are checked by the compiler.
+pub(super) static TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// The body and the status of the default response, without headers, if it is plain text.
+pub(super) fn plain(rejection: &Rejection<'_>) -> Option<Response<Bytes>> {
+    let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));
+    matches!(format, Format::Text).then(|| {
+        let mut response = Response::new(text(rejection));
+        *response.status_mut() = rejection.status();
+        response
+    })
 }
 
 fn text(rejection: &Rejection<'_>) -> Bytes {

@@ -13,11 +13,7 @@ pub(super) type ItemBuf = SmallVec<[u8; 256]>;
 /// No allocation for a small number. Otherwise half the allocations of `HeaderValue::from(number)`, which reserves 20 bytes and
 /// then shares them.
 pub(super) fn number(number: u64) -> HeaderValue {
-    small_number(number).unwrap_or_else(|| {
-        let mut bytes = ItemBuf::new();
-        push_number(&mut bytes, number);
-        value(&bytes)
-    })
+    small_number(number).unwrap_or_else(|| value(itoa::Buffer::new().format(number).as_bytes()))
 }
 
 /// The value of a small number, without an allocation.

@@ -288,6 +288,22 @@ fn a_denied_request_allocates_its_response() {
 }
 
 #[test]
+fn a_denial_has_room_for_the_line_of_a_server() {
+    let mut service = layer(false).layer(PreallocatedService);
+    let mut request = Request::new(String::new());
+    request.headers_mut().insert("x-user", "ada".parse().unwrap());
+    let future = std::pin::pin!(service.call(request));
+    let Poll::Ready(Ok(mut response)) = future.poll(&mut Context::from_waker(std::task::Waker::noop()))
+    else {
+        panic!("the answer is there at once")
+    };
+    let length = http::HeaderValue::from_static("36");
+    let info =
+        allocation_counter::measure(|| drop(response.headers_mut().insert("content-length", length.clone())));
+    assert_eq!((response.status().as_u16(), info.count_total), (429, 0));
+}
+
+#[test]
 fn a_check_of_a_handler_has_few_allocations() {
     use portcullis_tower::{Charge, CheckBuilder};
 
