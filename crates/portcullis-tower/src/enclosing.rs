@@ -26,6 +26,7 @@ pub(crate) struct Scope<'a>(&'a mut Option<Enclosing>);
 impl<'a> Scope<'a> {
     /// Moves a layer to the stack; a clone would count a reference, in a cache line that all threads write. `None` if there is no
     /// layer.
+    #[inline]
     pub(crate) fn enter(layer: &'a mut Option<Enclosing>) -> Option<Self> {
         let enclosing = layer.take()?;
         STACK.with_borrow_mut(|stack| stack.push(enclosing));
@@ -34,12 +35,14 @@ impl<'a> Scope<'a> {
 }
 
 impl Drop for Scope<'_> {
+    #[inline]
     fn drop(&mut self) {
         *self.0 = STACK.with_borrow_mut(Vec::pop);
     }
 }
 
 /// Whether a layer without charges that is called or polled has counted the request.
+#[inline]
 pub(crate) fn is_enclosed() -> bool {
     STACK.with_borrow(|stack| !stack.is_empty())
 }

@@ -128,6 +128,10 @@ where
                         future.poll(cx)
                     };
                     let answer = ready!(answer);
+                    if context.adds_nothing() {
+                        *context = ResponseContext::default();
+                        return Poll::Ready(answer.map(|response| response.map(ResponseBody::inner)));
+                    }
                     // Also after an error, as its caller may keep this future.
                     let mut context = mem::take(context);
                     let response = answer?;

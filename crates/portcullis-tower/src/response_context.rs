@@ -113,6 +113,19 @@ impl ResponseContext {
         }
     }
 
+    /// Whether the response stays as it is, and nothing is held until its end.
+    #[inline]
+    pub(crate) fn adds_nothing(&self) -> bool {
+        let is_shown = match &self.counted {
+            None => false,
+            Some(Counted::Charged(_)) => true,
+            Some(Counted::Uncharged(uncharged)) => uncharged.decisions.is_some() || uncharged.is_marked(),
+            // A layer without charges may be around the response only.
+            Some(Counted::Unshown { is_metered }) => *is_metered && enclosing::is_enclosed(),
+        };
+        !is_shown && self.extra.is_none()
+    }
+
     /// Takes the outcome to judge, if the response decides about a charge.
     #[inline]
     pub(crate) fn take_outcome(&mut self) -> Option<Box<PendingOutcome>> {
@@ -159,11 +172,11 @@ impl ResponseContext {
                 }
             }),
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
-            // A layer without charges may be around the response only.
-            Some(Counted::Unshown { is_metered }) if is_metered && enclosing::is_enclosed() => {
-                response::mark_once(response);
+            Some(Counted::Unshown { is_metered }) => {
+                if is_metered && enclosing::is_enclosed() {
+                    response::mark_once(response);
+                }
             }
-            Some(Counted::Unshown { .. }) => {}
             None => {}
         }
         let Extra { shadow, reservation, .. } = *self.extra?;
@@ -200,19 +213,28 @@ impl Uncharged {
     }
 
     fn write<B>(&self, response: &mut Response<B>) {
-        let is_nested = self.has_outer_charge || enclosing::is_enclosed();
         match self.decisions.as_deref() {
             Some(Decisions { all, decisive_index, granted }) => {
                 let decisive = &all[*decisive_index];
                 let layer = self.layer.as_ref().expect("the inner service is neither called nor polled");
                 let granted = Granted::Among(granted);
+                let is_nested = self.is_nested();
                 layer.config.responses.write_admitted(decisive, all, granted, is_nested, response);
             }
-            None if is_nested && self.is_metered => {
-                response::mark_as_decided(response);
-            }
+            None if self.is_marked() => response::mark_as_decided(response),
             None => {}
         }
+    }
+
+    /// Whether an outer layer has counted the request.
+    fn is_nested(&self) -> bool {
+        self.has_outer_charge || enclosing::is_enclosed()
+    }
+
+    /// Whether outer layers have to notice that the request was counted, if the response does not show it.
+    #[inline]
+    fn is_marked(&self) -> bool {
+        self.is_metered && self.is_nested()
     }
 }
 
