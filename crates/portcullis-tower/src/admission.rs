@@ -80,6 +80,7 @@ pub(crate) fn start(
 }
 
 /// What has become of a request before any wait.
+#[expect(clippy::large_enum_variant, reason = "a waiting admission is boxed together with the request")]
 pub(crate) enum Started {
     /// The inner service is called next.
     Admitted(ResponseContext),

@@ -172,12 +172,10 @@ impl ResponseContext {
                 }
             }),
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
-            Some(Counted::Unshown { is_metered }) => {
-                if is_metered && enclosing::is_enclosed() {
-                    response::mark_once(response);
-                }
+            Some(Counted::Unshown { is_metered }) if is_metered && enclosing::is_enclosed() => {
+                response::mark_once(response);
             }
-            None => {}
+            Some(Counted::Unshown { .. }) | None => {}
         }
         let Extra { shadow, reservation, .. } = *self.extra?;
         if let Some(names) = shadow {

@@ -2,6 +2,8 @@
 //!
 //! To copy a header map costs less than to insert its lines, whose names would be hashed for each rejection.
 
+use std::mem;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::problem::TEXT;
@@ -44,11 +46,11 @@ impl PreparedDenial {
     /// The headers of a denial.
     pub(super) fn with(&self, figures: &Figures) -> HeaderMap {
         let Figures { remaining, reset, retry_after } = *figures;
-        let figures = [remaining, reset, retry_after];
+        let mut figures = values::numbers([remaining, reset, retry_after]);
         let mut headers = self.headers.clone();
         for (index, value) in headers.values_mut().enumerate() {
             if let Some(figure) = self.positions.iter().position(|position| *position == index) {
-                *value = values::number(figures[figure]);
+                mem::swap(value, &mut figures[figure]);
             }
         }
         headers.remove(&ROOM);

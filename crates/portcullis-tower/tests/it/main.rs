@@ -52,6 +52,7 @@ mod shedding;
 mod soft_limits;
 mod spans;
 mod spread;
+mod straight;
 mod support;
 mod tags;
 #[cfg(feature = "tonic")]

@@ -1,0 +1,185 @@
+//! Layers in which one check decides about a request, beside the same layers with a list that excepts nothing: these take the general
+//! way.
+
+use std::convert::Infallible;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex};
+
+use http::request::Parts;
+use http::{Method, Request, Response};
+use http_body::Body;
+use http_body_util::BodyExt as _;
+use portcullis_core::{Decision, FailureMode, Policy, Quota};
+use portcullis_tower::{
+    Event, Header, LayerBuilder, OnMissing, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
+};
+use tower::{Layer as _, Service, ServiceExt as _};
+
+use crate::probe::{Probe, Seen, grpc, request};
+use crate::support::{Mode, TestStore, block_on, registry_of};
+
+type Setting = fn(RateLimitLayer) -> RateLimitLayer;
+
+const SETTINGS: [Setting; 9] = [
+    |layer| layer,
+    |layer| layer.headers(RateLimitHeaders::NONE),
+    |layer| layer.headers(RateLimitHeaders::all()),
+    |layer| layer.headers(RateLimitHeaders::NONE).without_charge(),
+    RateLimitLayer::without_charge,
+    RateLimitLayer::decision_in_response,
+    |layer| layer.reject_with(|rejection: &Rejection<'_>| rejection.response()),
+    |layer| layer.on_missing(OnMissing::Shared).cost(|_: &Parts| 2),
+    |layer| layer.on_missing(OnMissing::Exempt).counts_rejections(),
+];
+
+fn requests() -> Vec<Request<String>> {
+    let of = |method: Method, headers: &[(&str, &str)]| {
+        let mut request = request(headers);
+        *request.method_mut() = method;
+        request
+    };
+    let ada = ("x-user", "ada");
+    let preflight = [("origin", "https://example.com"), ("access-control-request-method", "GET")];
+    vec![
+        request(&[ada]),
+        of(Method::HEAD, &[ada]),
+        of(Method::OPTIONS, &preflight),
+        of(Method::OPTIONS, &[ada]),
+        request(&[ada]),
+        of(Method::HEAD, &[ada]),
+        request(&[ada, ("accept", "application/json")]),
+        grpc(&[ada]),
+        request(&[ada, ada]),
+        request(&[]),
+        request(&[("x-user", "bob")]),
+    ]
+}
+
+/// A layer of each way, over stores of their own that answer in the same way.
+fn both(mode: Mode, failure: FailureMode, setting: Setting) -> [(Arc<Registry>, RateLimitLayer); 2] {
+    [false, true].map(|is_general| {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let registry = registry_of(store);
+        let policy = Policy::fixed_window("all", Quota::per_day(4)).on_store_failure(failure);
+        let layer = setting(LayerBuilder::new(Arc::clone(&registry), policy).by(Header::named("x-user")));
+        let layer = if is_general { layer.except(|_: &Parts| false) } else { layer };
+        (registry, layer)
+    })
+}
+
+/// All that is seen of the answers.
+async fn answers<S, B>(service: S) -> Vec<String>
+where
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
+    B: Body<Error: Debug>,
+{
+    let mut answers = Vec::new();
+    for request in requests() {
+        let (parts, body) = service.clone().oneshot(request).await.unwrap().into_parts();
+        let text = body.collect().await.unwrap().to_bytes();
+        let (seen, decision) = (parts.extensions.get::<Seen>(), parts.extensions.get::<Decision>());
+        let seen = seen.map(|seen| &seen.0);
+        let answer = format!("{} {:?} {text:?} {seen:?} {decision:?}", parts.status, parts.headers);
+        answers.push(without_instants(&answer));
+    }
+    answers
+}
+
+/// The text without the instants of decisions, which are those of the process if the store cannot answer.
+fn without_instants(text: &str) -> String {
+    let mut pieces = text.split("Timestamp(");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| text + piece.trim_start_matches(|char: char| char.is_ascii_digit()))
+}
+
+fn record(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
+    let events = Arc::<Mutex<Vec<String>>>::default();
+    let recorded = Arc::clone(&events);
+    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+        recorded.lock().unwrap().push(without_instants(&format!("{:?}", event.kind)));
+    }));
+    events
+}
+
+const MODES: [Mode; 6] =
+    [Mode::Ready, Mode::Later, Mode::Down, Mode::DownLater, Mode::Overloaded, Mode::Remembering];
+
+#[test]
+fn both_ways_give_the_same_answers() {
+    for (index, setting) in SETTINGS.into_iter().enumerate() {
+        for (mode, failure) in MODES
+            .into_iter()
+            .flat_map(|mode| [FailureMode::Open, FailureMode::Closed].map(|failure| (mode, failure)))
+        {
+            let [straight, general] = both(mode, failure, setting)
+                .map(|(_, layer)| block_on(answers(layer.layer(Probe::default()))));
+            assert_eq!(straight, general, "setting {index}, {mode:?}, {failure:?}");
+        }
+    }
+}
+
+#[test]
+fn both_ways_emit_the_same_events() {
+    for (index, setting) in SETTINGS.into_iter().enumerate() {
+        for mode in MODES {
+            let [straight, general] = both(mode, FailureMode::Open, setting).map(|(registry, layer)| {
+                let events = record(&registry);
+                block_on(answers(layer.layer(Probe::default())));
+                events.lock().unwrap().join("\n")
+            });
+            assert_eq!(straight, general, "setting {index}, {mode:?}");
+        }
+    }
+}
+
+#[test]
+fn both_ways_are_noticed_by_layers_around_them() {
+    for (outer, inner) in
+        (0..SETTINGS.len()).flat_map(|outer| (0..SETTINGS.len()).map(move |inner| (outer, inner)))
+    {
+        let nested = |is_general: bool| {
+            let registry = registry_of(Arc::default());
+            let events = record(&registry);
+            let layer = |policy: &'static str, setting: Setting| {
+                let policy = Policy::fixed_window(policy, Quota::per_day(4));
+                let builder = LayerBuilder::new(Arc::clone(&registry), policy);
+                let layer = setting(builder.by(Header::named("x-user")));
+                if is_general { layer.except(|_: &Parts| false) } else { layer }
+            };
+            let (around, inside) = (layer("all", SETTINGS[outer]), layer("all", SETTINGS[inner]));
+            let other = layer("other", SETTINGS[outer]);
+            let same = block_on(answers((around, inside.clone()).layer(Probe::default())));
+            let others = block_on(answers((other, inside).layer(Probe::default())));
+            (same, others, events.lock().unwrap().join("\n"))
+        };
+        assert_eq!(nested(false), nested(true), "settings {outer} around {inner}");
+    }
+}
+
+/// As with a buffer: an outer layer polls a response whose request was admitted outside of it.
+#[test]
+fn a_layer_around_the_response_alone_notices_a_decision() {
+    let registry = registry_of(Arc::default());
+    let layer = |policy: &'static str| {
+        let policy = Policy::fixed_window(policy, Quota::per_day(9));
+        LayerBuilder::new(Arc::clone(&registry), policy).by(Header::named("x-user"))
+    };
+    let ada = || request(&[("x-user", "ada")]);
+    for is_general in [false, true] {
+        let inner = layer("inner").headers(RateLimitHeaders::NONE);
+        let inner = if is_general { inner.except(|_: &Parts| false) } else { inner };
+        let inner = inner.layer(Probe::default());
+        let polled = block_on(async {
+            let started = Arc::new(Mutex::new(None));
+            let mut ready = inner.clone();
+            ready.ready().await.unwrap();
+            *started.lock().unwrap() = Some(ready.call(ada()));
+            let outer = layer("outer")
+                .without_charge()
+                .layer(tower::service_fn(move |_: Request<String>| started.lock().unwrap().take().unwrap()));
+            outer.oneshot(ada()).await.unwrap()
+        });
+        assert!(!polled.headers().contains_key("x-ratelimit-limit"), "{is_general}");
+    }
+}
