@@ -1,6 +1,7 @@
 //! The routers: one route, which answers at once, behind each of the layers.
 //!
-//! All limiters identify a client by the header `x-user`.
+//! All limiters identify a client by the header `x-user`. The routers have their state, as `axum::serve` gives it to them: without it they
+//! would apply their layers to each request.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -67,12 +68,16 @@ pub(super) enum Headers {
 
 /// The router without a layer.
 pub(super) fn bare() -> Router {
+    route().with_state(())
+}
+
+fn route() -> Router {
     Router::new().route("/", get(async || "found"))
 }
 
 /// The router with a layer that does nothing: what Axum itself adds for any layer.
 pub(super) fn passing() -> Router {
-    bare().layer(layer_fn(Passing::<Route>))
+    route().layer(layer_fn(Passing::<Route>)).with_state(())
 }
 
 pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
@@ -81,7 +86,7 @@ pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
         Headers::XRateLimit => RateLimitHeaders::X_RATELIMIT,
     };
     let layer = Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"));
-    bare().layer(layer.headers(headers))
+    route().layer(layer.headers(headers)).with_state(())
 }
 
 pub(super) fn tower_governor(limits: Limits, headers: Headers) -> Router {
@@ -91,11 +96,13 @@ pub(super) fn tower_governor(limits: Limits, headers: Headers) -> Router {
     match headers {
         Headers::None => {
             let config = Arc::new(builder.finish().expect(CONFIG));
-            bare().layer(GovernorLayer::<ByUser, NoOpMiddleware, Body>::new(config))
+            route().layer(GovernorLayer::<ByUser, NoOpMiddleware, Body>::new(config)).with_state(())
         }
         Headers::XRateLimit => {
             let config = Arc::new(builder.use_headers().finish().expect(CONFIG));
-            bare().layer(GovernorLayer::<ByUser, StateInformationMiddleware, Body>::new(config))
+            route()
+                .layer(GovernorLayer::<ByUser, StateInformationMiddleware, Body>::new(config))
+                .with_state(())
         }
     }
 }
@@ -111,7 +118,7 @@ pub(super) fn axum_governor(limits: Limits) -> Router {
         .gc_disable()
         .finish()
         .expect(CONFIG);
-    bare().layer(axum_governor::GovernorLayer::new(config))
+    route().layer(axum_governor::GovernorLayer::new(config)).with_state(())
 }
 
 /// Calls the inner service, as a layer with a service of its own does.
