@@ -2,8 +2,6 @@
 //!
 //! To copy a header map costs less than to insert its lines, whose names would be hashed for each rejection.
 
-use std::mem;
-
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::problem::TEXT;
@@ -46,11 +44,12 @@ impl PreparedDenial {
     /// The headers of a denial.
     pub(super) fn with(&self, figures: &Figures) -> HeaderMap {
         let Figures { remaining, reset, retry_after } = *figures;
-        let mut figures = values::numbers([remaining, reset, retry_after]);
+        let figures = [remaining, reset, retry_after];
         let mut headers = self.headers.clone();
         for (index, value) in headers.values_mut().enumerate() {
             if let Some(figure) = self.positions.iter().position(|position| *position == index) {
-                mem::swap(value, &mut figures[figure]);
+                // A large one has memory of its own: to share it would take more time than to allocate it.
+                *value = values::number(figures[figure]);
             }
         }
         headers.remove(&ROOM);

@@ -16,22 +16,6 @@ pub(super) fn number(number: u64) -> HeaderValue {
     small_number(number).unwrap_or_else(|| value(itoa::Buffer::new().format(number).as_bytes()))
 }
 
-/// The values of some numbers, with one allocation at most.
-pub(super) fn numbers<const N: usize>(numbers: [u64; N]) -> [HeaderValue; N] {
-    let is_large = |number: &&u64| small::text(**number).is_none();
-    if numbers.iter().filter(is_large).count() < 2 {
-        return numbers.map(number);
-    }
-    let mut text = ItemBuf::new();
-    let ranges = numbers.map(|number| {
-        let start = text.len();
-        push_number(&mut text, number);
-        start..text.len()
-    });
-    let text = Bytes::from_owner(text);
-    ranges.map(|range| shared(text.slice(range)))
-}
-
 /// The value of a small number, without an allocation.
 pub(super) fn small_number(number: u64) -> Option<HeaderValue> {
     small::text(number).map(HeaderValue::from_static)
