@@ -35,7 +35,14 @@ if algorithm == CALENDAR_WINDOW then
   end
 
   local left = held
-  if operation == CHECK then
+  if times > 1 then
+    before = held > 0 and { window, finish, held } or { 0, 0, 0 }
+    if cost > 0 then
+      local room = math.max(limit - held, 0)
+      local fitting = math.min(times, (room - room % cost) / cost)
+      fits, left = fitting == times, held + fitting * cost
+    end
+  elseif operation == CHECK then
     if cost > 0 then
       fits = held + cost <= limit
       if fits and not denied then left = held + cost end

@@ -11,19 +11,22 @@
 -- integers below 2^53, the first not 0, unused ones 0. If the operation is sent plus 128, three parameters more follow in each
 -- record, which only some rate-based algorithms use. A refund has one check, and after its record the runs to free, the
 -- newest first, each four such doubles. `REFUND_NEWEST` frees a run only if no later charge follows it. `RENEW` has the
--- runs of each check, in their order.
+-- runs of each check, in their order. If `CHECK` is sent plus 64, a byte for each check follows the checks: how often its decision is
+-- made, one after another. More than once is for decisions with one check, by the algorithms whose decisions take few numbers.
 --
 -- Reply: such doubles: the instant, then for every check twice the expiry in milliseconds that is set, or 0, plus 1 if its
--- cost fits, and its state after the decision; for a forced charge also the state before it.
+-- cost fits, and its state after the decision; for a forced charge and for a decision that is made several times also the state
+-- before it. Of such decisions the first ones fit and the others do not: the reply is that to the last.
 --
 -- The files of the algorithms replace the line of capitals. Each decides one check: from the stored value `raw`, the
 -- operation and the parameters `p1` to `p9` it sets `fits`; the state in the reply, in `fields` or in `a` and `b`, and with
--- `FORCE` that before the charge in `before`; and if the state has to be written, `value` and `expires`, the instant from
+-- `FORCE` or if the decision is made several `times` that before the charge in `before`; and if the state has to be written, `value` and `expires`, the instant from
 -- which it equals no state. A `value` of '' is no state. Without `fits`, and once the decision is `denied`, nothing is charged.
 
 local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET, RENEW = 1, 2, 3, 4, 5, 6
 local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CALENDAR_WINDOW, IN_FLIGHT = 1, 2, 3, 4, 5, 6
 local OVERRIDE = 7
+local REPEATED = CHECK + 64
 local EXACT = 9007199254740992
 local HEAD, RECORD, LONG_RECORD, RUN, MOST_RUNS, MOST_RENEWED = 3, 49, 73, 32, 64, 128
 -- A function returns a limited number of results.
@@ -35,12 +38,16 @@ local byte, pack, read, command = string.byte, struct.pack, struct.unpack, redis
 
 local request = ARGV[1] or ''
 local operation, count, records = byte(request, 1, HEAD)
-local record_length = RECORD
-if operation and operation >= 128 then operation, record_length = operation - 128, LONG_RECORD end
+local record_length, first_record = RECORD, HEAD + 2 * (count or 0) + 1
+-- The position before the numbers of repetitions, if there are any.
+local repeats
+if operation and operation > RENEW then
+  if operation >= 128 then operation, record_length = operation - 128, LONG_RECORD end
+  if operation == REPEATED and count then operation, repeats, first_record = CHECK, first_record - 1, first_record + count end
+end
 if not records or operation == 0 or operation > RENEW or count == 0 then
   return redis.error_reply('PORTCULLIS bad operation')
 end
-local first_record = HEAD + 2 * count + 1
 local first_run = first_record + record_length * records
 local runs = (#request + 1 - first_run) / RUN
 local refunds = operation == REFUND or operation == REFUND_NEWEST
@@ -70,6 +77,8 @@ local stale, kept, again = false, nil, false
 local decide_log
 -- The first run of the next check that is renewed.
 local next_run = first_run
+-- How often the decision is made, and how many states are in the reply to a check.
+local times, states = 1, operation == FORCE and 2 or 1
 
 while index < count do
   index = index + 1
@@ -93,6 +102,13 @@ while index < count do
         return redis.error_reply('PORTCULLIS bad number')
       end
     end
+  end
+  if repeats then
+    times = byte(request, repeats + index)
+    if times ~= 1 and (times == 0 or not is_last or index > first or algorithm == SLIDING_LOG or algorithm >= IN_FLIGHT) then
+      return redis.error_reply('PORTCULLIS bad repetition')
+    end
+    states = times > 1 and 2 or 1
   end
   local name, raw = KEYS[key], values[key]
   if not name then return redis.error_reply('PORTCULLIS bad key') end
@@ -138,12 +154,12 @@ while index < count do
       reply[length + 1] = status
       for field = 1, #fields do reply[length + 1 + field] = fields[field] end
       length = length + 1 + #fields
-    elseif count > 1 or operation == FORCE then
+    elseif count > 1 or states == 2 then
       reply = reply or { now }
       reply[length + 1], reply[length + 2], reply[length + 3] = status, a, b
       length = length + 3
     end
-    if operation == FORCE then
+    if states == 2 then
       for field = 1, #before do reply[length + field] = before[field] end
       length = length + #before
     end

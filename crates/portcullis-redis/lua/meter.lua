@@ -35,7 +35,22 @@ if algorithm == METER then
     level, rest, is_changed = full, full_rest, true
   end
 
-  if operation == CHECK then
+  if times > 1 then
+    before = level + rest > 0 and { at + level, rest } or { 0, 0 }
+    if cost_rest == 0 and rest == 0 and cost > 0 then
+      local fitting = level < full and math.min(times, (full - level - (full - level) % cost) / cost) or 0
+      fits = fitting == times
+      if fitting > 0 then level, is_changed = level + fitting * cost, true end
+    elseif cost > 0 or cost_rest > 0 then
+      for _ = 1, times do
+        local charged, charged_rest = level + cost, rest + cost_rest
+        if charged_rest >= q then charged, charged_rest = charged + 1, charged_rest - q end
+        fits = charged < full or (charged == full and charged_rest <= full_rest)
+        if not fits then break end
+        level, rest, is_changed = charged, charged_rest, true
+      end
+    end
+  elseif operation == CHECK then
     if cost > 0 or cost_rest > 0 then
       local charged, charged_rest = level + cost, rest + cost_rest
       if charged_rest >= q then charged, charged_rest = charged + 1, charged_rest - q end

@@ -82,8 +82,15 @@ if algorithm == SLIDING_WINDOW then
 
   size = used > 0 and #counts or 0
   while size > 0 and counts[size] == 0 do size = size - 1 end
-  if operation == FORCE then before = size > 0 and { size, ends, unpack(counts, 1, size) } or { 0 } end
-  if operation == CHECK then
+  if operation == FORCE or times > 1 then before = size > 0 and { size, ends, unpack(counts, 1, size) } or { 0 } end
+  if times > 1 then
+    if cost > 0 then
+      local room = math.max(limit - used, 0)
+      local fitting = math.min(times, (room - room % cost) / cost)
+      fits = fitting == times
+      if fitting > 0 then counts[1], used, is_changed = (counts[1] or 0) + fitting * cost, used + fitting * cost, true end
+    end
+  elseif operation == CHECK then
     if cost > 0 then
       fits = used + cost <= limit
       if fits and not denied then counts[1], used, is_changed = (counts[1] or 0) + cost, used + cost, true end

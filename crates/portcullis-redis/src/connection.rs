@@ -93,6 +93,7 @@ impl Connection {
             args,
             queue: QueueKey::none(),
             load: None,
+            replay: None,
             decisions: 0,
             end: None,
         })

@@ -27,7 +27,7 @@ use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Guard, Operation, Reply, StoredState, encode, load_of};
+use crate::protocol::wire::{Guard, Operation, Replay, Reply, StoredState, encode, load_of};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
 use self::answers::Answers;
@@ -265,10 +265,12 @@ impl Inner {
             Operation::Refund(_) | Operation::Force | Operation::Reset | Operation::Renew => None,
         };
         let load = load.map(|load| load.saturating_add(Guard::load_of(guards)));
+        let replay = load.and_then(|_| Replay::of_decision(checks.clone(), guards));
         let near = now.unwrap_or_else(|| server_time(checks.clone()));
         let (keys, args) = encode(&self.layout, operation, now, near, checks, guards);
         let decisions = u32::from(matches!(operation, Operation::Check));
-        let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, decisions, end };
+        let (script, slot) = (&self.script, Some(slot));
+        let call = Call { script, slot, keys, args, queue, load, replay, decisions, end };
         self.connection.run(call).await
     }
 

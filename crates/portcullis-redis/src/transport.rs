@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::Words;
+use crate::protocol::wire::{Replay, Words};
 
 pub use self::error::ConnectError;
 pub(crate) use self::error::{CallError, is_reply};
@@ -61,6 +61,8 @@ pub(crate) struct Call<'a> {
     /// If the call makes one decision and may make others as well: the time for which the decision blocks the server, in the unit
     /// of [`MAX_LOAD`](crate::protocol::wire::MAX_LOAD). All such calls of a connection run the same script.
     pub(crate) load: Option<u32>,
+    /// What the decision is computed from if the script makes it several times; `None` for one that is never repeated.
+    pub(crate) replay: Option<Replay>,
     /// The number of decisions that the call makes: 0 or 1.
     pub(crate) decisions: u32,
     /// When the call ends; `None` if it has the whole deadline of the connection. It is never later than that.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::protocol::script::{Script, Sha};
 use crate::protocol::value::Value;
-use crate::protocol::wire::Words;
+use crate::protocol::wire::{Replay, Words};
 use crate::transport::Call;
 
 /// How a script is named.
@@ -32,6 +32,8 @@ pub(crate) struct Command {
     pub(super) args: Words,
     /// The load of a decision that may share a call with others.
     pub(super) load: Option<u32>,
+    /// What such a decision is computed from if it is made several times.
+    pub(super) replay: Option<Replay>,
     /// The number of decisions in it; `None` if it is not a call of the store.
     pub(super) decisions: Option<u32>,
     /// Whether it is for one node of a cluster.
@@ -47,7 +49,7 @@ pub(crate) struct Command {
 impl Command {
     /// `EVALSHA` for a call that begins at `start`, `by_slot` for one node of a cluster. All keys must be in the slot.
     pub(crate) fn evalsha(call: Call<'_>, by_slot: bool, start: Instant, deadline: Duration) -> Self {
-        let Call { script, slot, keys, args, load, decisions, end, .. } = call;
+        let Call { script, slot, keys, args, load, replay, decisions, end, .. } = call;
         let latest = start + deadline;
         Self {
             name: "EVALSHA",
@@ -56,6 +58,7 @@ impl Command {
             keys,
             args,
             load,
+            replay,
             decisions: Some(decisions),
             by_slot,
             asking: false,
@@ -74,6 +77,7 @@ impl Command {
             keys: Words::new(),
             args: Words::new(),
             load: None,
+            replay: None,
             decisions: None,
             by_slot: false,
             asking: false,

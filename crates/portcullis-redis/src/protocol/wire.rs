@@ -4,6 +4,7 @@ mod combined;
 mod guard;
 mod record;
 mod renewals;
+mod replay;
 mod reply;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
 pub(crate) use guard::{GrantNumbers, Guard, GuardReply};
 pub(crate) use renewals::{PermitRun, RenewalCall, first_renewals};
+pub(crate) use replay::Replay;
 pub(crate) use reply::{Reply, StoredState, wrote};
 pub(super) use reply::{malformed, number_at};
 

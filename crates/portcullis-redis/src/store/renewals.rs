@@ -94,6 +94,7 @@ impl Inner {
             args,
             queue,
             load: None,
+            replay: None,
             decisions: 0,
             end: None,
         };

@@ -39,6 +39,7 @@ async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Res
             args: Words::new(),
             queue,
             load: None,
+            replay: None,
             decisions: 1,
             end: None,
         })

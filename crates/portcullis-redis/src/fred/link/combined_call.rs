@@ -190,7 +190,8 @@ impl Turn {
         };
         let mut request = CombinedRequest::default();
         for decision in &decisions {
-            request.add(decision.command.key_names(), decision.command.request());
+            let command = &decision.command;
+            request.add(command.key_names(), command.request(), command.replay.as_ref());
         }
         let command = first.command.with_request(request.keys(), request.request());
         let observer = ReplyObserver::new(

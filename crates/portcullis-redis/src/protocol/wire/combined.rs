@@ -6,6 +6,7 @@ use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
 use super::record::{length_of_records, records_of};
+use super::replay::{CheckReply, Replay, Replies};
 use super::reply::number_at;
 use super::{
     CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE, OVERRIDE_NUMBERS,
@@ -14,7 +15,9 @@ use super::{
 
 /// The keys and the request of a call that makes several decisions, one after another.
 ///
-/// Decisions about the same key share it, so that it is read and written once. Checks with equal parameters share a record.
+/// Decisions about the same key share it, so that it is read and written once. Checks with equal parameters share a record. Equal
+/// decisions that follow each other among the decisions about their key are one check, which is made several times: decisions about
+/// other keys in between change nothing for them, because all of a call are made at one instant.
 ///
 /// Mirrors: the comment of `lua/driver.lua`.
 #[derive(Debug)]
@@ -24,26 +27,53 @@ pub(crate) struct CombinedRequest {
     /// free. There are more places than keys.
     places: [u8; PLACES],
     records: Vec<Record>,
-    /// For each check its record and its key.
-    checks: Vec<[u8; 2]>,
+    /// By record, what a decision with one check by these parameters is computed from.
+    replays: Vec<Option<Replay>>,
+    checks: Vec<RepeatedCheck>,
+    /// By key, the index of its last check; without one, of a check of another key.
+    last_checks: Vec<u8>,
+    /// By decision, the index of its last check.
+    decisions: Vec<u8>,
+}
+
+/// A check, which is made several times if it is a decision of its own.
+#[derive(Clone, Copy, Debug)]
+struct RepeatedCheck {
+    /// The record, plus [`LAST`] if it is the last check of its decision.
+    record: u8,
+    key: u8,
+    times: u8,
+    /// Whether it is a decision that is computed from the replay of its record.
+    is_repeatable: bool,
 }
 
 impl Default for CombinedRequest {
     fn default() -> Self {
-        Self { keys: Vec::new(), places: [0; PLACES], records: Vec::new(), checks: Vec::new() }
+        Self {
+            keys: Vec::new(),
+            places: [0; PLACES],
+            records: Vec::new(),
+            replays: Vec::new(),
+            checks: Vec::new(),
+            last_checks: Vec::new(),
+            decisions: Vec::new(),
+        }
     }
 }
 
 impl CombinedRequest {
     /// Adds a decision by the keys and the request that [`encode`](super::encode) made for it. The
-    /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one.
-    pub(crate) fn add(&mut self, keys: &[Bytes], request: &[u8]) {
+    /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one. Only a decision with a `replay` is
+    /// repeated, and only with an equal one.
+    pub(crate) fn add(&mut self, keys: &[Bytes], request: &[u8], replay: Option<&Replay>) {
         let (checks, records) = request[HEAD..].split_at(2 * usize::from(request[1]));
         let numbers: SmallVec<[u8; 2]> =
             records_of(request[0], records).map(|record| self.number_of(record)).collect();
         for check in checks.chunks_exact(2) {
             let key = self.position_of(&keys[usize::from(check[1]) - 1]);
-            self.checks.push([numbers[usize::from(check[0] & !LAST)] | (check[0] & LAST), key]);
+            let record = numbers[usize::from(check[0] & !LAST)];
+            let is_repeatable = replay.is_some_and(|replay| self.replays_as(record, replay));
+            self.add_check(record | (check[0] & LAST), key, is_repeatable);
         }
     }
 
@@ -53,43 +83,88 @@ impl CombinedRequest {
 
     pub(crate) fn request(&self) -> Bytes {
         let (record, flag) = length_of_records(&self.records);
-        let length = HEAD + 2 * self.checks.len() + record * self.records.len();
+        let repeats = if self.checks.iter().any(|check| check.times > 1) { REPEATS } else { 0 };
+        let length = HEAD + 3 * self.checks.len() + record * self.records.len();
         let mut request = Vec::with_capacity(length);
-        request.extend([Operation::Check.code() | flag, byte(self.checks.len()), byte(self.records.len())]);
-        request.extend(self.checks.iter().flatten());
+        let operation = Operation::Check.code() | flag | repeats;
+        request.extend([operation, byte(self.checks.len()), byte(self.records.len())]);
+        request.extend(self.checks.iter().flat_map(|check| [check.record, check.key]));
+        if repeats > 0 {
+            request.extend(self.checks.iter().map(|check| check.times));
+        }
         self.records.iter().for_each(|parameters| request.extend(&parameters[..record]));
         Bytes::from(request)
     }
 
-    /// Divides the reply to the call into replies to the decisions, in their order. Returns `None` for a reply that no script
-    /// sends.
+    /// Divides the reply to the call into replies to the decisions, in the order in which they were added. Returns `None` for a reply
+    /// that no script sends.
     pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Bytes>> {
         let at = reply.get(..DOUBLE)?;
-        let mut replies = Vec::with_capacity(reply.len() + DOUBLE * self.checks.len());
-        let (mut ends, mut first, mut end) = (Vec::new(), DOUBLE, DOUBLE);
-        for [number, _] in &self.checks {
-            let algorithm = self.records[usize::from(number & !LAST)][0];
+        let mut replies = Replies::with_capacity(reply.len() + 4 * DOUBLE * self.decisions.len());
+        // By check, the index of the next reply to it.
+        let mut next: SmallVec<[usize; 8]> = SmallVec::with_capacity(self.checks.len());
+        let (mut first, mut end) = (DOUBLE, DOUBLE);
+        for check in &self.checks {
+            next.push(replies.ends.len());
+            let record = usize::from(check.record & !LAST);
+            let (algorithm, status) = (self.records[record][0], end);
             // A length that a reply states may be any number.
             end = end.checked_add(DOUBLE)?;
             end = end.checked_add(state_length(algorithm, reply, end)?)?;
-            if number & LAST != 0 {
-                replies.extend_from_slice(at);
-                replies.extend_from_slice(reply.get(first..end)?);
-                ends.push(replies.len());
+            if check.times > 1 {
+                let before = end;
+                end = end.checked_add(state_length(algorithm, reply, end)?)?;
+                let check_reply = CheckReply { times: check.times, status, before };
+                self.replays[record].as_ref()?.write_replies(reply, &check_reply, &mut replies)?;
+                first = end;
+            } else if check.record & LAST != 0 {
+                replies.push(&[at, reply.get(first..end)?]);
                 first = end;
             }
         }
         if end != reply.len() {
             return None;
         }
-        let (replies, mut from) = (Bytes::from(replies), 0);
-        Some(ends.into_iter().map(|end| replies.slice(std::mem::replace(&mut from, end)..end)).collect())
+        let Replies { bytes, ends } = replies;
+        let bytes = Bytes::from(bytes);
+        let own = self.decisions.iter().map(|check| {
+            let index = next[usize::from(*check)];
+            next[usize::from(*check)] += 1;
+            let begin = index.checked_sub(1).map_or(0, |previous| ends[previous]);
+            bytes.slice(begin..ends[index])
+        });
+        Some(own.collect())
+    }
+
+    /// Adds a check, or repeats the last one of its key.
+    fn add_check(&mut self, record: u8, key: u8, is_repeatable: bool) {
+        let last = &mut self.last_checks[usize::from(key) - 1];
+        let repeated = self.checks.get_mut(usize::from(*last));
+        let repeated = repeated
+            .filter(|last| is_repeatable && last.is_repeatable && (last.key, last.record) == (key, record));
+        match repeated {
+            // Below 255, because the load of a call bounds its decisions.
+            Some(repeated) => repeated.times += 1,
+            None => {
+                *last = byte(self.checks.len());
+                self.checks.push(RepeatedCheck { record, key, times: 1, is_repeatable });
+            }
+        }
+        if record & LAST != 0 {
+            self.decisions.push(*last);
+        }
+    }
+
+    /// Whether decisions with one check by this record are computed from this replay.
+    fn replays_as(&mut self, record: u8, replay: &Replay) -> bool {
+        self.replays[usize::from(record)].get_or_insert(*replay) == replay
     }
 
     fn number_of(&mut self, record: Record) -> u8 {
         let known = self.records.iter().position(|known| *known == record);
         byte(known.unwrap_or_else(|| {
             self.records.push(record);
+            self.replays.push(None);
             self.records.len() - 1
         }))
     }
@@ -103,6 +178,7 @@ impl CombinedRequest {
             place = (place + 1) % PLACES;
         }
         self.keys.push(key.clone());
+        self.last_checks.push(0);
         self.places[place] = byte(self.keys.len());
         self.places[place]
     }
@@ -153,6 +229,8 @@ fn byte(number: usize) -> u8 {
 
 /// One for each value of a byte.
 const PLACES: usize = 256;
+/// Marks a call in which the number of times follows that each check is made.
+const REPEATS: u8 = 64;
 /// The load of the check of an override.
 pub(super) const GUARD_LOAD: u32 = CHECK_LOAD + 1;
 /// The load of a check besides its work: its share of the call, its key and its arithmetic take several times as long as a slot.

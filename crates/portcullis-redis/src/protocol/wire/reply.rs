@@ -34,6 +34,11 @@ impl Reply {
         }
     }
 
+    /// Reads from a position on.
+    pub(super) fn from_position(bytes: &Bytes, read: usize) -> Self {
+        Self { bytes: bytes.clone(), read }
+    }
+
     pub(crate) fn at(&mut self) -> Result<Timestamp, StoreError> {
         self.number().map(Timestamp::from_micros)
     }

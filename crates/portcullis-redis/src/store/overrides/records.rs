@@ -153,6 +153,7 @@ impl Inner {
             args: with_instant(request, instant),
             queue: QueueKey::new((!key.is_shared()).then(|| key.fingerprint()), &|| false),
             load: None,
+            replay: None,
             decisions: 0,
             end: Some(end),
         };

@@ -18,7 +18,7 @@ fn decision(checks: &[(&'static str, &Policy, u64)]) -> (Vec<Bytes>, Bytes) {
 fn combined(decisions: &[(Vec<Bytes>, Bytes)]) -> CombinedRequest {
     let mut combined = CombinedRequest::default();
     for (keys, request) in decisions {
-        combined.add(keys, request);
+        combined.add(keys, request, None);
     }
     combined
 }
@@ -126,7 +126,7 @@ fn the_most_load_fits_into_a_request() {
     // Each check has parameters and a key of its own.
     for limit in 1..=u64::from(checks) {
         let (_, request) = decision(&[("", &Policy::gcra("gcra", Quota::per_minute(limit)), 1)]);
-        combined.add(&[Bytes::from(limit.to_string())], &request);
+        combined.add(&[Bytes::from(limit.to_string())], &request, None);
     }
     let request = combined.request();
     assert_eq!((request[1], request[2], combined.keys().len()), (128, 128, 128));
@@ -142,9 +142,9 @@ fn keys_that_begin_at_one_place_are_kept_apart() {
     let (_, request) = decision(&[("", &Policy::gcra("gcra", MINUTE), 1)]);
     let mut combined = CombinedRequest::default();
     for key in alike.iter().chain(&alike[..8]) {
-        combined.add(std::slice::from_ref(key), &request);
+        combined.add(std::slice::from_ref(key), &request, None);
     }
     assert_eq!(combined.keys(), alike);
-    let positions = combined.checks.iter().map(|[_, key]| *key);
+    let positions = combined.checks.iter().map(|check| check.key);
     assert!(positions.eq((1..=128).chain(1..=8)));
 }

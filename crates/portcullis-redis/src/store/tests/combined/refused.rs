@@ -125,8 +125,17 @@ async fn an_invalid_decision_fails_alone() {
             let words = [Bytes::from_static(b"portcullis:invalid"), Bytes::from(request)];
             let [keys, args] = words.map(|word| Words::from_iter([word]));
             let (script, queue) = (&store.0.script, QueueKey::none());
-            let call =
-                Call { script, slot: Some(0), keys, args, queue, load: Some(8), decisions: 1, end: None };
+            let call = Call {
+                script,
+                slot: Some(0),
+                keys,
+                args,
+                queue,
+                load: Some(8),
+                replay: None,
+                decisions: 1,
+                end: None,
+            };
             store.0.connection.run(call).await
         }
     });

@@ -1,0 +1,146 @@
+//! Equal decisions about one key, which the script makes in one step: a real Redis agrees in every figure and position with the
+//! memory store, which makes one after another.
+
+use std::time::Duration;
+
+use portcullis_core::store::{Checks, Outcome, Receipt, Store as _};
+use portcullis_core::{
+    Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
+};
+use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
+use portcullis_testing::{ManualClock, calendars, timeline};
+
+/// Intervals with and without remainders of microseconds.
+const QUOTAS: [Quota; 2] = [Quota::per_minute(7), Quota::per_minute(6)];
+
+/// All policies whose decisions the script repeats.
+fn policies() -> Vec<Policy> {
+    let mut policies = Vec::new();
+    for (quota, [bucket, refilled, spaced, waits, debt, queue, window, sliding, slots]) in
+        QUOTAS.into_iter().zip([NAMES[0], NAMES[1]])
+    {
+        let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy);
+        let interval = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
+        let many = SlidingWindow::with_slots(quota, 10).unwrap();
+        policies.extend([
+            Policy::token_bucket(bucket, quota.burst(20)),
+            named(refilled, Strategy::TokenBucket(interval)),
+            Policy::gcra(spaced, quota.burst(5)),
+            Policy::gcra(waits, quota.burst(3)).wait_at_most(Duration::from_secs(60)),
+            Policy::gcra(debt, quota.burst(9)).allow_debt(30),
+            Policy::leaky_bucket(queue, quota),
+            Policy::fixed_window(window, quota),
+            Policy::sliding_window(sliding, quota),
+            named(slots, Strategy::SlidingWindow(many)),
+        ]);
+    }
+    policies.push(Policy::calendar_window("months", 40, &calendars()[0]));
+    policies
+}
+
+const NAMES: [[&str; 9]; 2] = [
+    ["bucket", "refilled", "spaced", "waits", "debt", "queue", "window", "sliding", "slots"],
+    [
+        "bucket-6",
+        "refilled-6",
+        "spaced-6",
+        "waits-6",
+        "debt-6",
+        "queue-6",
+        "window-6",
+        "sliding-6",
+        "slots-6",
+    ],
+];
+
+fn users() -> [Key; 2] {
+    ["ada", "grace"].map(|user| {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", user.as_bytes());
+        hasher.finish().unwrap()
+    })
+}
+
+/// Decisions that arrive together: some series of equal ones, in between each other, and a few decisions under two policies.
+fn arrivals(policies: &[Policy], users: &[Key], random: &mut impl FnMut(usize) -> usize) -> Vec<Checks> {
+    let one = |random: &mut dyn FnMut(usize) -> usize| {
+        let (policy, user) = (policies[random(policies.len())].clone(), users[random(users.len())]);
+        let cost = [0, 1, 1, 1, 2, 3, u64::MAX][random(7)];
+        Checks::one(policy, user, cost)
+    };
+    let kinds: Vec<Checks> = (0..=random(3)).map(|_| one(random)).collect();
+    let count = 2 + random(60);
+    let mut decisions = Vec::with_capacity(count);
+    while decisions.len() < count {
+        let kind = &kinds[random(kinds.len())];
+        decisions.push(kind.clone());
+        if random(12) == 0 {
+            let (key, other) = (kind.iter().next().unwrap().key, &policies[random(policies.len())]);
+            // An error if it has the same policy.
+            decisions.extend(kind.clone().and(other.clone(), key, 1));
+        }
+    }
+    decisions
+}
+
+fn receipts(outcome: Outcome) -> Vec<Receipt> {
+    outcome.into_receipts().collect()
+}
+
+/// The tasks of a runtime with one thread begin in the order in which they are spawned.
+#[tokio::test]
+async fn repeated_decisions_agree_with_memory() {
+    let server = RedisServer::start().unwrap();
+    let (clock, seed) = (ManualClock::default(), timeline::seed());
+    println!("seed {seed}");
+    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+    let redis = redis.denial_memory(0).connect().await.unwrap();
+    let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+    let mut state = seed;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let (policies, users) = (policies(), users());
+    let (mut now, mut made, mut denied, mut mixed) = (1_600_000_000_000_000_u64, 0_u64, 0_u64, 0_u64);
+    let steps = timeline::steps().min(20_000);
+    while made < steps {
+        now += u64::try_from(random(20_000_000)).unwrap();
+        if random(20) == 0 {
+            now -= u64::try_from(random(200_000_000)).unwrap();
+        }
+        clock.set(Timestamp::from_micros(now));
+        let decisions = arrivals(&policies, &users, &mut random);
+        let tasks: Vec<_> =
+            decisions.iter().map(|checks| tokio::spawn(redis.check(checks.clone()))).collect();
+        let (mut admitted, mut charged) = (0, Vec::new());
+        for (checks, task) in decisions.into_iter().zip(tasks) {
+            let expected = memory.check(checks.clone()).await.unwrap();
+            let outcome = task.await.unwrap().unwrap();
+            assert_eq!(outcome.decisions(), expected.decisions(), "{checks:?} at {now}");
+            admitted += u64::from(outcome.is_allowed());
+            denied += u64::from(!outcome.is_allowed());
+            made += 1;
+            let (own, expected) = (receipts(outcome), receipts(expected));
+            assert_eq!(own, expected, "{checks:?} at {now}");
+            charged.extend(own.into_iter().zip(expected));
+        }
+        mixed += u64::from(admitted > 0 && denied > 0);
+        // Refunds, and charges beyond the limit.
+        if !charged.is_empty() && random(3) == 0 {
+            let (own, expected) = charged.swap_remove(random(charged.len()));
+            let cost = u64::try_from(random(30)).unwrap();
+            let settled = redis.settle(own, cost).await.unwrap();
+            let expected = memory.settle(expected, cost).await.unwrap();
+            assert_eq!((settled.decision, settled.uncharged), (expected.decision, expected.uncharged));
+        }
+    }
+    let [calls, reads] = ["evalsha", "get"].map(|command| server.calls(command).unwrap());
+    println!("{made} decisions in {calls} calls with {reads} reads, {denied} denied, {mixed} mixed");
+    assert!(calls * 4 < made && denied * 10 > made && mixed > 0, "{made} in {calls} calls, {denied} denied");
+}
+
+/// Generous: a slow machine must not fail a test.
+const DEADLINE: Duration = Duration::from_secs(10);
