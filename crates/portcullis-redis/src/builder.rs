@@ -11,7 +11,9 @@ use crate::fred::{Client, Pool};
 use crate::protocol::keys::{Layout, NamespaceError, slot};
 use crate::protocol::scripts;
 use crate::protocol::wire::Operation;
-use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants};
+use crate::store::{
+    DEFAULT_ENTRIES, DenialMemory, EncodedDecisions, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants,
+};
 use crate::transport::{CallError, ConnectError, Options, QueueKey};
 
 /// Builds a [`RedisStore`].
@@ -217,6 +219,7 @@ impl RedisStoreBuilder {
             leases,
             grants: SeenGrants::new(),
             scenario: self.scenario,
+            encoded: EncodedDecisions::new(),
             recently_denied,
         };
         inner.probe().await?;

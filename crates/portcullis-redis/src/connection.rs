@@ -38,6 +38,7 @@ use crate::fred::command::{Attempt, Command};
 use crate::protocol::script::Script;
 use crate::protocol::slot::slot_of;
 use crate::protocol::value::Value;
+use crate::protocol::wire::CallWords;
 use crate::resilience::outage_log::OutageLog;
 use crate::stats::{Gauges, StoreStats};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport};
@@ -89,11 +90,9 @@ impl Connection {
         self.run(Call {
             script,
             slot,
-            keys,
-            args,
+            words: CallWords::new(keys, args),
             queue: QueueKey::none(),
             load: None,
-            replay: None,
             decisions: 0,
             end: None,
         })
@@ -144,6 +143,16 @@ impl Connection {
             }
         }
         result
+    }
+
+    /// Whether the slot of a call may matter: in a cluster.
+    pub(crate) fn has_slots(&self) -> bool {
+        match &self.0.route {
+            Route::One(node) => node.links.iter().any(|link| link.is_clustered()),
+            Route::Cluster(_) => true,
+            #[cfg(feature = "recorded")]
+            Route::Recorded(_) => false,
+        }
     }
 
     /// What all connections count.

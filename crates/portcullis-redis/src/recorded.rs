@@ -8,7 +8,9 @@ use crate::connection::Connection;
 use crate::protocol::keys::Layout;
 use crate::protocol::scripts;
 use crate::protocol::value::Value;
-use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants};
+use crate::store::{
+    DEFAULT_ENTRIES, DenialMemory, EncodedDecisions, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants,
+};
 
 impl RedisStore {
     /// Creates a store in which every call has this reply of the script at once. The call is encoded, and not sent.
@@ -31,6 +33,7 @@ impl RedisStore {
             leases: Leases::new(Handle::current(), true),
             grants: SeenGrants::new(),
             scenario: None,
+            encoded: EncodedDecisions::new(),
             recently_denied: RecentlyDenied::new(),
         })
     }

@@ -4,6 +4,7 @@ mod answers;
 mod cross_slot;
 mod denials;
 mod documents;
+mod encoded;
 mod errors;
 mod figures;
 mod leases;
@@ -27,12 +28,13 @@ use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Guard, Operation, Replay, Reply, StoredState, encode, load_of};
+use crate::protocol::wire::{CallWords, Guard, Operation, Replay, Reply, StoredState, encode, load_of};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
 use self::answers::Answers;
 pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
+pub(crate) use self::encoded::EncodedDecisions;
 use self::errors::{store_error, with_outage};
 pub(crate) use self::leases::Leases;
 pub(crate) use self::overrides::SeenGrants;
@@ -50,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) denials: DenialMemory,
     pub(crate) leases: Leases,
     pub(crate) grants: SeenGrants,
+    pub(crate) encoded: EncodedDecisions,
     /// The clock of a scenario; `None` for the server's clock.
     pub(crate) scenario: Option<Box<dyn Clock>>,
     /// Decides which slots are queried first.
@@ -83,7 +86,7 @@ impl RedisStore {
         standby: Option<Arc<dyn Standby>>,
         end: Option<Instant>,
     ) -> StoreFuture<Outcome> {
-        let slots = keys::slots(checks.iter().map(|check| check.key));
+        let slots = self.0.slots(&checks);
         if let Some(refused) = self.0.rejects_now(&slots) {
             self.0.connection.stats().count_error(refused.kind());
             return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
@@ -265,13 +268,34 @@ impl Inner {
             Operation::Refund(_) | Operation::Force | Operation::Reset | Operation::Renew => None,
         };
         let load = load.map(|load| load.saturating_add(Guard::load_of(guards)));
-        let replay = load.and_then(|_| Replay::of_decision(checks.clone(), guards));
-        let near = now.unwrap_or_else(|| server_time(checks.clone()));
-        let (keys, args) = encode(&self.layout, operation, now, near, checks, guards);
+        let words = || {
+            let replay = load.and_then(|_| Replay::of_decision(checks.clone(), guards));
+            let near = now.unwrap_or_else(|| server_time(checks.clone()));
+            let (keys, args) = encode(&self.layout, operation, now, near, checks.clone(), guards);
+            CallWords::of_decision(keys, args, replay)
+        };
+        let words = match (now, load) {
+            (None, Some(_)) if guards.is_empty() => self.words_of(checks.clone(), words),
+            _ => words(),
+        };
         let decisions = u32::from(matches!(operation, Operation::Check));
         let (script, slot) = (&self.script, Some(slot));
-        let call = Call { script, slot, keys, args, queue, load, replay, decisions, end };
+        let call = Call { script, slot, words, queue, load, decisions, end };
         self.connection.run(call).await
+    }
+
+    /// The words of a decision without guards on the server's time, by `encode` if they are not known. Those of a calendar window
+    /// depend on the time.
+    fn words_of<'a>(
+        &self,
+        mut checks: impl Iterator<Item = &'a Check>,
+        encode: impl FnOnce() -> Arc<CallWords>,
+    ) -> Arc<CallWords> {
+        let is_calendar = |check: &Check| matches!(check.policy.strategy(), Strategy::CalendarWindow(_));
+        match (checks.next(), checks.next()) {
+            (Some(check), None) if !is_calendar(check) => self.encoded.get_or(check, encode),
+            _ => encode(),
+        }
     }
 
     /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest
@@ -335,6 +359,15 @@ impl Inner {
     /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile.
     pub(crate) fn denied_meanwhile(&self, checks: &Checks, failure: &StoreError) -> Option<Outcome> {
         (failure.kind() == StoreErrorKind::Overloaded).then(|| self.remembered_denial(checks)).flatten()
+    }
+
+    /// The slots of the checks, all the same without a cluster, where they are needed for nothing.
+    fn slots(&self, checks: &Checks) -> Slots {
+        if self.connection.has_slots() {
+            keys::slots(checks.iter().map(|check| check.key))
+        } else {
+            checks.iter().map(|_| 0).collect()
+        }
     }
 
     /// Returns why no part of a decision would be answered now, if so. Does not send anything and does not allocate.

@@ -4,13 +4,14 @@ mod error;
 mod options;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Replay, Words};
+use crate::protocol::wire::CallWords;
 
 pub use self::error::ConnectError;
 pub(crate) use self::error::{CallError, is_reply};
@@ -55,14 +56,11 @@ pub(crate) struct Call<'a> {
     pub(crate) script: &'a Script,
     /// The slot of all keys; `None` without keys.
     pub(crate) slot: Option<u16>,
-    pub(crate) keys: Words,
-    pub(crate) args: Words,
+    pub(crate) words: Arc<CallWords>,
     pub(crate) queue: QueueKey<'a>,
     /// If the call makes one decision and may make others as well: the time for which the decision blocks the server, in the unit
     /// of [`MAX_LOAD`](crate::protocol::wire::MAX_LOAD). All such calls of a connection run the same script.
     pub(crate) load: Option<u32>,
-    /// What the decision is computed from if the script makes it several times; `None` for one that is never repeated.
-    pub(crate) replay: Option<Replay>,
     /// The number of decisions that the call makes: 0 or 1.
     pub(crate) decisions: u32,
     /// When the call ends; `None` if it has the whole deadline of the connection. It is never later than that.

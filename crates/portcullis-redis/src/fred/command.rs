@@ -1,5 +1,6 @@
 //! The commands that are sent through the client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::fred::types::config::Options;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::protocol::script::{Script, Sha};
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Replay, Words};
+use crate::protocol::wire::{CallWords, Words};
 use crate::transport::Call;
 
 /// How a script is named.
@@ -28,12 +29,9 @@ pub(crate) struct Command {
     pub(super) slot: Option<u16>,
     /// What runs; `None` for a command without a script, whose words are its arguments.
     pub(super) code: Option<Code>,
-    pub(super) keys: Words,
-    pub(super) args: Words,
+    pub(super) words: Arc<CallWords>,
     /// The load of a decision that may share a call with others.
     pub(super) load: Option<u32>,
-    /// What such a decision is computed from if it is made several times.
-    pub(super) replay: Option<Replay>,
     /// The number of decisions in it; `None` if it is not a call of the store.
     pub(super) decisions: Option<u32>,
     /// Whether it is for one node of a cluster.
@@ -49,16 +47,14 @@ pub(crate) struct Command {
 impl Command {
     /// `EVALSHA` for a call that begins at `start`, `by_slot` for one node of a cluster. All keys must be in the slot.
     pub(crate) fn evalsha(call: Call<'_>, by_slot: bool, start: Instant, deadline: Duration) -> Self {
-        let Call { script, slot, keys, args, load, replay, decisions, end, .. } = call;
+        let Call { script, slot, words, load, decisions, end, .. } = call;
         let latest = start + deadline;
         Self {
             name: "EVALSHA",
             slot,
             code: Some(Code::Sha(script.sha())),
-            keys,
-            args,
+            words,
             load,
-            replay,
             decisions: Some(decisions),
             by_slot,
             asking: false,
@@ -74,10 +70,8 @@ impl Command {
             name: "TIME",
             slot: None,
             code: None,
-            keys: Words::new(),
-            args: Words::new(),
+            words: Arc::default(),
             load: None,
-            replay: None,
             decisions: None,
             by_slot: false,
             asking: false,
@@ -90,9 +84,9 @@ impl Command {
     /// Reads the bytes of a string up to `last`, counted from 0.
     pub(crate) fn getrange(key: Bytes, last: usize, slot: u16, by_slot: bool, deadline: Duration) -> Self {
         let args = [key, Bytes::from_static(b"0"), Bytes::from(last.to_string())];
-        let args = args.into_iter().collect();
+        let words = CallWords::new(Words::new(), args.into_iter().collect());
         let decisions = Some(0);
-        Self { name: "GETRANGE", slot: Some(slot), args, decisions, by_slot, ..Self::time(deadline) }
+        Self { name: "GETRANGE", slot: Some(slot), words, decisions, by_slot, ..Self::time(deadline) }
     }
 
     /// The same command for one attempt. Boxed, because the futures of a call pass it on to each other.
@@ -104,41 +98,33 @@ impl Command {
     /// The command with other keys and another request, at the same instant.
     pub(super) fn with_request(&self, keys: &[Bytes], request: Bytes) -> Box<Self> {
         let args = std::iter::once(request).chain(self.instant().cloned()).collect();
-        Box::new(Self { code: self.code.clone(), keys: keys.into(), args, ..*self })
+        let words = CallWords::new(keys.into(), args);
+        Box::new(Self { code: self.code.clone(), words, ..*self })
     }
 
     /// The words after the name of the command: of a script its SHA-1 or its source, the number of keys, the keys, then the
     /// arguments.
     pub(super) fn into_words(self) -> Vec<Bytes> {
         let code = match self.code {
-            None => return self.args.into_vec(),
+            None => return self.words.args().to_vec(),
             Some(Code::Sha(sha)) => Bytes::copy_from_slice(&sha),
             Some(Code::Source(source)) => source,
         };
-        let count = match self.keys.len() {
+        let (keys, args) = (self.words.keys(), self.words.args());
+        let count = match keys.len() {
             1 => Bytes::from_static(b"1"),
             count => Bytes::from(count.to_string()),
         };
-        let mut words = Vec::with_capacity(2 + self.keys.len() + self.args.len());
+        let mut words = Vec::with_capacity(2 + keys.len() + args.len());
         words.extend([code, count]);
-        words.extend(self.keys);
-        words.extend(self.args);
+        words.extend_from_slice(keys);
+        words.extend_from_slice(args);
         words
-    }
-
-    /// The names of the keys.
-    pub(super) fn key_names(&self) -> &[Bytes] {
-        &self.keys
-    }
-
-    /// The first argument.
-    pub(super) fn request(&self) -> &Bytes {
-        &self.args[0]
     }
 
     /// The instant of a scenario.
     pub(super) fn instant(&self) -> Option<&Bytes> {
-        self.args.get(1)
+        self.words.args().get(1)
     }
 
     /// Turns `EVALSHA` into `EVAL`, which runs the same call from the source and loads the script.

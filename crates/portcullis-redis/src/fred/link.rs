@@ -140,6 +140,11 @@ impl Link {
         }
     }
 
+    /// Whether the client routes in a cluster by itself.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.is_clustered
+    }
+
     /// What a call would meet now. Does not allocate.
     pub(crate) fn availability(&self) -> Availability {
         let is_connected = self.is_up.load(Ordering::SeqCst);

@@ -6,6 +6,7 @@ mod record;
 mod renewals;
 mod replay;
 mod reply;
+mod words;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ pub(crate) use renewals::{PermitRun, RenewalCall, first_renewals};
 pub(crate) use replay::Replay;
 pub(crate) use reply::{Reply, StoredState, wrote};
 pub(super) use reply::{malformed, number_at};
+pub(crate) use words::CallWords;
 
 use self::record::{MAX_RECORD, RECORD, length_of_records};
 use super::keys::{Layout, OVERRIDE_SUFFIX};

@@ -28,6 +28,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
+use super::key_hash::KeyHash;
+
 /// The decisions that wait for a call on a connection, each with its load.
 #[derive(Debug)]
 pub(crate) struct CombiningQueue<L, T> {
@@ -38,7 +40,7 @@ pub(crate) struct CombiningQueue<L, T> {
 #[derive(Debug)]
 struct State<L, T> {
     /// Contains only lanes with a call on its way or a waiting decision.
-    lanes: HashMap<L, Lane<T>>,
+    lanes: HashMap<L, Lane<T>, KeyHash>,
     next_id: u64,
     /// When the task looks at what waits that watches over it; `None` without such a task.
     watch: Option<Instant>,
@@ -84,7 +86,7 @@ pub(crate) struct Due<L, T> {
 impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Makes a queue for calls with at most this load.
     pub(crate) fn new(max_load: u32) -> Self {
-        Self { max_load, state: Mutex::new(State { lanes: HashMap::new(), next_id: 0, watch: None }) }
+        Self { max_load, state: Mutex::new(State { lanes: HashMap::default(), next_id: 0, watch: None }) }
     }
 
     /// Begins a call for a decision that has arrived, if it need not wait. [`end`](Self::end) must follow.

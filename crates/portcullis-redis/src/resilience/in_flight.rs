@@ -122,9 +122,7 @@ impl InFlightLimit {
     /// Records a reply in time to a call for several decisions that was sent at `sent`. The reply to each decision counts.
     pub(crate) fn answered(&self, sent: Instant, decisions: usize) {
         let latency = sent.elapsed();
-        let mut state = self.state();
-        let woken: Woken = (0..decisions).flat_map(|_| state.grow(latency)).collect();
-        drop(state);
+        let woken = self.state().grow(latency, decisions);
         wake(woken);
     }
 
@@ -161,15 +159,13 @@ impl Permit {
     }
 
     /// Releases the permits of a call, all of one connection, at once.
-    pub(crate) fn release_all(mut permits: Vec<Self>) {
-        let Some(limit) = permits.first().map(|permit| Arc::clone(&permit.limit)) else { return };
-        let mut state = limit.state();
-        let mut woken = Woken::new();
-        for permit in &mut permits {
+    pub(crate) fn release_all<'a>(permits: impl IntoIterator<Item = &'a mut Self>) {
+        let mut permits = permits.into_iter().peekable();
+        let Some(limit) = permits.peek().map(|permit| Arc::clone(&permit.limit)) else { return };
+        let woken = limit.state().release_all(permits.map(|permit| {
             permit.is_held = false;
-            woken.extend(state.release(permit.key));
-        }
-        drop(state);
+            permit.key
+        }));
         wake(woken);
     }
 }

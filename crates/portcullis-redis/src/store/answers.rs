@@ -1,8 +1,8 @@
 //! The answers to the checks of one call.
 
 use portcullis_core::overrides::Grant;
-use portcullis_core::store::{Check, CheckResult, Checks, Outcome};
-use portcullis_core::{Policy, Timestamp};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, ReadyCheck};
+use portcullis_core::{Decision, Policy, Timestamp};
 use smallvec::SmallVec;
 
 /// The results of the checks of one call, in their order, and the grants under which some of them were made.
@@ -61,6 +61,13 @@ impl Answers {
         let at = self.results.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
         let results = self.results.iter().map(|(_, result)| *result);
         if self.grants.is_empty() {
+            if let ([(at, CheckResult { snapshot, position, .. })], 1) =
+                (self.results.as_slice(), checks.len())
+            {
+                let check = checks.iter().next()?;
+                let decision = Decision::new(&check.policy, *at, *snapshot);
+                return Outcome::single(checks, ReadyCheck { decision, position: *position });
+            }
             return Outcome::new(checks, at, results);
         }
         for CheckGrant { check, policy, .. } in &self.grants {

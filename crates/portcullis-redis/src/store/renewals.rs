@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{Inner, RedisStore};
 use crate::protocol::keys;
-use crate::protocol::wire::{PermitRun, RenewalCall, first_renewals};
+use crate::protocol::wire::{CallWords, PermitRun, RenewalCall, first_renewals};
 use crate::transport::{Call, QueueKey, Transport as _};
 
 /// A run of a renewal.
@@ -90,11 +90,9 @@ impl Inner {
         let call = Call {
             script: &self.script,
             slot: Some(slot),
-            keys,
-            args,
+            words: CallWords::new(keys, args),
             queue,
             load: None,
-            replay: None,
             decisions: 0,
             end: None,
         };

@@ -1,5 +1,6 @@
 //! More calls than a server can answer in time, and the calls of other keys beside them.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use portcullis_servers::{Fault, FaultProxy};
@@ -9,7 +10,6 @@ use tokio::time::sleep;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::Words;
 use crate::transport::{Call, CallError, Options, QueueKey, Transport as _};
 
 use super::scripts::{COUNT, count};
@@ -32,17 +32,7 @@ async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connectio
 async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Result<Value, CallError> {
     let queue = QueueKey::new(key, &|| false);
     connection
-        .run(Call {
-            script,
-            slot: None,
-            keys: Words::new(),
-            args: Words::new(),
-            queue,
-            load: None,
-            replay: None,
-            decisions: 1,
-            end: None,
-        })
+        .run(Call { script, slot: None, words: Arc::default(), queue, load: None, decisions: 1, end: None })
         .await
 }
 

@@ -190,8 +190,7 @@ impl Turn {
         };
         let mut request = CombinedRequest::default();
         for decision in &decisions {
-            let command = &decision.command;
-            request.add(command.key_names(), command.request(), command.replay.as_ref());
+            request.add(&decision.command.words);
         }
         let command = first.command.with_request(request.keys(), request.request());
         let observer = ReplyObserver::new(
@@ -336,31 +335,23 @@ impl CombinedCall<'_> {
         }
     }
 
-    fn answer(self, reply: &Value, observer: Option<ReplyObserver>) {
+    fn answer(mut self, reply: &Value, observer: Option<ReplyObserver>) {
         let replies = match reply {
             Value::Text(bytes) => self.request.split(bytes),
             _ => None,
         };
-        let count = self.decisions.len();
         // What the store reads from another reply is an error for each decision.
-        let replies: Vec<Value> = replies.map_or_else(
-            || vec![Value::Null; count],
-            |replies| replies.into_iter().map(Value::Text).collect(),
-        );
+        let replies = replies.unwrap_or_default();
         if let Some(observer) = observer {
             let wrote = self.decisions.first().map(|decision| decision.command.wrote);
             let written = replies.iter().find(|reply| wrote.is_some_and(|wrote| wrote(reply)));
             observer.observe(&Ok(written.unwrap_or(reply).clone()));
         }
         // Released before the callers run on, whose next decisions need permits.
-        let decisions = self.decisions.into_iter().map(|decision| (decision.caller, decision.permit));
-        let (callers, permits): (Vec<_>, Vec<_>) = decisions.unzip();
-        Permit::release_all(permits);
-        for (caller, reply) in callers.into_iter().zip(replies) {
-            if let Some(caller) = caller {
-                // The caller may have gone away.
-                let _ = caller.send(Answer::Result(Ok(reply)));
-            }
+        Permit::release_all(self.decisions.iter_mut().map(|decision| &mut decision.permit));
+        let mut replies = replies.into_iter();
+        for mut decision in self.decisions {
+            decision.answer(Ok(replies.next().unwrap_or(Value::Null)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! One call on a link.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -340,14 +340,20 @@ pub(crate) async fn probe(
 
 /// Gives a command to fred when it is first polled.
 pub(super) fn reply_to(live: &Live, command: Box<Command>) -> ReplyFuture {
-    Box::pin(while_connected(send(live, command), live.closed.clone()))
+    let client = live.client.with_options(&untimed());
+    let closed = live.closed.clone();
+    // The future of the client takes kilobytes: it is made where it stays.
+    Box::pin(async move {
+        let reply = client.custom::<RawValue, Bytes>(command.custom(), command.into_words());
+        while_connected(pin!(reply), closed).await.map(from_raw)
+    })
 }
 
 /// Ends soon after the connection: fred neither sends nor fails a call that it is given at the moment the connection ends.
-async fn while_connected(
-    reply: impl Future<Output = Result<Value, Error>>,
+async fn while_connected<T>(
+    reply: impl Future<Output = Result<T, Error>>,
     mut closed: watch::Receiver<()>,
-) -> Result<Value, Error> {
+) -> Result<T, Error> {
     let ended = async {
         // No value is ever sent: this waits for the channel to close.
         let _ = closed.changed().await;
@@ -357,14 +363,6 @@ async fn while_connected(
         biased;
         result = reply => result,
         () = ended => Err(Error::new(ErrorKind::IO, "the connection was lost")),
-    }
-}
-
-fn send(live: &Live, command: Box<Command>) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
-    let client = live.client.with_options(&untimed());
-    async move {
-        let reply: RawValue = client.custom(command.custom(), command.into_words()).await?;
-        Ok(from_raw(reply))
     }
 }
 

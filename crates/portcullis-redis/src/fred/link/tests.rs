@@ -13,7 +13,7 @@ use crate::connection::tests::waiting::until;
 use crate::fred::command::Command;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, Replay, Words, arguments};
+use crate::protocol::wire::{CallWords, Operation, Replay, Words, arguments};
 use crate::protocol::{scripts, wire};
 use crate::transport::{Call, QueueKey};
 
@@ -87,8 +87,8 @@ fn decision(script: &Script, key: &str, left: Duration) -> Box<Command> {
     let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
     let load = wire::load_of(strategies());
     let (keys, queue) = (Words::from_iter([Bytes::from(key.to_owned())]), QueueKey::none());
-    let replay = Replay::of(policy.strategy(), 1);
-    let call = Call { script, slot: Some(0), keys, args, queue, load, replay, decisions: 1, end: None };
+    let words = CallWords::of_decision(keys, args, Replay::of(policy.strategy(), 1));
+    let call = Call { script, slot: Some(0), words, queue, load, decisions: 1, end: None };
     let command = Command::evalsha(call, false, Instant::now(), DEADLINE);
     Box::new(Command { end: Instant::now() + left, ..command })
 }

@@ -1,17 +1,20 @@
 //! Several decisions in one call.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use portcullis_core::Strategy;
 use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
 use super::record::{length_of_records, records_of};
-use super::replay::{CheckReply, Replay, Replies};
+use super::replay::{CheckReply, Replies};
 use super::reply::number_at;
 use super::{
-    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE, OVERRIDE_NUMBERS,
-    Operation, Record, SLIDING_WINDOW,
+    CALENDAR_WINDOW, CallWords, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE,
+    OVERRIDE_NUMBERS, Operation, Record, Replay, SLIDING_WINDOW,
 };
+use crate::protocol::value::Value;
 
 /// The keys and the request of a call that makes several decisions, one after another.
 ///
@@ -34,6 +37,8 @@ pub(crate) struct CombinedRequest {
     last_checks: Vec<u8>,
     /// By decision, the index of its last check.
     decisions: Vec<u8>,
+    /// The words of the decision before.
+    previous: Option<Arc<CallWords>>,
 }
 
 /// A check, which is made several times if it is a decision of its own.
@@ -57,15 +62,30 @@ impl Default for CombinedRequest {
             checks: Vec::new(),
             last_checks: Vec::new(),
             decisions: Vec::new(),
+            previous: None,
         }
     }
 }
 
 impl CombinedRequest {
     /// Adds a decision by the keys and the request that [`encode`](super::encode) made for it. The
-    /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one. Only a decision with a `replay` is
-    /// repeated, and only with an equal one.
-    pub(crate) fn add(&mut self, keys: &[Bytes], request: &[u8], replay: Option<&Replay>) {
+    /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one.
+    pub(crate) fn add(&mut self, words: &Arc<CallWords>) {
+        // Most decisions about a hot key share their words.
+        if self.previous.as_ref().is_some_and(|previous| Arc::ptr_eq(previous, words))
+            && let Some(last) = self.decisions.last().copied()
+            && let Some(check) = self.checks.get_mut(usize::from(last)).filter(|check| check.is_repeatable)
+        {
+            check.times += 1;
+            self.decisions.push(last);
+            return;
+        }
+        self.add_decision(words.keys(), &words.args()[0], words.replay());
+        self.previous = Some(Arc::clone(words));
+    }
+
+    /// Only a decision with a `replay` is repeated, and only with an equal one.
+    fn add_decision(&mut self, keys: &[Bytes], request: &[u8], replay: Option<&Replay>) {
         let (checks, records) = request[HEAD..].split_at(2 * usize::from(request[1]));
         let numbers: SmallVec<[u8; 2]> =
             records_of(request[0], records).map(|record| self.number_of(record)).collect();
@@ -98,7 +118,7 @@ impl CombinedRequest {
 
     /// Divides the reply to the call into replies to the decisions, in the order in which they were added. Returns `None` for a reply
     /// that no script sends.
-    pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Bytes>> {
+    pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Value>> {
         let at = reply.get(..DOUBLE)?;
         let mut replies = Replies::with_capacity(reply.len() + 4 * DOUBLE * self.decisions.len());
         // By check, the index of the next reply to it.
@@ -131,7 +151,7 @@ impl CombinedRequest {
             let index = next[usize::from(*check)];
             next[usize::from(*check)] += 1;
             let begin = index.checked_sub(1).map_or(0, |previous| ends[previous]);
-            bytes.slice(begin..ends[index])
+            Value::Text(bytes.slice(begin..ends[index]))
         });
         Some(own.collect())
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Woken;
+use crate::resilience::key_hash::KeyHash;
 
 /// The calls of one connection. It contains only keys with calls in flight or waiting.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ pub(super) struct State {
     max_waiting: usize,
     in_flight: usize,
     waiting: usize,
-    keys: HashMap<Option<u128>, KeyCalls>,
+    keys: HashMap<Option<u128>, KeyCalls, KeyHash>,
     /// The keys with a waiting call and room in the key's share, in the order of their turns. It is empty while a permit is free.
     turns: BTreeMap<u64, Option<u128>>,
     next_id: u64,
@@ -56,7 +57,7 @@ impl State {
             max_waiting,
             in_flight: 0,
             waiting: 0,
-            keys: HashMap::new(),
+            keys: HashMap::default(),
             turns: BTreeMap::new(),
             next_id: 0,
             latency: Duration::ZERO,
@@ -113,6 +114,23 @@ impl State {
         self.grant()
     }
 
+    /// Releases permits of these keys.
+    pub(super) fn release_all(&mut self, keys: impl Iterator<Item = Option<u128>>) -> Woken {
+        let mut keys = keys.peekable();
+        while let Some(key) = keys.next() {
+            let mut count = 1;
+            while keys.next_if_eq(&key).is_some() {
+                count += 1;
+            }
+            self.in_flight -= count;
+            if let Some(calls) = self.keys.get_mut(&key) {
+                calls.in_flight -= count;
+            }
+            self.update_key(key);
+        }
+        self.grant()
+    }
+
     /// Removes a waiting call, or releases the permit that it was just granted.
     pub(super) fn leave(&mut self, key: Option<u128>, id: u64) -> Woken {
         let waited = self.keys.get_mut(&key).is_some_and(|calls| calls.waiting.remove(&id).is_some());
@@ -145,15 +163,24 @@ impl State {
         self.latency = self.latency.max(latency);
     }
 
-    pub(super) fn grow(&mut self, latency: Duration) -> Woken {
+    /// Counts replies in time to this number of decisions, with the latency of their call.
+    pub(super) fn grow(&mut self, latency: Duration, decisions: usize) -> Woken {
         self.latency = latency;
-        if self.limit == self.max {
-            return Woken::new();
+        let mut woken = Woken::new();
+        for _ in 0..decisions {
+            if self.limit == self.max {
+                break;
+            }
+            self.answers += 1;
+            if self.answers == ANSWERS_PER_PERMIT {
+                woken.extend(self.raise());
+            }
         }
-        self.answers += 1;
-        if self.answers < ANSWERS_PER_PERMIT {
-            return Woken::new();
-        }
+        woken
+    }
+
+    /// Raises the limit by one.
+    fn raise(&mut self) -> Woken {
         self.answers = 0;
         self.limit += 1;
         if self.limit.is_multiple_of(SHARES) {

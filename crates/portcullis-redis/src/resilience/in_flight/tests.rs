@@ -269,7 +269,8 @@ async fn permits_of_a_call_are_released_at_once() {
     for waiting in &mut waiting {
         assert!(polled(waiting).await.is_none());
     }
-    Permit::release_all(held);
+    let mut held = held;
+    Permit::release_all(&mut held);
     assert!(limit.has_only(4) && !limit.has_only(3));
     for waiting in &mut waiting {
         drop(polled(waiting).await.expect("a permit is free").unwrap());

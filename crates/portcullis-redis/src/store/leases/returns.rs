@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::shard::Entry;
 use super::{Leases, Return};
 use crate::protocol::wire::Operation;
-use crate::store::{DenialMemory, Inner, RecentlyDenied, RedisStore, SeenGrants};
+use crate::store::{DenialMemory, EncodedDecisions, Inner, RecentlyDenied, RedisStore, SeenGrants};
 use crate::transport::Transport as _;
 
 impl RedisStore {
@@ -167,6 +167,7 @@ impl Drop for Inner {
             leases: Leases::new(runtime.clone(), false),
             grants: SeenGrants::new(),
             scenario: None,
+            encoded: EncodedDecisions::new(),
             recently_denied: RecentlyDenied::new(),
         });
         runtime.spawn(async move { store.refund_returns(returns).await });

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::protocol::keys;
 use crate::protocol::override_record::{FoundRecord, read_request, replace_request};
-use crate::protocol::wire::with_instant;
+use crate::protocol::wire::{CallWords, with_instant};
 use crate::store::{Inner, RedisStore};
 use crate::transport::{Call, QueueKey, Transport as _};
 
@@ -149,11 +149,9 @@ impl Inner {
         let call = Call {
             script: &self.override_script,
             slot: Some(slot),
-            keys: smallvec![Bytes::from(name)],
-            args: with_instant(request, instant),
+            words: CallWords::new(smallvec![Bytes::from(name)], with_instant(request, instant)),
             queue: QueueKey::new((!key.is_shared()).then(|| key.fingerprint()), &|| false),
             load: None,
-            replay: None,
             decisions: 0,
             end: Some(end),
         };

@@ -3,7 +3,6 @@ use portcullis_core::{Policy, Quota, SlidingWindow};
 use super::super::record::RECORD;
 use super::super::{Reply, arguments};
 use super::*;
-use crate::protocol::value::Value;
 use crate::store::tests::policies_and_permits;
 
 const MINUTE: Quota = Quota::per_minute(5);
@@ -18,7 +17,7 @@ fn decision(checks: &[(&'static str, &Policy, u64)]) -> (Vec<Bytes>, Bytes) {
 fn combined(decisions: &[(Vec<Bytes>, Bytes)]) -> CombinedRequest {
     let mut combined = CombinedRequest::default();
     for (keys, request) in decisions {
-        combined.add(keys, request, None);
+        combined.add_decision(keys, request, None);
     }
     combined
 }
@@ -85,8 +84,8 @@ fn a_reply_is_divided_by_decision() {
     let parts = combined.split(&bytes(&whole)).unwrap();
     let expected =
         [[&[at][..], &one].concat(), [&[at][..], &slots, &two].concat(), [&[at][..], &none].concat()];
-    assert_eq!(parts, expected.map(|numbers| bytes(&numbers)));
-    let mut reply = Reply::new(Value::Text(parts[1].clone())).unwrap();
+    assert_eq!(parts, expected.map(|numbers| Value::Text(bytes(&numbers))));
+    let mut reply = Reply::new(parts[1].clone()).unwrap();
     assert_eq!(reply.at().unwrap().as_micros(), 1_000_000_000_000_000);
     assert!(reply.done().unwrap().0 && reply.stored(sliding.strategy()).is_ok());
     assert!(!reply.done().unwrap().0 && reply.stored(gcra.strategy()).is_ok());
@@ -126,7 +125,7 @@ fn the_most_load_fits_into_a_request() {
     // Each check has parameters and a key of its own.
     for limit in 1..=u64::from(checks) {
         let (_, request) = decision(&[("", &Policy::gcra("gcra", Quota::per_minute(limit)), 1)]);
-        combined.add(&[Bytes::from(limit.to_string())], &request, None);
+        combined.add_decision(&[Bytes::from(limit.to_string())], &request, None);
     }
     let request = combined.request();
     assert_eq!((request[1], request[2], combined.keys().len()), (128, 128, 128));
@@ -142,7 +141,7 @@ fn keys_that_begin_at_one_place_are_kept_apart() {
     let (_, request) = decision(&[("", &Policy::gcra("gcra", MINUTE), 1)]);
     let mut combined = CombinedRequest::default();
     for key in alike.iter().chain(&alike[..8]) {
-        combined.add(std::slice::from_ref(key), &request, None);
+        combined.add_decision(std::slice::from_ref(key), &request, None);
     }
     assert_eq!(combined.keys(), alike);
     let positions = combined.checks.iter().map(|check| check.key);

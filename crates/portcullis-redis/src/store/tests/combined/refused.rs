@@ -9,7 +9,7 @@ use portcullis_testing::calendars;
 use tokio::time::sleep;
 
 use super::{DEADLINE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
-use crate::protocol::wire::{Operation, Words, arguments};
+use crate::protocol::wire::{CallWords, Operation, Words, arguments};
 use crate::transport::{Call, CallError, QueueKey, Transport as _};
 
 const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
@@ -124,18 +124,8 @@ async fn an_invalid_decision_fails_alone() {
         async move {
             let words = [Bytes::from_static(b"portcullis:invalid"), Bytes::from(request)];
             let [keys, args] = words.map(|word| Words::from_iter([word]));
-            let (script, queue) = (&store.0.script, QueueKey::none());
-            let call = Call {
-                script,
-                slot: Some(0),
-                keys,
-                args,
-                queue,
-                load: Some(8),
-                replay: None,
-                decisions: 1,
-                end: None,
-            };
+            let (script, queue, words) = (&store.0.script, QueueKey::none(), CallWords::new(keys, args));
+            let call = Call { script, slot: Some(0), words, queue, load: Some(8), decisions: 1, end: None };
             store.0.connection.run(call).await
         }
     });
