@@ -23,6 +23,10 @@
 -- `FORCE` or if the decision is made several `times` that before the charge in `before`; and if the state has to be written, `value` and `expires`, the instant from
 -- which it equals no state. A `value` of '' is no state. Without `fits`, and once the decision is `denied`, nothing is charged.
 
+local byte, pack, read, command = string.byte, struct.pack, struct.unpack, redis.pcall
+
+local request = ARGV[1] or ''
+-- SINGLE METER
 local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET, RENEW = 1, 2, 3, 4, 5, 6
 local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CALENDAR_WINDOW, IN_FLIGHT = 1, 2, 3, 4, 5, 6
 local OVERRIDE = 7
@@ -34,9 +38,6 @@ local MOST_PACKED = 1000
 -- A value that no algorithm accepts.
 local BROKEN = '?'
 
-local byte, pack, read, command = string.byte, struct.pack, struct.unpack, redis.pcall
-
-local request = ARGV[1] or ''
 local operation, count, records = byte(request, 1, HEAD)
 local record_length, first_record = RECORD, HEAD + 2 * (count or 0) + 1
 -- The position before the numbers of repetitions, if there are any.
@@ -65,7 +66,7 @@ for position = first_run, #request, RUN do
 end
 
 -- By key: the stored value, or that to write; and if it is to be written, its expiry in milliseconds.
-local values, expiries = { nil }, nil
+local values, expiries = { found }, nil
 -- The reply, except to a single check with two numbers.
 local reply, length, status, a, b = nil, 1, nil, nil, nil
 -- The first check of the decision, the length of the reply before it, and what its charges have replaced.

@@ -107,7 +107,7 @@ impl Node {
     async fn send_source(
         &self,
         call: &RoutedCall<'_>,
-        command: Box<Command>,
+        command: Command,
         refusal: CallError,
     ) -> Result<Value, CallError> {
         let sent = Instant::now();
@@ -126,7 +126,7 @@ impl Node {
     }
 
     /// Sends a command of a call once, on one of the links.
-    async fn send(&self, call: &RoutedCall<'_>, command: Box<Command>) -> Result<Value, CallError> {
+    async fn send(&self, call: &RoutedCall<'_>, command: Command) -> Result<Value, CallError> {
         match self.pick().call(command, call.queue).await {
             // The server is reachable: it has answered other calls on another link.
             Err(CallError::TimedOut(deadline))

@@ -89,17 +89,17 @@ impl Command {
         Self { name: "GETRANGE", slot: Some(slot), words, decisions, by_slot, ..Self::time(deadline) }
     }
 
-    /// The same command for one attempt. Boxed, because the futures of a call pass it on to each other.
-    pub(crate) fn attempt(&self, attempt: Attempt) -> Box<Self> {
+    /// The same command for one attempt.
+    pub(crate) fn attempt(&self, attempt: Attempt) -> Self {
         let load = self.load.filter(|_| attempt == Attempt::First);
-        Box::new(Self { load, asking: attempt == Attempt::Asking, ..self.clone() })
+        Self { load, asking: attempt == Attempt::Asking, ..self.clone() }
     }
 
     /// The command with other keys and another request, at the same instant.
-    pub(super) fn with_request(&self, keys: &[Bytes], request: Bytes) -> Box<Self> {
+    pub(super) fn with_request(&self, keys: &[Bytes], request: Bytes) -> Self {
         let args = std::iter::once(request).chain(self.instant().cloned()).collect();
         let words = CallWords::new(keys.into(), args);
-        Box::new(Self { code: self.code.clone(), words, ..*self })
+        Self { code: self.code.clone(), words, ..*self }
     }
 
     /// The words after the name of the command: of a script its SHA-1 or its source, the number of keys, the keys, then the
@@ -128,7 +128,7 @@ impl Command {
     }
 
     /// Turns `EVALSHA` into `EVAL`, which runs the same call from the source and loads the script.
-    pub(crate) fn into_eval(mut self: Box<Self>, script: &Script) -> Box<Self> {
+    pub(crate) fn into_eval(mut self, script: &Script) -> Self {
         self.name = "EVAL";
         self.load = None;
         self.code = Some(Code::Source(script.source()));

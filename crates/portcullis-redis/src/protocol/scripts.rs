@@ -38,10 +38,15 @@ fn script(clock: &str) -> Script {
 
 /// One script for all algorithms: an algorithm that a call does not use costs a comparison.
 fn source(clock: &str) -> String {
-    let driver = include_str!("../../lua/driver.lua").replace(PLACE_OF_ALGORITHMS, &ALGORITHMS.concat());
+    let driver = include_str!("../../lua/driver.lua");
+    let driver = driver.replace(PLACE_OF_SINGLE_METER, SINGLE_METER);
+    let driver = driver.replace(PLACE_OF_ALGORITHMS, &ALGORITHMS.concat());
     [clock, &driver].concat()
 }
 
+/// The line of the driver that the decision of most calls replaces.
+const PLACE_OF_SINGLE_METER: &str = "-- SINGLE METER\n";
+const SINGLE_METER: &str = include_str!("../../lua/single_meter.lua");
 /// The line of the driver that the algorithms replace.
 const PLACE_OF_ALGORITHMS: &str = "  -- ALGORITHMS\n";
 const ALGORITHMS: [&str; 7] = [
@@ -59,10 +64,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_algorithms_are_in_the_loop_once() {
+    fn each_file_is_in_the_script_once() {
         let source = source("");
-        assert!(!source.contains(PLACE_OF_ALGORITHMS));
-        for algorithm in ALGORITHMS {
+        assert!(!source.contains(PLACE_OF_ALGORITHMS) && !source.contains(PLACE_OF_SINGLE_METER));
+        for algorithm in ALGORITHMS.iter().copied().chain([SINGLE_METER]) {
             assert_eq!(source.matches(algorithm).count(), 1);
         }
     }

@@ -5,7 +5,8 @@
 //!
 //! The decisions of one call are answered at once, and their callers make the next ones at once. If the first of these left by itself
 //! beside another call, it would take the place of a call for all of them. So beside a call with several decisions, a call begins
-//! with a task that takes what has arrived when the tasks that are ready have run.
+//! with a task that takes what has arrived when the tasks that are ready have run, and looks again as long as more arrives meanwhile. It
+//! delays nothing: the server is busy with the other call.
 //!
 //! Invariants:
 //! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its
@@ -120,6 +121,13 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         state.lanes.get_mut(lane).map_or_else(Vec::new, |own| own.take(self.max_load))
     }
 
+    /// How many decisions wait for a call that has begun beside another one. A call that is alone waits for no more.
+    pub(crate) fn arrived(&self, lane: &L) -> usize {
+        let state = self.state();
+        let own = state.lanes.get(lane).filter(|own| own.calls > 1);
+        own.map_or(0, |own| own.waiting.len())
+    }
+
     /// Removes a decision, if it still waits.
     pub(crate) fn leave(&self, lane: &L, id: u64) -> Option<T> {
         let mut state = self.state();
@@ -160,17 +168,17 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         removed
     }
 
-    /// Ends a call, which `was_shared` if it had several decisions. Returns the decisions of the call that takes its place; none if
-    /// nothing waits.
-    pub(crate) fn end(&self, lane: &L, was_shared: bool) -> Vec<T> {
+    /// Ends a call, which `was_shared` if it had several decisions. Returns whether a call begins in its place, for what waits: a task
+    /// must [take](Self::take) it.
+    pub(crate) fn end(&self, lane: &L, was_shared: bool) -> bool {
         let mut state = self.state();
-        let Some(own) = state.lanes.get_mut(lane) else { return Vec::new() };
+        let Some(own) = state.lanes.get_mut(lane) else { return false };
         own.calls -= 1;
         own.shared -= usize::from(was_shared);
-        let next = if own.calls < MAX_CALLS { own.take(self.max_load) } else { Vec::new() };
-        own.calls += usize::from(!next.is_empty());
+        let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
+        own.calls += usize::from(begins_call);
         state.remove_if_empty(lane);
-        next
+        begins_call
     }
 
     /// The number of decisions that wait.

@@ -53,7 +53,7 @@ pub(super) struct Lane {
 /// A decision that waits for its call, or is in one.
 #[derive(Debug)]
 pub(super) struct Decision {
-    command: Box<Command>,
+    command: Command,
     permit: Permit,
     /// The time that was left when it requested its permit.
     before: Duration,
@@ -73,7 +73,7 @@ enum Answer {
 pub(super) enum Combined {
     Answered(Result<Value, CallError>),
     /// The command is to be sent in a call of its own.
-    Alone(Box<Command>, Permit, Option<Turn>),
+    Alone(Command, Permit, Option<Turn>),
 }
 
 /// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
@@ -92,7 +92,7 @@ impl Link {
     /// A decision that is dropped while it waits is not sent.
     pub(super) async fn combine(
         self: &Arc<Self>,
-        command: Box<Command>,
+        command: Command,
         load: u32,
         permit: Permit,
         before: Duration,
@@ -129,7 +129,7 @@ impl Link {
         std::mem::forget(waiting);
         match answered.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned())))) {
             Answer::Result(result) => Combined::Answered(result),
-            Answer::Alone(command, permit) => Combined::Alone(command, permit, None),
+            Answer::Alone(command, permit) => Combined::Alone(*command, permit, None),
         }
     }
 
@@ -144,12 +144,21 @@ impl Link {
         Lane { slot, instant: command.instant().cloned() }
     }
 
-    /// Sends what waits in one call, by a task, after the tasks that are ready to run. The call has begun in the queue.
+    /// Sends what waits in one call, by a task, whose call has begun in the queue. Beside another call it leaves after the tasks that are
+    /// ready to run, and looks again as long as more arrives meanwhile.
     fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
             let mut turn = Turn { link, lane, is_shared: false };
-            yield_now().await;
+            let mut seen = 0;
+            for _ in 0..MOST_YIELDS {
+                let arrived = turn.link.combining.arrived(&turn.lane);
+                if arrived <= seen {
+                    break;
+                }
+                seen = arrived;
+                yield_now().await;
+            }
             let decisions = turn.link.combining.take(&turn.lane);
             turn.is_shared = decisions.len() > 1;
             turn.run(decisions).await;
@@ -227,8 +236,9 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let next = self.link.combining.end(&self.lane, self.is_shared);
-        self.link.send_combined(&self.lane, next);
+        if self.link.combining.end(&self.lane, self.is_shared) {
+            self.link.send_what_arrives(&self.lane);
+        }
     }
 }
 
@@ -265,7 +275,7 @@ impl Decision {
 
     fn send_alone(self) {
         if let Some(caller) = self.caller {
-            let _ = caller.send(Answer::Alone(self.command, self.permit));
+            let _ = caller.send(Answer::Alone(Box::new(self.command), self.permit));
         }
     }
 }
@@ -297,7 +307,7 @@ impl CombinedCall<'_> {
             if decision.caller.is_none() {
                 continue;
             }
-            let Command { end, deadline, .. } = *decision.command;
+            let Command { end, deadline, .. } = decision.command;
             let left = end.saturating_duration_since(sent);
             let error = match ReplyTime::of(decision.before, left, deadline) {
                 ReplyTime::SpentOnPermit => CallError::Overtaken(deadline),
@@ -371,4 +381,6 @@ fn fail(decisions: Vec<Decision>, error: &CallError) {
 
 /// The part of its deadline for which a decision waits at most for calls that are on their way.
 const LONGEST_WAIT: u32 = 16;
+/// How often a call that is about to leave looks for more decisions.
+const MOST_YIELDS: usize = 16;
 const ENDED: &str = "the runtime of the connection has ended";

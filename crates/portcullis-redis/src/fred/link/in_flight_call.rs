@@ -40,7 +40,7 @@ impl Link {
     /// recorded as if the caller still waited.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        command: Box<Command>,
+        command: Command,
         queue: QueueKey<'_>,
     ) -> Result<Value, CallError> {
         if let Some(error) = self.availability().rejection {
@@ -67,7 +67,7 @@ impl Link {
     /// Sends a command in a call of its own. `before` is the time that was left when it requested its permit.
     async fn send(
         &self,
-        command: Box<Command>,
+        command: Command,
         permit: Permit,
         turn: Option<Turn>,
         before: Duration,
@@ -265,7 +265,7 @@ impl InFlightCall {
     /// Gives a command to fred.
     async fn begin(
         live: &Live,
-        command: Box<Command>,
+        command: Command,
         permit: Permit,
         turn: Option<Turn>,
         observer: ReplyObserver,
@@ -327,7 +327,7 @@ pub(crate) async fn probe(
     outage_log: &Arc<OutageLog>,
     deadline: Duration,
 ) {
-    let command = Box::new(Command::time(deadline));
+    let command = Command::time(deadline);
     let observer =
         ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
     let reply = reply_to(live, command);
@@ -339,7 +339,7 @@ pub(crate) async fn probe(
 }
 
 /// Gives a command to fred when it is first polled.
-pub(super) fn reply_to(live: &Live, command: Box<Command>) -> ReplyFuture {
+pub(super) fn reply_to(live: &Live, command: Command) -> ReplyFuture {
     let client = live.client.with_options(&untimed());
     let closed = live.closed.clone();
     // The future of the client takes kilobytes: it is made where it stays.
@@ -367,10 +367,7 @@ async fn while_connected<T>(
 }
 
 /// Sends `ASKING` before the command. fred writes the commands of a pipeline without others in between.
-fn send_asking(
-    live: &Live,
-    command: Box<Command>,
-) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
     async move {
         let _: RawValue = pipeline.custom(custom("ASKING", None), Vec::<Bytes>::new()).await?;

@@ -20,7 +20,7 @@ use crate::transport::{Call, QueueKey};
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Arc<Link>) -> Result<Value, CallError> {
-    link.call(Box::new(Command::time(DEADLINE)), QueueKey::none()).await
+    link.call(Command::time(DEADLINE), QueueKey::none()).await
 }
 
 /// A link to a client of the user, because such a link sends no commands of its own.
@@ -39,7 +39,7 @@ async fn a_missing_reply_opens_only_after_half_of_the_deadline() {
     ask(&link).await.unwrap();
     server.signal("STOP");
     for (left, opens) in [(DEADLINE / 50, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
-        let command = Box::new(Command { end: Instant::now() + left, ..Command::time(DEADLINE) });
+        let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
         assert_eq!(link.call(command, QueueKey::none()).await, Err(CallError::TimedOut(DEADLINE)));
         assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
     }
@@ -81,7 +81,7 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
 }
 
 /// A decision under a key of its own, with this time left.
-fn decision(script: &Script, key: &str, left: Duration) -> Box<Command> {
+fn decision(script: &Script, key: &str, left: Duration) -> Command {
     let policy = Policy::fixed_window("weekly", Quota::per_week(9));
     let strategies = || [policy.strategy()].into_iter();
     let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
@@ -90,7 +90,7 @@ fn decision(script: &Script, key: &str, left: Duration) -> Box<Command> {
     let words = CallWords::of_decision(keys, args, Replay::of(policy.strategy(), 1));
     let call = Call { script, slot: Some(0), words, queue, load, decisions: 1, end: None };
     let command = Command::evalsha(call, false, Instant::now(), DEADLINE);
-    Box::new(Command { end: Instant::now() + left, ..command })
+    Command { end: Instant::now() + left, ..command }
 }
 
 #[tokio::test]

@@ -21,6 +21,11 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         self.wait(lane, load, Instant::now() + FAR, decision).map(|entered| entered.id)
     }
 
+    /// Ends a call, and takes the decisions of the one in its place.
+    fn end_and_take(&self, lane: &L, was_shared: bool) -> Vec<T> {
+        if self.end(lane, was_shared) { self.take(lane) } else { Vec::new() }
+    }
+
     fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
         self.state().begin_early(lane, id, self.max_load)
     }
@@ -48,22 +53,22 @@ fn without_calls_nothing_waits_and_nothing_is_kept() {
     let queue = queue();
     for _ in 0..3 {
         assert!(queue.begin(&LANE));
-        assert!(queue.end(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, false).is_empty());
         assert!(queue.is_empty());
     }
     // A call that ends between the two questions makes room.
     assert_eq!(queue.wait_on(&LANE, 1, 5), Err(5));
-    assert!(queue.end(&LANE, false).is_empty() && queue.is_empty());
+    assert!(queue.end_and_take(&LANE, false).is_empty() && queue.is_empty());
 }
 
 #[test]
 fn what_waits_leaves_in_order_when_a_call_ends() {
     let (queue, _) = waiting(&[1, 1, 1]);
-    assert_eq!(queue.end(&LANE, false), [0, 1, 2]);
+    assert_eq!(queue.end_and_take(&LANE, false), [0, 1, 2]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
     assert!(!queue.begin(&LANE), "the call took the place of the one that ended");
     for _ in 0..MAX_CALLS {
-        assert!(queue.end(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, false).is_empty());
     }
     assert!(queue.is_empty());
 }
@@ -71,7 +76,7 @@ fn what_waits_leaves_in_order_when_a_call_ends() {
 #[test]
 fn a_call_is_bounded_by_load_and_has_a_decision() {
     let (queue, _) = waiting(&[4, 6, 1, 11, 10, 3, 3]);
-    let calls: Vec<_> = (0..6).map(|_| queue.end(&LANE, false)).collect();
+    let calls: Vec<_> = (0..6).map(|_| queue.end_and_take(&LANE, false)).collect();
     assert_eq!(calls[..5], [&[0_u64, 1][..], &[2], &[3], &[4], &[5, 6]]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS - 1, 0));
 }
@@ -81,7 +86,7 @@ fn a_decision_that_leaves_is_in_no_call() {
     let (queue, ids) = waiting(&[1, 1, 1]);
     assert_eq!(queue.leave(&LANE, ids[1]), Some(1));
     assert_eq!(queue.leave(&LANE, ids[1]), None);
-    assert_eq!(queue.end(&LANE, false), [0, 2]);
+    assert_eq!(queue.end_and_take(&LANE, false), [0, 2]);
     assert_eq!(queue.leave(&LANE, ids[0]), None, "it is on its way");
     assert_eq!(queue.begin_early(&LANE, ids[0]), None);
 }
@@ -94,25 +99,38 @@ fn an_early_call_takes_the_first_and_leaves_no_gap() {
     assert_eq!(queue.counts(&LANE), (MAX_CALLS + 2, 1));
     // The next call waits until fewer calls are on their way.
     for _ in 0..2 {
-        assert!(queue.end(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, false).is_empty());
     }
-    assert_eq!(queue.end(&LANE, false), [2]);
+    assert_eq!(queue.end_and_take(&LANE, false), [2]);
+}
+
+#[test]
+fn a_call_sees_what_arrives_only_beside_another() {
+    let (queue, _) = waiting(&[1, 1]);
+    assert_eq!((queue.arrived(&LANE), queue.arrived(&8)), (2, 0));
+    assert!(queue.end(&LANE, false), "a call begins in its place");
+    assert_eq!(queue.arrived(&LANE), 2);
+    assert!(queue.end(&LANE, false), "and in that of the other, for the second if the first takes one");
+    assert_eq!(queue.take(&LANE), [0, 1]);
+    assert!(!queue.end(&LANE, true));
+    assert_eq!(queue.arrived(&LANE), 0);
+    assert!(!queue.end(&LANE, false) && queue.is_empty());
 }
 
 #[test]
 fn lanes_do_not_wait_for_each_other() {
     let (queue, _) = waiting(&[1]);
     assert!(queue.begin(&8));
-    assert!(queue.end(&8, false).is_empty());
-    assert_eq!(queue.end(&LANE, false), [0]);
+    assert!(queue.end_and_take(&8, false).is_empty());
+    assert_eq!(queue.end_and_take(&LANE, false), [0]);
 }
 
 #[test]
 fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     let (queue, _) = waiting(&[1, 1]);
     let wait = |decision| queue.wait(&LANE, 1, Instant::now() + FAR, decision).unwrap().begins_call;
-    assert_eq!(queue.end(&LANE, false), [0, 1]);
-    assert!(queue.end(&LANE, false).is_empty());
+    assert_eq!(queue.end_and_take(&LANE, false), [0, 1]);
+    assert!(queue.end_and_take(&LANE, false).is_empty());
     assert_eq!(queue.counts(&LANE), (1, 0));
 
     assert!(!queue.begin(&LANE) && wait(2));
@@ -121,28 +139,28 @@ fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     assert_eq!(queue.take(&LANE), [2, 3, 4]);
 
     // If another call ends before, it has taken them.
-    assert!(queue.end(&LANE, true).is_empty() && wait(5));
-    assert_eq!(queue.end(&LANE, true), [5]);
-    assert!(queue.take(&LANE).is_empty() && queue.end(&LANE, false).is_empty());
+    assert!(queue.end_and_take(&LANE, true).is_empty() && wait(5));
+    assert_eq!(queue.end_and_take(&LANE, true), [5]);
+    assert!(queue.take(&LANE).is_empty() && queue.end_and_take(&LANE, false).is_empty());
 
     // Beside a call with one decision, and without any call, a decision leaves at once.
     assert_eq!(queue.counts(&LANE), (1, 0));
     assert!(queue.begin(&LANE));
     for _ in 0..MAX_CALLS {
-        assert!(queue.end(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, false).is_empty());
     }
-    assert!(queue.begin(&LANE) && queue.end(&LANE, false).is_empty() && queue.is_empty());
+    assert!(queue.begin(&LANE) && queue.end_and_take(&LANE, false).is_empty() && queue.is_empty());
 }
 
 #[test]
 fn a_call_with_several_decisions_counts_until_it_ends() {
     let (queue, _) = waiting(&[1, 1]);
-    assert_eq!(queue.end(&LANE, false), [0, 1]);
+    assert_eq!(queue.end_and_take(&LANE, false), [0, 1]);
     // A call of one decision begins after it, and ends before it.
     queue.wait_on(&LANE, 1, 2).unwrap();
-    assert_eq!(queue.end(&LANE, false), [2]);
-    assert!(queue.end(&LANE, false).is_empty() && !queue.begin(&LANE));
-    assert!(queue.end(&LANE, true).is_empty() && queue.begin(&LANE) && queue.begin(&LANE));
+    assert_eq!(queue.end_and_take(&LANE, false), [2]);
+    assert!(queue.end_and_take(&LANE, false).is_empty() && !queue.begin(&LANE));
+    assert!(queue.end_and_take(&LANE, true).is_empty() && queue.begin(&LANE) && queue.begin(&LANE));
 }
 
 /// Random decisions that arrive, leave, and are sent early, under random ends of calls.
@@ -185,12 +203,16 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                 }
                 2 if !on_their_way.is_empty() => {
                     let ended = usize::try_from(random(on_their_way.len() as u64)).unwrap();
-                    queue.end(&LANE, on_their_way.swap_remove(ended))
+                    if random(2) == 0 {
+                        about_to_leave += usize::from(queue.end(&LANE, on_their_way.swap_remove(ended)));
+                        continue;
+                    }
+                    queue.end_and_take(&LANE, on_their_way.swap_remove(ended))
                 }
                 3 if about_to_leave > 0 => {
                     about_to_leave -= 1;
                     let taken = queue.take(&LANE);
-                    if taken.is_empty() { queue.end(&LANE, false) } else { taken }
+                    if taken.is_empty() { queue.end_and_take(&LANE, false) } else { taken }
                 }
                 _ => {
                     let Some((&decision, &id)) = waiting.iter().nth(usize::try_from(random(3)).unwrap())
@@ -259,7 +281,7 @@ fn what_nothing_watches_over_is_removed() {
     assert!(queue.wait(&LANE, 1, Instant::now() + FAR, 2).unwrap().is_unwatched);
     assert_eq!(queue.clear(), [2]);
     for _ in 0..MAX_CALLS {
-        assert!(queue.end(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, false).is_empty());
     }
     assert!(queue.is_empty());
 }

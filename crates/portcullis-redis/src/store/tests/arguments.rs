@@ -60,6 +60,41 @@ async fn invalid_arguments_are_rejected_before_any_write() {
 }
 
 #[tokio::test]
+async fn only_decisions_with_one_check_are_repeated() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let (quota, repeated) = (Quota::per_minute(5), 64);
+    for policy in policies_and_permits(quota) {
+        let sent = request(Operation::Check, &policy, 1);
+        let times = |flag: u8, times: &[u8]| [&[sent[0] | flag][..], &sent[1..5], times, &sent[5..]].concat();
+        let is_repeatable = !["log", "permits"].contains(&policy.name().as_str());
+        for (request, is_valid) in [
+            (times(repeated, &[2]), is_repeatable),
+            (times(repeated, &[1]), true),
+            (times(repeated, &[0]), false),
+            (times(repeated, &[]), false),
+            (times(repeated, &[2, 2]), false),
+            (times(0, &[2]), false),
+        ] {
+            let reply = call(&store, &policy, &request).await;
+            assert_eq!(reply.is_ok(), is_valid, "{:?} under {}: {reply:?}", &request[..7], policy.name());
+        }
+        for operation in [Operation::Force, Operation::Reset] {
+            let mut other = times(repeated, &[2]);
+            other[0] = self::request(operation, &policy, 1)[0] | repeated;
+            assert!(call(&store, &policy, &other).await.is_err(), "{operation:?} under {}", policy.name());
+        }
+        // Two checks of one decision, of which neither is repeated.
+        let record = &sent[5..];
+        for times in [[2, 1], [1, 2]] {
+            let two = [&[sent[0] | repeated, 2, 1, 0, 1, 128, 1][..], &times, record].concat();
+            assert!(call(&store, &policy, &two).await.is_err(), "{times:?} under {}", policy.name());
+        }
+        store.reset(&policy, key(&["ada"])).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn runs_belong_to_refunds_and_are_bounded() {
     let server = Server::start(&[]);
     let store = open(&server).await;

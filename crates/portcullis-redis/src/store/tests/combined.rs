@@ -5,6 +5,7 @@
 
 mod cluster;
 mod refused;
+mod repeated;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+mod repeated;
+
 use portcullis_core::{Policy, Quota, SlidingWindow};
 
 use super::super::record::RECORD;

@@ -1,0 +1,95 @@
+//! Equal decisions about a key, which the script makes in one step.
+
+use portcullis_core::store::Outcome;
+use portcullis_core::{Policy, Quota, StoreErrorKind};
+use tokio::time::sleep;
+
+use super::*;
+
+const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
+
+fn left(outcomes: &[Outcome]) -> Vec<(bool, u64)> {
+    outcomes.iter().map(|outcome| (outcome.is_allowed(), outcome.decision().remaining())).collect()
+}
+
+#[tokio::test]
+async fn a_series_is_admitted_up_to_the_limit_by_one_write() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    // The second has intervals with remainders of microseconds.
+    for (number, policy) in [FIVE, Policy::gcra("seven", Quota::per_week(7).burst(5))].into_iter().enumerate()
+    {
+        server.cli(&["CONFIG", "RESETSTAT"]);
+        let mut tasks = busy(&store);
+        tasks.extend((0..8).map(|_| ask(&store, of(&policy, user(number), 1))));
+        let outcomes = all(tasks).await;
+        let admitted = [4, 3, 2, 1, 0].map(|left| (true, left));
+        assert_eq!(left(&outcomes[ALONE..]), [&admitted[..], &[(false, 0); 3]].concat());
+        assert_eq!(["evalsha", "get", "set"].map(|command| server.calls(command)), [3, 3, 1]);
+    }
+}
+
+#[tokio::test]
+async fn another_cost_splits_a_series_in_its_order() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let mut tasks = busy(&store);
+    tasks.extend([1, 1, 2, 2, 1, 1].map(|cost| ask(&store, of(&FIVE, user(0), cost))));
+    let outcomes = all(tasks).await;
+    let expected = [(true, 4), (true, 3), (true, 1), (false, 1), (true, 0), (false, 0)];
+    assert_eq!(left(&outcomes[ALONE..]), expected);
+    assert_eq!(left(&[store.check(of(&FIVE, user(0), 0)).await.unwrap()]), [(true, 0)]);
+}
+
+#[tokio::test]
+async fn receipts_of_a_series_are_refunded_one_by_one() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let policy = Policy::gcra("seven", Quota::per_week(7).burst(5));
+    let mut tasks = busy(&store);
+    tasks.extend((0..5).map(|_| ask(&store, of(&policy, user(0), 1))));
+    let mut outcomes = all(tasks).await;
+    for (expected, outcome) in (1..).zip(outcomes.drain(ALONE..).rev()) {
+        let receipt = outcome.into_receipts().next().unwrap();
+        assert_eq!(store.refund(receipt).await.unwrap().remaining(), expected);
+    }
+}
+
+#[tokio::test]
+async fn callers_that_leave_a_series_charge_nothing() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.signal("STOP");
+    let first = busy(&store);
+    let mut tasks: Vec<_> = (0..9).map(|_| ask(&store, of(&MONTHLY, user(0), 1))).collect();
+    sleep(Duration::from_millis(50)).await;
+    for leaving in [7, 4, 0] {
+        let task = tasks.remove(leaving);
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+    server.signal("CONT");
+    assert_eq!(all(first).await.len(), ALONE);
+    assert_eq!(left(&all(tasks).await), [999, 998, 997, 996, 995, 994].map(|left| (true, left)));
+    assert_eq!(left(&[store.check(of(&MONTHLY, user(0), 0)).await.unwrap()]), [(true, 994)]);
+}
+
+#[tokio::test]
+async fn a_full_server_refuses_a_series_and_answers_peeks() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    server.signal("STOP");
+    let first = busy(&store);
+    let charges: Vec<_> = (0..4).map(|_| ask(&store, of(&FIVE, user(0), 1))).collect();
+    let peeks = (0..4).map(|_| ask(&store, of(&FIVE, user(1), 0))).collect();
+    sleep(Duration::from_millis(50)).await;
+    server.signal("CONT");
+    assert_eq!(all(first).await.len(), ALONE);
+    assert_eq!(left(&all(peeks).await), [(true, 5); 4]);
+    for charge in charges {
+        assert_eq!(charge.await.unwrap().unwrap_err().kind(), StoreErrorKind::Failed);
+    }
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(left(&[store.check(of(&FIVE, user(0), 0)).await.unwrap()]), [(true, 5)]);
+}
