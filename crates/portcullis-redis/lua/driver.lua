@@ -20,11 +20,11 @@
 --
 -- The files of the algorithms replace the line of capitals. Each decides one check: from the stored value `raw`, the
 -- operation and the parameters `p1` to `p9` it sets `fits`; the state in the reply, in `fields` or in `a` and `b`, and with
--- `FORCE` or if the decision is made several `times` that before the charge in `before`; and if the state has to be written, `value` and `expires`, the instant from
--- which it equals no state. A `value` of '' is no state. Without `fits`, and once the decision is `denied`, nothing is charged.
+-- `FORCE` or if the decision is made several `times` that before the charge in `before`; and if the state has to be written,
+-- `value` and `expires`, the instant from which it equals no state. A `value` of '' is no state. Without `fits`, and once the
+-- decision is `denied`, nothing is charged. The file of the decision that most calls make replaces the first line of capitals.
 
 local byte, pack, read, command = string.byte, struct.pack, struct.unpack, redis.pcall
-
 local request = ARGV[1] or ''
 -- SINGLE METER
 local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET, RENEW = 1, 2, 3, 4, 5, 6

@@ -162,13 +162,12 @@ impl CombinedRequest {
         let repeated = self.checks.get_mut(usize::from(*last));
         let repeated = repeated
             .filter(|last| is_repeatable && last.is_repeatable && (last.key, last.record) == (key, record));
-        match repeated {
+        if let Some(repeated) = repeated {
             // Below 255, because the load of a call bounds its decisions.
-            Some(repeated) => repeated.times += 1,
-            None => {
-                *last = byte(self.checks.len());
-                self.checks.push(RepeatedCheck { record, key, times: 1, is_repeatable });
-            }
+            repeated.times += 1;
+        } else {
+            *last = byte(self.checks.len());
+            self.checks.push(RepeatedCheck { record, key, times: 1, is_repeatable });
         }
         if record & LAST != 0 {
             self.decisions.push(*last);

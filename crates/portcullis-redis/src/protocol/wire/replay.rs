@@ -99,7 +99,9 @@ impl Replies {
 
     /// Adds a reply of these parts.
     pub(super) fn push(&mut self, parts: &[&[u8]]) {
-        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
         self.ends.push(self.bytes.len());
     }
 }

@@ -11,7 +11,9 @@ fn words(key: &'static str, policy: &Policy, cost: u64) -> Arc<CallWords> {
 
 fn request_of(decisions: &[Arc<CallWords>]) -> CombinedRequest {
     let mut combined = CombinedRequest::default();
-    decisions.iter().for_each(|words| combined.add(words));
+    for words in decisions {
+        combined.add(words);
+    }
     combined
 }
 

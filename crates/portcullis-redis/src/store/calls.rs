@@ -1,0 +1,81 @@
+//! The calls of the store.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use portcullis_core::store::Check;
+use portcullis_core::{StoreError, Strategy, Timestamp};
+use tokio::time::Instant;
+
+use super::Inner;
+use crate::protocol::value::Value;
+use crate::protocol::wire::{CallWords, Guard, Operation, Replay, Reply, encode, load_of};
+use crate::transport::{Call, CallError, QueueKey, Transport as _};
+
+impl Inner {
+    /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster. Other decisions may share it.
+    pub(crate) async fn call(
+        &self,
+        slot: u16,
+        queue: QueueKey<'_>,
+        operation: Operation<'_>,
+        checks: impl Iterator<Item = &Check> + Clone,
+        guards: &[Guard],
+        end: Option<Instant>,
+    ) -> Result<Reply, StoreError> {
+        let reply = self.send(slot, queue, operation, checks, guards, end).await;
+        self.connection.note(&reply);
+        Reply::new(reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
+    }
+
+    pub(crate) async fn send(
+        &self,
+        slot: u16,
+        queue: QueueKey<'_>,
+        operation: Operation<'_>,
+        checks: impl Iterator<Item = &Check> + Clone,
+        guards: &[Guard],
+        end: Option<Instant>,
+    ) -> Result<Value, CallError> {
+        let now = self.scenario.as_ref().map(|clock| clock.now());
+        let load = match operation {
+            Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
+            Operation::Refund(_) | Operation::Force | Operation::Reset | Operation::Renew => None,
+        };
+        let load = load.map(|load| load.saturating_add(Guard::load_of(guards)));
+        let words = || {
+            let replay = load.and_then(|_| Replay::of_decision(checks.clone(), guards));
+            let near = now.unwrap_or_else(|| server_time(checks.clone()));
+            let (keys, args) = encode(&self.layout, operation, now, near, checks.clone(), guards);
+            CallWords::of_decision(keys, args, replay)
+        };
+        let words = match (now, load) {
+            (None, Some(_)) if guards.is_empty() => self.words_of(checks.clone(), words),
+            _ => words(),
+        };
+        let decisions = u32::from(matches!(operation, Operation::Check));
+        let (script, slot) = (&self.script, Some(slot));
+        let call = Call { script, slot, words, queue, load, decisions, end };
+        self.connection.run(call).await
+    }
+
+    /// The words of a decision without guards on the server's time, by `encode` if they are not known. Those of a calendar window
+    /// depend on the time.
+    fn words_of<'a>(
+        &self,
+        mut checks: impl Iterator<Item = &'a Check>,
+        encode: impl FnOnce() -> Arc<CallWords>,
+    ) -> Arc<CallWords> {
+        let is_calendar = |check: &Check| matches!(check.policy.strategy(), Strategy::CalendarWindow(_));
+        match (checks.next(), checks.next()) {
+            (Some(check), None) if !is_calendar(check) => self.encoded.get_or(check, encode),
+            _ => encode(),
+        }
+    }
+}
+
+/// About the time of the server. Only calendar windows need it, so for others it is not read.
+fn server_time<'a>(mut checks: impl Iterator<Item = &'a Check>) -> Timestamp {
+    let is_calendar = |check: &Check| matches!(check.policy.strategy(), Strategy::CalendarWindow(_));
+    if checks.any(is_calendar) { SystemTime::now().into() } else { Timestamp::EPOCH }
+}
