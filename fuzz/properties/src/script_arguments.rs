@@ -43,6 +43,8 @@ impl SystemUnderTest {
             include_str!("../../../crates/portcullis-redis/lua/scenario_clock.lua"),
         ];
         let driver = include_str!("../../../crates/portcullis-redis/lua/driver.lua");
+        let single_meter = include_str!("../../../crates/portcullis-redis/lua/single_meter.lua");
+        let driver = driver.replace("-- SINGLE METER\n", single_meter);
         let driver = driver.replace("  -- ALGORITHMS\n", &ALGORITHMS.concat());
         let scripts = clocks.map(|clock| {
             let script = [clock, &driver].concat();
