@@ -51,6 +51,8 @@ struct State<L, T> {
 struct Lane<T> {
     /// The calls on their way, and those that a task is about to send.
     calls: usize,
+    /// Those of them that a task is about to send.
+    starting: usize,
     /// Those of them with several decisions.
     shared: usize,
     waiting: VecDeque<Waiting<T>>,
@@ -111,20 +113,23 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
         own.waiting.push_back(Waiting { id, load, latest, decision });
         let begins_call = own.calls < MAX_CALLS;
-        own.calls += usize::from(begins_call);
+        own.begin_if(begins_call);
         Ok(Entered { id, is_unwatched, begins_call })
     }
 
     /// Takes the decisions of a call that has begun for what waits; none if all have left by now.
     pub(crate) fn take(&self, lane: &L) -> Vec<T> {
         let mut state = self.state();
-        state.lanes.get_mut(lane).map_or_else(Vec::new, |own| own.take(self.max_load))
+        let Some(own) = state.lanes.get_mut(lane) else { return Vec::new() };
+        own.starting = own.starting.saturating_sub(1);
+        own.take(self.max_load)
     }
 
-    /// How many decisions wait for a call that has begun beside another one. A call that is alone waits for no more.
+    /// How many decisions wait for a call that has begun beside one that is on its way. Zero if there is none, or if the call is full: then
+    /// it waits for no more.
     pub(crate) fn arrived(&self, lane: &L) -> usize {
         let state = self.state();
-        let own = state.lanes.get(lane).filter(|own| own.calls > 1);
+        let own = state.lanes.get(lane).filter(|own| own.calls > own.starting && own.load() < self.max_load);
         own.map_or(0, |own| own.waiting.len())
     }
 
@@ -176,7 +181,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         own.calls -= 1;
         own.shared -= usize::from(was_shared);
         let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
-        own.calls += usize::from(begins_call);
+        own.begin_if(begins_call);
         state.remove_if_empty(lane);
         begins_call
     }
@@ -224,7 +229,18 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
 
 impl<T> Lane<T> {
     fn new() -> Self {
-        Self { calls: 0, shared: 0, waiting: VecDeque::new() }
+        Self { calls: 0, starting: 0, shared: 0, waiting: VecDeque::new() }
+    }
+
+    /// Begins a call that a task sends.
+    fn begin_if(&mut self, begins_call: bool) {
+        self.calls += usize::from(begins_call);
+        self.starting += usize::from(begins_call);
+    }
+
+    /// The load of all that wait.
+    fn load(&self) -> u32 {
+        self.waiting.iter().fold(0, |load, waiting| load.saturating_add(waiting.load))
     }
 
     /// The last decision that waits no longer at `now`.

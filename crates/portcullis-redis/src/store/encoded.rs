@@ -38,12 +38,13 @@ impl EncodedDecisions {
             return encode();
         };
         // Another thread holds the lock for less time than encoding takes, and must not be waited for.
-        if let Ok(known) = entry.known.try_lock()
-            && let Some((known, words)) = &*known
+        let Ok(known) = entry.known.try_lock() else { return encode() };
+        if let Some((known, words)) = &*known
             && known == check
         {
             return Arc::clone(words);
         }
+        drop(known);
         let words = encode();
         if entry.missed.swap(hash, Relaxed) == hash
             && let Ok(mut known) = entry.known.try_lock()

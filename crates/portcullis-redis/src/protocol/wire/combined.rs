@@ -116,8 +116,8 @@ impl CombinedRequest {
         Bytes::from(request)
     }
 
-    /// Divides the reply to the call into replies to the decisions, in the order in which they were added. Returns `None` for a reply
-    /// that no script sends.
+    /// Divides the reply to the call into replies to the decisions, in the order in which they were added: nulls for a decision that was
+    /// repeated and computes otherwise than the script. Returns `None` for a reply that no script sends.
     pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Value>> {
         let at = reply.get(..DOUBLE)?;
         let mut replies = Replies::with_capacity(reply.len() + 4 * DOUBLE * self.decisions.len());
@@ -135,7 +135,7 @@ impl CombinedRequest {
                 let before = end;
                 end = end.checked_add(state_length(algorithm, reply, end)?)?;
                 let check_reply = CheckReply { times: check.times, status, before };
-                self.replays[record].as_ref()?.write_replies(reply, &check_reply, &mut replies)?;
+                self.replays[record].as_ref()?.write_replies(reply, &check_reply, &mut replies);
                 first = end;
             } else if check.record & LAST != 0 {
                 replies.push(&[at, reply.get(first..end)?]);
@@ -151,7 +151,8 @@ impl CombinedRequest {
             let index = next[usize::from(*check)];
             next[usize::from(*check)] += 1;
             let begin = index.checked_sub(1).map_or(0, |previous| ends[previous]);
-            Value::Text(bytes.slice(begin..ends[index]))
+            let end = ends[index];
+            if begin == end { Value::Null } else { Value::Text(bytes.slice(begin..end)) }
         });
         Some(own.collect())
     }

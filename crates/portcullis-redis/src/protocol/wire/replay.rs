@@ -44,15 +44,19 @@ impl Replay {
         }
     }
 
-    /// Makes the decisions of a check again, and adds the reply to each. Returns `None` if their last state is not that of the script.
+    /// Makes the decisions of a check again, and adds the reply to each: an empty one if their last state is not that of the script.
     ///
     /// The last reply has the expiry that was set: its state is the one that was written.
-    pub(super) fn write_replies(
-        &self,
-        reply: &Bytes,
-        check: &CheckReply,
-        replies: &mut Replies,
-    ) -> Option<()> {
+    pub(super) fn write_replies(&self, reply: &Bytes, check: &CheckReply, replies: &mut Replies) {
+        let (bytes, count) = (replies.bytes.len(), replies.ends.len());
+        if self.try_write(reply, check, replies).is_none() {
+            replies.bytes.truncate(bytes);
+            replies.ends.truncate(count);
+            replies.ends.resize(count + usize::from(check.times), bytes);
+        }
+    }
+
+    fn try_write(&self, reply: &Bytes, check: &CheckReply, replies: &mut Replies) -> Option<()> {
         let CheckReply { times, status, before } = *check;
         let (at, last) = (reply.get(..DOUBLE)?, number_at(reply, status)?);
         let now = Timestamp::from_micros(number_at(reply, 0)?);

@@ -111,10 +111,19 @@ fn a_call_sees_what_arrives_only_beside_another() {
     assert!(queue.end(&LANE, false), "a call begins in its place");
     assert_eq!(queue.arrived(&LANE), 2);
     assert!(queue.end(&LANE, false), "and in that of the other, for the second if the first takes one");
+    assert_eq!(queue.arrived(&LANE), 0, "both are about to leave");
     assert_eq!(queue.take(&LANE), [0, 1]);
     assert!(!queue.end(&LANE, true));
     assert_eq!(queue.arrived(&LANE), 0);
     assert!(!queue.end(&LANE, false) && queue.is_empty());
+}
+
+#[test]
+fn a_full_call_waits_for_no_more() {
+    let (queue, _) = waiting(&[MAX_LOAD - 1]);
+    assert_eq!(queue.arrived(&LANE), 1);
+    queue.wait(&LANE, 1, Instant::now() + FAR, 1).unwrap();
+    assert_eq!(queue.arrived(&LANE), 0);
 }
 
 #[test]
