@@ -28,7 +28,8 @@ pub trait Clock: Send + Sync + 'static {
     fn now(&self) -> Timestamp;
 
     /// The longest time by which one thread may read an instant later or earlier than another: zero, unless a clock says otherwise. A
-    /// store takes a reading that is earlier by no more for the latest one, and an earlier one for a clock that was set back.
+    /// store takes a reading that is earlier by no more for the latest one, and an earlier one for a clock that was set back. A clock
+    /// that reads another one has its skew.
     #[inline]
     fn skew(&self) -> Duration {
         Duration::ZERO

@@ -26,7 +26,7 @@ use crate::clock::SystemClock;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct MemoryStoreBuilder<C = SystemClock> {
-    clock: C,
+    clock: Start<C>,
     capacity: usize,
     bytes: Option<usize>,
     total_capacity: usize,
@@ -35,10 +35,27 @@ pub struct MemoryStoreBuilder<C = SystemClock> {
     override_capacity: usize,
 }
 
+/// The clock that a store starts with.
+#[derive(Clone, Debug)]
+enum Start<C> {
+    Given(C),
+    /// Made with the store: the first clock of the system takes a while.
+    Made(fn() -> C),
+}
+
+impl<C> Start<C> {
+    fn clock(self) -> C {
+        match self {
+            Self::Given(clock) => clock,
+            Self::Made(make) => make(),
+        }
+    }
+}
+
 impl MemoryStoreBuilder {
     pub(crate) fn new() -> Self {
         Self {
-            clock: SystemClock::new(),
+            clock: Start::Made(SystemClock::new),
             capacity: 250_000,
             bytes: None,
             total_capacity: 16_000_000,
@@ -119,13 +136,13 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     /// Puts the clock into an [`Arc`], and returns a second handle to it.
     pub(crate) fn share_clock(self) -> (MemoryStoreBuilder<Arc<C>>, Arc<C>) {
         let mut shared = None;
-        let builder = self.with_clock(|clock| Arc::clone(shared.insert(Arc::new(clock))));
+        let builder = self.with_clock(|clock| Arc::clone(shared.insert(Arc::new(clock.clock()))));
         (builder, shared.expect("the clock was replaced"))
     }
 
-    fn with_clock<D>(self, clock: impl FnOnce(C) -> D) -> MemoryStoreBuilder<D> {
+    fn with_clock<D>(self, clock: impl FnOnce(Start<C>) -> D) -> MemoryStoreBuilder<D> {
         MemoryStoreBuilder {
-            clock: clock(self.clock),
+            clock: Start::Given(clock(self.clock)),
             capacity: self.capacity,
             bytes: self.bytes,
             total_capacity: self.total_capacity,
@@ -143,7 +160,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
             total: Amount { keys: self.total_capacity, bytes: self.total_bytes },
             overrides: self.override_capacity,
         };
-        (limits, self.clock, self.swept_per_check)
+        (limits, self.clock.clock(), self.swept_per_check)
     }
 }
 

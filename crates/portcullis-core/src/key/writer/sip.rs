@@ -2,8 +2,8 @@
 
 /// `SipHash`-1-3 with 128 bits of output, which is fed part by part.
 ///
-/// A client sees no fingerprint, and learns no more than whether two of its identities are limited together. So one
-/// round per word is enough, as it is for hash maps.
+/// A client is shown no fingerprint, at most a wait that depends on some bits of one. So one round per word is enough, as it is for hash
+/// maps.
 ///
 /// A part is a header of eight bytes (the length of the tag, that of the value, and the first four bytes of the tag), the other bytes
 /// of the tag up to a multiple of eight, and the value. A part after another begins at a multiple of eight. So two lists of parts
