@@ -31,7 +31,7 @@ pub(super) enum Limits {
     ManyClients,
     /// Refilled faster than one client can send, with small figures in the headers: a burst of 1 000, 10 million per second.
     OneClient,
-    /// Refilled faster than a server answers, 100 000 per second. The burst of 5 000 also admits a request that a thread has timed
+    /// Refilled faster than a server answers, a million per second. The burst of 50 000 also admits a request that a thread has timed
     /// 50 ms before it charges it, because another thread has had the processor meanwhile.
     OneClientOfThreads,
     /// One request per week.
@@ -43,7 +43,7 @@ impl Limits {
         match self {
             Self::ManyClients => Quota::per_minute(1_000).burst(1_000),
             Self::OneClient => Quota::per_second(10_000_000).burst(1_000),
-            Self::OneClientOfThreads => Quota::per_second(100_000).burst(5_000),
+            Self::OneClientOfThreads => Quota::per_second(1_000_000).burst(50_000),
             Self::OneRequest => Quota::per_week(1).burst(1),
         }
     }
@@ -53,7 +53,7 @@ impl Limits {
         match self {
             Self::ManyClients => (Duration::from_millis(60), THOUSAND),
             Self::OneClient => (Duration::from_nanos(100), THOUSAND),
-            Self::OneClientOfThreads => (Duration::from_micros(10), FIVE_THOUSAND),
+            Self::OneClientOfThreads => (Duration::from_micros(1), FIFTY_THOUSAND),
             Self::OneRequest => (Duration::from_secs(7 * 24 * 3_600), NonZeroU32::MIN),
         }
     }
@@ -155,5 +155,5 @@ impl KeyExtractor for ByUser {
 pub(super) static X_USER: HeaderName = HeaderName::from_static("x-user");
 
 const THOUSAND: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
-const FIVE_THOUSAND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
+const FIFTY_THOUSAND: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero");
 const CONFIG: &str = "quotas here are not zero, and there is a key";
