@@ -180,25 +180,41 @@ impl Owner {
     }
 }
 
-/// The number of shards of any policy of a store.
+/// The number of shards of any policy of a store, a power of two.
 const fn count(granted: Amount) -> usize {
-    if granted.keys < SMALLEST_TO_SHARD || granted.bytes < SMALLEST_BYTES { 1 } else { SHARDS }
+    let (by_keys, by_bytes) = (granted.keys / LEAST_KEYS, granted.bytes / LEAST_BYTES);
+    let fitting = if by_keys < by_bytes { by_keys } else { by_bytes };
+    match fitting.checked_ilog2() {
+        None => 1,
+        Some(_) if fitting >= SHARDS => SHARDS,
+        Some(power) => 1 << power,
+    }
 }
 
 /// How long a policy is kept that is not used.
 const KEPT: Duration = Duration::from_secs(60);
-/// A power of two, several times the number of threads of a large machine.
+/// The most shards, a power of two: several times the number of threads of a large machine.
 const SHARDS: usize = 64;
-/// Below this, shards would be so small that one of them would fill by chance long before the others.
-const SMALLEST_TO_SHARD: usize = 64 * 1_024;
+/// Smaller shards would fill by chance long before the others.
+const LEAST_KEYS: usize = 1_024;
 /// With fewer bytes there may be fewer overflow states than shards.
-const SMALLEST_BYTES: usize = 4 << 20;
+const LEAST_BYTES: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use portcullis_core::{InFlight, Quota, SlidingLog, SlidingWindow};
 
     use super::*;
+
+    #[test]
+    fn no_shard_is_small() {
+        let count = |keys, bytes| count(Amount { keys, bytes });
+        let by_keys =
+            [1, 2_047, 2_048, 10_000, 65_535, 65_536, usize::MAX].map(|keys| count(keys, usize::MAX));
+        assert_eq!(by_keys, [1, 1, 2, 8, 32, 64, 64]);
+        let by_bytes = [1, 128 << 10, (256 << 10) - 1, 4 << 20].map(|bytes| count(usize::MAX, bytes));
+        assert_eq!(by_bytes, [1, 2, 2, 64]);
+    }
 
     #[test]
     fn each_shard_has_an_overflow_state() {
@@ -209,7 +225,10 @@ mod tests {
             Strategy::SlidingLog(SlidingLog::new(minute).unwrap()),
             Strategy::InFlight(InFlight::new(InFlight::MAX_LIMIT).unwrap()),
         ] {
-            assert!(Division::of(SMALLEST_BYTES, &strategy).overflow_states >= SHARDS, "{strategy:?}");
+            for shards in [1, 2, 8, SHARDS] {
+                let division = Division::of(shards * LEAST_BYTES, &strategy);
+                assert!(division.overflow_states >= shards, "{strategy:?}");
+            }
         }
     }
 }
