@@ -308,8 +308,9 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 #[inline(never)]
 fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     for attempt in 0..ATTEMPTS {
-        // Each attempt takes the cache line of the lock away from the thread that has it.
-        for _ in 0..1_u32 << attempt.min(MOST_SPINS) {
+        // Each attempt takes the cache line of the lock away from the thread that has it. So the first one leaves that thread the time
+        // for its decision and, if the shard is in demand, for the next one, which finds all it needs in its own cache.
+        for _ in 0..FEWEST_PAUSES << attempt.min(MOST_DOUBLED) {
             std::hint::spin_loop();
         }
         match shard.try_lock() {
@@ -321,11 +322,13 @@ fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A few microseconds: several times what a call takes under a lock. The thread sleeps if the one that has the lock does not
-/// run. A scheduler that explores interleavings needs no more than one attempt.
-const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 16 };
-/// The most pauses between two attempts, as a power of two.
-const MOST_SPINS: u32 = 3;
+/// A few microseconds, up to twenty where a pause is long: several times what a call takes under a lock. The thread sleeps if the one
+/// that has the lock does not run. A scheduler that explores interleavings needs no more than one attempt.
+const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 8 };
+/// The pauses before the first attempt: from a tenth of a microsecond on.
+const FEWEST_PAUSES: u32 = 16;
+/// How often the number of pauses is doubled.
+const MOST_DOUBLED: u32 = 2;
 
 #[cfg(test)]
 mod tests {
