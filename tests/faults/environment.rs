@@ -152,7 +152,8 @@ impl Environment {
             let store = RedisStore::builder(self.servers.admin_url()).deadline(deadline).connect().await?;
             let mut counts = BTreeMap::new();
             for key_id in key_ids {
-                let is_counted = matches!(key_id.family, Family::Count | Family::InFlight);
+                let is_counted =
+                    matches!(key_id.family, Family::Count | Family::MixedCount | Family::InFlight);
                 ensure!(is_counted, "only counts do not expire");
                 let peek = store.check(Checks::one(key_id.family.policy(), key_id.key(), 0)).await?;
                 let decision = peek.decision();

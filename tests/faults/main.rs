@@ -12,6 +12,7 @@ mod grants;
 mod in_flight;
 mod inject;
 mod layered;
+mod mixed;
 mod runner;
 mod single_key;
 mod soak;

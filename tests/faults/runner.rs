@@ -48,7 +48,8 @@ pub(crate) fn finish_run(
     // After a step of the clock, permits are held for one lease from the next call on.
     environment.counts(permits.iter().copied())?;
     wait(Family::InFlight.period() / 1_000 + 50);
-    let counted = environment.counts(of(Family::Count).into_iter().chain(permits))?;
+    let counts = of(Family::Count).into_iter().chain(of(Family::MixedCount));
+    let counted = environment.counts(counts.chain(permits))?;
     let findings = check(&RunRecord { ops: &ops, losses: &environment.losses, counted: &counted });
     let (begin, end) = environment.fault_span.context("no fault was injected")?;
     let mut row = Row::new(name, title, Figures::new(&ops, begin, end), &findings);

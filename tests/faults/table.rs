@@ -22,6 +22,9 @@ pub(crate) struct Row {
     freed: u64,
     /// The checks of each leased family that were paid from leases.
     leased: [usize; Family::LEASED.len()],
+    /// The checks of leased policies together with others that were paid from leases, and those of them that the others have denied.
+    mixed: usize,
+    undone: usize,
     local: usize,
     remembered: usize,
     permits: u64,
@@ -58,8 +61,10 @@ impl Row {
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
         let Findings { excess, freed, permits, renewed, blocked, granted, resets, .. } = *findings;
-        let Findings { local, remembered, replayed, unclear, .. } = *findings;
-        let leased = Family::LEASED.map(|family| findings.leased.get(&family).copied().unwrap_or_default());
+        let Findings { undone, local, remembered, replayed, unclear, .. } = *findings;
+        let of_family = |family: Family| findings.leased.get(&family).copied().unwrap_or_default();
+        let mixed = Family::MIXED.into_iter().map(of_family).sum();
+        let leased = Family::LEASED.map(of_family);
         let mut row = Self {
             name,
             title,
@@ -67,6 +72,8 @@ impl Row {
             excess,
             freed,
             leased,
+            mixed,
+            undone,
             local,
             remembered,
             permits,
@@ -81,6 +88,8 @@ impl Row {
         let problem = format!("{unclear} of {} keys have too many calls in doubt to decide", row.keys());
         row.fail_if(freed == 0, "no refund has freed a unit");
         row.fail_if(leased.contains(&0), "no check of a leased policy was paid from a lease");
+        row.fail_if(mixed == 0, "no check under several policies was paid from a lease");
+        row.fail_if(undone == 0, "no policy without a lease has denied what was paid from one");
         row.fail_if(remembered == 0, "no denial was remembered");
         row.fail_if(permits == 0 || renewed == 0, "no permit was taken, or none was renewed");
         row.fail_if(blocked == 0, "no check was denied by a block");
@@ -122,7 +131,11 @@ impl Row {
         println!("    {}; at most {} units were freed", self.figures.corrections, self.freed);
         println!("    {:?} checks of {:?} were paid from leases", self.leased, Family::LEASED);
         println!(
-            "    {} such checks were decided by processes, {} denials were remembered",
+            "    {} checks of leased policies together with others were paid from leases, {} of them denied by the others",
+            self.mixed, self.undone
+        );
+        println!(
+            "    {} checks of leased policies were decided by processes, {} denials were remembered",
             self.local, self.remembered
         );
         println!(

@@ -12,19 +12,20 @@ use clap::Args;
 use portcullis_core::Receipt;
 use portcullis_core::store::{Checks, Outcome as Decided, Position, Store};
 use portcullis_histories::{
-    Answer, AnsweredBy, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random,
+    Answer, AnsweredBy, Call, Correction, Failure, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random,
     monotonic_micros,
 };
 use portcullis_memory::Fallback;
 use portcullis_redis::RedisStore;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::blocks;
 use crate::grants;
 use crate::in_flight::Requests;
 use crate::layered::{CLIENTS, Client, Recorder};
+use crate::mixed::{self, Mix};
 use crate::single_key::SingleKey;
 
 /// The options of a worker. It prints `ready` and calls the store until it reads a line, then prints `stopped`. At the next
@@ -56,6 +57,7 @@ async fn work(options: &Options) -> Result<()> {
     let store = RedisStore::builder(&options.url).deadline(DEADLINE).denial_memory(0).connect().await?;
     let remembering = RedisStore::builder(&options.url).deadline(DEADLINE).connect().await?;
     let fallback = Arc::new(Fallback::new(remembering.clone()));
+    let mixed_fallback = Arc::new(Fallback::new(store.clone()));
     let stopped = Arc::new(AtomicBool::new(false));
     let stall = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
@@ -63,8 +65,9 @@ async fn work(options: &Options) -> Result<()> {
         let seed = options.seed ^ (u64::from(options.process) << 32) ^ (index << 48);
         let store: Arc<dyn Store> = match load {
             Load::Leased(Family::LeasedLocal) => Arc::<Fallback<RedisStore>>::clone(&fallback),
+            Load::Mixed(Mix::Local) => Arc::<Fallback<RedisStore>>::clone(&mixed_fallback),
             Load::Remembered => Arc::new(remembering.clone()),
-            Load::Busy | Load::Slow(_) | Load::Leased(_) => Arc::new(store.clone()),
+            Load::Busy | Load::Slow(_) | Load::Leased(_) | Load::Mixed(_) => Arc::new(store.clone()),
         };
         let stopped = Arc::clone(&stopped);
         let (random, ops, held) = (Random::new(seed), Vec::new(), Vec::new());
@@ -112,7 +115,7 @@ async fn work(options: &Options) -> Result<()> {
     let _ = stall_task.await;
     print_line("stopped")?;
     read_line().await?;
-    drop((store, remembering, fallback));
+    drop((store, remembering, fallback, mixed_fallback));
     let end = Instant::now() + Duration::from_secs(5);
     while alive() > before && Instant::now() < end {
         sleep(Duration::from_millis(10)).await;
@@ -130,6 +133,8 @@ enum Load {
     Slow(u8),
     /// Checks, refunds and settles the one key of this family, which all processes share, with breaks in which leases expire.
     Leased(Family),
+    /// Checks several keys of such families and of others at once, and refunds and settles them.
+    Mixed(Mix),
     /// Checks, refunds and settles a few keys, whose denials are remembered.
     Remembered,
 }
@@ -140,8 +145,9 @@ fn loads(process: u16) -> Result<Vec<Load>> {
     let busy = (0..BUSY).map(|_| Load::Busy);
     let slow = (BUSY..BUSY + SLOW).map(|index| Load::Slow(first + index));
     let leased = Family::LEASED.into_iter().flat_map(|family| [Load::Leased(family); LEASED]);
+    let mixed = Mix::ALL.into_iter().flat_map(|mix| [Load::Mixed(mix); LEASED]);
     let remembered = [Load::Remembered; REMEMBERED];
-    Ok(busy.chain(slow).chain(leased).chain(remembered).collect())
+    Ok(busy.chain(slow).chain(leased).chain(mixed).chain(remembered).collect())
 }
 
 /// Sends requests to the layers of a client. Their store records the calls.
@@ -176,7 +182,7 @@ impl Caller {
             let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
             let rotation = u32::try_from(rotation).unwrap_or_default();
             if let Load::Slow(caller) = load {
-                self.check(&[(KeyId { rotation, family: Family::Slow, caller }, 1)]).await;
+                self.check(&[(KeyId { rotation, family: Family::Slow, caller }, 1)], PATIENT).await;
                 sleep(Duration::from_millis(60 + self.random.below(20))).await;
             } else {
                 // The history of a key ends with its rotation.
@@ -184,15 +190,20 @@ impl Caller {
                 if !self.held.is_empty() && self.random.below(100) < CORRECTIONS {
                     self.correct().await;
                 } else if let Load::Leased(family) = load {
-                    self.check(&[(KeyId { rotation, family, caller: 0 }, 1)]).await;
+                    self.check(&[(KeyId { rotation, family, caller: 0 }, 1)], PATIENT).await;
+                } else if let Load::Mixed(mix) = load {
+                    let checks = mixed::checks(mix, rotation, &mut self.random);
+                    let patience = mixed::patience(mix, &mut self.random).unwrap_or(PATIENT);
+                    self.check(&checks, patience).await;
                 } else if matches!(load, Load::Remembered) {
                     let checks = self.remembered_checks(rotation);
-                    self.check(&checks).await;
+                    self.check(&checks, PATIENT).await;
                 } else {
                     let checks = self.random_checks(rotation);
-                    self.check(&checks).await;
+                    self.check(&checks, PATIENT).await;
                 }
-                let is_break = matches!(load, Load::Leased(_)) && self.random.below(CALLS_PER_BREAK) == 0;
+                let is_break = matches!(load, Load::Leased(_) | Load::Mixed(_))
+                    && self.random.below(CALLS_PER_BREAK) == 0;
                 let pause = if is_break { 150 } else { 10 };
                 sleep(Duration::from_millis(pause + self.random.below(4 * pause))).await;
             }
@@ -220,7 +231,8 @@ impl Caller {
         vec![(KeyId { rotation, family, caller }, 1 + self.random.below(family.max_cost()))]
     }
 
-    async fn check(&mut self, requested: &[(KeyId, u64)]) {
+    /// Makes one check of these keys. After `patience` the caller goes away.
+    async fn check(&mut self, requested: &[(KeyId, u64)], patience: Duration) {
         let mut checks: Option<Checks> = None;
         for (key_id, cost) in requested {
             let (policy, key) = (key_id.family.policy(), key_id.key());
@@ -231,8 +243,16 @@ impl Caller {
         }
         let Some(checks) = checks else { return };
         let invoked = monotonic_micros();
-        let answer = self.store.check(checks).await;
+        let answer = timeout(patience, self.store.check(checks)).await;
         let completed = monotonic_micros();
+        let Ok(answer) = answer else {
+            let outcome = Outcome::Unknown(Failure::Dropped);
+            self.ops.extend(requested.iter().map(|(key_id, cost)| {
+                let call = Call::Check(*cost);
+                Op { process: 0, key_id: *key_id, call, invoked, completed, outcome: outcome.clone() }
+            }));
+            return;
+        };
         let receipts: Vec<Receipt> =
             answer.as_ref().ok().cloned().into_iter().flat_map(Decided::into_receipts).collect();
         for (index, (key_id, cost)) in requested.iter().enumerate() {
@@ -244,7 +264,7 @@ impl Caller {
                     let answer = Answer::new(&outcome.decisions()[index], outcome.is_allowed());
                     // The longest delay of a call is that of its decisive decision.
                     let delay = answer.delay.filter(|_| requested.len() == 1);
-                    let by = if outcome.is_leased() {
+                    let by = if outcome.is_leased() || mixed::is_spent(outcome, index) {
                         AnsweredBy::Lease
                     } else if outcome.is_remembered() {
                         AnsweredBy::DenialMemory
@@ -336,6 +356,8 @@ async fn read_line() -> Result<()> {
     line.await?.context("cannot read standard input").map(drop)
 }
 
+/// Far longer than a call takes.
+const PATIENT: Duration = Duration::from_secs(60);
 /// The deadline of a call, on a machine that also runs the servers and the other workers.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 const BUSY: u8 = 6;

@@ -25,7 +25,7 @@ pub(crate) struct Options {
     /// A smoke run of a few seconds, whose figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Rewrites the tables of docs/performance.md and docs/regions.md, and records the counts of `instructions`
+    /// Rewrites the tables of docs/performance.md, docs/operations.md and docs/regions.md, and records the counts of `instructions`
     #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// The module redis-cell, to compare with it as well
@@ -45,6 +45,8 @@ enum Tables {
     ServeEnvoy,
     /// decisions in Redis
     Redis,
+    /// decisions per second of one process and one Redis, by algorithm
+    Decisions,
     /// known keys and the memory of the process during a flood of ten million others
     Flood,
     /// a simulation of up to a thousand instances, with measured costs of the server
@@ -86,7 +88,9 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<S
         return Ok(report);
     }
     match tables {
-        Tables::Redis | Tables::Scale => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
+        Tables::Redis | Tables::Decisions | Tables::Scale => {
+            tools::ensure_installed(tools::SERVERS, &workspace.root)?
+        }
         // The program reports that it has measured nothing, so that the other tables are still printed.
         Tables::Serve => {
             if let Err(error) = tools::ensure_installed(tools::LOAD, &workspace.root) {
@@ -132,6 +136,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
             let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
             vec![Cmd::cargo().args(server), own("serve-envoy", options)]
         }
+        Tables::Decisions => vec![own("decisions", options)],
         Tables::Flood => vec![own("flood", options)],
         Tables::Scale => vec![own("scale", options)],
         Tables::Regions => vec![own("regions", options)],
@@ -214,6 +219,7 @@ mod tests {
             "portcullis",
             "serve-envoy --",
             "times -- redis",
+            "decisions --",
             "flood --",
             "scale --",
             "regions --",

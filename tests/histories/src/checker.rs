@@ -11,7 +11,11 @@
 //!    before by the arithmetic of the core, in every figure.
 //! 5. For a policy with leases, instead of these: the units admitted in any interval are at most those of rule 1, plus the units
 //!    that the processes have in lease when it begins. Neither the charges of leases nor their returns are recorded, so the other
-//!    rules cannot be checked.
+//!    rules cannot be checked, but for the count of rule 3: it is at least what was acknowledged, and exactly that if no call has
+//!    failed and all leases were returned.
+//!    If other policies are checked together with it, the units of checks that are in progress then are in addition. The policies
+//!    without a lease have the rules 1 to 4, where their keys are in the slot of the leased one, and otherwise rule 1: the charges in
+//!    one slot that another slot denies are refunded, which is not recorded.
 //!    What a process admits by itself, while the servers fail, is at most its share of the policy, and is not a part of that.
 //! 6. For requests in flight, instead of rules 1 to 4: at no instant more permits are certainly held than the limit, and one limit for
 //!    every loss of state since the oldest of them was taken. The number of permits in every answer, also in every denial and of
@@ -89,6 +93,8 @@ pub struct Findings {
     pub freed: u64,
     /// The checks that were paid from leases, of each family that has them.
     pub leased: BTreeMap<Family, usize>,
+    /// The checks of leased policies, together with others, that were paid from leases and denied by the others.
+    pub undone: usize,
     /// The checks of leased policies that processes have decided by themselves.
     pub local: usize,
     /// The denials that processes have remembered.
@@ -129,6 +135,7 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         by_key.entry(op.key_id).or_default().push(op);
     }
     let mut findings = Findings::default();
+    let has_failed = record.ops.iter().any(count::has_failed);
     for (key_id, mut ops) in by_key {
         ops.sort_by_key(|op| (op.invoked, op.completed));
         let (first, last) = (ops[0].invoked, ops.iter().map(|op| op.completed).max().unwrap_or_default());
@@ -153,8 +160,10 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
                 findings.resets += ops.iter().filter(|op| op.call == Call::Reset && op.is_answered()).count();
                 (0, grants::check(key_id, &ops, &losses))
             }
-            Family::LeasedLocal => {
-                findings.local += ops.iter().filter(|op| op.is_degraded()).count();
+            family if Family::LOCAL.contains(&family) => {
+                if family.max_lease() > 0 {
+                    findings.local += ops.iter().filter(|op| op.is_degraded()).count();
+                }
                 findings.violations.extend(bound::check_local(key_id, &ops));
                 bound::check(key_id, &ops, &losses)
             }
@@ -165,6 +174,19 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         if key_id.family.max_lease() > 0 {
             *findings.leased.entry(key_id.family).or_default() +=
                 ops.iter().filter(|op| op.is_leased()).count();
+            let is_undone = |op: &&&Op| op.is_leased() && op.answer().is_some_and(|answer| !answer.charged);
+            findings.undone += ops.iter().filter(is_undone).count();
+        }
+        if key_id.family == Family::MixedCount
+            && let Some(counted) = record.counted.get(&key_id)
+        {
+            findings.violations.extend(count::check_leased(
+                key_id,
+                &ops,
+                record.losses,
+                *counted,
+                has_failed,
+            ));
         }
         if key_id.family == Family::Blocked {
             findings.blocked += ops.iter().filter(|op| op.answer().is_some_and(|it| it.blocked)).count();

@@ -43,11 +43,26 @@ pub enum Family {
     Blocked,
     /// A window that never ends, whose only client has its quota granted and revoked, and its state reset.
     Granted,
+    /// A token bucket of which every process has units in lease, checked together with other policies.
+    MixedBucket,
+    /// A window that never fills or ends, of which every process has units in lease, checked together with other policies.
+    MixedCount,
+    /// A meter without a lease that is checked together with those two: a key of each caller, in the slot of theirs.
+    MixedExact,
+    /// A meter of which every process has units in lease, and of which it enforces a share by itself while the servers fail, checked
+    /// together with another one.
+    MixedLocal,
+    /// The other one, without a lease: a key of each caller, in a slot of its own.
+    MixedLocalExact,
+    /// A token bucket of which every process has units in lease, checked together with another policy by callers that may go away.
+    ApartBucket,
+    /// The other policy, a meter without a lease: a key of each caller, in a slot of its own.
+    ApartExact,
 }
 
 impl Family {
     /// All families, in the order of their codes.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 23] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
@@ -64,10 +79,17 @@ impl Family {
         Self::InFlight,
         Self::Blocked,
         Self::Granted,
+        Self::MixedBucket,
+        Self::MixedCount,
+        Self::MixedExact,
+        Self::MixedLocal,
+        Self::MixedLocalExact,
+        Self::ApartBucket,
+        Self::ApartExact,
     ];
 
     /// The families that charge units and have neither leases nor overrides: the server decides every check by the charges alone.
-    pub const EXACT: [Self; 9] = [
+    pub const EXACT: [Self; 10] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
@@ -77,10 +99,25 @@ impl Family {
         Self::Remembered,
         Self::Waiting,
         Self::Calendar,
+        Self::MixedExact,
     ];
 
     /// The families with leases, one for each algorithm that can be leased.
     pub const LEASED: [Self; 4] = [Self::Leased, Self::LeasedWindow, Self::LeasedSliding, Self::LeasedLocal];
+
+    /// The families of checks under several policies of which some are leased.
+    pub const MIXED: [Self; 7] = [
+        Self::MixedBucket,
+        Self::MixedCount,
+        Self::MixedExact,
+        Self::MixedLocal,
+        Self::MixedLocalExact,
+        Self::ApartBucket,
+        Self::ApartExact,
+    ];
+
+    /// The families of which a process enforces a share by itself while the servers fail.
+    pub const LOCAL: [Self; 3] = [Self::LeasedLocal, Self::MixedLocal, Self::MixedLocalExact];
 
     /// The families without leases under more load than they admit.
     pub const BUSY: [Self; 6] =
@@ -110,6 +147,17 @@ impl Family {
             Self::Remembered => Policy::gcra("remembered", quota),
             Self::Waiting => Policy::gcra("waiting", quota).wait_at_most(LONGEST_WAIT),
             Self::InFlight => Concurrency::new("in_flight", quota.limit()).lease(quota.period()).policy(),
+            Self::MixedBucket => Policy::token_bucket("mixed_bucket", quota).lease(LEASE),
+            Self::MixedCount => Policy::fixed_window("mixed_count", quota).lease(LEASE),
+            Self::MixedExact => Policy::gcra("mixed_exact", quota),
+            Self::MixedLocal => {
+                Policy::gcra("mixed_local", quota).lease(LEASE).on_store_failure(FailureMode::local(SHARES))
+            }
+            Self::MixedLocalExact => {
+                Policy::gcra("mixed_local_exact", quota).on_store_failure(FailureMode::local(SHARES))
+            }
+            Self::ApartBucket => Policy::token_bucket("apart_bucket", quota).lease(LEASE),
+            Self::ApartExact => Policy::gcra("apart_exact", quota),
             Self::Blocked => Policy::gcra("blocked", quota).grantable(),
             Self::Granted => Policy::fixed_window("granted", quota).grantable(),
             Self::Calendar => {
@@ -123,15 +171,18 @@ impl Family {
     /// the number of permits and the length of their lease.
     pub fn quota(self) -> Quota {
         match self {
-            Self::Spaced | Self::Remembered => Quota::per_second(4).burst(5),
+            Self::Spaced | Self::Remembered | Self::MixedExact | Self::ApartExact => {
+                Quota::per_second(4).burst(5)
+            }
             Self::Bucket => Quota::per_second(8).burst(12),
             Self::Window => WINDOW,
             Self::Log => LOG,
-            Self::Count => COUNT,
+            Self::Count | Self::MixedCount => COUNT,
             Self::Slow | Self::Blocked => Quota::per_second(20),
-            Self::Leased => Quota::per_second(100).burst(50),
+            Self::Leased | Self::MixedBucket | Self::ApartBucket => Quota::per_second(100).burst(50),
             Self::LeasedWindow | Self::LeasedSliding => LEASED_WINDOW,
-            Self::LeasedLocal => Quota::per_second(200).burst(60),
+            Self::LeasedLocal | Self::MixedLocal => Quota::per_second(200).burst(60),
+            Self::MixedLocalExact => Quota::per_second(8).burst(16),
             Self::Waiting => Quota::per_second(8).burst(4),
             Self::Calendar => CALENDAR,
             Self::InFlight => IN_FLIGHT,
@@ -143,7 +194,7 @@ impl Family {
     pub fn max_cost(self) -> u64 {
         match self {
             Self::Bucket | Self::Waiting => 3,
-            Self::InFlight | Self::Remembered => 2,
+            Self::InFlight | Self::Remembered | Self::MixedBucket => 2,
             Self::Log => 12,
             _ => 1,
         }
@@ -161,6 +212,12 @@ impl Family {
                 | Self::Remembered
                 | Self::Waiting
                 | Self::Blocked
+                | Self::MixedBucket
+                | Self::MixedExact
+                | Self::MixedLocal
+                | Self::MixedLocalExact
+                | Self::ApartBucket
+                | Self::ApartExact
         );
         is_meter.then(|| self.period() / self.quota().limit())
     }
@@ -212,7 +269,8 @@ impl KeyId {
         Some(Self { rotation: code >> 13, family, caller })
     }
 
-    /// The key that is charged. It depends on the caller and the rotation only, so it is the same under every policy.
+    /// The key that is charged. It depends on the caller and the rotation only, so it is the same under every policy, but for policies
+    /// that are checked together: of those the keys differ, in one slot.
     #[expect(clippy::missing_panics_doc, reason = "the text is short")]
     pub fn key(self) -> Key {
         let mut hasher = Secret::published().hasher();
@@ -222,7 +280,15 @@ impl KeyId {
 
     /// Writes the parts of the key.
     pub fn write(self, key: &mut KeyWriter<'_>) {
-        key.part("caller", format!("{}/{}", self.rotation, self.caller).as_bytes());
+        let caller = format!("{}/{}", self.rotation, self.caller);
+        match self.family {
+            // The first part determines the slot.
+            Family::MixedBucket | Family::MixedCount | Family::MixedExact => {
+                key.part("tenant", self.rotation.to_string().as_bytes());
+                key.part("caller", caller.as_bytes());
+            }
+            _ => key.part("caller", caller.as_bytes()),
+        }
     }
 }
 

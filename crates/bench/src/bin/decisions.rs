@@ -1,5 +1,5 @@
 //! Measures the decisions that a process gets from one Redis, and the cost of one while that Redis is dead:
-//! `cargo run --release -p portcullis-bench --bin decisions`.
+//! `cargo xtask bench decisions`.
 //!
 //! One process with two threads calls its own `redis-server` over one connection, with a given number of concurrent calls.
 //! It prints medians over interleaved rounds: decisions per second, latency, and the share of a core that the server uses.
@@ -10,21 +10,30 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
 use portcullis::key::Key;
 use portcullis::redis::RedisStore;
 use portcullis::store::{Check, Checks, Store as _};
 use portcullis::{Policy, Quota, Secret};
-use portcullis_bench::medians;
+use portcullis_bench::{machine, markdown, medians};
 use portcullis_servers::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-const ROUNDS: usize = 5;
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask bench decisions", bin_name = "cargo xtask bench decisions")]
+struct Options {
+    /// A smoke run of a few seconds, whose figures mean nothing
+    #[arg(long)]
+    quick: bool,
+}
+
+const HEADER: [&str; 5] =
+    ["algorithm", "at a time", "decisions per second", "median latency", "of a core of the server"];
 const CONCURRENCY: [usize; 3] = [1, 16, 256];
 const KEYS: u32 = 10_000;
 /// Long, because a late answer is not an error here.
 const DEADLINE: Duration = Duration::from_secs(10);
-const ROUND: Duration = Duration::from_millis(600);
 
 /// One round of one case.
 #[derive(Clone, Copy, Debug)]
@@ -35,39 +44,60 @@ struct Round {
 }
 
 fn main() -> Result<()> {
+    let options = Options::parse();
+    let (rounds, length) =
+        if options.quick { (1, Duration::from_millis(50)) } else { (11, Duration::from_millis(600)) };
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut server = RedisServer::start().context("a redis-server")?;
     let store =
         runtime.block_on(RedisStore::builder(server.url()).deadline(DEADLINE).denial_memory(0).connect())?;
     let policies = [
-        Policy::gcra("gcra", Quota::per_minute(1_000).burst(1_000)),
+        Policy::gcra("GCRA", Quota::per_minute(1_000).burst(1_000)),
         Policy::fixed_window("fixed window", Quota::per_minute(1_000)),
         Policy::sliding_window("sliding window", Quota::per_minute(1_000)),
-        Policy::sliding_log("sliding log", Quota::per_minute(1_000)),
+        Policy::sliding_log("sliding log of 1 000", Quota::per_minute(1_000)),
     ];
-    println!("| algorithm | at a time | decisions per second | median latency | of a core of the server |");
-    println!("|---|--:|--:|--:|--:|");
-    let mut rounds = vec![Vec::new(); policies.len() * CONCURRENCY.len()];
-    for _ in 0..ROUNDS {
-        let cases = policies.iter().flat_map(|policy| CONCURRENCY.map(|tasks| (policy, tasks)));
-        for (rounds, (policy, tasks)) in rounds.iter_mut().zip(cases) {
-            rounds.push(round(&runtime, &server, &store, policy, tasks)?);
+    let cases: Vec<_> = policies.iter().flat_map(|policy| CONCURRENCY.map(|tasks| (policy, tasks))).collect();
+    let mut measured = vec![Vec::new(); cases.len()];
+    for _ in 0..rounds {
+        for (own, (policy, tasks)) in measured.iter_mut().zip(&cases) {
+            own.push(round(&runtime, &server, &store, policy, *tasks, length)?);
         }
     }
-    let cases = policies.iter().flat_map(|policy| CONCURRENCY.map(|tasks| (policy, tasks)));
-    for (mut rounds, (policy, tasks)) in rounds.into_iter().zip(cases) {
-        rounds.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
-        let Round { per_second, latency, server_cpu } = rounds[ROUNDS / 2];
-        println!(
-            "| {} | {tasks} | {per_second:.0} | {latency:.1?} | {:.0} % |",
-            policy.name(),
-            server_cpu * 100.0
-        );
-    }
+    let version = server_version(&server)?;
+    let rows = cases.iter().zip(measured).map(|((policy, tasks), mut own)| {
+        own.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+        let Round { per_second, latency, server_cpu } = own[own.len() / 2];
+        let millis = latency.as_secs_f64() * 1_000.0;
+        vec![
+            policy.name().to_string(),
+            tasks.to_string(),
+            format!("{per_second:.0}"),
+            format!("{millis:.2} ms"),
+            format!("{:.0} %", server_cpu * 100.0),
+        ]
+    });
+    let rows: Vec<_> = rows.collect();
     server.kill()?;
     let dead = while_dead(&runtime, &store, &policies[0])?;
-    println!("\na check while the server is dead: {dead:.0} ns");
+    let (quick, warning) =
+        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    println!(
+        "`cargo xtask bench decisions{quick}`\n\n{}; Redis {version} on the same machine.{warning}\n\n\
+         Medians of {rounds} interleaved rounds of {} ms, with {KEYS} keys.\n\n{}\n\n\
+         While the server is dead, a check took {:.1} µs.",
+        machine()?,
+        length.as_millis(),
+        markdown(&HEADER, &rows),
+        dead / 1_000.0,
+    );
     Ok(())
+}
+
+fn server_version(server: &RedisServer) -> Result<String> {
+    let info = server.cli(&["INFO", "server"])?;
+    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+    Ok(version.context("INFO server has no version")?.trim().to_owned())
 }
 
 fn round(
@@ -76,6 +106,7 @@ fn round(
     store: &RedisStore,
     policy: &Policy,
     tasks: usize,
+    length: Duration,
 ) -> Result<Round> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
 
@@ -87,7 +118,7 @@ fn round(
             let (store, policy) = (store.clone(), policy.clone());
             callers.spawn(async move {
                 let mut latencies = Vec::new();
-                while start.elapsed() < ROUND {
+                while start.elapsed() < length {
                     let number = u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed) % KEYS as usize)?;
                     let called = Instant::now();
                     black_box(store.check(Checks::one(policy.clone(), key(number)?, 1)).await?.is_allowed());

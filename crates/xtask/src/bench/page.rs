@@ -20,6 +20,7 @@ pub(super) fn write(root: &Path, tables: Tables, report: &str) -> Result<()> {
 
 fn page_of(tables: Tables) -> &'static str {
     match tables {
+        Tables::Decisions => "docs/operations.md",
         Tables::Regions => "docs/regions.md",
         _ => "docs/performance.md",
     }

@@ -5,13 +5,13 @@ use std::fmt;
 
 use portcullis_core::FailureMode;
 
-use super::super::{Family, KeyId, Op};
+use super::super::{Call, Family, KeyId, Op};
 use super::freed::max_freed_units;
 use super::{Loss, Violation, drift};
 
 /// Returns the largest excess over the allowed units in any interval, and a violation if losses of state do not excuse it.
 pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> (u64, Option<Violation>) {
-    let in_lease = max_in_lease(key_id.family, ops);
+    let in_lease = max_in_lease(key_id.family, ops) + max_pending(key_id.family, ops);
     let ops: &[&Op] = &ops.iter().copied().filter(|op| !op.is_degraded()).collect::<Vec<_>>();
     let allowed = |span| allowed_units(key_id.family, span) + in_lease;
     let Some(excess) = worst(key_id.family, ops, allowed) else { return (0, None) };
@@ -98,10 +98,40 @@ fn worst(family: Family, ops: &[&Op], allowed: impl Fn(u64) -> u64) -> Option<Ex
     worst
 }
 
+/// The most units of requests that were paid from leases, or charged together with one, and that a policy without a lease has yet to
+/// decide about. They count in addition to what the processes have in lease.
+pub(super) fn max_pending(family: Family, ops: &[&Op]) -> u64 {
+    if family.max_lease() == 0 || !Family::MIXED.contains(&family) {
+        return 0;
+    }
+    let mut by_process: BTreeMap<u16, Vec<(u64, bool, u64)>> = BTreeMap::new();
+    for op in ops {
+        let Call::Check(cost) = op.call else { continue };
+        // A decision goes on without its caller.
+        let end = if op.answer().is_some() { op.completed } else { op.completed.saturating_add(PENDING) };
+        let changes = by_process.entry(op.process).or_default();
+        changes.extend([(op.invoked, false, cost), (end, true, cost)]);
+    }
+    let most = |changes: &mut Vec<(u64, bool, u64)>| {
+        // At one instant, beginnings first.
+        changes.sort_unstable();
+        let (mut pending, mut most) = (0, 0);
+        for (_, ends, cost) in changes {
+            pending = if *ends { pending - *cost } else { pending + *cost };
+            most = most.max(pending);
+        }
+        most
+    };
+    by_process.values_mut().map(most).sum()
+}
+
+/// The time after which a decision has ended whose caller has gone away, or which has failed, with the refunds of its charges.
+const PENDING: u64 = 1_000_000;
+
 /// The most units that the callers together have in lease at one instant. A process of which a call failed, which it may have
 /// decided by itself then, may have a return in
 /// doubt, which still runs when it has another lease.
-fn max_in_lease(family: Family, ops: &[&Op]) -> u64 {
+pub(super) fn max_in_lease(family: Family, ops: &[&Op]) -> u64 {
     let mut failed: BTreeMap<u16, bool> = BTreeMap::new();
     for op in ops {
         *failed.entry(op.process).or_default() |= op.answer().is_none() || op.is_degraded();

@@ -4,6 +4,7 @@ mod blocks;
 mod edges;
 mod grants;
 mod leased;
+mod mixed;
 mod order;
 mod permits;
 mod refunds;

@@ -1,0 +1,70 @@
+//! Checks under several policies of which some are leased and others are not.
+
+use std::time::Duration;
+
+use portcullis_core::Decision;
+use portcullis_core::store::{Check, Outcome as Decided};
+use portcullis_histories::{Family, KeyId, Random};
+
+/// What is checked together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mix {
+    /// Keys in one slot, with two leases.
+    OneSlot,
+    /// Keys in two slots, which a process decides by itself while the servers fail.
+    Local,
+    /// Keys in two slots, for callers that may go away.
+    Apart,
+}
+
+impl Mix {
+    pub(crate) const ALL: [Self; 3] = [Self::OneSlot, Self::Local, Self::Apart];
+}
+
+/// The keys and costs of a check, in any order. The keys of leased policies are shared by all processes. Each caller has a key of the
+/// others, which is denied often.
+pub(crate) fn checks(mix: Mix, rotation: u32, random: &mut Random) -> Vec<(KeyId, u64)> {
+    let own = u8::try_from(random.below(CALLERS)).unwrap_or_default();
+    let (leased, exact): (&[Family], _) = match mix {
+        Mix::OneSlot => (&[Family::MixedBucket, Family::MixedCount], Family::MixedExact),
+        Mix::Local => (&[Family::MixedLocal], Family::MixedLocalExact),
+        Mix::Apart => (&[Family::ApartBucket], Family::ApartExact),
+    };
+    let mut families: Vec<(Family, u8)> = leased.iter().map(|family| (*family, SHARED)).collect();
+    if families.len() > 1 && random.below(3) == 0 {
+        let index = usize::try_from(random.below(2)).unwrap_or_default();
+        families.remove(index);
+    }
+    if random.below(8) > 0 {
+        families.push((exact, own));
+    }
+    let rotated = usize::try_from(random.below(families.len() as u64)).unwrap_or_default();
+    families.rotate_left(rotated);
+    let mut check = |(family, caller): (Family, u8)| {
+        (KeyId { rotation, family, caller }, 1 + random.below(family.max_cost()))
+    };
+    families.into_iter().map(&mut check).collect()
+}
+
+/// For how long a caller waits for an answer; `None` if it does not go away.
+pub(crate) fn patience(mix: Mix, random: &mut Random) -> Option<Duration> {
+    let goes_away = mix == Mix::Apart && random.below(6) == 0;
+    goes_away.then(|| Duration::from_micros(random.below(3_000)))
+}
+
+/// Whether a check was paid from a lease although others of the decision were not: its instant is an estimate of this process, and
+/// those of the others are of the server.
+pub(crate) fn is_spent(outcome: &Decided, index: usize) -> bool {
+    let is_answered = |decision: &&Decision| decision.is_metered() && !decision.is_degraded();
+    let answers = || outcome.checks().iter().zip(outcome.decisions());
+    let leased = answers().nth(index).filter(|(check, _)| check.policy.max_lease().is_some());
+    let exact = answers().find(|(check, _)| check.policy.max_lease().is_none());
+    let of = |answer: Option<(&Check, &Decision)>| {
+        answer.map(|(_, decision)| decision).filter(is_answered).map(Decision::at)
+    };
+    of(leased).zip(of(exact)).is_some_and(|(leased, exact)| leased != exact)
+}
+
+/// A caller of no other family's key.
+const SHARED: u8 = 99;
+const CALLERS: u64 = 10;
