@@ -170,7 +170,8 @@ impl RedisStoreBuilder {
     /// Takes the time from `clock` instead of the server, and keeps keys for ten minutes whatever their state.
     ///
     /// For tests that drive a store along a timeline. The default namespace is then `portcullis-scenario`. No denials are
-    /// remembered and nothing is leased, because both expire on the clock of this process.
+    /// remembered and nothing is leased, because both expire on the clock of this process. A test that moves this clock as well sets
+    /// the [`denial_memory`](RedisStoreBuilder::denial_memory) afterwards.
     #[cfg(feature = "scenario")]
     pub fn scenario_clock(mut self, clock: impl Clock) -> Self {
         if self.namespace == "portcullis" {

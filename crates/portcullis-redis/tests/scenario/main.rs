@@ -7,6 +7,7 @@ mod in_flight;
 mod leases;
 mod overrides;
 mod remembered;
+mod remembered_corpora;
 mod repeated;
 mod sliding_log;
 mod timelines;

@@ -1,59 +1,17 @@
 //! Equal decisions about one key, which the script makes in one step: a real Redis agrees in every figure and position with the
 //! memory store, which makes one after another.
 
+mod damaged;
+mod policies;
+
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Receipt, Store as _};
-use portcullis_core::{
-    Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
-};
+use portcullis_core::{Key, Policy, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_testing::{ManualClock, calendars, timeline};
-
-/// Intervals with and without remainders of microseconds.
-const QUOTAS: [Quota; 2] = [Quota::per_minute(7), Quota::per_minute(6)];
-
-/// All policies whose decisions the script repeats.
-fn policies() -> Vec<Policy> {
-    let mut policies = Vec::new();
-    for (quota, [bucket, refilled, spaced, waits, debt, queue, window, sliding, slots]) in
-        QUOTAS.into_iter().zip([NAMES[0], NAMES[1]])
-    {
-        let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy);
-        let interval = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
-        let many = SlidingWindow::with_slots(quota, 10).unwrap();
-        policies.extend([
-            Policy::token_bucket(bucket, quota.burst(20)),
-            named(refilled, Strategy::TokenBucket(interval)),
-            Policy::gcra(spaced, quota.burst(5)),
-            Policy::gcra(waits, quota.burst(3)).wait_at_most(Duration::from_secs(60)),
-            Policy::gcra(debt, quota.burst(9)).allow_debt(30),
-            Policy::leaky_bucket(queue, quota),
-            Policy::fixed_window(window, quota),
-            Policy::sliding_window(sliding, quota),
-            named(slots, Strategy::SlidingWindow(many)),
-        ]);
-    }
-    policies.push(Policy::calendar_window("months", 40, &calendars()[0]));
-    policies
-}
-
-const NAMES: [[&str; 9]; 2] = [
-    ["bucket", "refilled", "spaced", "waits", "debt", "queue", "window", "sliding", "slots"],
-    [
-        "bucket-6",
-        "refilled-6",
-        "spaced-6",
-        "waits-6",
-        "debt-6",
-        "queue-6",
-        "window-6",
-        "sliding-6",
-        "slots-6",
-    ],
-];
+use portcullis_testing::{ManualClock, timeline};
 
 fn users() -> [Key; 2] {
     ["ada", "grace"].map(|user| {
@@ -67,7 +25,12 @@ fn users() -> [Key; 2] {
 fn arrivals(policies: &[Policy], users: &[Key], random: &mut impl FnMut(usize) -> usize) -> Vec<Checks> {
     let one = |random: &mut dyn FnMut(usize) -> usize| {
         let (policy, user) = (policies[random(policies.len())].clone(), users[random(users.len())]);
-        let cost = [0, 1, 1, 1, 2, 3, u64::MAX][random(7)];
+        let limit = policy.strategy().limit();
+        let cost = if limit > 100 && random(2) == 0 {
+            [limit / 16, limit / 7 + 1, limit / 3, limit, limit + 1][random(5)]
+        } else {
+            [0, 1, 1, 1, 2, 3, u64::MAX][random(7)]
+        };
         Checks::one(policy, user, cost)
     };
     let kinds: Vec<Checks> = (0..=random(3)).map(|_| one(random)).collect();
@@ -83,6 +46,12 @@ fn arrivals(policies: &[Policy], users: &[Key], random: &mut impl FnMut(usize) -
         }
     }
     decisions
+}
+
+/// A few seconds later; sometimes the clock is set back.
+fn next_instant(now: u64, random: &mut impl FnMut(usize) -> usize) -> u64 {
+    let later = now + u64::try_from(random(20_000_000)).unwrap();
+    if random(20) == 0 { later - u64::try_from(random(200_000_000)).unwrap() } else { later }
 }
 
 fn receipts(outcome: Outcome) -> Vec<Receipt> {
@@ -103,14 +72,11 @@ async fn repeated_decisions_agree_with_memory() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(state >> 33).unwrap() % below
     };
-    let (policies, users) = (policies(), users());
+    let (policies, users) = (policies::all(), users());
     let (mut now, mut made, mut denied, mut mixed) = (1_600_000_000_000_000_u64, 0_u64, 0_u64, 0_u64);
     let steps = timeline::steps().min(20_000);
     while made < steps {
-        now += u64::try_from(random(20_000_000)).unwrap();
-        if random(20) == 0 {
-            now -= u64::try_from(random(200_000_000)).unwrap();
-        }
+        now = next_instant(now, &mut random);
         clock.set(Timestamp::from_micros(now));
         let decisions = arrivals(&policies, &users, &mut random);
         let tasks: Vec<_> =
@@ -131,7 +97,8 @@ async fn repeated_decisions_agree_with_memory() {
         // Refunds, and charges beyond the limit.
         if !charged.is_empty() && random(3) == 0 {
             let (own, expected) = charged.swap_remove(random(charged.len()));
-            let cost = u64::try_from(random(30)).unwrap();
+            let limit = own.policy().strategy().limit();
+            let cost = [u64::try_from(random(30)).unwrap(), limit / 2, own.cost() / 2][random(3)];
             let settled = redis.settle(own, cost).await.unwrap();
             let expected = memory.settle(expected, cost).await.unwrap();
             assert_eq!((settled.decision, settled.uncharged), (expected.decision, expected.uncharged));

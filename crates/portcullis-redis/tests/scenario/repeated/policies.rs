@@ -1,0 +1,113 @@
+//! Policies whose decisions the script repeats.
+
+use std::time::Duration;
+
+use portcullis_core::{
+    Anchor, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
+};
+use portcullis_testing::calendars;
+
+/// Intervals with and without remainders of microseconds.
+const QUOTAS: [Quota; 2] = [Quota::per_minute(7), Quota::per_minute(6)];
+
+/// All algorithms and their options, calendars, anchors, quotas of single callers, and numbers near the largest.
+pub(super) fn all() -> Vec<Policy> {
+    [simple(), calendar_windows(), anchored(), of_callers(), wide()].concat()
+}
+
+fn named(name: &'static str, strategy: impl Into<Strategy>) -> Policy {
+    Policy::new(PolicyName::literal(name), strategy.into())
+}
+
+fn simple() -> Vec<Policy> {
+    let of = |(quota, names): (Quota, [&'static str; 9])| {
+        let [bucket, refilled, spaced, waits, debt, queue, window, sliding, slots] = names;
+        let interval = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
+        let many = SlidingWindow::with_slots(quota, 10).unwrap();
+        [
+            Policy::token_bucket(bucket, quota.burst(20)),
+            named(refilled, Strategy::TokenBucket(interval)),
+            Policy::gcra(spaced, quota.burst(5)),
+            Policy::gcra(waits, quota.burst(3)).wait_at_most(Duration::from_secs(60)),
+            Policy::gcra(debt, quota.burst(9)).allow_debt(30),
+            Policy::leaky_bucket(queue, quota),
+            Policy::fixed_window(window, quota),
+            Policy::sliding_window(sliding, quota),
+            named(slots, Strategy::SlidingWindow(many)),
+        ]
+    };
+    QUOTAS.into_iter().zip(NAMES).flat_map(of).collect()
+}
+
+const NAMES: [[&str; 9]; 2] = [
+    ["bucket", "refilled", "spaced", "waits", "debt", "queue", "window", "sliding", "slots"],
+    [
+        "bucket-6",
+        "refilled-6",
+        "spaced-6",
+        "waits-6",
+        "debt-6",
+        "queue-6",
+        "window-6",
+        "sliding-6",
+        "slots-6",
+    ],
+];
+
+fn calendar_windows() -> Vec<Policy> {
+    let names = ["months", "weeks", "local-months"];
+    names.into_iter().zip(calendars()).map(|(name, table)| Policy::calendar_window(name, 40, table)).collect()
+}
+
+/// Windows that begin with a key's first charge, and at instants that are not multiples of the period.
+fn anchored() -> Vec<Policy> {
+    let window = |anchor| FixedWindow::new(QUOTAS[0]).unwrap().anchored(anchor);
+    let at = |micros| Anchor::Instant(Timestamp::from_micros(micros));
+    vec![
+        named("first", Strategy::FixedWindow(window(Anchor::FirstRequest))),
+        named("odd", Strategy::FixedWindow(window(at(1_600_000_017_000_001)))),
+        named("future", Strategy::FixedWindow(window(at(4_000_000_000_000_007)))),
+    ]
+}
+
+/// Each policy with its own quota and with those of other callers, which share its states.
+fn of_callers() -> Vec<Policy> {
+    let (few, own, many) = (Quota::per_minute(3), QUOTAS[0], Quota::per_minute(60));
+    let rates = [few.burst(4), own.burst(20), many.burst(45), Quota::per_minute(11).burst(11)];
+    let limits = [few, own, many, Quota::per_minute(11)];
+    let each = |policy: Policy, quotas: [Quota; 4]| {
+        let policy = policy.caller_quotas(quotas[0], quotas[2]);
+        quotas.map(|quota| policy.with_quota(quota).unwrap())
+    };
+    [
+        each(Policy::token_bucket("plan-bucket", rates[1]), rates),
+        each(Policy::gcra("plan-gcra", rates[1]).allow_debt(50), rates),
+        each(Policy::gcra("plan-waits", rates[1]).wait_at_most(Duration::from_secs(30)), rates),
+        each(Policy::fixed_window("plan-window", limits[1]), limits),
+        each(Policy::sliding_window("plan-sliding", limits[1]), limits),
+    ]
+    .concat()
+}
+
+/// The largest quotas, whose numbers in core exceed 2^53, and windows of many slots with counts of which a product does.
+fn wide() -> Vec<Policy> {
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    let quota = |limit, period| Quota::new(limit, period).unwrap();
+    let (most, odd) = (quota(Quota::MAX_UNITS, minutes(1)), quota(123_456_789_012_345, minutes(7)));
+    let slots = |limit, period, slots| {
+        Strategy::SlidingWindow(SlidingWindow::with_slots(quota(limit, period), slots).unwrap())
+    };
+    let refilled = TokenBucket::new(odd).unwrap().refilled(Refill::Interval);
+    vec![
+        Policy::token_bucket("wide-bucket", most),
+        Policy::gcra("wide-gcra", odd.burst(odd.limit() / 3 + 1)),
+        named("wide-refilled", Strategy::TokenBucket(refilled)),
+        Policy::gcra("wide-debt", odd.burst(1_000)).allow_debt(odd.limit()),
+        Policy::gcra("wide-waits", odd.burst(1)).wait_at_most(Duration::from_secs(3_600)),
+        Policy::fixed_window("wide-window", most),
+        named("wide-slots", slots(SlidingWindow::MAX_LIMIT, minutes(10), 60)),
+        // A part of a slot has more than 2^31 microseconds.
+        named("wide-sliding", slots(SlidingWindow::MAX_LIMIT - 1, minutes(30 * 24 * 60), 1)),
+        named("many-slots", slots(1_000, minutes(10), 100)),
+    ]
+}
