@@ -109,6 +109,7 @@ async fn a_paused_server_times_out_and_runs_nothing_twice() {
     let connection = Connection::open(&server.url(), Options::default().deadline(deadline)).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
+    let before = server.calls("evalsha");
     // The pause lasts until the test ends it, so that the call is sent and times out within it on any machine.
     assert_eq!(server.cli(&["CLIENT", "PAUSE", "600000", "WRITE"]).trim(), "OK");
     let started = Instant::now();
@@ -122,5 +123,5 @@ async fn a_paused_server_times_out_and_runs_nothing_twice() {
     until(|| !connection.availability(None).rejects()).await;
     // What the connection had sent again would have run before this call.
     assert_eq!(count(&connection, &script, "k").await, Ok(2));
-    assert_eq!(server.calls("evalsha"), 3);
+    assert_eq!(server.calls("evalsha") - before, 2);
 }
