@@ -84,7 +84,7 @@ fn main() -> Result<()> {
         if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
     println!(
         "`cargo xtask bench decisions{quick}`\n\n{}; Redis {version} on the same machine.{warning}\n\n\
-         Medians of {rounds} interleaved rounds of {} ms, with {KEYS} keys.\n\n{}\n\n\
+         Medians of {rounds} interleaved rounds of {} ms, with {KEYS} keys.\n\n{}\n\
          While the server is dead, a check took {:.1} µs.",
         machine()?,
         length.as_millis(),

@@ -34,7 +34,9 @@ fn arrivals(policies: &[Policy], users: &[Key], random: &mut impl FnMut(usize) -
         Checks::one(policy, user, cost)
     };
     let kinds: Vec<Checks> = (0..=random(3)).map(|_| one(random)).collect();
-    let count = 2 + random(60);
+    // Some fill more than a call.
+    let most = [60, 60, 60, 180][random(4)];
+    let count = 2 + random(most);
     let mut decisions = Vec::with_capacity(count);
     while decisions.len() < count {
         let kind = &kinds[random(kinds.len())];

@@ -1,9 +1,11 @@
 //! Policies whose decisions the script repeats.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::{
     Anchor, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    WindowTable,
 };
 use portcullis_testing::calendars;
 
@@ -12,7 +14,7 @@ const QUOTAS: [Quota; 2] = [Quota::per_minute(7), Quota::per_minute(6)];
 
 /// All algorithms and their options, calendars, anchors, quotas of single callers, and numbers near the largest.
 pub(super) fn all() -> Vec<Policy> {
-    [simple(), calendar_windows(), anchored(), of_callers(), wide()].concat()
+    [simple(), calendar_windows(), ends_of_calendars(), anchored(), of_callers(), wide()].concat()
 }
 
 fn named(name: &'static str, strategy: impl Into<Strategy>) -> Policy {
@@ -57,6 +59,19 @@ const NAMES: [[&str; 9]; 2] = [
 fn calendar_windows() -> Vec<Policy> {
     let names = ["months", "weeks", "local-months"];
     names.into_iter().zip(calendars()).map(|(name, table)| Policy::calendar_window(name, 40, table)).collect()
+}
+
+/// Two versions of the data of one calendar, which share their states. The timelines begin before its first window, and go on after the
+/// start of its last one, which does not end.
+fn ends_of_calendars() -> Vec<Policy> {
+    static TABLES: OnceLock<[WindowTable; 2]> = OnceLock::new();
+    let table = |first, seconds: [u64; 2]| {
+        let starts =
+            seconds.map(|seconds| Timestamp::from_micros(1_600_000_000_000_000 + seconds * 1_000_000));
+        WindowTable::new("minutes", first, Vec::from(starts).leak()).unwrap()
+    };
+    let tables = TABLES.get_or_init(|| [table(1, [300, 900]), table(1, [310, 930])]);
+    tables.iter().map(|table| Policy::calendar_window("ends", 300, table)).collect()
 }
 
 /// Windows that begin with a key's first charge, and at instants that are not multiples of the period.
