@@ -25,7 +25,8 @@ pub(crate) struct Options {
     /// A smoke run of a few seconds, whose figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Rewrites the tables of docs/performance.md, docs/operations.md and docs/regions.md, and records the counts of `instructions`
+    /// Rewrites the tables of docs/performance.md, docs/operations.md, docs/regions.md and docs/responses.md, and records the counts of
+    /// `instructions`
     #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// The module redis-cell, to compare with it as well
@@ -39,6 +40,8 @@ enum Tables {
     Memory,
     /// the layer around an Axum router
     Layer,
+    /// requests by the form of their response
+    Responses,
     /// real servers under `wrk`
     Serve,
     /// Envoy's rate limit service over gRPC, and a client of its own
@@ -89,7 +92,7 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<S
     }
     match tables {
         Tables::Redis | Tables::Decisions | Tables::Scale => {
-            tools::ensure_installed(tools::SERVERS, &workspace.root)?
+            tools::ensure_installed(tools::SERVERS, &workspace.root)?;
         }
         // The program reports that it has measured nothing, so that the other tables are still printed.
         Tables::Serve => {
@@ -136,6 +139,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
             let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
             vec![Cmd::cargo().args(server), own("serve-envoy", options)]
         }
+        Tables::Responses => vec![own("responses", options)],
         Tables::Decisions => vec![own("decisions", options)],
         Tables::Flood => vec![own("flood", options)],
         Tables::Scale => vec![own("scale", options)],
@@ -215,6 +219,7 @@ mod tests {
             "allocations -- memory",
             "times -- layer",
             "allocations -- layer",
+            "responses --",
             "times -- serve",
             "portcullis",
             "serve-envoy --",

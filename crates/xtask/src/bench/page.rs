@@ -22,6 +22,7 @@ fn page_of(tables: Tables) -> &'static str {
     match tables {
         Tables::Decisions => "docs/operations.md",
         Tables::Regions => "docs/regions.md",
+        Tables::Responses => "docs/responses.md",
         _ => "docs/performance.md",
     }
 }
