@@ -25,7 +25,8 @@ pub(crate) struct Row {
     /// The checks of leased policies together with others that were paid from leases, and those of them that the others have denied.
     mixed: usize,
     undone: usize,
-    local: usize,
+    /// The checks of leased policies that processes have decided by themselves, alone and together with others.
+    pub(crate) local: [usize; 2],
     remembered: usize,
     permits: u64,
     renewed: u64,
@@ -61,7 +62,7 @@ impl Row {
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
         let Findings { excess, freed, permits, renewed, blocked, granted, resets, .. } = *findings;
-        let Findings { undone, local, remembered, replayed, unclear, .. } = *findings;
+        let Findings { undone, local, mixed_local, remembered, replayed, unclear, .. } = *findings;
         let of_family = |family: Family| findings.leased.get(&family).copied().unwrap_or_default();
         let mixed = Family::MIXED.into_iter().map(of_family).sum();
         let leased = Family::LEASED.map(of_family);
@@ -74,7 +75,7 @@ impl Row {
             leased,
             mixed,
             undone,
-            local,
+            local: [local, mixed_local],
             remembered,
             permits,
             renewed,
@@ -135,7 +136,7 @@ impl Row {
             self.mixed, self.undone
         );
         println!(
-            "    {} checks of leased policies were decided by processes, {} denials were remembered",
+            "    {:?} checks of leased policies, alone and mixed, were decided by processes, {} denials were remembered",
             self.local, self.remembered
         );
         println!(
@@ -148,11 +149,6 @@ impl Row {
             self.figures.failed_later, self.figures.waited
         );
         self.problems.iter().for_each(|problem| println!("    FAILED: {problem}"));
-    }
-
-    /// The checks of a leased policy that processes have decided by themselves.
-    pub(crate) fn local(&self) -> usize {
-        self.local
     }
 
     fn keys(&self) -> usize {

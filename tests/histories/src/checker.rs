@@ -95,8 +95,10 @@ pub struct Findings {
     pub leased: BTreeMap<Family, usize>,
     /// The checks of leased policies, together with others, that were paid from leases and denied by the others.
     pub undone: usize,
-    /// The checks of leased policies that processes have decided by themselves.
+    /// The checks of leased policies that processes have decided by themselves, alone and together with others.
     pub local: usize,
+    /// See [`local`](Self::local).
+    pub mixed_local: usize,
     /// The denials that processes have remembered.
     pub remembered: usize,
     /// The permits that were taken, and those that renewals have found.
@@ -161,8 +163,10 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
                 (0, grants::check(key_id, &ops, &losses))
             }
             family if Family::LOCAL.contains(&family) => {
-                if family.max_lease() > 0 {
-                    findings.local += ops.iter().filter(|op| op.is_degraded()).count();
+                let local = ops.iter().filter(|op| op.is_degraded()).count();
+                match family {
+                    Family::LeasedLocal => findings.local += local,
+                    _ => findings.mixed_local += local,
                 }
                 findings.violations.extend(bound::check_local(key_id, &ops));
                 bound::check(key_id, &ops, &losses)

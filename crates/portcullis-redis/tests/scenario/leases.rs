@@ -19,22 +19,31 @@ use portcullis_testing::{ManualClock, timeline};
 const LIMIT: u64 = 500;
 const LEASE: u64 = 50;
 
-/// All algorithms that can be leased, with their options.
-fn policies() -> [Policy; 7] {
+/// All algorithms that can be leased, with their options: each with the quotas of its callers, which share its states.
+fn policies() -> Vec<Vec<Policy>> {
     let quota = Quota::per_week(LIMIT);
     let refilled = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
-    let since = FixedWindow::new(quota).unwrap().anchored(Anchor::FirstRequest);
+    let window = |anchor| Strategy::FixedWindow(FixedWindow::new(quota).unwrap().anchored(anchor));
+    let odd = Anchor::Instant(Timestamp::from_micros(1_000_000_000_000_007));
     let slots = SlidingWindow::with_slots(quota, 10).unwrap();
-    [
+    let alone = [
         Policy::literal("leased_refilled", Strategy::TokenBucket(refilled)),
-        Policy::literal("leased_since", Strategy::FixedWindow(since)),
+        Policy::literal("leased_since", window(Anchor::FirstRequest)),
+        Policy::literal("leased_odd", window(odd)),
         Policy::literal("leased_slots", Strategy::SlidingWindow(slots)),
         Policy::token_bucket("leased_bucket", quota),
         Policy::gcra("leased_gcra", quota.burst(LIMIT)),
         Policy::fixed_window("leased_window", quota),
         Policy::sliding_window("leased_sliding", quota),
-    ]
-    .map(|policy| policy.lease(LEASE))
+    ];
+    let plans =
+        [Policy::fixed_window("leased_plan", quota), Policy::sliding_window("leased_sliding_plan", quota)];
+    let of_callers = |plan: Policy| {
+        let limits = [LIMIT / 3, LIMIT, LIMIT * 2].map(Quota::per_week);
+        let plan = plan.lease(LEASE).caller_quotas(limits[0], limits[2]);
+        limits.map(|quota| plan.with_quota(quota).unwrap()).to_vec()
+    };
+    alone.map(|policy| vec![policy.lease(LEASE)]).into_iter().chain(plans.map(of_callers)).collect()
 }
 
 #[tokio::test]
@@ -54,10 +63,13 @@ async fn leased_timelines_agree_with_memory() {
     let (mut counts, mut episode) = (Counts::default(), 0);
     while counts.made < steps {
         let exact = u64::try_from(20 + random(300)).unwrap();
-        let mut subject = Subject::new(policies[episode % policies.len()].clone(), exact, episode);
+        let callers = &policies[episode % policies.len()];
+        let mut subject = Subject::new(callers[0].clone(), exact, episode);
         for _ in 0..200 + random(600) {
             match random(100) {
                 0 => redis.return_leases().await,
+                // Another caller, or the same one under another plan.
+                99 => subject.policy = callers[random(callers.len())].clone(),
                 1..20 if subject.is_correctable() => subject.correct(&redis, &memory, &mut random).await,
                 _ => {
                     let (cost, exact) = ([1, 1, 1, 1, 1, 2, 3, 8][random(8)], [0, 0, 1, 2][random(4)]);
@@ -128,7 +140,7 @@ impl Subject {
         counts.made += 1;
         if outcome.is_allowed() {
             let expected = memory.check(checks).await.unwrap();
-            assert!(expected.is_allowed(), "more than {LIMIT} units of {:?} are admitted", self.policy);
+            assert!(expected.is_allowed(), "more than the limit of {:?} is admitted", self.policy);
             counts.admitted += 1;
             counts.leased += u64::from(outcome.is_leased());
             self.receipts.extend(outcome.into_receipts().zip(expected.into_receipts()));

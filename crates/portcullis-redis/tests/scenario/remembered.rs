@@ -6,7 +6,9 @@
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Timestamp};
+use portcullis_core::{
+    Anchor, Decision, FixedWindow, Key, Policy, Quota, Receipt, Secret, SlidingWindow, Strategy, Timestamp,
+};
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -14,13 +16,28 @@ use portcullis_testing::{ManualClock, timeline};
 
 const LIMIT: u64 = 12;
 
-/// The algorithms whose figures are the same for as long as a test runs.
-fn policies() -> [Policy; 3] {
+/// The algorithms whose figures are the same for as long as a test runs, with quotas of single callers, which share states, and windows
+/// of any anchor and of many slots. No two of them that are three apart share a name.
+fn policies() -> [Policy; 11] {
     let quota = Quota::per_week(LIMIT);
+    let [few, many] = [LIMIT / 2, LIMIT * 2].map(Quota::per_week);
+    let plan = Policy::fixed_window("remembered_plan", quota).caller_quotas(few, many);
+    let sliding = Policy::sliding_window("remembered_sliding_plan", few).caller_quotas(few, many);
+    let anchored = |anchor| Strategy::FixedWindow(FixedWindow::new(quota).unwrap().anchored(anchor));
+    let odd = Anchor::Instant(Timestamp::from_micros(1_000_000_000_000_007));
+    let slots = SlidingWindow::with_slots(quota, 168).unwrap();
     [
         Policy::fixed_window("remembered_window", quota),
         Policy::sliding_window("remembered_sliding", quota),
         Policy::sliding_log("remembered_log", quota),
+        plan.with_quota(few).unwrap(),
+        plan.with_quota(many).unwrap(),
+        plan,
+        sliding.with_quota(many).unwrap(),
+        sliding,
+        Policy::literal("remembered_first", anchored(Anchor::FirstRequest)),
+        Policy::literal("remembered_odd", anchored(odd)),
+        Policy::literal("remembered_slots", Strategy::SlidingWindow(slots)),
     ]
 }
 
@@ -63,7 +80,7 @@ async fn remembered_denials_agree_with_memory() {
                 let cost = |choice: usize| [0, 1, 1, 2, 3][choice];
                 let mut checks = Checks::one(policies[first].clone(), user, cost(random(5)));
                 if choice % 3 == 0 {
-                    let second = policies[(first + 1) % policies.len()].clone();
+                    let second = policies[(first + 3) % policies.len()].clone();
                     checks = checks.and(second, keys[random(keys.len())], cost(random(5))).unwrap();
                 }
                 let outcome = redis.check(checks.clone()).await.unwrap();
