@@ -1,14 +1,19 @@
 //! Calls of the scripts with keys and arguments that the store would not send.
 
+mod repeated;
+
 use std::sync::{Mutex, PoisonError};
 
 use crate::server::{Reply, Server};
+
+use self::repeated::Repeated;
 
 /// Checks the properties of any call of a script. The first line of the input is a digit for the clock, the second has the keys,
 /// each perhaps with `=` and its value. Then follow, with the clock of scenarios, the eight bytes of the instant, and the request.
 ///
 /// Either the reply is an error of the scripts and nothing has changed, or it has the right shape and all written keys expire.
-/// No call ends in a Lua error or does not end; the same holds for a second call on the keys that the first has left.
+/// No call ends in a Lua error or does not end; the same holds for a second call on the keys that the first has left. On the clock of
+/// scenarios, decisions that are made several times have the result of as many decisions.
 pub fn script_arguments(input: &[u8]) {
     static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let mut lines = input.splitn(3, |byte| *byte == b'\n');
@@ -23,6 +28,9 @@ pub fn script_arguments(input: &[u8]) {
     // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
     let subject = subject.get_or_insert_with(SystemUnderTest::new);
+    if script == 1 {
+        subject.compare_with_single_decisions(&keys, &arguments);
+    }
     subject.begin(&keys);
     for _ in 0..2 {
         subject.call(script, &keys, &arguments);
@@ -65,13 +73,43 @@ impl SystemUnderTest {
         }
     }
 
+    /// Compares a request whose decisions are made several times with one that has as many decisions: their replies to the last of each,
+    /// and the values that they leave.
+    fn compare_with_single_decisions(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) {
+        let &[request, instant] = arguments else { return };
+        let (Some(repeated), Ok(now)) = (Repeated::of(request), instant.try_into()) else { return };
+        let Some(single) = repeated.one_by_one() else { return };
+        let names: Vec<&[u8]> = keys.iter().map(|key| parts(key).0).collect();
+        let mut run = |request: &[u8]| {
+            self.begin(keys);
+            let reply = self.evaluate(1, &names, &[request, instant]);
+            let values = self.held(&names).into_iter().map(|(value, _)| value);
+            // An empty text is no state, and expires after a millisecond.
+            let is_empty = |value: &Reply| matches!(value, Reply::Bytes(dump) if dump.starts_with(&[0, 0]));
+            (reply, values.map(|value| if is_empty(&value) { Reply::Nil } else { value }).collect::<Vec<_>>())
+        };
+        let (Some(Reply::Bytes(reply)), left) = run(request) else { return };
+        if !repeated.is_sane(f64::from_le_bytes(now)) {
+            return;
+        }
+        let (Some(Reply::Bytes(single)), left_by_single) = run(&single) else {
+            panic!("the same decisions are not made one by one")
+        };
+        assert_eq!(repeated.last_states(&reply, true), repeated.last_states(&single, false));
+        assert_eq!(left, left_by_single);
+    }
+
+    fn evaluate(&mut self, script: usize, names: &[&[u8]], arguments: &[&[u8]]) -> Option<Reply> {
+        let count = names.len().to_string();
+        let head: [&[u8]; 3] = [b"EVALSHA", &self.scripts[script], count.as_bytes()];
+        let command = [&head, names, arguments].concat();
+        self.server.call(&[command]).pop()
+    }
+
     fn call(&mut self, script: usize, keys: &[&[u8]], arguments: &[&[u8]]) {
         let names: Vec<&[u8]> = keys.iter().map(|key| parts(key).0).collect();
         let before = self.held(&names);
-        let count = names.len().to_string();
-        let head: [&[u8]; 3] = [b"EVALSHA", &self.scripts[script], count.as_bytes()];
-        let command = [&head, &names[..], arguments].concat();
-        let reply = self.server.call(&[command]).pop();
+        let reply = self.evaluate(script, &names, arguments);
         let after = self.held(&names);
         match reply {
             Some(Reply::Error(error)) => {
@@ -112,6 +150,8 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         panic!("a request of {} bytes", request.len())
     };
     let (checks, records) = rest.split_at(2 * usize::from(*count));
+    let times = Repeated::of(request).map(|repeated| repeated.times());
+    let records = &records[times.map_or(0, <[u8]>::len)..];
     let record = if *operation & LONG_RECORDS == 0 { RECORD } else { LONG_RECORD };
     let operation = *operation & !LONG_RECORDS;
     let (runs, _) = records[record * usize::from(*record_count)..].as_chunks::<DOUBLE>();
@@ -123,7 +163,6 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         assert!((0.0..=max).contains(&number) && number.fract() == 0.0, "{number} in {reply:?}");
         number
     };
-    let states = if operation == FORCE { 2 } else { 1 };
     next(EXACT);
     for (index, check) in (1_u8..).zip(checks.chunks(2)) {
         next(MAX);
@@ -133,18 +172,10 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
             }
             continue;
         }
-        for _ in 0..states {
-            let mut fields = match records[record * usize::from(check[0] % LAST)] {
-                METER | FIXED_WINDOW => 2.0,
-                CALENDAR_WINDOW => 3.0,
-                IN_FLIGHT => 5.0,
-                OVERRIDE => 6.0,
-                SLIDING_WINDOW => {
-                    let counts = next(MAX_COUNTS);
-                    if counts > 0.0 { counts + 1.0 } else { 0.0 }
-                }
-                _ => 4.0,
-            };
+        let is_repeated = times.is_some_and(|times| times[usize::from(index) - 1] > 1);
+        for _ in 0..if operation == FORCE || is_repeated { 2 } else { 1 } {
+            let algorithm = records[record * usize::from(check[0] % LAST)];
+            let mut fields = fields_of(algorithm, || next(MAX_COUNTS));
             while fields > 0.0 {
                 next(MAX);
                 fields -= 1.0;
@@ -152,6 +183,21 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         }
     }
     assert_eq!(numbers.next(), None, "{reply:?}");
+}
+
+/// The numbers of a state, without that of its counts, which `counts` reads for a sliding window.
+fn fields_of(algorithm: u8, counts: impl FnOnce() -> f64) -> f64 {
+    match algorithm {
+        METER | FIXED_WINDOW => 2.0,
+        CALENDAR_WINDOW => 3.0,
+        IN_FLIGHT => 5.0,
+        OVERRIDE => 6.0,
+        SLIDING_WINDOW => {
+            let counts = counts();
+            if counts > 0.0 { counts + 1.0 } else { 0.0 }
+        }
+        _ => 4.0,
+    }
 }
 
 const ALGORITHMS: &[&str] = &[
@@ -171,6 +217,10 @@ const LONG_RECORD: usize = RECORD + 3 * DOUBLE;
 const LONG_RECORDS: u8 = 128;
 /// Is added to the record of the last check of a decision.
 const LAST: u8 = 128;
+/// Is added to the operation of a request that states how often each check is made.
+const REPEATS: u8 = 64;
+const HEAD: usize = 3;
+const CHECK: u8 = 1;
 const FORCE: u8 = 4;
 const RENEW: u8 = 6;
 /// The numbers of a run.

@@ -1,6 +1,8 @@
 //! The properties of the fuzzers, on the inputs of their corpora.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod repeated;
+
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

@@ -23,9 +23,11 @@ fn op(family: Family, number: u64, call: Call, outcome: Outcome) -> Op {
 
 /// Checks of one unit each that a process has admitted.
 fn admitted(family: Family, units: u64) -> Vec<Op> {
-    (0..units)
-        .map(|number| op(family, number, Call::Check(1), answered(family, AnsweredBy::Lease, true)))
-        .collect()
+    admitted_by(AnsweredBy::Lease, family, units)
+}
+
+fn admitted_by(by: AnsweredBy, family: Family, units: u64) -> Vec<Op> {
+    (0..units).map(|number| op(family, number, Call::Check(1), answered(family, by, true))).collect()
 }
 
 fn rules(ops: &[Op], losses: &[Loss], counted: Option<u64>) -> Vec<u8> {
@@ -60,23 +62,14 @@ fn a_check_goes_on_without_its_caller() {
 
 #[test]
 fn a_policy_without_a_lease_has_no_units_in_addition() {
-    let history = |units| {
-        let mut ops = admitted(Family::ApartExact, units);
-        ops.iter_mut().for_each(|op| op.outcome = answered(Family::ApartExact, AnsweredBy::Server, true));
-        ops
-    };
+    let history = |units| admitted_by(AnsweredBy::Server, Family::ApartExact, units);
     assert_eq!(rules(&history(5), &[], None), NONE);
     assert_eq!(rules(&history(6), &[], None), [1]);
 }
 
 #[test]
 fn a_share_that_a_process_decides_is_bounded_without_a_lease() {
-    let history = |units| {
-        let mut ops = admitted(Family::MixedLocalExact, units);
-        ops.iter_mut()
-            .for_each(|op| op.outcome = answered(Family::MixedLocalExact, AnsweredBy::Fallback, true));
-        ops
-    };
+    let history = |units| admitted_by(AnsweredBy::Fallback, Family::MixedLocalExact, units);
     // An eighth of a burst of 16.
     assert_eq!(rules(&history(2), &[], None), NONE);
     assert_eq!(rules(&history(3), &[], None), [5]);
