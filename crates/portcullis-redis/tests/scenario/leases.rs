@@ -1,12 +1,12 @@
-//! Random timelines of one process whose policies lease, alone and together with a policy without a lease: it admits no more than the
-//! memory store, and both report the same figures once nothing is in lease.
+//! Random timelines of one process whose policies lease, alone and together with a policy without a lease, of which a key may be blocked
+//! or granted another quota: it admits no more than the memory store, and both report the same figures once nothing is in lease.
 //!
 //! The store is on the server's time, because on the time of a scenario it does not lease. The quotas replenish nothing while
 //! a test runs, so the figures do not depend on time.
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::store::{Checks, Store};
+use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
     Anchor, FixedWindow, Key, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Strategy, Timestamp,
     TokenBucket,
@@ -68,6 +68,7 @@ async fn leased_timelines_agree_with_memory() {
         for _ in 0..200 + random(600) {
             match random(100) {
                 0 => redis.return_leases().await,
+                98 => subject.change_override(&redis, &memory, random(5)).await,
                 // Another caller, or the same one under another plan.
                 99 => subject.policy = callers[random(callers.len())].clone(),
                 1..20 if subject.is_correctable() => subject.correct(&redis, &memory, &mut random).await,
@@ -121,6 +122,7 @@ impl Subject {
         hasher.writer().part("episode", &episode.to_be_bytes());
         // The limit may differ at each key.
         let exact = Policy::try_fixed_window("exact", Quota::per_week(exact)).unwrap();
+        let exact = if episode.is_multiple_of(2) { exact.grantable() } else { exact };
         Self { policy, exact, key: hasher.finish().unwrap(), receipts: Vec::new() }
     }
 
@@ -141,6 +143,7 @@ impl Subject {
         if outcome.is_allowed() {
             let expected = memory.check(checks).await.unwrap();
             assert!(expected.is_allowed(), "more than the limit of {:?} is admitted", self.policy);
+            self.assert_same_limit(&outcome, &expected);
             counts.admitted += 1;
             counts.leased += u64::from(outcome.is_leased());
             self.receipts.extend(outcome.into_receipts().zip(expected.into_receipts()));
@@ -153,6 +156,35 @@ impl Subject {
             counts.denied += 1;
             counts.undone += u64::from(left >= cost + LEASE);
         }
+    }
+
+    /// Blocks the key under the policy without a lease, grants it another quota, or ends that.
+    async fn change_override(&self, redis: &RedisStore, memory: &impl Store, choice: usize) {
+        let (policy, key) = (&self.exact, self.key);
+        if !policy.reads_overrides() {
+            return;
+        }
+        let day = Duration::from_secs(24 * 3_600);
+        let grant = |limit| Some((Quota::per_week(limit), day));
+        for store in [redis as &dyn Store, memory] {
+            let answer = match choice {
+                0 => store.block(policy, key, day),
+                1 | 2 => store.unblock(policy, key),
+                3 => store.set_grant(policy, key, grant(LIMIT / 2)),
+                _ => store.set_grant(policy, key, None),
+            };
+            answer.await.unwrap();
+        }
+    }
+
+    /// Of the policy without a lease the limit and what remains is the same, under a grant as well.
+    fn assert_same_limit(&self, outcome: &Outcome, expected: &Outcome) {
+        let [own, expected] = [outcome, expected].map(|outcome| {
+            let mut decisions = outcome.decisions().iter();
+            let exact = decisions.find(|decision| decision.policy() == self.exact.name());
+            exact.map(|decision| (decision.limit(), decision.remaining()))
+        });
+        assert_eq!(own, expected);
     }
 
     /// Whether there is a charge to correct. Under a bucket the figures after a refund depend on how much is replenished.
