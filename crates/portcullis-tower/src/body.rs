@@ -1,5 +1,7 @@
 //! One body type for responses of the inner service and for rejections.
 
+#[cfg(feature = "axum")]
+mod axum;
 mod end;
 mod kind;
 

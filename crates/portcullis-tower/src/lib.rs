@@ -180,13 +180,15 @@
 //! # Features
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
-//! `Route::matched_path`, the extractors and [`Limited`] as a response. `tonic` lets a layer wrap a single Tonic service, and makes
+//! `Route::matched_path`, the extractors, [`Limited`] as a response and `RateLimitLayer::for_axum`. `tonic` lets a layer wrap a single Tonic service, and makes
 //! a `Status` of [`Limited`]. `outgoing` adds the module `outgoing`, a layer around HTTP clients, which obeys `RetryInfo` with
 //! `tonic`, and goes around a `reqwest::Client` with `reqwest`.
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admission;
+#[cfg(feature = "axum")]
+mod axum_layer;
 mod backend;
 mod body;
 mod builder;
@@ -244,6 +246,8 @@ mod wait_limit;
 mod waiting_request;
 mod window_queues;
 
+#[cfg(feature = "axum")]
+pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;
 pub use charge::{Charge, ChargeError, Usage};

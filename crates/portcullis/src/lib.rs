@@ -221,6 +221,8 @@ pub mod layer {
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
         Undecided,
     };
+    #[cfg(feature = "axum")]
+    pub use portcullis_tower::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
     pub use portcullis_tower::{
         CallerQuota, LayerOptionError, LayerSummary, Mode, Percent, PercentError, PolicySummary, QuotaLookup,
         QuotaRefusal,

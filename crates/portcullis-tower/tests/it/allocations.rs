@@ -1,5 +1,8 @@
 //! Allocations of the layer where the store answers at once.
 
+#[cfg(feature = "axum")]
+mod axum;
+
 use std::convert::Infallible;
 use std::future::Ready;
 use std::sync::Arc;

@@ -1,15 +1,18 @@
 //! The layer under Axum.
 
+mod bodies;
+
 use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
+use axum::handler::Handler as _;
 use axum::routing::get;
 use http::Request;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Shadow};
-use tower::ServiceExt as _;
+use tower::{ServiceBuilder, ServiceExt as _};
 
 use crate::support::registry;
 
@@ -41,6 +44,12 @@ async fn a_layer_wraps_routers_routes_and_handlers() {
         Router::new().route("/", get(handler).layer(limit())),
         Router::new().route("/", get(handler).route_layer(limit())),
         Router::new().merge(Router::new().route("/", get(handler)).layer(limit())),
+        Router::new().route("/", get(handler)).layer(limit().for_axum()),
+        Router::new().route("/", get(handler)).route_layer(limit().for_axum()),
+        Router::new().route("/", get(handler).layer(limit().for_axum())),
+        Router::new().route("/", get(handler).route_layer(limit().for_axum())),
+        Router::new().route("/", get(handler.layer(limit().for_axum()))),
+        Router::new().route("/", get(handler)).layer(ServiceBuilder::new().layer(limit().for_axum())),
     ] {
         assert_eq!(statuses(app, ADDRESSES).await, [200, 429, 200]);
     }

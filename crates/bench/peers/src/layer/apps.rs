@@ -86,7 +86,7 @@ pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
         Headers::XRateLimit => RateLimitHeaders::X_RATELIMIT,
     };
     let layer = Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"));
-    route().layer(layer.headers(headers)).with_state(())
+    route().layer(layer.headers(headers).for_axum()).with_state(())
 }
 
 pub(super) fn tower_governor(limits: Limits, headers: Headers) -> Router {
