@@ -140,7 +140,7 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().future.poll(cx).map_ok(|response| response.map(Body::from))
+        self.project().future.poll_with(cx, Body::new, Body::from)
     }
 }
 

@@ -52,6 +52,8 @@ pin_project! {
     {
         #[pin]
         state: State<S, B>,
+        // Empty until the inner service is called.
+        context: ResponseContext,
     }
 }
 
@@ -63,7 +65,7 @@ pin_project! {
         S: Service<Request<B>>,
     {
         Waiting { request: Option<Box<WaitingRequest<S, B>>> },
-        Called { #[pin] future: S::Future, context: ResponseContext },
+        Called { #[pin] future: S::Future },
         // The response waits for the correction of a charge by its outcome.
         Correcting { correcting: Option<Box<Correcting<S::Response>>> },
         Rejected { response: Option<Response<Full<Bytes>>> },
@@ -83,17 +85,128 @@ where
 {
     pub(crate) fn waiting(admission: Admission, instance: Instance<S>, parts: Parts, body: B) -> Self {
         let request = Box::new(WaitingRequest::new(admission, instance, parts, body));
-        Self { state: State::Waiting { request: Some(request) } }
+        Self::in_state(State::Waiting { request: Some(request) })
     }
 
+    /// Calls the inner service, which is ready.
+    // The future of the service is moved as seldom as possible: each time takes as long as a look-up in a map.
     #[inline]
-    pub(crate) fn called(future: S::Future, context: ResponseContext) -> Self {
-        Self { state: State::Called { future, context } }
+    pub(crate) fn call(inner: &mut S, request: Request<B>, mut context: ResponseContext) -> Self {
+        if context.encloses() {
+            let future = {
+                let _scope = context.enclose();
+                inner.call(request)
+            };
+            return Self { state: State::Called { future }, context };
+        }
+        Self { state: State::Called { future: inner.call(request) }, context }
     }
 
     pub(crate) fn rejected(response: Response<Full<Bytes>>) -> Self {
-        Self { state: State::Rejected { response: Some(response) } }
+        Self::in_state(State::Rejected { response: Some(response) })
     }
+
+    fn in_state(state: State<S, B>) -> Self {
+        Self { state, context: ResponseContext::default() }
+    }
+}
+
+impl<S, B, ResBody> ResponseFuture<S, B>
+where
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+{
+    /// Polls for the response, whose body `of_inner` makes of that of the inner service, or `of_whole` of one that is observed or a
+    /// rejection.
+    // The caller does not map the response itself: each time that it is moved takes as long as a look-up in a map.
+    #[inline]
+    pub(crate) fn poll_with<Body>(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        of_inner: impl FnOnce(ResBody) -> Body,
+        of_whole: impl FnOnce(ResponseBody<ResBody>) -> Body,
+    ) -> Poll<Result<Response<Body>, S::Error>> {
+        let this = self.project();
+        let (mut state, context) = (this.state, this.context);
+        loop {
+            let StateProjection::Called { future } = state.as_mut().project() else {
+                match ready!(poll_around(state.as_mut(), context, cx)) {
+                    Ok(None) => continue,
+                    Ok(Some(response)) => return Poll::Ready(Ok(response.map(of_whole))),
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            };
+            let answer = {
+                let _scope = context.enclose();
+                future.poll(cx)
+            };
+            let answer = ready!(answer);
+            if context.adds_nothing() {
+                *context = ResponseContext::default();
+                return Poll::Ready(answer.map(|response| response.map(of_inner)));
+            }
+            // Also after an error, as its caller may keep this future.
+            let mut context = mem::take(context);
+            let mut response = answer?;
+            let outcome = match context.take_outcome().map(|outcome| outcome.judge(&response)) {
+                None => None,
+                Some(Judged::AtEnd(observer)) => Some(observer),
+                Some(Judged::AtOnce(corrections)) if corrections.are_over() => None,
+                Some(Judged::AtOnce(corrections)) => {
+                    let correcting = Box::new(Correcting { corrections, response, context });
+                    state.set(State::Correcting { correcting: Some(correcting) });
+                    continue;
+                }
+            };
+            let ends = write(&mut response, context, outcome);
+            return Poll::Ready(Ok(if ends.are_observed() {
+                ends.observe(response).map(of_whole)
+            } else {
+                response.map(of_inner)
+            }));
+        }
+    }
+}
+
+/// Polls what comes before the inner service, in its place, or after its response. `None` once the inner service is called.
+#[expect(clippy::type_complexity, reason = "the type of a poll, with a response of this layer")]
+fn poll_around<S, B, ResBody>(
+    mut state: Pin<&mut State<S, B>>,
+    context: &mut ResponseContext,
+    cx: &mut Context<'_>,
+) -> Poll<Result<Option<Response<ResponseBody<ResBody>>>, S::Error>>
+where
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+{
+    let response = match state.as_mut().project() {
+        StateProjection::Called { .. } => return Poll::Ready(Ok(None)),
+        StateProjection::Waiting { request } => {
+            let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
+            let waiting = request.take().expect(COMPLETED);
+            match end {
+                WaitEnd::Call(of_call) => {
+                    *context = of_call;
+                    let (mut inner, request) = waiting.into_call();
+                    let future = {
+                        let _scope = context.enclose();
+                        inner.call(request)
+                    };
+                    state.set(State::Called { future });
+                    return Poll::Ready(Ok(None));
+                }
+                WaitEnd::Respond(response) => response.map(ResponseBody::rejection),
+                WaitEnd::Fail(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        StateProjection::Correcting { correcting } => {
+            ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
+            let Correcting { mut response, context, .. } = *correcting.take().expect(COMPLETED);
+            write(&mut response, context, None).observe(response)
+        }
+        StateProjection::Rejected { response } => {
+            response.take().expect(COMPLETED).map(ResponseBody::rejection)
+        }
+    };
+    Poll::Ready(Ok(Some(response)))
 }
 
 impl<S, B, ResBody> Future for ResponseFuture<S, B>
@@ -103,62 +216,7 @@ where
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
-        loop {
-            let next = match state.as_mut().project() {
-                StateProjection::Waiting { request } => {
-                    let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
-                    let waiting = request.take().expect(COMPLETED);
-                    match end {
-                        WaitEnd::Call(mut context) => {
-                            let (mut inner, request) = waiting.into_call();
-                            let future = {
-                                let _scope = context.enclose();
-                                inner.call(request)
-                            };
-                            State::Called { future, context }
-                        }
-                        WaitEnd::Respond(response) => State::Rejected { response: Some(response) },
-                        WaitEnd::Fail(error) => return Poll::Ready(Err(error)),
-                    }
-                }
-                StateProjection::Called { future, context } => {
-                    let answer = {
-                        let _scope = context.enclose();
-                        future.poll(cx)
-                    };
-                    let answer = ready!(answer);
-                    if context.adds_nothing() {
-                        *context = ResponseContext::default();
-                        return Poll::Ready(answer.map(|response| response.map(ResponseBody::inner)));
-                    }
-                    // Also after an error, as its caller may keep this future.
-                    let mut context = mem::take(context);
-                    let response = answer?;
-                    let observer = match context.take_outcome().map(|outcome| outcome.judge(&response)) {
-                        None => None,
-                        Some(Judged::AtEnd(observer)) => Some(observer),
-                        Some(Judged::AtOnce(corrections)) if corrections.are_over() => None,
-                        Some(Judged::AtOnce(corrections)) => {
-                            let correcting = Box::new(Correcting { corrections, response, context });
-                            state.set(State::Correcting { correcting: Some(correcting) });
-                            continue;
-                        }
-                    };
-                    return Poll::Ready(Ok(respond(response, context, observer)));
-                }
-                StateProjection::Correcting { correcting } => {
-                    ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
-                    let Correcting { response, context, .. } = *correcting.take().expect(COMPLETED);
-                    return Poll::Ready(Ok(respond(response, context, None)));
-                }
-                StateProjection::Rejected { response } => {
-                    let response = response.take().expect(COMPLETED);
-                    return Poll::Ready(Ok(response.map(ResponseBody::rejection)));
-                }
-            };
-            state.set(next);
-        }
+        self.poll_with(cx, ResponseBody::inner, |body| body)
     }
 }
 
@@ -177,38 +235,46 @@ where
     }
 }
 
-#[inline]
-fn respond<B>(
-    mut response: Response<B>,
-    mut context: ResponseContext,
-    outcome: Option<Box<dyn BodyObserver>>,
-) -> Response<ResponseBody<B>> {
-    let permits = context.take_permits();
-    let reservation = context.write(&mut response);
-    let mut response = response.map(ResponseBody::inner);
-    if outcome.is_some() || reservation.is_some() || permits.is_some() {
-        observe_body(&mut response, outcome, reservation, permits);
-    }
-    response
-}
-
-/// `outcome` gets the end of the body before a reservation is settled, as an outcome in the head is judged before.
-#[cold]
-fn observe_body<B>(
-    response: &mut Response<ResponseBody<B>>,
+/// What waits for the end of a body.
+struct Ends {
     outcome: Option<Box<dyn BodyObserver>>,
     reservation: Option<Reservation>,
     permits: Option<RequestPermits>,
-) {
-    if let Some(outcome) = outcome {
-        let length = stated_length(response.headers());
-        response.body_mut().observe(length, outcome);
+}
+
+/// Writes the headers.
+#[inline]
+fn write<B>(
+    response: &mut Response<B>,
+    mut context: ResponseContext,
+    outcome: Option<Box<dyn BodyObserver>>,
+) -> Ends {
+    let permits = context.take_permits();
+    Ends { outcome, reservation: context.write(response), permits }
+}
+
+impl Ends {
+    #[inline]
+    fn are_observed(&self) -> bool {
+        self.outcome.is_some() || self.reservation.is_some() || self.permits.is_some()
     }
-    if let Some(reservation) = reservation {
-        reservation.settle_at_end(response);
-    }
-    if let Some(permits) = permits {
-        permits.release_at_end(response);
+
+    /// The outcome gets the end of the body before a reservation is settled, as an outcome in the head is judged before.
+    #[cold]
+    fn observe<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
+        let Self { outcome, reservation, permits } = self;
+        let mut response = response.map(ResponseBody::inner);
+        if let Some(outcome) = outcome {
+            let length = stated_length(response.headers());
+            response.body_mut().observe(length, outcome);
+        }
+        if let Some(reservation) = reservation {
+            reservation.settle_at_end(&mut response);
+        }
+        if let Some(permits) = permits {
+            permits.release_at_end(&mut response);
+        }
+        response
     }
 }
 

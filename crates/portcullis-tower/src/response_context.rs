@@ -144,6 +144,12 @@ impl ResponseContext {
         matches!(self.counted, Some(Counted::Uncharged(_)))
     }
 
+    /// Whether there is something to [`enclose`](Self::enclose) the inner service with.
+    #[inline]
+    pub(crate) fn encloses(&self) -> bool {
+        self.is_uncharged()
+    }
+
     /// Lets layers in the inner service notice this one while the service is called or polled, by the stack of the thread. A
     /// charge is noticed without it.
     // Not a function that calls the service, because its closure would move the request.

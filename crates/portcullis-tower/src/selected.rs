@@ -117,8 +117,7 @@ where
         let Selection { target, header } = selector.select(&parts);
         let future = match target {
             Target::None => {
-                let future = inner.call(Request::from_parts(parts, body));
-                ResponseFuture::called(future, ResponseContext::default())
+                ResponseFuture::call(inner, Request::from_parts(parts, body), ResponseContext::default())
             }
             Target::Layer(CurrentLayer(config)) => {
                 service::limit(inner, CurrentConfig::Changed(config), parts, body)

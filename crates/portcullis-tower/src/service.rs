@@ -83,18 +83,11 @@ where
 {
     if config.registry.is_off() {
         off::admit(&config, &mut parts.extensions);
-        let future = inner.call(Request::from_parts(parts, body));
-        return ResponseFuture::called(future, ResponseContext::default());
+        return ResponseFuture::call(inner, Request::from_parts(parts, body), ResponseContext::default());
     }
     let (config, awaited) = config.for_caller(&parts);
     match admission::start(&config, awaited, &mut parts, &body) {
-        Started::Admitted(mut context) => {
-            let future = {
-                let _scope = context.enclose();
-                inner.call(Request::from_parts(parts, body))
-            };
-            ResponseFuture::called(future, context)
-        }
+        Started::Admitted(context) => ResponseFuture::call(inner, Request::from_parts(parts, body), context),
         Started::Rejected(response) => ResponseFuture::rejected(response),
         Started::Waiting(admission) => {
             let instance = if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
