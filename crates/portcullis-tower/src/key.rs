@@ -12,6 +12,7 @@ mod extension;
 mod global;
 mod header;
 mod lookup;
+mod only_line;
 mod query;
 mod route;
 

@@ -7,6 +7,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
+use super::only_line::{OnlyLine, only_line};
 use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 
 /// The token of `Authorization: Bearer <token>`.
@@ -44,12 +45,11 @@ pub struct Bearer;
 
 impl KeyExtractor for Bearer {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        let mut values = parts.headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(Identity::Missing) };
-        if values.next().is_some() {
-            return Err(invalid("header authorization was sent more than once"));
-        }
-        let value = without_whitespace(value);
+        let value = match only_line(&parts.headers, &AUTHORIZATION) {
+            OnlyLine::One(value) => without_whitespace(value),
+            OnlyLine::None => return Ok(Identity::Missing),
+            OnlyLine::Several => return Err(invalid("header authorization was sent more than once")),
+        };
         let end = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
         let (scheme, rest) = value.split_at(end);
         if !scheme.eq_ignore_ascii_case(b"bearer") {

@@ -7,6 +7,7 @@ use http::header::InvalidHeaderName;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
+use super::only_line::{OnlyLine, only_line};
 use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 
 /// The value of a header, byte for byte except for the spaces and tabs around it.
@@ -64,12 +65,13 @@ impl Header {
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        let mut values = parts.headers.get_all(&self.name).iter();
-        let Some(value) = values.next() else { return Ok(Identity::Missing) };
-        if values.next().is_some() {
-            return Err(KeyError::client(format!("header {} was sent more than once", self.name)));
-        }
-        let value = without_whitespace(value);
+        let value = match only_line(&parts.headers, &self.name) {
+            OnlyLine::One(value) => without_whitespace(value),
+            OnlyLine::None => return Ok(Identity::Missing),
+            OnlyLine::Several => {
+                return Err(KeyError::client(format!("header {} was sent more than once", self.name)));
+            }
+        };
         if value.is_empty() {
             return Ok(Identity::Missing);
         }
