@@ -32,7 +32,7 @@ use ledger::Correction;
 pub(crate) use reservation::Reservation;
 pub use usage::Usage;
 
-use shared::{ChargeData, SharedCharge};
+use shared::SharedCharge;
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
 ///
@@ -89,26 +89,26 @@ impl Charge {
         Self { shared: SharedCharge::new(config, || basis, outer, None), only: None }
     }
 
-    /// The charge of a single check whose answer was ready.
+    /// The charge of a single check whose answer was ready. A function moves it to its place.
     #[inline]
     pub(crate) fn single(
         config: &Arc<LayerConfig>,
         check: SingleCheck,
-        ready: ReadyCheck,
+        ready: impl FnOnce() -> ReadyCheck,
         outer: Option<Self>,
     ) -> Self {
-        let basis = || ChargeBasis::Single(check, ready);
+        let basis = || ChargeBasis::Single(check, ready());
         Self { shared: SharedCharge::new(config, basis, outer, None), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
     pub fn decision(&self) -> Decision {
-        self.shared.ledger.decision(self.shared.charged(), self.only)
+        self.shared.ledger().decision(self.shared.charged(), self.only)
     }
 
     /// The decision of each policy, in the order of the layer, with the current figures.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.shared.ledger.decisions(self.shared.charged(), self.only)
+        self.shared.ledger().decisions(self.shared.charged(), self.only)
     }
 
     /// The charge of the next outer layer, if one has counted the request as well.
@@ -147,7 +147,7 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let (ChargeData { config, ledger, .. }, basis) = (&*self.shared, self.shared.charged());
+        let (config, ledger, basis) = (&self.shared.config, self.shared.ledger(), self.shared.charged());
         let store = &config.store;
         let as_of_now = |charged: &Policy| store.policy_as_of_now(charged);
         let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units, as_of_now)? else {
@@ -208,7 +208,7 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let (ledger, basis) = (&self.shared.ledger, self.shared.charged());
+        let (ledger, basis) = (&self.shared.ledger(), self.shared.charged());
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(basis, self.only)? {
@@ -225,7 +225,7 @@ impl Charge {
 
     /// Settles the receipts of one policy to `cost` together. Returns the units that were not charged.
     async fn apply(&self, correction: Correction, cost: u64) -> Result<u64, StoreError> {
-        let (ChargeData { config, ledger, .. }, basis) = (&*self.shared, self.shared.charged());
+        let (config, ledger, basis) = (&self.shared.config, self.shared.ledger(), self.shared.charged());
         let store = &config.store;
         let mut failed = None;
         let mut uncharged = 0;

@@ -304,6 +304,11 @@ pub(crate) enum ResolvedKey {
 }
 
 impl ResolvedKey {
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "a key that is returned through memory takes longer to read than to make"
+    )]
     pub(crate) fn find(
         extractor: &dyn KeyExtractor,
         secret: &Secret,
@@ -320,6 +325,8 @@ impl ResolvedKey {
         Self::new(identity, hasher)
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     fn new(identity: Identity, hasher: KeyHasher) -> Result<Self, KeyError> {
         match identity {
             Identity::Found => Ok(Self::Known(hasher.finish()?)),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Extensions, Method};
+use portcullis_core::StoreError;
 use portcullis_core::store::ReadyCheck;
 
 use super::{Started, admit, first_check, nesting, plan};
@@ -13,7 +14,7 @@ use crate::charge::SingleCheck;
 use crate::config::LayerConfig;
 use crate::enclosing;
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
-use crate::response_context::{Counted, ResponseContext};
+use crate::response_context::{Counted, ResponseContext, Uncharged};
 
 /// The policy under which [`start`] may decide about a request. `None` if something else than one check decides, or if the request
 /// may be a preflight. Keys for events are collected by a plan.
@@ -36,11 +37,23 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
     };
     let check = SingleCheck { index: 0, key, cost: layer_policy.cost_of(parts) };
     layer_policy.usage.mark();
-    match config.store.check_now(&layer_policy.policy, key, check.cost) {
-        Some(Ok(ready)) if admit::passes_without_delay(&ready.decision) => {
+    let mut answer = config.store.check_now(&layer_policy.policy, key, check.cost);
+    match answer {
+        // A reference, so that the answer is moved once, to the charge.
+        Some(Ok(ref ready)) if admit::passes_without_delay(&ready.decision) => {
             config.store.emit_ready();
-            first_check::emit_charge(config, check, &ready);
-            let counted = counted(config, check, ready, &mut parts.extensions);
+            first_check::emit_charge(config, check, ready);
+            let counted = if config.without_charge {
+                Counted::Uncharged(uncharged(config, ready, &parts.extensions))
+            } else {
+                let (outer, is_shown) = emit_admitted(config, ready, &mut parts.extensions);
+                let is_metered = ready.decision.is_metered();
+                let charge = Charge::single(config, check, || expect_ready(answer.take()), outer);
+                let shown =
+                    if is_shown { Counted::Charged(charge.clone()) } else { Counted::Unshown { is_metered } };
+                parts.extensions.insert(charge);
+                shown
+            };
             Started::Admitted(ResponseContext::new(Some(counted), None))
         }
         Some(answer) => {
@@ -54,26 +67,32 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
     }
 }
 
-/// What the response has to know of a request that is admitted.
+/// Emits the admission of a request that gets no charge. Returns what its response has to know.
 #[inline]
-fn counted(
-    config: &Arc<LayerConfig>,
-    check: SingleCheck,
-    ready: ReadyCheck,
+fn uncharged(config: &Arc<LayerConfig>, ready: &ReadyCheck, extensions: &Extensions) -> Uncharged {
+    let uncharged = nesting::decide_single(config, &ready.decision, extensions);
+    config.emit_admitted(slice::from_ref(&ready.decision), extensions);
+    uncharged
+}
+
+/// Emits the admission of a request that gets a charge. Returns the charge of the next outer layer, and whether the response shows
+/// anything of this one.
+#[inline]
+fn emit_admitted(
+    config: &LayerConfig,
+    ready: &ReadyCheck,
     extensions: &mut Extensions,
-) -> Counted {
-    if config.without_charge {
-        let decided = nesting::decide_single(config, &ready.decision, extensions);
-        config.emit_admitted(slice::from_ref(&ready.decision), extensions);
-        return Counted::Uncharged(decided);
-    }
+) -> (Option<Charge>, bool) {
     let decisions = slice::from_ref(&ready.decision);
     let outer = nesting::take_outer(config, decisions, extensions);
     config.emit_admitted(decisions, extensions);
-    let is_metered = ready.decision.is_metered();
     let is_shown = config.responses.show_decisions() || outer.is_some() || enclosing::is_enclosed();
-    let charge = Charge::single(config, check, ready, outer);
-    let counted = if is_shown { Counted::Charged(charge.clone()) } else { Counted::Unshown { is_metered } };
-    extensions.insert(charge);
-    counted
+    (outer, is_shown)
+}
+
+fn expect_ready(answer: Option<Result<ReadyCheck, StoreError>>) -> ReadyCheck {
+    match answer {
+        Some(Ok(ready)) => ready,
+        Some(Err(_)) | None => unreachable!("the store has admitted the request"),
+    }
 }

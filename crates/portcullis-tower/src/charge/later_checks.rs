@@ -33,7 +33,7 @@ impl Charge {
         };
         let indexes: Option<Vec<_>> = outcome.decisions().iter().map(index_of).collect();
         if let Some(indexes) = indexes {
-            let _ = self.shared.ledger.record(self.shared.charged(), indexes, outcome);
+            let _ = self.shared.ledger().record(self.shared.charged(), indexes, outcome);
         }
     }
 
@@ -94,7 +94,7 @@ impl Charge {
                     let known = self.at_admission().iter().position(|known| known.policy() == policy);
                     if let Some(index) = known {
                         let charged = settlement.receipt.filter(|receipt: &Receipt| receipt.cost() > 0);
-                        self.shared.ledger.add(basis, index, charged, settlement.decision);
+                        self.shared.ledger().add(basis, index, charged, settlement.decision);
                     }
                 }
                 Err(error) => result = Err(error),

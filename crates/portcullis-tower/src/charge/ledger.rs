@@ -118,6 +118,15 @@ impl Correction {
 }
 
 impl ChargeLedger {
+    /// Forgets all, for another charge.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        let entries = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if entries.is_some() {
+            *entries = None;
+        }
+    }
+
     /// The current decision under one policy, or the decisive one.
     pub(super) fn decision(&self, basis: Charged<'_>, only: Option<usize>) -> Decision {
         let entries = self.lock();

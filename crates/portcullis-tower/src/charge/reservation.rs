@@ -7,7 +7,6 @@ use http::{Extensions, Method, Response, StatusCode};
 use portcullis_core::Decision;
 
 use super::Charge;
-use super::shared::ChargeData;
 use super::usage::{Counter, Usage};
 use crate::body::{BodyEnd, BodyObserver, stated_length};
 use crate::{OnAbort, ResponseBody};
@@ -72,7 +71,8 @@ impl Reserved {
     }
 
     fn settle(&self, end: BodyEnd) {
-        let (ChargeData { config, ledger, .. }, basis) = (&*self.charge.shared, self.charge.shared.charged());
+        let shared = &self.charge.shared;
+        let (config, ledger, basis) = (&shared.config, shared.ledger(), shared.charged());
         for counter in self.usage.counters() {
             let used = match (end, counter.on_abort) {
                 (BodyEnd::Complete, _) | (_, OnAbort::Used) => counter.units(),

@@ -16,7 +16,6 @@ pub(super) struct ChargeData {
     pub(super) config: Arc<LayerConfig>,
     pub(super) basis: ChargeBasis,
     pub(super) outer: Option<Charge>,
-    pub(super) ledger: ChargeLedger,
     /// Shared with the response, if there is one.
     pub(super) permits: Option<Permits>,
 }
@@ -28,8 +27,14 @@ pub(super) struct SharedCharge(
     Option<Slot>,
 );
 
-/// The memory for the data of a charge. Empty only as the spare of a thread.
-type Slot = Arc<Option<ChargeData>>;
+/// The memory for a charge. As the spare of a thread it has no data, and an empty ledger, so that this is not written for each request.
+#[derive(Default)]
+struct Memory {
+    data: Option<ChargeData>,
+    ledger: ChargeLedger,
+}
+
+type Slot = Arc<Memory>;
 
 impl SharedCharge {
     /// Made by a function, so that the basis, which has room for several hundred bytes, is written to its place alone.
@@ -43,9 +48,9 @@ impl SharedCharge {
         let mut shared = SPARE.take().unwrap_or_default();
         let spare = Arc::get_mut(&mut shared).expect("a spare is not shared");
         // Not assigned: the compiler would keep the data elsewhere while it drops what was there.
-        spare.get_or_insert_with(|| {
-            let (config, ledger) = (Arc::clone(config), ChargeLedger::default());
-            ChargeData { config, basis: basis(), outer, ledger, permits }
+        spare.data.get_or_insert_with(|| {
+            let config = Arc::clone(config);
+            ChargeData { config, basis: basis(), outer, permits }
         });
         Self(Some(shared))
     }
@@ -58,19 +63,27 @@ impl SharedCharge {
     ) {
         // One test for both, and no lock in most cases.
         let Some(mut shared) = self.0.take() else { return };
-        let Some(slot) = Arc::get_mut(&mut shared) else {
-            let ChargeData { config, basis, outer, ledger, .. } = data(&shared);
-            return ledger.with_decisions(Charged { config, basis }, |decisive, all| {
+        let Some(memory) = Arc::get_mut(&mut shared) else {
+            let ChargeData { config, basis, outer, .. } = data(&shared);
+            return shared.ledger.with_decisions(Charged { config, basis }, |decisive, all| {
                 read(config, outer.as_ref(), decisive, all, basis.grantable());
             });
         };
-        if let Some(ChargeData { config, basis, outer, ledger, .. }) = slot {
-            ledger.with_decisions_unshared(Charged { config, basis }, |decisive, all| {
+        if let Some(ChargeData { config, basis, outer, .. }) = &memory.data {
+            memory.ledger.with_decisions_unshared(Charged { config, basis }, |decisive, all| {
                 read(config, outer.as_ref(), decisive, all, basis.grantable());
             });
         }
-        *slot = None;
+        memory.clear();
         keep(shared);
+    }
+
+    pub(super) fn ledger(&self) -> &ChargeLedger {
+        &self.slot().ledger
+    }
+
+    fn slot(&self) -> &Slot {
+        self.0.as_ref().expect("a charge that is dropped is not read")
     }
 }
 
@@ -80,21 +93,29 @@ impl Drop for SharedCharge {
         // A load decides in most cases.
         if let Some(mut shared) = self.0.take()
             && Arc::strong_count(&shared) == 1
-            && let Some(slot) = Arc::get_mut(&mut shared)
+            && let Some(memory) = Arc::get_mut(&mut shared)
         {
-            *slot = None;
+            memory.clear();
             keep(shared);
         }
     }
 }
 
-/// Keeps an empty slot. A thread that ends keeps none.
+impl Memory {
+    #[inline]
+    fn clear(&mut self) {
+        self.data = None;
+        self.ledger.clear();
+    }
+}
+
+/// Keeps the memory of a charge that was cleared. A thread that ends keeps none.
 fn keep(spare: Slot) {
     let _ = SPARE.try_with(|kept| kept.set(Some(spare)));
 }
 
 fn data(slot: &Slot) -> &ChargeData {
-    (**slot).as_ref().expect("only a spare is empty")
+    slot.data.as_ref().expect("only a spare is empty")
 }
 
 impl ChargeData {
@@ -107,7 +128,7 @@ impl Deref for SharedCharge {
     type Target = ChargeData;
 
     fn deref(&self) -> &ChargeData {
-        data(self.0.as_ref().expect("a charge that is dropped is not read"))
+        data(self.slot())
     }
 }
 
