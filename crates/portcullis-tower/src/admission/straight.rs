@@ -9,12 +9,12 @@ use portcullis_core::StoreError;
 use portcullis_core::store::ReadyCheck;
 
 use super::{Started, admit, first_check, nesting, plan};
-use crate::Charge;
 use crate::charge::SingleCheck;
 use crate::config::LayerConfig;
 use crate::enclosing;
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
 use crate::response_context::{Counted, ResponseContext, Uncharged};
+use crate::{Charge, KeyError};
 
 /// The policy under which [`start`] may decide about a request. `None` if something else than one check decides, or if the request
 /// may be a preflight. Keys for events are collected by a plan.
@@ -31,9 +31,9 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
         KeySource::Sync(extractor) => ResolvedKey::find(&**extractor, config.registry.secret(), parts),
         KeySource::Async(_) => unreachable!("{}", LayerConfig::STRAIGHT),
     };
-    let Ok(ResolvedKey::Known(key)) = resolved else {
-        let plan = plan::of_one_key(config, &resolved, parts);
-        return first_check::start(config, plan, parts).started(config, parts);
+    let key = match resolved {
+        Ok(ResolvedKey::Known(key)) => key,
+        without_key => return start_without_key(config, &without_key, parts),
     };
     let check = SingleCheck { index: 0, key, cost: layer_policy.cost_of(parts) };
     layer_policy.usage.mark();
@@ -65,6 +65,16 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
             first_check::ask(config, plan, true, parts).started(config, parts)
         }
     }
+}
+
+#[cold]
+fn start_without_key(
+    config: &Arc<LayerConfig>,
+    resolved: &Result<ResolvedKey, KeyError>,
+    parts: &mut Parts,
+) -> Started {
+    let plan = plan::of_one_key(config, resolved, parts);
+    first_check::start(config, plan, parts).started(config, parts)
 }
 
 /// Emits the admission of a request that gets no charge. Returns what its response has to know.
