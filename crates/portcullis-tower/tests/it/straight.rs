@@ -1,6 +1,8 @@
 //! Layers in which one check decides about a request, beside the same layers with a list that excepts nothing: these take the general
 //! way.
 
+mod histories;
+
 use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
