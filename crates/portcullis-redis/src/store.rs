@@ -99,27 +99,33 @@ impl RedisStore {
         StoreFuture::boxed(self.clone().decide(checks, first, standby, end))
     }
 
-    async fn decide(
+    /// Makes a decision by one call. Its future takes less than a kilobyte, beyond which an allocator works several times as long:
+    /// a test bounds it.
+    fn decide(
         self,
         checks: Checks,
         slot: u16,
         standby: Option<Arc<dyn Standby>>,
         end: Option<Instant>,
-    ) -> Result<Outcome, StoreError> {
-        let sent = Instant::now();
-        let answers = match self.0.run_checks(slot, &checks, checks.iter(), end).await {
-            Ok(answers) => answers,
-            Err(failure) => {
-                let denied = self.0.denied_meanwhile(&checks, &failure);
-                return denied.map_or_else(|| decide_without_store(standby.as_deref(), checks, failure), Ok);
+    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send + 'static {
+        // A block uses what it captures in place, where a function would have a copy of its arguments.
+        async move {
+            let sent = Instant::now();
+            let answers = match self.0.run_checks(slot, &checks, checks.iter(), end).await {
+                Ok(answers) => answers,
+                Err(failure) => {
+                    let denied = self.0.denied_meanwhile(&checks, &failure);
+                    let standby = standby.as_deref();
+                    return denied.map_or_else(|| decide_without_store(standby, checks, failure), Ok);
+                }
+            };
+            self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
+            let outcome = answers.outcome(checks).expect("there is one answer per check");
+            if let Some(standby) = standby {
+                standby.record(&outcome);
             }
-        };
-        self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
-        let outcome = answers.outcome(checks).expect("there is one answer per check");
-        if let Some(standby) = standby {
-            standby.record(&outcome);
+            Ok(outcome)
         }
-        Ok(outcome)
     }
 
     /// Changes one state, and returns its figures.
@@ -253,7 +259,8 @@ impl Inner {
         }
         let is_denied = || self.denials.denies(decision);
         let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
-        let mut reply = self.call(slot, queue, Operation::Check, checks.clone(), &[], end).await?;
+        let reply = self.send(slot, queue, Operation::Check, checks.clone(), &[], end).await;
+        let mut reply = self.received(slot, reply)?;
         let at = reply.at()?;
         let mut answers = Answers::default();
         for check in checks {

@@ -91,10 +91,17 @@ impl Node {
     /// # Errors
     /// As [`Connection::call`](crate::connection::Connection::call), and the server's redirection if it sends one.
     pub(crate) async fn call(&self, call: &RoutedCall<'_>, attempt: Attempt) -> Result<Value, CallError> {
-        match self.send(call, call.command.attempt(attempt)).await {
-            Err(error) if error.is_no_script() => {}
-            result => return result,
+        let now = if attempt == Attempt::First { call.start } else { Instant::now() };
+        let result = self.pick().call(call.command.attempt(attempt), call.queue, now).await;
+        match self.judge(call, result) {
+            // Boxed, because it happens once, and each call would have the memory for it.
+            Err(error) if error.is_no_script() => Box::pin(self.load_and_call(call, attempt)).await,
+            result => result,
         }
+    }
+
+    /// Loads the script of a call and runs it then, or sends its source if the server refuses to load it.
+    async fn load_and_call(&self, call: &RoutedCall<'_>, attempt: Attempt) -> Result<Value, CallError> {
         let refusal = self.load_in_time(call).await?;
         let command = call.command.attempt(attempt);
         match refusal {
@@ -127,7 +134,12 @@ impl Node {
 
     /// Sends a command of a call once, on one of the links.
     async fn send(&self, call: &RoutedCall<'_>, command: Command) -> Result<Value, CallError> {
-        match self.pick().call(command, call.queue).await {
+        let result = self.pick().call(command, call.queue, Instant::now()).await;
+        self.judge(call, result)
+    }
+
+    fn judge(&self, call: &RoutedCall<'_>, result: Result<Value, CallError>) -> Result<Value, CallError> {
+        match result {
             // The server is reachable: it has answered other calls on another link.
             Err(CallError::TimedOut(deadline))
                 if self.links.iter().any(|link| link.answered_since(call.start)) =>

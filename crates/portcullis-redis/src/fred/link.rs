@@ -4,6 +4,7 @@
 //! reconnection until their deadline, and a router task that has ended is not restarted. Here fred makes one connection. When
 //! its task ends, for any reason, the link is down at that moment, and a new client is made.
 
+mod call;
 mod combined_call;
 mod in_flight_call;
 
@@ -148,12 +149,16 @@ impl Link {
     /// What a call would meet now. Does not allocate.
     pub(crate) fn availability(&self) -> Availability {
         let is_connected = self.is_up.load(Ordering::SeqCst);
-        let rejection = if is_connected {
+        Availability { rejection: self.rejection(), outage: self.breaker.outage(), is_connected }
+    }
+
+    /// Why a call would be rejected now, if so. Does not allocate.
+    fn rejection(&self) -> Option<CallError> {
+        if self.is_up.load(Ordering::SeqCst) {
             self.breaker.rejects_now().then(CallError::no_replies)
         } else {
             Some(CallError::Unavailable("there is no connection to redis".into()))
-        };
-        Availability { rejection, outage: self.breaker.outage(), is_connected }
+        }
     }
 
     /// What the link does now.

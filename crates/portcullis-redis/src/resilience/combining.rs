@@ -92,17 +92,18 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         Self { max_load, state: Mutex::new(State { lanes: HashMap::default(), next_id: 0, watch: None }) }
     }
 
-    /// Begins a call for a decision that has arrived, if it need not wait. [`end`](Self::end) must follow.
-    pub(crate) fn begin(&self, lane: &L) -> bool {
-        self.state().begin(lane)
-    }
-
-    /// Adds a decision to those that wait, until `latest`. Returns the decision instead if its call begins now, as by
-    /// [`begin`](Self::begin).
-    pub(crate) fn wait(&self, lane: &L, load: u32, latest: Instant, decision: T) -> Result<Entered, T> {
+    /// Begins a call for a decision that has arrived, if it need not wait: then [`end`](Self::end) must follow. Otherwise the decision
+    /// is made, and added to those that wait, until `latest`.
+    pub(crate) fn wait(
+        &self,
+        lane: &L,
+        load: u32,
+        latest: Instant,
+        decision: impl FnOnce() -> T,
+    ) -> Option<Entered> {
         let mut state = self.state();
         if state.begin(lane) {
-            return Err(decision);
+            return None;
         }
         let id = state.next_id;
         state.next_id += 1;
@@ -111,10 +112,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
             state.watch = Some(latest);
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
-        own.waiting.push_back(Waiting { id, load, latest, decision });
+        own.waiting.push_back(Waiting { id, load, latest, decision: decision() });
         let begins_call = own.calls < MAX_CALLS;
         own.begin_if(begins_call);
-        Ok(Entered { id, is_unwatched, begins_call })
+        Some(Entered { id, is_unwatched, begins_call })
     }
 
     /// Takes the decisions of a call that has begun for what waits; none if all have left by now.

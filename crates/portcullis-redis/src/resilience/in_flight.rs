@@ -51,6 +51,12 @@ impl InFlightLimit {
         taken.then(|| Permit::new(self, None))
     }
 
+    /// Takes a permit if one is free, for a call of this key.
+    pub(crate) fn acquire_now(self: &Arc<Self>, key: Option<u128>) -> Option<Permit> {
+        let taken = self.state().try_take(key);
+        taken.then(|| Permit::new(self, key))
+    }
+
     /// Waits for a permit until `end`, or until the breaker opens.
     ///
     /// # Errors

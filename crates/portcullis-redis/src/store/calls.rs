@@ -24,19 +24,25 @@ impl Inner {
         end: Option<Instant>,
     ) -> Result<Reply, StoreError> {
         let reply = self.send(slot, queue, operation, checks, guards, end).await;
+        self.received(slot, reply)
+    }
+
+    /// What a call to the node of a slot has brought.
+    pub(crate) fn received(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Reply, StoreError> {
         self.connection.note(&reply);
         Reply::new(reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
     }
 
-    pub(crate) async fn send(
-        &self,
+    /// Encodes a call now, and sends it when it is polled.
+    pub(crate) fn send<'a, 'c>(
+        &'a self,
         slot: u16,
-        queue: QueueKey<'_>,
+        queue: QueueKey<'a>,
         operation: Operation<'_>,
-        checks: impl Iterator<Item = &Check> + Clone,
+        checks: impl Iterator<Item = &'c Check> + Clone,
         guards: &[Guard],
         end: Option<Instant>,
-    ) -> Result<Value, CallError> {
+    ) -> impl Future<Output = Result<Value, CallError>> + Send {
         let now = self.scenario.as_ref().map(|clock| clock.now());
         let load = match operation {
             Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
@@ -56,7 +62,7 @@ impl Inner {
         let decisions = u32::from(matches!(operation, Operation::Check));
         let (script, slot) = (&self.script, Some(slot));
         let call = Call { script, slot, words, queue, load, decisions, end };
-        self.connection.run(call).await
+        self.connection.run(call)
     }
 
     /// The words of a decision without guards on the server's time, by `encode` if they are not known. Those of a calendar window

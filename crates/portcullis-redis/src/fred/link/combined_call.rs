@@ -34,7 +34,6 @@ use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
-use crate::resilience::combining::Entered;
 use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
@@ -53,27 +52,20 @@ pub(super) struct Lane {
 /// A decision that waits for its call, or is in one.
 #[derive(Debug)]
 pub(super) struct Decision {
-    command: Command,
-    permit: Permit,
+    pub(super) command: Command,
+    pub(super) permit: Permit,
     /// The time that was left when it requested its permit.
-    before: Duration,
+    pub(super) before: Duration,
     /// Taken when the caller gets its answer.
-    caller: Option<oneshot::Sender<Answer>>,
+    pub(super) caller: Option<oneshot::Sender<Answer>>,
 }
 
 /// What a waiting caller gets.
 #[derive(Debug)]
-enum Answer {
+pub(super) enum Answer {
     Result(Result<Value, CallError>),
     /// Nothing was done, and the decision is to be sent by itself.
     Alone(Box<Command>, Permit),
-}
-
-/// The result of [`Link::combine`].
-pub(super) enum Combined {
-    Answered(Result<Value, CallError>),
-    /// The command is to be sent in a call of its own.
-    Alone(Command, Permit, Option<Turn>),
 }
 
 /// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
@@ -85,68 +77,20 @@ pub(super) struct Turn {
 }
 
 impl Link {
-    /// Makes a decision together with others if calls are on their way. `before` is the time that was left when it requested its
-    /// permit.
-    ///
-    /// # Cancel safety
-    /// A decision that is dropped while it waits is not sent.
-    pub(super) async fn combine(
-        self: &Arc<Self>,
-        command: Command,
-        load: u32,
-        permit: Permit,
-        before: Duration,
-    ) -> Combined {
-        let lane = self.lane(&command);
-        if self.combining.begin(&lane) {
-            return Combined::Alone(command, permit, Some(Turn::alone(self, lane)));
-        }
-        let (end, deadline) = (command.end, command.deadline);
-        let latest = (Instant::now() + deadline / LONGEST_WAIT).min(end);
-        let (caller, answer) = oneshot::channel();
-        let decision = Decision { command, permit, before, caller: Some(caller) };
-        let id = match self.combining.wait(&lane, load, latest, decision) {
-            Ok(Entered { id, is_unwatched, begins_call }) => {
-                if is_unwatched {
-                    self.watch(latest);
-                }
-                if begins_call {
-                    self.send_what_arrives(&lane);
-                }
-                id
-            }
-            Err(Decision { command, permit, .. }) => {
-                return Combined::Alone(command, permit, Some(Turn::alone(self, lane)));
-            }
-        };
-        let waiting = Waiting { link: self, lane: &lane, id };
-        let Some(answered) = self.timer.unless_stalled(end, answer).await else {
-            let was_sent = self.combining.leave(&lane, id).is_none();
-            let error = if was_sent { CallError::TimedOut(deadline) } else { CallError::NotSent(deadline) };
-            return Combined::Answered(Err(error));
-        };
-        // It has left the queue.
-        std::mem::forget(waiting);
-        match answered.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned())))) {
-            Answer::Result(result) => Combined::Answered(result),
-            Answer::Alone(command, permit) => Combined::Alone(*command, permit, None),
-        }
-    }
-
     /// Starts a task that sends the decisions that wait no longer, and ends when none is left. It looks for the first time at
     /// `first`.
-    fn watch(self: &Arc<Self>, first: Instant) {
+    pub(super) fn watch(self: &Arc<Self>, first: Instant) {
         self.runtime.spawn(Watch::new(self, first).run());
     }
 
-    fn lane(&self, command: &Command) -> Lane {
+    pub(super) fn lane(&self, command: &Command) -> Lane {
         let slot = command.slot.filter(|_| command.by_slot || self.is_clustered);
         Lane { slot, instant: command.instant().cloned() }
     }
 
     /// Sends what waits in one call, by a task, whose call has begun in the queue. Beside another call it leaves after the tasks that are
     /// ready to run, and looks again as long as more arrives meanwhile.
-    fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
+    pub(super) fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
             let mut turn = Turn { link, lane, is_shared: false };
@@ -180,7 +124,7 @@ impl Link {
 }
 
 impl Turn {
-    fn alone(link: &Arc<Link>, lane: Lane) -> Self {
+    pub(super) fn alone(link: &Arc<Link>, lane: Lane) -> Self {
         Self { link: Arc::clone(link), lane, is_shared: false }
     }
 
@@ -239,19 +183,6 @@ impl Drop for Turn {
         if self.link.combining.end(&self.lane, self.is_shared) {
             self.link.send_what_arrives(&self.lane);
         }
-    }
-}
-
-/// A decision in the queue. It is removed when its caller goes away.
-struct Waiting<'a> {
-    link: &'a Link,
-    lane: &'a Lane,
-    id: u64,
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        drop(self.link.combining.leave(self.lane, self.id));
     }
 }
 
@@ -380,7 +311,6 @@ fn fail(decisions: Vec<Decision>, error: &CallError) {
 }
 
 /// The part of its deadline for which a decision waits at most for calls that are on their way.
-const LONGEST_WAIT: u32 = 16;
+pub(super) const LONGEST_WAIT: u32 = 16;
 /// How often a call that is about to leave looks for more decisions.
 const MOST_YIELDS: usize = 16;
-const ENDED: &str = "the runtime of the connection has ended";

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Link;
-use super::combined_call::{Combined, Turn};
+use super::combined_call::Turn;
 use crate::fred::command::{Command, custom, untimed};
 use crate::fred::error::{call_error, is_answer};
 use crate::fred::live::Live;
@@ -29,43 +29,8 @@ use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, QueueKey};
 
 impl Link {
-    /// Sends a command once.
-    ///
-    /// # Errors
-    /// At the deadline, and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped before it has a permit, or while it waits to share a call with others, has sent nothing. A call that
-    /// is dropped later may still run, and holds its permit until it ends. Its reply, or the lack of one at its deadline, is
-    /// recorded as if the caller still waited.
-    pub(crate) async fn call(
-        self: &Arc<Self>,
-        command: Command,
-        queue: QueueKey<'_>,
-    ) -> Result<Value, CallError> {
-        if let Some(error) = self.availability().rejection {
-            // The same with the message of the last error, which takes an allocation.
-            return Err(self.live().err().unwrap_or(error));
-        }
-        let (end, deadline) = (command.end, command.deadline);
-        let before = end.saturating_duration_since(Instant::now());
-        // Only a part of a deadline may be less than replies take.
-        if before < deadline / 2 && InFlightLimit::is_too_late(before, self.in_flight.latency(), deadline) {
-            return Err(CallError::NotSent(deadline));
-        }
-        let permit = self.permit(queue, end, deadline).await?;
-        // A probe does not wait for calls without a reply.
-        let Some(load) = command.load.filter(|_| self.breaker.is_closed()) else {
-            return self.send(command, permit, None, before).await;
-        };
-        match self.combine(command, load, permit, before).await {
-            Combined::Answered(result) => result,
-            Combined::Alone(command, permit, turn) => self.send(command, permit, turn, before).await,
-        }
-    }
-
     /// Sends a command in a call of its own. `before` is the time that was left when it requested its permit.
-    async fn send(
+    pub(super) async fn send(
         &self,
         command: Command,
         permit: Permit,
@@ -106,7 +71,8 @@ impl Link {
         result
     }
 
-    async fn permit(
+    /// Waits for a permit, or takes one for a probe.
+    pub(super) async fn permit(
         &self,
         queue: QueueKey<'_>,
         end: Instant,

@@ -20,7 +20,7 @@ use crate::transport::{Call, QueueKey};
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Arc<Link>) -> Result<Value, CallError> {
-    link.call(Command::time(DEADLINE), QueueKey::none()).await
+    link.call(Command::time(DEADLINE), QueueKey::none(), Instant::now()).await
 }
 
 /// A link to a client of the user, because such a link sends no commands of its own.
@@ -40,7 +40,10 @@ async fn a_missing_reply_opens_only_after_half_of_the_deadline() {
     server.signal("STOP");
     for (left, opens) in [(DEADLINE / 50, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
         let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
-        assert_eq!(link.call(command, QueueKey::none()).await, Err(CallError::TimedOut(DEADLINE)));
+        assert_eq!(
+            link.call(command, QueueKey::none(), Instant::now()).await,
+            Err(CallError::TimedOut(DEADLINE))
+        );
         assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
     }
     watching.abort();
@@ -101,7 +104,7 @@ async fn callers_of_one_call_end_at_their_own_deadlines() {
     server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source()).unwrap()]);
     let ask = |key: &'static str, left| {
         let (link, command) = (Arc::clone(&link), decision(&script, key, left));
-        tokio::spawn(async move { link.call(command, QueueKey::none()).await })
+        tokio::spawn(async move { link.call(command, QueueKey::none(), Instant::now()).await })
     };
     server.signal("STOP");
     let long = Duration::from_secs(20);

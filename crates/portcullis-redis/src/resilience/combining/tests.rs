@@ -17,8 +17,12 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     }
 
     /// Waits without an end, and returns the id.
-    fn wait_on(&self, lane: &L, load: u32, decision: T) -> Result<u64, T> {
-        self.wait(lane, load, Instant::now() + FAR, decision).map(|entered| entered.id)
+    fn wait_on(&self, lane: &L, load: u32, decision: T) -> Option<u64> {
+        self.wait(lane, load, Instant::now() + FAR, || decision).map(|entered| entered.id)
+    }
+
+    fn begin(&self, lane: &L) -> bool {
+        self.state().begin(lane)
     }
 
     /// Ends a call, and takes the decisions of the one in its place.
@@ -57,7 +61,7 @@ fn without_calls_nothing_waits_and_nothing_is_kept() {
         assert!(queue.is_empty());
     }
     // A call that ends between the two questions makes room.
-    assert_eq!(queue.wait_on(&LANE, 1, 5), Err(5));
+    assert_eq!(queue.wait_on(&LANE, 1, 5), None);
     assert!(queue.end_and_take(&LANE, false).is_empty() && queue.is_empty());
 }
 
@@ -122,7 +126,7 @@ fn a_call_sees_what_arrives_only_beside_another() {
 fn a_full_call_waits_for_no_more() {
     let (queue, _) = waiting(&[MAX_LOAD - 1]);
     assert_eq!(queue.arrived(&LANE), 1);
-    queue.wait(&LANE, 1, Instant::now() + FAR, 1).unwrap();
+    queue.wait(&LANE, 1, Instant::now() + FAR, || 1).unwrap();
     assert_eq!(queue.arrived(&LANE), 0);
 }
 
@@ -137,7 +141,7 @@ fn lanes_do_not_wait_for_each_other() {
 #[test]
 fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     let (queue, _) = waiting(&[1, 1]);
-    let wait = |decision| queue.wait(&LANE, 1, Instant::now() + FAR, decision).unwrap().begins_call;
+    let wait = |decision| queue.wait(&LANE, 1, Instant::now() + FAR, || decision).unwrap().begins_call;
     assert_eq!(queue.end_and_take(&LANE, false), [0, 1]);
     assert!(queue.end_and_take(&LANE, false).is_empty());
     assert_eq!(queue.counts(&LANE), (1, 0));
@@ -193,17 +197,12 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                     next += 1;
                     let load = u32::try_from(random(12)).unwrap();
                     let latest = Instant::now() + FAR;
-                    let entered = if queue.begin(&LANE) {
-                        Err(decision)
-                    } else {
-                        queue.wait(&LANE, load, latest, decision)
-                    };
-                    match entered {
-                        Err(decision) => {
+                    match queue.wait(&LANE, load, latest, || decision) {
+                        None => {
                             assert!(waiting.is_empty(), "it overtakes");
                             vec![decision]
                         }
-                        Ok(Entered { id, begins_call, .. }) => {
+                        Some(Entered { id, begins_call, .. }) => {
                             waiting.insert(decision, id);
                             about_to_leave += usize::from(begins_call);
                             continue;
@@ -260,7 +259,7 @@ fn one_task_watches_over_what_waits_in_all_lanes() {
     }
     let start = Instant::now();
     let at = |millis| start + Duration::from_millis(millis);
-    let wait = |lane, latest, decision| queue.wait(&lane, 6, at(latest), decision).unwrap().is_unwatched;
+    let wait = |lane, latest, decision| queue.wait(&lane, 6, at(latest), || decision).unwrap().is_unwatched;
     assert!(wait(LANE, 10, 0));
     assert!(!wait(LANE, 30, 1) && !wait(8, 11, 2) && !wait(LANE, 20, 3));
 
@@ -287,7 +286,7 @@ fn what_nothing_watches_over_is_removed() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!(queue.clear(), [0, 1]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
-    assert!(queue.wait(&LANE, 1, Instant::now() + FAR, 2).unwrap().is_unwatched);
+    assert!(queue.wait(&LANE, 1, Instant::now() + FAR, || 2).unwrap().is_unwatched);
     assert_eq!(queue.clear(), [2]);
     for _ in 0..MAX_CALLS {
         assert!(queue.end_and_take(&LANE, false).is_empty());

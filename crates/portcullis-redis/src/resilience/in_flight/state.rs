@@ -76,13 +76,11 @@ impl State {
     }
 
     pub(super) fn enter(&mut self, key: Option<u128>) -> Entered {
-        let (permits, waiting_share) = (share(self.limit, key), share(self.max_waiting, key));
-        let calls = self.keys.entry(key).or_default();
-        if self.in_flight < self.limit && calls.in_flight < permits {
-            calls.in_flight += 1;
-            self.in_flight += 1;
+        if self.try_take(key) {
             return Entered::Permit;
         }
+        let waiting_share = share(self.max_waiting, key);
+        let calls = self.keys.entry(key).or_default();
         if self.waiting >= self.max_waiting || calls.waiting.len() >= waiting_share {
             self.update_key(key);
             return Entered::Full;
@@ -93,6 +91,20 @@ impl State {
         self.waiting += 1;
         self.update_key(key);
         Entered::Waiting(id)
+    }
+
+    /// Takes a permit, if one is free and the key has not its whole share.
+    pub(super) fn try_take(&mut self, key: Option<u128>) -> bool {
+        if self.in_flight >= self.limit {
+            return false;
+        }
+        let permits = share(self.limit, key);
+        // A new key has room for a call, so that no key without calls is added.
+        let calls = self.keys.entry(key).or_default();
+        let is_free = calls.in_flight < permits;
+        calls.in_flight += usize::from(is_free);
+        self.in_flight += usize::from(is_free);
+        is_free
     }
 
     pub(super) fn try_take_for_probe(&mut self) -> bool {

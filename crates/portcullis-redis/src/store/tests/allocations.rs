@@ -45,3 +45,14 @@ fn a_standby_costs_no_allocation_while_redis_answers() {
         assert_eq!(local, bare, "local, {} policies", open.len());
     }
 }
+
+/// An allocator such as that of glibc keeps no blocks of more than 1 032 bytes for the next allocation.
+#[test]
+fn the_future_of_a_decision_takes_less_than_a_kilobyte() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start(&[]);
+    let store: RedisStore = runtime.block_on(open(&server));
+    let checks = Checks::one(Policy::gcra("one", Quota::per_hour(1)), key(&["ada"]), 1);
+    let size = size_of_val(&store.decide(checks, 0, None, None));
+    assert!(size < 1_024, "{size} bytes");
+}

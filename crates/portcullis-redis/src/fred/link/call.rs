@@ -1,0 +1,201 @@
+//! The ways that a call takes on a link.
+//!
+//! A decision that shares a call with others waits for nothing but its answer, and takes little memory meanwhile: with hundreds of
+//! decisions at a time, the memory that they touch costs more than what they compute. Every other way is boxed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Link;
+use super::combined_call::{Answer, Decision, LONGEST_WAIT, Lane, Turn};
+use crate::fred::command::Command;
+use crate::protocol::value::Value;
+use crate::resilience::combining::Entered;
+use crate::resilience::deadline::wait_until;
+use crate::resilience::in_flight::{InFlightLimit, Permit};
+use crate::transport::{CallError, QueueKey};
+
+/// A call that has begun on a link.
+///
+/// # Cancel safety
+/// A call that is dropped before it has a permit, or while it waits to share a call with others, has sent nothing. A call that
+/// is dropped later may still run, and holds its permit until it ends. Its reply, or the lack of one at its deadline, is
+/// recorded as if the caller still waited.
+pub(crate) struct LinkCall<'a>(Way<'a>);
+
+enum Way<'a> {
+    /// It fails at once. `None` when it has.
+    Fails(Option<CallError>),
+    /// It waits for its place in a call, and for its answer.
+    Shared(SharedDecision<'a>),
+    Other(Pin<Box<dyn Future<Output = Result<Value, CallError>> + Send + 'a>>),
+}
+
+impl Link {
+    /// Sends a command once. `now` is the current time, or shortly before it.
+    ///
+    /// # Errors
+    /// At the deadline, and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
+    pub(crate) fn call<'a>(
+        self: &'a Arc<Self>,
+        command: Command,
+        queue: QueueKey<'a>,
+        now: Instant,
+    ) -> LinkCall<'a> {
+        if let Some(error) = self.rejection() {
+            // The same with the message of the last error, which takes an allocation.
+            return LinkCall::fails(self.live().err().unwrap_or(error));
+        }
+        let (end, deadline) = (command.end, command.deadline);
+        let before = end.saturating_duration_since(now);
+        // Only a part of a deadline may be less than replies take.
+        if before < deadline / 2 && InFlightLimit::is_too_late(before, self.in_flight.latency(), deadline) {
+            return LinkCall::fails(CallError::NotSent(deadline));
+        }
+        if self.breaker.is_closed()
+            && let Some(permit) = self.in_flight.acquire_now(queue.key)
+        {
+            return self.permitted(command, permit, before, now);
+        }
+        LinkCall::other(self.wait_for_permit(command, queue, before))
+    }
+
+    async fn wait_for_permit(
+        self: &Arc<Self>,
+        command: Command,
+        queue: QueueKey<'_>,
+        before: Duration,
+    ) -> Result<Value, CallError> {
+        let permit = self.permit(queue, command.end, command.deadline).await?;
+        self.permitted(command, permit, before, Instant::now()).await
+    }
+
+    /// Sends a command by itself, or together with others if calls are on their way. `before` is the time that was left when it
+    /// requested its permit.
+    fn permitted<'a>(
+        self: &'a Arc<Self>,
+        command: Command,
+        permit: Permit,
+        before: Duration,
+        now: Instant,
+    ) -> LinkCall<'a> {
+        // A probe does not wait for calls without a reply.
+        let Some(load) = command.load.filter(|_| self.breaker.is_closed()) else {
+            return LinkCall::other(self.send(command, permit, None, before));
+        };
+        let lane = self.lane(&command);
+        let (end, deadline) = (command.end, command.deadline);
+        let latest = (now + deadline / LONGEST_WAIT).min(end);
+        let (mut own, mut answer) = (Some((command, permit)), None);
+        let entered = self.combining.wait(&lane, load, latest, || {
+            let (caller, receiver) = oneshot::channel();
+            answer = Some(receiver);
+            let (command, permit) = own.take().expect("a decision enters once");
+            Decision { command, permit, before, caller: Some(caller) }
+        });
+        let (Some(Entered { id, is_unwatched, begins_call }), Some(answer)) = (entered, answer) else {
+            let (command, permit) = own.expect("a decision that does not wait is not in the queue");
+            return LinkCall::other(self.send(command, permit, Some(Turn::alone(self, lane)), before));
+        };
+        let shared = SharedDecision { link: self, lane, id, answer, before, has_left: false };
+        if is_unwatched {
+            self.watch(latest);
+        }
+        if begins_call {
+            self.send_what_arrives(&shared.lane);
+        }
+        if self.timer.is_driven_here() {
+            LinkCall(Way::Shared(shared))
+        } else {
+            LinkCall::other(shared.wait_until(end, deadline))
+        }
+    }
+}
+
+impl<'a> LinkCall<'a> {
+    fn fails(error: CallError) -> Self {
+        Self(Way::Fails(Some(error)))
+    }
+
+    fn other(call: impl Future<Output = Result<Value, CallError>> + Send + 'a) -> Self {
+        Self(Way::Other(Box::pin(call)))
+    }
+}
+
+impl Future for LinkCall<'_> {
+    type Output = Result<Value, CallError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let call = self.get_mut();
+        loop {
+            match &mut call.0 {
+                Way::Fails(error) => {
+                    return Poll::Ready(Err(error.take().expect("a call is not polled after its end")));
+                }
+                Way::Shared(shared) => match ready!(Pin::new(&mut *shared).poll(context)) {
+                    Answer::Result(result) => return Poll::Ready(result),
+                    Answer::Alone(command, permit) => {
+                        let (link, before) = (shared.link, shared.before);
+                        *call = Self::other(link.send(*command, permit, None, before));
+                    }
+                },
+                Way::Other(other) => return other.as_mut().poll(context),
+            }
+        }
+    }
+}
+
+/// A decision in the queue, or in a call with others. It is removed from the queue when its caller goes away.
+struct SharedDecision<'a> {
+    link: &'a Link,
+    lane: Lane,
+    id: u64,
+    answer: oneshot::Receiver<Answer>,
+    /// The time that was left when it requested its permit.
+    before: Duration,
+    has_left: bool,
+}
+
+impl SharedDecision<'_> {
+    /// Waits for the answer where nothing may drive the runtime of the task that sends the call.
+    async fn wait_until(mut self, end: Instant, deadline: Duration) -> Result<Value, CallError> {
+        match wait_until(end, &mut self).await {
+            Some(Answer::Result(result)) => result,
+            Some(Answer::Alone(command, permit)) => self.link.send(*command, permit, None, self.before).await,
+            None if self.leave() => Err(CallError::NotSent(deadline)),
+            None => Err(CallError::TimedOut(deadline)),
+        }
+    }
+
+    /// Removes it from the queue. Returns whether it was still there.
+    fn leave(&mut self) -> bool {
+        self.has_left = true;
+        self.link.combining.leave(&self.lane, self.id).is_some()
+    }
+}
+
+impl Future for SharedDecision<'_> {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answer> {
+        let answer = ready!(Pin::new(&mut self.answer).poll(context));
+        self.has_left = true;
+        Poll::Ready(answer.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned())))))
+    }
+}
+
+impl Drop for SharedDecision<'_> {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.leave();
+        }
+    }
+}
+
+const ENDED: &str = "the runtime of the connection has ended";
