@@ -32,7 +32,7 @@ pub(crate) struct StoreStats {
     /// Scripts that were loaded on a server.
     pub(crate) scripts_loaded: AtomicU64,
     outages: Mutex<Outages>,
-    lines: [Line; LINES],
+    lines: [Line; THREAD_GROUPS],
     pub(crate) observers: Observers,
 }
 
@@ -137,15 +137,7 @@ impl StoreStats {
 
     /// The counters of the group of this thread.
     fn line(&self) -> &Line {
-        thread_local!(static LINE: Cell<usize> = const { Cell::new(usize::MAX) });
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let index = LINE.get();
-        if index < LINES {
-            return &self.lines[index];
-        }
-        let index = NEXT.fetch_add(1, Relaxed) % LINES;
-        LINE.set(index);
-        &self.lines[index]
+        &self.lines[thread_group()]
     }
 
     fn micros(&self, instant: Instant) -> i128 {
@@ -158,6 +150,19 @@ impl StoreStats {
     }
 }
 
+/// The group of this thread, below [`THREAD_GROUPS`].
+pub(crate) fn thread_group() -> usize {
+    thread_local!(static GROUP: Cell<usize> = const { Cell::new(usize::MAX) });
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let group = GROUP.get();
+    if group < THREAD_GROUPS {
+        return group;
+    }
+    let group = NEXT.fetch_add(1, Relaxed) % THREAD_GROUPS;
+    GROUP.set(group);
+    group
+}
+
 /// The kinds of errors, and the names of their figures.
 const KINDS: [(StoreErrorKind, &str); 7] = [
     (StoreErrorKind::Unavailable, "errors_unavailable"),
@@ -168,7 +173,8 @@ const KINDS: [(StoreErrorKind, &str); 7] = [
     (StoreErrorKind::Unsupported, "errors_unsupported"),
     (StoreErrorKind::Failed, "errors_failed"),
 ];
-const LINES: usize = 8;
+/// The number of groups of threads.
+pub(crate) const THREAD_GROUPS: usize = 8;
 
 #[cfg(test)]
 mod tests {
@@ -208,14 +214,14 @@ mod tests {
     fn errors_and_hits_of_all_threads_are_counted() {
         let stats = StoreStats::default();
         std::thread::scope(|scope| {
-            for _ in 0..2 * LINES {
+            for _ in 0..2 * THREAD_GROUPS {
                 scope.spawn(|| {
                     stats.count_error(StoreErrorKind::Overloaded);
                     stats.count_lease_hit();
                 });
             }
         });
-        let threads = 2 * LINES as u64;
+        let threads = 2 * THREAD_GROUPS as u64;
         let overloaded = |(name, count)| if name == "errors_overloaded" { threads } else { 0 } == count;
         assert!(stats.errors().all(overloaded) && stats.lease_hits() == threads, "{stats:?}");
         for (kind, name) in KINDS {

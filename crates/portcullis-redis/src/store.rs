@@ -44,6 +44,8 @@ pub(crate) use self::overrides::SeenGrants;
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
+// Every decision counts a reference, on any thread. Aligned, the fields are not in the cache line of that number.
+#[repr(align(128))]
 pub(crate) struct Inner {
     pub(crate) connection: Connection,
     pub(crate) layout: Layout,

@@ -2,6 +2,9 @@
 
 use bytes::Bytes;
 
+/// Four numbers of eight bytes: the instant, the status and a state.
+pub(crate) const SHORT: usize = 32;
+
 /// A reply to a command, or a part of one. Errors are not values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -9,11 +12,22 @@ pub(crate) enum Value {
     Integer(i64),
     /// A text, or other bytes, which is what a store's scripts return.
     Text(Bytes),
+    /// Bytes of the usual length of a reply to one decision, which share no buffer with other replies.
+    Short([u8; SHORT]),
     /// A list. The maps of RESP3 are lists of names and values, as in RESP2.
     List(Vec<Value>),
 }
 
 impl Value {
+    /// The bytes of a text.
+    pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Short(bytes) => Some(bytes),
+            Self::Null | Self::Integer(_) | Self::List(_) => None,
+        }
+    }
+
     /// The number, if the value is one, or is a text with one.
     pub(crate) fn as_integer(&self) -> Option<i64> {
         match self {
@@ -24,10 +38,7 @@ impl Value {
 
     /// The text, if the value is one in UTF-8.
     pub(crate) fn as_str(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => std::str::from_utf8(text).ok(),
-            _ => None,
-        }
+        std::str::from_utf8(self.as_bytes()?).ok()
     }
 
     /// The values of a list.

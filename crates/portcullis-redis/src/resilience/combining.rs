@@ -25,6 +25,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -32,9 +33,13 @@ use tokio::time::Instant;
 use super::key_hash::KeyHash;
 
 /// The decisions that wait for a call on a connection, each with its load.
+// In cache lines of its own: every decision writes to it, and reads what is beside it.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct CombiningQueue<L, T> {
     max_load: u32,
+    /// Whether there is a lane, for an estimate without the lock.
+    is_busy: AtomicBool,
     state: Mutex<State<L, T>>,
 }
 
@@ -56,6 +61,8 @@ struct Lane<T> {
     /// Those of them with several decisions.
     shared: usize,
     waiting: VecDeque<Waiting<T>>,
+    /// The load of all that wait.
+    load: u64,
 }
 
 #[derive(Debug)]
@@ -89,7 +96,8 @@ pub(crate) struct Due<L, T> {
 impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Makes a queue for calls with at most this load.
     pub(crate) fn new(max_load: u32) -> Self {
-        Self { max_load, state: Mutex::new(State { lanes: HashMap::default(), next_id: 0, watch: None }) }
+        let state = State { lanes: HashMap::default(), next_id: 0, watch: None };
+        Self { max_load, is_busy: AtomicBool::new(false), state: Mutex::new(state) }
     }
 
     /// Begins a call for a decision that has arrived, if it need not wait: then [`end`](Self::end) must follow. Otherwise the decision
@@ -103,6 +111,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     ) -> Option<Entered> {
         let mut state = self.state();
         if state.begin(lane) {
+            self.is_busy.store(true, Relaxed);
             return None;
         }
         let id = state.next_id;
@@ -112,10 +121,16 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
             state.watch = Some(latest);
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
+        own.load += u64::from(load);
         own.waiting.push_back(Waiting { id, load, latest, decision: decision() });
         let begins_call = own.calls < MAX_CALLS;
         own.begin_if(begins_call);
         Some(Entered { id, is_unwatched, begins_call })
+    }
+
+    /// Whether a decision is likely to wait.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy.load(Relaxed)
     }
 
     /// Takes the decisions of a call that has begun for what waits; none if all have left by now.
@@ -130,7 +145,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// it waits for no more.
     pub(crate) fn arrived(&self, lane: &L) -> usize {
         let state = self.state();
-        let own = state.lanes.get(lane).filter(|own| own.calls > own.starting && own.load() < self.max_load);
+        let own =
+            state.lanes.get(lane).filter(|own| own.calls > own.starting && own.load < self.max_load.into());
         own.map_or(0, |own| own.waiting.len())
     }
 
@@ -140,6 +156,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let own = state.lanes.get_mut(lane)?;
         let position = own.position(id)?;
         let removed = own.waiting.remove(position);
+        own.load -= removed.as_ref().map_or(0, |waiting| waiting.load.into());
         state.remove_if_empty(lane);
         removed.map(|waiting| waiting.decision)
     }
@@ -168,7 +185,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     pub(crate) fn clear(&self) -> Vec<T> {
         let mut state = self.state();
         state.watch = None;
-        let waiting = state.lanes.values_mut().flat_map(|own| own.waiting.drain(..));
+        let waiting = state.lanes.values_mut().flat_map(|own| {
+            own.load = 0;
+            own.waiting.drain(..)
+        });
         let removed = waiting.map(|waiting| waiting.decision).collect();
         state.lanes.retain(|_, own| own.calls > 0);
         removed
@@ -184,6 +204,9 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
         own.begin_if(begins_call);
         state.remove_if_empty(lane);
+        if state.lanes.is_empty() {
+            self.is_busy.store(false, Relaxed);
+        }
         begins_call
     }
 
@@ -230,18 +253,13 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
 
 impl<T> Lane<T> {
     fn new() -> Self {
-        Self { calls: 0, starting: 0, shared: 0, waiting: VecDeque::new() }
+        Self { calls: 0, starting: 0, shared: 0, waiting: VecDeque::new(), load: 0 }
     }
 
     /// Begins a call that a task sends.
     fn begin_if(&mut self, begins_call: bool) {
         self.calls += usize::from(begins_call);
         self.starting += usize::from(begins_call);
-    }
-
-    /// The load of all that wait.
-    fn load(&self) -> u32 {
-        self.waiting.iter().fold(0, |load, waiting| load.saturating_add(waiting.load))
     }
 
     /// The last decision that waits no longer at `now`.
@@ -258,14 +276,20 @@ impl<T> Lane<T> {
         self.waiting.binary_search_by_key(&id, |waiting| waiting.id).ok()
     }
 
+    /// How many decisions fit in a call, at least one.
+    fn that_fit(&self, max_load: u32) -> usize {
+        let mut load = 0_u64;
+        let fits = self.waiting.iter().take_while(|waiting| {
+            load += u64::from(waiting.load);
+            load <= max_load.into()
+        });
+        fits.count().max(1).min(self.waiting.len())
+    }
+
     /// Takes the decisions of the next call.
     fn take(&mut self, max_load: u32) -> Vec<T> {
-        let mut load = 0_u32;
-        let fits = self.waiting.iter().take_while(|waiting| {
-            load = load.saturating_add(waiting.load);
-            load <= max_load
-        });
-        let count = fits.count().max(1).min(self.waiting.len());
+        let count = if self.load <= max_load.into() { self.waiting.len() } else { self.that_fit(max_load) };
+        self.load -= self.waiting.iter().take(count).map(|waiting| u64::from(waiting.load)).sum::<u64>();
         self.shared += usize::from(count > 1);
         self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
     }

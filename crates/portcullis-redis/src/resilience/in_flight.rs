@@ -24,7 +24,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
-use self::state::State;
+use self::state::{Polled, State};
 use super::breaker::Breaker;
 use crate::transport::{CallError, QueueKey};
 
@@ -75,12 +75,16 @@ impl InFlightLimit {
     ) -> Result<Permit, CallError> {
         let QueueKey { key, is_denied } = queue;
         let entered = self.state().enter(key);
-        let id = match entered {
+        let (id, denials) = match entered {
             state::Entered::Permit => return Ok(Permit::new(self, key)),
-            state::Entered::Waiting(id) => id,
+            state::Entered::Waiting { id, denials } => (id, denials),
             state::Entered::Full => return Err(CallError::Overloaded),
         };
-        let mut waiting = Waiting { limit: self, key, id, denials: None };
+        let mut waiting = Waiting { limit: self, key, id, denials };
+        // From before the wait. Later denials are counted.
+        if is_denied() {
+            return Err(CallError::Overloaded);
+        }
         let give_up = async {
             tokio::select! {
                 biased;
@@ -98,9 +102,9 @@ impl InFlightLimit {
             if is_denied() {
                 return Err(CallError::Overloaded);
             }
-            if granted {
+            if let Some(latency) = granted {
                 let left = end.saturating_duration_since(Instant::now());
-                if Self::is_too_late(left, self.latency(), deadline) {
+                if Self::is_too_late(left, latency, deadline) {
                     return Err(CallError::NotSent(deadline));
                 }
                 std::mem::forget(waiting);
@@ -190,20 +194,19 @@ struct Waiting<'a> {
     limit: &'a InFlightLimit,
     key: Option<u128>,
     id: u64,
-    /// How many denials of the key it has seen; `None` before the first poll.
-    denials: Option<u64>,
+    /// How many denials of the key it has seen.
+    denials: u64,
 }
 
 impl Waiting<'_> {
-    /// Waits for a permit or for a denial of the key. Returns whether there is a permit.
-    async fn granted(&mut self) -> bool {
-        poll_fn(|context| {
-            match self.limit.state().poll(self.key, self.id, context.waker()) {
-                None => Poll::Ready(true),
-                // On the first poll, denials from before the wait count as new.
-                Some(denials) if self.denials.replace(denials) != Some(denials) => Poll::Ready(false),
-                Some(_) => Poll::Pending,
+    /// Waits for a permit or for a denial of the key. If there is a permit, returns how long recent replies took at least.
+    async fn granted(&mut self) -> Option<Duration> {
+        poll_fn(|context| match self.limit.state().poll(self.key, self.id, context.waker()) {
+            Polled::Granted { latency } => Poll::Ready(Some(latency)),
+            Polled::Waits { denials } if std::mem::replace(&mut self.denials, denials) != denials => {
+                Poll::Ready(None)
             }
+            Polled::Waits { .. } => Poll::Pending,
         })
         .await
     }

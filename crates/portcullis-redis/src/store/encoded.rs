@@ -8,13 +8,17 @@ use portcullis_core::store::Check;
 
 use crate::protocol::wire::CallWords;
 use crate::resilience::key_hash::KeyHash;
+use crate::stats::{THREAD_GROUPS, thread_group};
 
 /// The words of decisions about hot keys, so that equal decisions share them. The words depend on nothing but the check.
+///
+/// Each group of threads has entries of its own: otherwise the threads would take the cache lines of a hot key from each other.
 ///
 /// An entry is replaced when a decision misses it that was the last one to miss it as well: keys that are seldom decided cost a hash
 /// and replace nothing.
 pub(crate) struct EncodedDecisions {
     hash: KeyHash,
+    /// [`ENTRIES`] for each group of threads.
     entries: Box<[Entry]>,
 }
 
@@ -27,17 +31,19 @@ struct Entry {
 
 impl EncodedDecisions {
     pub(crate) fn new() -> Self {
-        Self { hash: KeyHash::default(), entries: (0..ENTRIES).map(|_| Entry::default()).collect() }
+        Self {
+            hash: KeyHash::default(),
+            entries: (0..ENTRIES * THREAD_GROUPS).map(|_| Entry::default()).collect(),
+        }
     }
 
     /// Returns the words of a decision with this check, which `encode` makes if they are not known.
     pub(crate) fn get_or(&self, check: &Check, encode: impl FnOnce() -> Arc<CallWords>) -> Arc<CallWords> {
         let hash = self.hash.hash_one((check.key.fingerprint(), check.policy.digest(), check.cost));
-        let Some(entry) = usize::try_from(hash % ENTRIES).ok().and_then(|index| self.entries.get(index))
-        else {
-            return encode();
-        };
-        // Another thread holds the lock for less time than encoding takes, and must not be waited for.
+        let own = thread_group() * ENTRIES;
+        let index = usize::try_from(hash % ENTRIES as u64).ok().map(|index| own + index);
+        let Some(entry) = index.and_then(|index| self.entries.get(index)) else { return encode() };
+        // Another thread of the group must not be waited for.
         let Ok(known) = entry.known.try_lock() else { return encode() };
         if let Some((known, words)) = &*known
             && known == check
@@ -56,7 +62,7 @@ impl EncodedDecisions {
 }
 
 /// Each has about half a kilobyte.
-const ENTRIES: u64 = 64;
+const ENTRIES: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -106,6 +112,6 @@ mod tests {
             }
         }
         let kept = encoded.entries.iter().filter(|entry| entry.known.lock().unwrap().is_some()).count();
-        assert!((1..=64).contains(&kept), "{kept}");
+        assert!((1..=32).contains(&kept), "{kept}");
     }
 }

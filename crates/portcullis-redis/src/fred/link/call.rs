@@ -66,14 +66,17 @@ impl Link {
         LinkCall::other(self.wait_for_permit(command, queue, before))
     }
 
-    async fn wait_for_permit(
-        self: &Arc<Self>,
+    fn wait_for_permit<'a>(
+        self: &'a Arc<Self>,
         command: Command,
-        queue: QueueKey<'_>,
+        queue: QueueKey<'a>,
         before: Duration,
-    ) -> Result<Value, CallError> {
-        let permit = self.permit(queue, command.end, command.deadline).await?;
-        self.permitted(command, permit, before, Instant::now()).await
+    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
+        // A block uses what it captures in place, where a function would have a copy of its arguments.
+        async move {
+            let permit = self.permit(queue, command.end, command.deadline).await?;
+            self.permitted(command, permit, before, Instant::now()).await
+        }
     }
 
     /// Sends a command by itself, or together with others if calls are on their way. `before` is the time that was left when it
@@ -93,8 +96,10 @@ impl Link {
         let (end, deadline) = (command.end, command.deadline);
         let latest = (now + deadline / LONGEST_WAIT).min(end);
         let (mut own, mut answer) = (Some((command, permit)), None);
+        // Made before the queue is locked, if it is likely to be needed.
+        let mut channel = self.combining.is_busy().then(oneshot::channel);
         let entered = self.combining.wait(&lane, load, latest, || {
-            let (caller, receiver) = oneshot::channel();
+            let (caller, receiver) = channel.take().unwrap_or_else(oneshot::channel);
             answer = Some(receiver);
             let (command, permit) = own.take().expect("a decision enters once");
             Decision { command, permit, before, caller: Some(caller) }

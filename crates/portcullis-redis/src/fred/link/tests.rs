@@ -114,7 +114,7 @@ async fn callers_of_one_call_end_at_their_own_deadlines() {
     // As without others, its deadline opens the breaker.
     assert!(!link.breaker.is_closed() && !patient.is_finished());
     server.signal("CONT");
-    assert!(matches!(patient.await.unwrap(), Ok(Value::Text(reply)) if reply.len() == 32));
+    assert!(matches!(patient.await.unwrap(), Ok(Value::Short(_))));
     for task in alone {
         task.await.unwrap().unwrap();
     }

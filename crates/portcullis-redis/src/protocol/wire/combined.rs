@@ -14,7 +14,7 @@ use super::{
     CALENDAR_WINDOW, CallWords, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE,
     OVERRIDE_NUMBERS, Operation, Record, Replay, SLIDING_WINDOW,
 };
-use crate::protocol::value::Value;
+use crate::protocol::value::{SHORT, Value};
 
 /// The keys and the request of a call that makes several decisions, one after another.
 ///
@@ -71,10 +71,13 @@ impl CombinedRequest {
     /// Adds a decision by the keys and the request that [`encode`](super::encode) made for it. The
     /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one.
     pub(crate) fn add(&mut self, words: &Arc<CallWords>) {
-        // Most decisions about a hot key share their words.
-        if self.previous.as_ref().is_some_and(|previous| Arc::ptr_eq(previous, words))
-            && let Some(last) = self.decisions.last().copied()
+        // Most decisions about a hot key share their words, or have equal ones from another thread.
+        if let Some(last) = self.decisions.last().copied()
             && let Some(check) = self.checks.get_mut(usize::from(last)).filter(|check| check.is_repeatable)
+            && self
+                .previous
+                .as_ref()
+                .is_some_and(|previous| Arc::ptr_eq(previous, words) || previous == words)
         {
             check.times += 1;
             self.decisions.push(last);
@@ -152,7 +155,13 @@ impl CombinedRequest {
             next[usize::from(*check)] += 1;
             let begin = index.checked_sub(1).map_or(0, |previous| ends[previous]);
             let end = ends[index];
-            if begin == end { Value::Null } else { Value::Text(bytes.slice(begin..end)) }
+            if begin == end {
+                return Value::Null;
+            }
+            match <[u8; SHORT]>::try_from(&bytes[begin..end]) {
+                Ok(short) => Value::Short(short),
+                Err(_) => Value::Text(bytes.slice(begin..end)),
+            }
         });
         Some(own.collect())
     }

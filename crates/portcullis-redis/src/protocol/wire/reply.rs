@@ -13,7 +13,8 @@ use crate::protocol::value::Value;
 /// The numbers of a reply, read from the front.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    bytes: Bytes,
+    /// A text.
+    text: Value,
     read: usize,
 }
 
@@ -29,14 +30,14 @@ pub(crate) enum StoredState {
 impl Reply {
     pub(crate) fn new(reply: Value) -> Result<Self, StoreError> {
         match reply {
-            Value::Text(bytes) => Ok(Self { bytes, read: 0 }),
+            Value::Text(_) | Value::Short(_) => Ok(Self { text: reply, read: 0 }),
             _ => Err(malformed()),
         }
     }
 
     /// Reads from a position on.
     pub(super) fn from_position(bytes: &Bytes, read: usize) -> Self {
-        Self { bytes: bytes.clone(), read }
+        Self { text: Value::Text(bytes.clone()), read }
     }
 
     pub(crate) fn at(&mut self) -> Result<Timestamp, StoreError> {
@@ -107,7 +108,8 @@ impl Reply {
     }
 
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
-        let number = number_at(&self.bytes, self.read).ok_or_else(malformed)?;
+        let bytes = self.text.as_bytes().unwrap_or_default();
+        let number = number_at(bytes, self.read).ok_or_else(malformed)?;
         self.read += DOUBLE;
         Ok(number)
     }
@@ -115,7 +117,7 @@ impl Reply {
 
 /// Whether the state of the first key was written.
 pub(crate) fn wrote(reply: &Value) -> bool {
-    let Value::Text(bytes) = reply else { return false };
+    let Some(bytes) = reply.as_bytes() else { return false };
     // Twice the expiry, plus 1 if the cost fits.
     number_at(bytes, STATUS).is_some_and(|status| status > 1)
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::{Replay, Words};
 
 /// The keys and the arguments of a call. Calls that make equal decisions may share them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallWords {
     keys: Words,
     args: Words,

@@ -45,8 +45,21 @@ struct KeyCalls {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entered {
     Permit,
-    Waiting(u64),
+    /// With the number of denials of the key so far.
+    Waiting {
+        id: u64,
+        denials: u64,
+    },
     Full,
+}
+
+/// The result of [`State::poll`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Polled {
+    /// With how long recent replies took at least.
+    Granted { latency: Duration },
+    /// With the number of denials of the key so far.
+    Waits { denials: u64 },
 }
 
 impl State {
@@ -87,10 +100,11 @@ impl State {
         }
         let id = self.next_id;
         self.next_id += 1;
+        let denials = calls.denials;
         calls.waiting.insert(id, None);
         self.waiting += 1;
         self.update_key(key);
-        Entered::Waiting(id)
+        Entered::Waiting { id, denials }
     }
 
     /// Takes a permit, if one is free and the key has not its whole share.
@@ -154,11 +168,16 @@ impl State {
         Woken::new()
     }
 
-    /// The number of denials of a waiting call's key; `None` once the call has a permit.
-    pub(super) fn poll(&mut self, key: Option<u128>, id: u64, waker: &Waker) -> Option<u64> {
-        let calls = self.keys.get_mut(&key)?;
-        calls.waiting.get_mut(&id)?.get_or_insert_with(|| waker.clone()).clone_from(waker);
-        Some(calls.denials)
+    /// Whether a call has been granted a permit. Otherwise the waker is called when it is, or when the key is denied.
+    pub(super) fn poll(&mut self, key: Option<u128>, id: u64, waker: &Waker) -> Polled {
+        let waiting = self.keys.get_mut(&key).and_then(|calls| {
+            calls.waiting.get_mut(&id)?.get_or_insert_with(|| waker.clone()).clone_from(waker);
+            Some(calls.denials)
+        });
+        match waiting {
+            Some(denials) => Polled::Waits { denials },
+            None => Polled::Granted { latency: self.latency },
+        }
     }
 
     pub(super) fn recheck_denied(&mut self, key: u128) -> Woken {

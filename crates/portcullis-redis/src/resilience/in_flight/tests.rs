@@ -31,7 +31,7 @@ impl InFlightLimit {
         let entered = self.state().enter(key);
         match entered {
             Entered::Permit => Some(Permit::new(self, key)),
-            Entered::Waiting(id) => {
+            Entered::Waiting { id, .. } => {
                 self.state().leave(key, id);
                 None
             }
@@ -297,7 +297,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
         match random(10) {
             0..5 => match limit.state().enter(key) {
                 Entered::Permit => held.push(Permit::new(&limit, key)),
-                Entered::Waiting(id) => waiting.push((key, id)),
+                Entered::Waiting { id, .. } => waiting.push((key, id)),
                 Entered::Full => {}
             },
             5..8 if !held.is_empty() => {
@@ -319,7 +319,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
             }
         }
         waiting.retain(|(key, id)| {
-            let waits = limit.state().poll(*key, *id, Waker::noop()).is_some();
+            let waits = matches!(limit.state().poll(*key, *id, Waker::noop()), Polled::Waits { .. });
             if !waits {
                 held.push(Permit::new(&limit, *key));
             }
