@@ -103,6 +103,10 @@ impl RedisStore {
 
     /// Makes a decision by one call. Its future takes less than a kilobyte, beyond which an allocator works several times as long:
     /// a test bounds it.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "a block uses what it captures in place, a function has a copy of it"
+    )]
     fn decide(
         self,
         checks: Checks,
@@ -110,7 +114,6 @@ impl RedisStore {
         standby: Option<Arc<dyn Standby>>,
         end: Option<Instant>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send + 'static {
-        // A block uses what it captures in place, where a function would have a copy of its arguments.
         async move {
             let sent = Instant::now();
             let answers = match self.0.run_checks(slot, &checks, checks.iter(), end).await {

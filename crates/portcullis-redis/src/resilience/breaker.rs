@@ -33,8 +33,6 @@ pub(crate) struct Breaker {
     /// Whether the last reply was that the server does not serve now, for any reason. A new connection does not prove that it
     /// serves, so an outage continues through new connections.
     unserved: AtomicBool,
-    /// Notified when the breaker opens, for the waiting calls.
-    opened: Notify,
     /// Notified when calls are no longer answered, and of every new connection, so that the cluster's map is read again.
     refresh_signal: Arc<Notify>,
     stats: Arc<StoreStats>,
@@ -101,7 +99,6 @@ impl Breaker {
             state: AtomicU64::new(CLOSED),
             refusing: AtomicBool::new(false),
             unserved: AtomicBool::new(false),
-            opened: Notify::new(),
             refresh_signal,
             stats,
         };
@@ -208,17 +205,6 @@ impl Breaker {
         self.replied.fetch_max(self.now(), Ordering::SeqCst);
     }
 
-    /// Waits until the breaker opens, if it is closed.
-    pub(crate) async fn opened(&self) {
-        let opened = self.opened.notified();
-        tokio::pin!(opened);
-        opened.as_mut().enable();
-        // It may have opened before the notification was enabled.
-        if self.is_closed() {
-            opened.await;
-        }
-    }
-
     /// Opens the breaker if it is closed and no call was answered after `sent`.
     fn open(&self, sent: u64) {
         let opened = OpenState::new(self.now(), 0).0;
@@ -231,7 +217,6 @@ impl Breaker {
             return;
         }
         self.stats.breaker_opens.fetch_add(1, Ordering::Relaxed);
-        self.opened.notify_waiters();
     }
 
     fn out(&self, since: u64) {

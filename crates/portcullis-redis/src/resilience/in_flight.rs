@@ -17,6 +17,7 @@
 mod state;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -26,11 +27,20 @@ use tokio::time::{Instant, sleep_until};
 
 use self::state::{Polled, State};
 use super::breaker::Breaker;
-use crate::transport::{CallError, QueueKey};
+use crate::transport::CallError;
 
 /// The permits of one connection.
 #[derive(Debug)]
 pub(crate) struct InFlightLimit(Mutex<State>);
+
+/// The result of [`InFlightLimit::enter`].
+#[derive(Debug)]
+pub(crate) enum Entered<'a> {
+    Permit(Permit),
+    Waiting(Waiting<'a>),
+    /// Too many calls wait already, in total or for the key.
+    Full,
+}
 
 /// Permission for one call in flight. It is held until the client has finished the call.
 #[derive(Debug)]
@@ -51,65 +61,15 @@ impl InFlightLimit {
         taken.then(|| Permit::new(self, None))
     }
 
-    /// Takes a permit if one is free, for a call of this key.
-    pub(crate) fn acquire_now(self: &Arc<Self>, key: Option<u128>) -> Option<Permit> {
-        let taken = self.state().try_take(key);
-        taken.then(|| Permit::new(self, key))
-    }
-
-    /// Waits for a permit until `end`, or until the breaker opens.
-    ///
-    /// # Errors
-    /// [`CallError::Overloaded`] if too many calls wait already, in total or for the key, or if the call is denied meanwhile;
-    /// [`CallError::NotSent`] at `end`, or if less time is left than recent replies took; [`CallError::Unavailable`] when the
-    /// breaker opens. In all of these cases nothing was sent.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped has sent nothing.
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        queue: QueueKey<'_>,
-        breaker: &Breaker,
-        end: Instant,
-        deadline: Duration,
-    ) -> Result<Permit, CallError> {
-        let QueueKey { key, is_denied } = queue;
+    /// Takes a permit, or begins to wait for one.
+    pub(crate) fn enter(self: &Arc<Self>, key: Option<u128>) -> Entered<'_> {
         let entered = self.state().enter(key);
-        let (id, denials) = match entered {
-            state::Entered::Permit => return Ok(Permit::new(self, key)),
-            state::Entered::Waiting { id, denials } => (id, denials),
-            state::Entered::Full => return Err(CallError::Overloaded),
-        };
-        let mut waiting = Waiting { limit: self, key, id, denials };
-        // From before the wait. Later denials are counted.
-        if is_denied() {
-            return Err(CallError::Overloaded);
-        }
-        let give_up = async {
-            tokio::select! {
-                biased;
-                () = breaker.opened() => CallError::no_replies(),
-                () = sleep_until(end) => CallError::NotSent(deadline),
+        match entered {
+            state::Entered::Permit => Entered::Permit(Permit::new(self, key)),
+            state::Entered::Waiting { id, denials } => {
+                Entered::Waiting(Waiting { limit: self, key, id, denials })
             }
-        };
-        tokio::pin!(give_up);
-        loop {
-            let granted = tokio::select! {
-                biased;
-                granted = waiting.granted() => granted,
-                error = &mut give_up => return Err(error),
-            };
-            if is_denied() {
-                return Err(CallError::Overloaded);
-            }
-            if let Some(latency) = granted {
-                let left = end.saturating_duration_since(Instant::now());
-                if Self::is_too_late(left, latency, deadline) {
-                    return Err(CallError::NotSent(deadline));
-                }
-                std::mem::forget(waiting);
-                return Ok(Permit::new(self, key));
-            }
+            state::Entered::Full => Entered::Full,
         }
     }
 
@@ -126,6 +86,12 @@ impl InFlightLimit {
     /// Makes the waiting calls of a key check whether they are denied.
     pub(crate) fn recheck_denied(&self, key: u128) {
         let woken = self.state().recheck_denied(key);
+        wake(woken);
+    }
+
+    /// Makes all waiting calls check whether the breaker has opened.
+    pub(crate) fn recheck_breaker(&self) {
+        let woken = self.state().recheck_all();
         wake(woken);
     }
 
@@ -190,8 +156,9 @@ impl Drop for Permit {
 }
 
 /// A call that waits for its permit.
-struct Waiting<'a> {
-    limit: &'a InFlightLimit,
+#[derive(Debug)]
+pub(crate) struct Waiting<'a> {
+    limit: &'a Arc<InFlightLimit>,
     key: Option<u128>,
     id: u64,
     /// How many denials of the key it has seen.
@@ -199,17 +166,68 @@ struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for a permit or for a denial of the key. If there is a permit, returns how long recent replies took at least.
-    async fn granted(&mut self) -> Option<Duration> {
-        poll_fn(|context| match self.limit.state().poll(self.key, self.id, context.waker()) {
-            Polled::Granted { latency } => Poll::Ready(Some(latency)),
-            Polled::Waits { denials } if std::mem::replace(&mut self.denials, denials) != denials => {
-                Poll::Ready(None)
+    /// Waits for the permit until `end`, or until the breaker opens.
+    ///
+    /// # Errors
+    /// [`CallError::Overloaded`] if the call is denied meanwhile; [`CallError::NotSent`] at `end`, or if less time is left than recent
+    /// replies took; [`CallError::Unavailable`] when the breaker opens. In all of these cases nothing was sent.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped has sent nothing.
+    pub(crate) async fn permit(
+        mut self,
+        is_denied: &(dyn Fn() -> bool + Sync),
+        breaker: &Breaker,
+        end: Instant,
+        deadline: Duration,
+    ) -> Result<Permit, CallError> {
+        // From before the wait. Later denials are counted.
+        if is_denied() {
+            return Err(CallError::Overloaded);
+        }
+        let mut ended = pin!(sleep_until(end));
+        loop {
+            let change = poll_fn(|context| {
+                // The waker is known before the breaker is read, so that it is called if the breaker opens later.
+                match self.limit.state().poll(self.key, self.id, context.waker()) {
+                    Polled::Granted { latency } => return Poll::Ready(Change::Granted(latency)),
+                    Polled::Waits { denials } if std::mem::replace(&mut self.denials, denials) != denials => {
+                        return Poll::Ready(Change::Denied);
+                    }
+                    Polled::Waits { .. } if !breaker.is_closed() => return Poll::Ready(Change::Opened),
+                    Polled::Waits { .. } => {}
+                }
+                ended.as_mut().poll(context).map(|()| Change::Ended)
+            });
+            match change.await {
+                Change::Ended => return Err(CallError::NotSent(deadline)),
+                Change::Opened => return Err(CallError::no_replies()),
+                Change::Denied | Change::Granted(_) if is_denied() => return Err(CallError::Overloaded),
+                Change::Denied => {}
+                Change::Granted(latency) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if InFlightLimit::is_too_late(left, latency, deadline) {
+                        return Err(CallError::NotSent(deadline));
+                    }
+                    let permit = Permit::new(self.limit, self.key);
+                    std::mem::forget(self);
+                    return Ok(permit);
+                }
             }
-            Polled::Waits { .. } => Poll::Pending,
-        })
-        .await
+        }
     }
+}
+
+/// What a waiting call has found.
+enum Change {
+    /// It has a permit. With how long recent replies took at least.
+    Granted(Duration),
+    /// A call of the same key was denied.
+    Denied,
+    /// The breaker has opened.
+    Opened,
+    /// It is the end of the wait.
+    Ended,
 }
 
 impl Drop for Waiting<'_> {

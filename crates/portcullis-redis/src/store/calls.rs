@@ -49,14 +49,15 @@ impl Inner {
             Operation::Refund(_) | Operation::Force | Operation::Reset | Operation::Renew => None,
         };
         let load = load.map(|load| load.saturating_add(Guard::load_of(guards)));
-        let words = || {
-            let replay = load.and_then(|_| Replay::of_decision(checks.clone(), guards));
-            let near = now.unwrap_or_else(|| server_time(checks.clone()));
-            let (keys, args) = encode(&self.layout, operation, now, near, checks.clone(), guards);
+        let own = checks.clone();
+        let words = move || {
+            let replay = load.and_then(|_| Replay::of_decision(own.clone(), guards));
+            let near = now.unwrap_or_else(|| server_time(own.clone()));
+            let (keys, args) = encode(&self.layout, operation, now, near, own, guards);
             CallWords::of_decision(keys, args, replay)
         };
         let words = match (now, load) {
-            (None, Some(_)) if guards.is_empty() => self.words_of(checks.clone(), words),
+            (None, Some(_)) if guards.is_empty() => self.words_of(checks, words),
             _ => words(),
         };
         let decisions = u32::from(matches!(operation, Operation::Check));

@@ -18,7 +18,7 @@ use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::resilience::combining::Entered;
 use crate::resilience::deadline::wait_until;
-use crate::resilience::in_flight::{InFlightLimit, Permit};
+use crate::resilience::in_flight::{self, InFlightLimit, Permit};
 use crate::transport::{CallError, QueueKey};
 
 /// A call that has begun on a link.
@@ -58,36 +58,48 @@ impl Link {
         if before < deadline / 2 && InFlightLimit::is_too_late(before, self.in_flight.latency(), deadline) {
             return LinkCall::fails(CallError::NotSent(deadline));
         }
-        if self.breaker.is_closed()
-            && let Some(permit) = self.in_flight.acquire_now(queue.key)
-        {
-            return self.permitted(command, permit, before, now);
+        if !self.breaker.is_closed() {
+            return match self.permit_to_probe() {
+                Ok(permit) => self.permitted(command, permit, before, now),
+                Err(error) => LinkCall::fails(error),
+            };
         }
-        LinkCall::other(self.wait_for_permit(command, queue, before))
+        match self.in_flight.enter(queue.key) {
+            in_flight::Entered::Permit(permit) => self.permitted(command, permit, before, now),
+            in_flight::Entered::Waiting(waiting) => {
+                LinkCall::other(self.wait_for_permit(waiting, command, queue, before))
+            }
+            in_flight::Entered::Full => LinkCall::fails(CallError::Overloaded),
+        }
     }
 
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "a block uses what it captures in place, a function has a copy of it"
+    )]
     fn wait_for_permit<'a>(
         self: &'a Arc<Self>,
+        waiting: in_flight::Waiting<'a>,
         command: Command,
         queue: QueueKey<'a>,
         before: Duration,
     ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
-        // A block uses what it captures in place, where a function would have a copy of its arguments.
         async move {
-            let permit = self.permit(queue, command.end, command.deadline).await?;
+            let (is_denied, end, deadline) = (queue.is_denied, command.end, command.deadline);
+            let permit = waiting.permit(is_denied, &self.breaker, end, deadline).await?;
             self.permitted(command, permit, before, Instant::now()).await
         }
     }
 
     /// Sends a command by itself, or together with others if calls are on their way. `before` is the time that was left when it
     /// requested its permit.
-    fn permitted<'a>(
-        self: &'a Arc<Self>,
+    fn permitted(
+        self: &Arc<Self>,
         command: Command,
         permit: Permit,
         before: Duration,
         now: Instant,
-    ) -> LinkCall<'a> {
+    ) -> LinkCall<'_> {
         // A probe does not wait for calls without a reply.
         let Some(load) = command.load.filter(|_| self.breaker.is_closed()) else {
             return LinkCall::other(self.send(command, permit, None, before));

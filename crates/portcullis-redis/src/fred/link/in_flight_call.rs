@@ -26,7 +26,7 @@ use crate::resilience::deadline::{ReplyTime, wait_until};
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, QueueKey};
+use crate::transport::CallError;
 
 impl Link {
     /// Sends a command in a call of its own. `before` is the time that was left when it requested its permit.
@@ -71,16 +71,8 @@ impl Link {
         result
     }
 
-    /// Waits for a permit, or takes one for a probe.
-    pub(super) async fn permit(
-        &self,
-        queue: QueueKey<'_>,
-        end: Instant,
-        deadline: Duration,
-    ) -> Result<Permit, CallError> {
-        if self.breaker.is_closed() {
-            return self.in_flight.acquire(queue, &self.breaker, end, deadline).await;
-        }
+    /// Takes a permit while the breaker is open, for a probe.
+    pub(super) fn permit_to_probe(&self) -> Result<Permit, CallError> {
         if let Some(permit) = self.in_flight.try_acquire() {
             return Ok(permit);
         }
@@ -156,7 +148,10 @@ impl ReplyObserver {
             ReplyTime::Short => return CallError::TimedOut(deadline),
         }
         self.liveness.no_reply();
-        match self.breaker_permit.timed_out() {
+        let breaker = self.breaker_permit.breaker();
+        let no_reply = self.breaker_permit.timed_out();
+        recheck(&breaker, &self.in_flight);
+        match no_reply {
             NoReply::Outage => CallError::TimedOut(deadline),
             NoReply::Overload { all_late } => {
                 if all_late {
@@ -175,7 +170,11 @@ impl ReplyObserver {
             result.as_ref().map(|_| ()).map_err(CallError::label),
         );
         match result {
-            Err(error) if error.is_cluster_down() => breaker_permit.refused(true),
+            Err(error) if error.is_cluster_down() => {
+                let breaker = breaker_permit.breaker();
+                breaker_permit.refused(true);
+                recheck(&breaker, &in_flight);
+            }
             // The server has not replied.
             Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
             Err(error) if error.is_loading() => {
@@ -210,6 +209,13 @@ impl ReplyObserver {
         };
         self.observe(&result.map_err(|error| call_error(&error, false)));
         None
+    }
+}
+
+/// Ends the waits for permits if the breaker has opened.
+fn recheck(breaker: &Breaker, in_flight: &InFlightLimit) {
+    if !breaker.is_closed() {
+        in_flight.recheck_breaker();
     }
 }
 

@@ -186,6 +186,11 @@ impl State {
         calls.waiting.values_mut().filter_map(Option::take).collect()
     }
 
+    pub(super) fn recheck_all(&mut self) -> Woken {
+        let waiting = self.keys.values_mut().flat_map(|calls| calls.waiting.values_mut());
+        waiting.filter_map(Option::take).collect()
+    }
+
     pub(super) fn latency(&self) -> Duration {
         self.latency
     }
@@ -242,9 +247,10 @@ impl State {
             let permits = share(self.limit, key);
             let Some(calls) = self.keys.get_mut(&key) else { continue };
             calls.turn = None;
-            if calls.in_flight < permits
-                && let Some((_, waker)) = calls.waiting.pop_first()
-            {
+            // A key that is alone has the next turn as well.
+            let turns = if self.turns.is_empty() { self.limit - self.in_flight } else { 1 };
+            for _ in 0..turns.min(permits.saturating_sub(calls.in_flight)) {
+                let Some((_, waker)) = calls.waiting.pop_first() else { break };
                 calls.in_flight += 1;
                 self.in_flight += 1;
                 self.waiting -= 1;

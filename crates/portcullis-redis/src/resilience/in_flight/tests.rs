@@ -5,6 +5,7 @@ use tokio::time::advance;
 
 use super::state::Entered;
 use super::*;
+use crate::transport::QueueKey;
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
@@ -26,6 +27,20 @@ async fn acquire(
 }
 
 impl InFlightLimit {
+    async fn acquire(
+        self: &Arc<Self>,
+        queue: QueueKey<'_>,
+        breaker: &Breaker,
+        end: Instant,
+        deadline: Duration,
+    ) -> Result<Permit, CallError> {
+        match self.enter(queue.key) {
+            super::Entered::Permit(permit) => Ok(permit),
+            super::Entered::Waiting(waiting) => waiting.permit(queue.is_denied, breaker, end, deadline).await,
+            super::Entered::Full => Err(CallError::Overloaded),
+        }
+    }
+
     /// A permit without a wait.
     fn take(self: &Arc<Self>, key: Option<u128>) -> Option<Permit> {
         let entered = self.state().enter(key);
@@ -66,7 +81,11 @@ async fn waiting_calls_end_when_the_breaker_opens() {
     let breaker_permit = breaker.admit().unwrap();
     let end = Instant::now() + Duration::from_secs(9);
     let waiting = limit.acquire(of(1), &breaker, end, Duration::from_secs(9));
-    let (waited, no_reply) = tokio::join!(waiting, async { breaker_permit.timed_out() });
+    let (waited, no_reply) = tokio::join!(waiting, async {
+        let no_reply = breaker_permit.timed_out();
+        limit.recheck_breaker();
+        no_reply
+    });
     assert_eq!(no_reply, super::super::breaker::NoReply::Outage);
     assert!(matches!(waited, Err(CallError::Unavailable(_))), "{waited:?}");
     assert!(Instant::now() < end);
