@@ -30,6 +30,8 @@ struct Denied {
     checks: Checks,
     at: Timestamp,
     valid: u64,
+    /// Whether the server denies it for longer.
+    lasts: bool,
 }
 
 /// A store with a memory, and one without it on the same server.
@@ -46,12 +48,14 @@ struct Remembering {
     counts: Counts,
 }
 
-/// The denials that were remembered, those in the last microsecond for which they were, and those with older figures.
+/// The denials that were remembered, those in the last microsecond for which they were, those with older figures, and those that the
+/// server was asked about again after a second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     remembered: u64,
     last_moments: u64,
     older: u64,
+    asked_again: u64,
 }
 
 impl Remembering {
@@ -83,7 +87,7 @@ impl Remembering {
     /// Repeats the last call, if it was denied, at instants before `now`: at once, later, and in the last microsecond in which it is
     /// remembered. Nothing has happened in between.
     async fn repeat_denied(&mut self, now: Timestamp) {
-        let Some(Denied { checks, at, valid }) = self.denied.take() else { return };
+        let Some(Denied { checks, at, valid, lasts }) = self.denied.take() else { return };
         for passed in [0, valid / 3, valid - 1] {
             let again = at.saturating_add(Duration::from_micros(passed));
             if again > now || (again == now && passed > 0) {
@@ -100,6 +104,13 @@ impl Remembering {
             self.assert_same(&checks, outcome.decision(), false).await;
             self.counts.last_moments += u64::from(passed + 1 == valid);
             self.ask_for_more(&checks).await;
+        }
+        let end = at.saturating_add(Duration::from_micros(valid));
+        if lasts && end < now {
+            self.move_to(end).await;
+            let outcome = self.store.check(checks.clone()).await.unwrap();
+            assert!(!outcome.is_remembered() && !outcome.is_allowed(), "{checks:?} at {end:?}: {outcome:?}");
+            self.counts.asked_again += 1;
         }
     }
 
@@ -189,11 +200,12 @@ fn denied(checks: &Checks, decisions: &[Decision], at: Timestamp) -> Option<Deni
             Retry::Unknown => return None,
         };
         let next = Some(micros(decision.next_after())).filter(|next| *next > 0).unwrap_or(u64::MAX);
-        (check.cost > 0 || decision.is_blocked()).then(|| retry.min(next).min(LONGEST))
+        (check.cost > 0 || decision.is_blocked()).then(|| retry.min(next))
     };
     let valid = checks.iter().zip(decisions).filter_map(valid).max()?;
+    let (valid, lasts) = (valid.min(LONGEST), valid > LONGEST);
     // A reply takes no time here.
-    (valid > 0).then(|| Denied { checks: checks.clone(), at, valid })
+    (valid > 0).then(|| Denied { checks: checks.clone(), at, valid, lasts })
 }
 
 impl SystemUnderTest for Remembering {
@@ -269,9 +281,9 @@ async fn remembered_denials_are_those_of_the_corpora() {
         let report = run(corpus.cases(), &mut subject).await;
         assert!(report.is_success() && report.skipped().is_empty(), "{report}");
     }
-    let Counts { remembered, last_moments, .. } = subject.counts;
+    let Counts { remembered, last_moments, asked_again, .. } = subject.counts;
     println!("{:?}", subject.counts);
-    assert!(remembered > 200 && last_moments > 20, "{remembered}, {last_moments} in the last microsecond");
+    assert!(remembered > 200 && last_moments > 20 && asked_again > 20, "{:?}", subject.counts);
 }
 
 /// The longest time for which a denial is remembered, in microseconds, and a time after which it is not.
