@@ -5,6 +5,7 @@ mod fields;
 mod granted;
 mod grpc;
 mod lines;
+mod names;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod owned_cause;

@@ -8,6 +8,7 @@ use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
 use super::granted::Granted;
 use super::lines::Lines;
+use super::names::{self, Name};
 use super::prepared::{Figures, PreparedDenial};
 use super::values::{self, ItemBuf};
 use super::whole_seconds;
@@ -211,11 +212,11 @@ impl Fields {
             self.write((denial, listed), retry_after, counts, granted, &mut lines);
         }
         if let Some(wait) = retry_after {
-            lines.push_number(&RETRY_AFTER, wait.as_secs());
+            lines.push_number(names::retry_after, wait.as_secs());
         }
         lines.finish();
         if retry_after.is_none() {
-            headers.remove(&RETRY_AFTER);
+            headers.remove(header::RETRY_AFTER);
         }
         listed.is_some() && self.groups.has_figures()
     }
@@ -259,17 +260,17 @@ impl Fields {
             } else {
                 whole_seconds(decision.reset_after())
             };
-            push_limit(&X_RATELIMIT_LIMIT, decision, listed, lines);
-            lines.push_number(&X_RATELIMIT_REMAINING, decision.remaining());
+            push_limit(names::x_ratelimit_limit, decision, listed, lines);
+            lines.push_number(names::x_ratelimit_remaining, decision.remaining());
             if has_reset {
-                lines.push_number(&X_RATELIMIT_RESET, reset);
+                lines.push_number(names::x_ratelimit_reset, reset);
             }
         }
         if self.groups.contains(RateLimitHeaders::IETF_DRAFT_6) {
-            push_limit(&RATELIMIT_LIMIT, decision, listed, lines);
-            lines.push_number(&RATELIMIT_REMAINING, decision.remaining());
+            push_limit(names::ratelimit_limit, decision, listed, lines);
+            lines.push_number(names::ratelimit_remaining, decision.remaining());
             if has_reset {
-                lines.push_number(&RATELIMIT_RESET, whole_seconds(decision.reset_after()));
+                lines.push_number(names::ratelimit_reset, whole_seconds(decision.reset_after()));
             }
         }
         if let Some(all) = &self.all {
@@ -280,8 +281,8 @@ impl Fields {
             } else {
                 join(self.listed.iter().filter(|listed| counts(listed)).map(|listed| &listed.item))
             };
-            lines.push(&RATELIMIT_POLICY, list);
-            lines.render(&RATELIMIT, |text| push_item(text, decision, retry_after, has_reset));
+            lines.push(names::ratelimit_policy, list);
+            lines.render(names::ratelimit, |text| push_item(text, decision, retry_after, has_reset));
         }
     }
 
@@ -295,7 +296,7 @@ impl Fields {
     }
 }
 
-fn push_limit(name: &'static HeaderName, decision: &Decision, listed: &Rendered, lines: &mut Lines<'_>) {
+fn push_limit(name: Name, decision: &Decision, listed: &Rendered, lines: &mut Lines<'_>) {
     // A store may decide by a lower limit than the policy, such as the share of one instance.
     if listed.limit == decision.limit() {
         lines.push(name, listed.limit_value.clone());
@@ -366,6 +367,3 @@ fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<Duration>, h
 pub(super) fn retry_after(wait: Duration) -> u64 {
     whole_seconds(wait).max(1)
 }
-
-/// A static, because lines refer to their names.
-static RETRY_AFTER: HeaderName = header::RETRY_AFTER;

@@ -4,9 +4,10 @@ use std::mem;
 use std::ops::Range;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 use smallvec::SmallVec;
 
+use super::names::Name;
 use super::values::{self, ItemBuf};
 
 /// Inserts header lines in the order in which they are added, over existing lines of the same names.
@@ -16,7 +17,7 @@ use super::values::{self, ItemBuf};
 pub(super) struct Lines<'h> {
     headers: &'h mut HeaderMap,
     text: ItemBuf,
-    waiting: SmallVec<[(&'static HeaderName, Value); 9]>,
+    waiting: SmallVec<[(Name, Value); 9]>,
 }
 
 enum Value {
@@ -33,9 +34,9 @@ impl<'h> Lines<'h> {
 
     /// Adds a line with a value that exists already.
     #[inline]
-    pub(super) fn push(&mut self, name: &'static HeaderName, value: HeaderValue) {
+    pub(super) fn push(&mut self, name: Name, value: HeaderValue) {
         if self.waiting.is_empty() {
-            self.headers.insert(name, value);
+            self.headers.insert(name(), value);
         } else {
             self.waiting.push((name, Value::Ready(value)));
         }
@@ -43,7 +44,7 @@ impl<'h> Lines<'h> {
 
     /// Adds a line with a number.
     #[inline]
-    pub(super) fn push_number(&mut self, name: &'static HeaderName, number: u64) {
+    pub(super) fn push_number(&mut self, name: Name, number: u64) {
         match values::small_number(number) {
             Some(value) => self.push(name, value),
             None => self.render(name, |text| values::push_number(text, number)),
@@ -51,7 +52,7 @@ impl<'h> Lines<'h> {
     }
 
     /// Adds a line with the value that `render` appends to the text.
-    pub(super) fn render(&mut self, name: &'static HeaderName, render: impl FnOnce(&mut ItemBuf)) {
+    pub(super) fn render(&mut self, name: Name, render: impl FnOnce(&mut ItemBuf)) {
         let start = self.text.len();
         render(&mut self.text);
         self.waiting.push((name, Value::Rendered(start..self.text.len())));
@@ -73,25 +74,26 @@ impl<'h> Lines<'h> {
                 Value::Ready(value) => value,
                 Value::Rendered(range) => values::shared(text.slice(range)),
             };
-            self.headers.insert(name, value);
+            self.headers.insert(name(), value);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::names;
     use super::*;
-    use crate::headers::{RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_REMAINING, RATELIMIT_RESET};
+    use crate::headers::{RATELIMIT_LIMIT, RATELIMIT_REMAINING};
 
     #[test]
     fn lines_are_inserted_over_existing_ones_in_order() {
         let mut headers = HeaderMap::new();
         headers.insert(&RATELIMIT_LIMIT, HeaderValue::from_static("before"));
         let mut lines = Lines::new(&mut headers);
-        lines.push_number(&RATELIMIT_LIMIT, 999_999_999_999_999);
-        lines.push_number(&RATELIMIT_REMAINING, 3);
-        lines.push(&RATELIMIT, HeaderValue::from_static("ready"));
-        lines.render(&RATELIMIT_RESET, |text| text.extend_from_slice(b"rendered"));
+        lines.push_number(names::ratelimit_limit, 999_999_999_999_999);
+        lines.push_number(names::ratelimit_remaining, 3);
+        lines.push(names::ratelimit, HeaderValue::from_static("ready"));
+        lines.render(names::ratelimit_reset, |text| text.extend_from_slice(b"rendered"));
         lines.finish();
         let written: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let expected: [(&str, &[u8]); 4] = [
@@ -108,9 +110,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(&RATELIMIT_REMAINING, HeaderValue::from_static("before"));
         let mut lines = Lines::new(&mut headers);
-        lines.push_number(&RATELIMIT_LIMIT, 7);
-        lines.push_number(&RATELIMIT_REMAINING, 1_000_000);
-        lines.push_number(&RATELIMIT_RESET, 60);
+        lines.push_number(names::ratelimit_limit, 7);
+        lines.push_number(names::ratelimit_remaining, 1_000_000);
+        lines.push_number(names::ratelimit_reset, 60);
         lines.finish();
         let written: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let expected: [(&str, &[u8]); 3] =
