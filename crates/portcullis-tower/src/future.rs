@@ -128,12 +128,17 @@ where
         let this = self.project();
         let (mut state, context) = (this.state, this.context);
         loop {
-            let StateProjection::Called { future } = state.as_mut().project() else {
-                match ready!(poll_around(state.as_mut(), context, cx)) {
+            let future = match state.as_mut().project() {
+                StateProjection::Called { future } => future,
+                StateProjection::Rejected { response } => {
+                    let response = response.take().expect(COMPLETED);
+                    return Poll::Ready(Ok(response.map(|body| of_whole(ResponseBody::rejection(body)))));
+                }
+                _ => match ready!(poll_around(state.as_mut(), context, cx)) {
                     Ok(None) => continue,
                     Ok(Some(response)) => return Poll::Ready(Ok(response.map(of_whole))),
                     Err(error) => return Poll::Ready(Err(error)),
-                }
+                },
             };
             let answer = {
                 let _scope = context.enclose();
@@ -167,7 +172,7 @@ where
     }
 }
 
-/// Polls what comes before the inner service, in its place, or after its response. `None` once the inner service is called.
+/// Polls what comes before the inner service, or after its response. `None` where that is to be polled instead.
 #[expect(clippy::type_complexity, reason = "the type of a poll, with a response of this layer")]
 fn poll_around<S, B, ResBody>(
     mut state: Pin<&mut State<S, B>>,
@@ -178,7 +183,7 @@ where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
 {
     let response = match state.as_mut().project() {
-        StateProjection::Called { .. } => return Poll::Ready(Ok(None)),
+        StateProjection::Called { .. } | StateProjection::Rejected { .. } => return Poll::Ready(Ok(None)),
         StateProjection::Waiting { request } => {
             let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
             let waiting = request.take().expect(COMPLETED);
@@ -193,7 +198,10 @@ where
                     state.set(State::Called { future });
                     return Poll::Ready(Ok(None));
                 }
-                WaitEnd::Respond(response) => response.map(ResponseBody::rejection),
+                WaitEnd::Respond(response) => {
+                    state.set(State::Rejected { response: Some(response) });
+                    return Poll::Ready(Ok(None));
+                }
                 WaitEnd::Fail(error) => return Poll::Ready(Err(error)),
             }
         }
@@ -201,9 +209,6 @@ where
             ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
             let Correcting { mut response, context, .. } = *correcting.take().expect(COMPLETED);
             write(&mut response, context, None).observe(response)
-        }
-        StateProjection::Rejected { response } => {
-            response.take().expect(COMPLETED).map(ResponseBody::rejection)
         }
     };
     Poll::Ready(Ok(Some(response)))

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{mem, slice};
 
+use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
+use http_body_util::Full;
 use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome, ReadyCheck};
 
@@ -85,10 +88,7 @@ pub(super) fn answered_at_once(
             admit::at_once(config, ChargeBasis::Single(check, ready), parts)
         }
         Ok(ready) if !ready.decision.is_allowed() => {
-            let outcome = Outcome::single(check.to_checks(config), ready).expect(ONE_CHECK);
-            config.store.emit_outcome(&outcome);
-            let response = verdict::reject_denied(config, &outcome, plan.enforced.on_failure(config), parts);
-            Step::rejected(response)
+            Step::rejected(reject_at_once(config, check, ready, plan.enforced.on_failure(config), parts))
         }
         answer => {
             let answer =
@@ -97,6 +97,19 @@ pub(super) fn answered_at_once(
             continued(config, answered, on_failure, ShadowChecks::default(), Next::Admit, parts)
         }
     }
+}
+
+/// The response to a request whose only check is denied.
+pub(super) fn reject_at_once(
+    config: &LayerConfig,
+    check: SingleCheck,
+    denied: ReadyCheck,
+    on_failure: OnStoreFailure,
+    parts: &Parts,
+) -> Response<Full<Bytes>> {
+    let outcome = Outcome::single(check.to_checks(config), denied).expect(ONE_CHECK);
+    config.store.emit_outcome(&outcome);
+    verdict::reject_denied(config, &outcome, on_failure, parts)
 }
 
 /// Emits the charge of a single check, if an observer asks for it.

@@ -66,6 +66,18 @@ pub(super) struct OnStoreFailure {
     pub(super) retry_seed: Option<NonZeroU64>,
 }
 
+impl OnStoreFailure {
+    /// That of the only check of a request, under an enforced policy.
+    pub(super) fn of_single(config: &LayerConfig, SingleCheck { index, key, .. }: SingleCheck) -> Self {
+        let is_spread = config.responses.spreads_retries() && !key.is_shared();
+        Self {
+            checked: PolicySet::one(index),
+            rejects: config.policies()[index].policy.failure_mode() != FailureMode::Open,
+            retry_seed: is_spread.then(|| retry_seed(key)),
+        }
+    }
+}
+
 /// The waits that a decision may cause.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Waits {

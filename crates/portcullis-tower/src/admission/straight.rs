@@ -8,6 +8,7 @@ use http::{Extensions, Method};
 use portcullis_core::StoreError;
 use portcullis_core::store::ReadyCheck;
 
+use super::plan::OnStoreFailure;
 use super::{Started, admit, first_check, nesting, plan};
 use crate::charge::SingleCheck;
 use crate::config::LayerConfig;
@@ -55,6 +56,10 @@ pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
                 shown
             };
             Started::Admitted(ResponseContext::new(Some(counted), None))
+        }
+        Some(Ok(denied)) if !denied.decision.is_allowed() => {
+            let on_failure = OnStoreFailure::of_single(config, check);
+            Started::Rejected(first_check::reject_at_once(config, check, denied, on_failure, parts))
         }
         Some(answer) => {
             let plan = plan::of_check(config, check);
