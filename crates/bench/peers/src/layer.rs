@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) use wrk::rates;
 
-use self::apps::{Headers, Limits, axum_governor, bare, ours, passing, tower_governor};
+use self::apps::{Headers, Limits, axum_governor, bare, ours, ours_without_charge, passing, tower_governor};
 use self::calls::{requests, round, send, users};
 use crate::Measure;
 use crate::scale::Scale;
@@ -40,6 +40,7 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
             ("X-RateLimit headers", "tower_governor with headers", OURS, GOVERNED, Target::AtMost(0.5)),
             ("X-RateLimit headers", "axum-governor", OURS, AXUM_GOVERNED, Target::None),
             ("no headers", "tower_governor", OURS_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
+            ("no headers, without charge", "tower_governor", OURS_UNCHARGED, GOVERNED_PLAIN, Target::None),
         ] {
             let work = format!("{work}, {clients}");
             beyond_router.push(&work, beside, "ns", &added(ours, BARE), &added(theirs, BARE), target);
@@ -95,6 +96,7 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
         for (work, ours, others, target) in [
             ("X-RateLimit headers", OURS, [Some(GOVERNED), Some(AXUM_GOVERNED)], Target::AtMost(3.0)),
             ("no headers", OURS_PLAIN, [Some(GOVERNED_PLAIN), None], Target::AtMost(2.0)),
+            ("no headers, without charge", OURS_UNCHARGED, [Some(GOVERNED_PLAIN), None], Target::AtMost(0.0)),
         ] {
             let work = format!("{work}, {clients}");
             let beyond = |base: usize, target: Target| {
@@ -104,7 +106,7 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
                 row(&work, added(ours), others, target)
             };
             beyond_router.push(beyond(BARE, target));
-            beyond_passing.push(beyond(PASSING, Target::None));
+            beyond_passing.push(beyond(PASSING, target));
         }
         adds.push(format!("{} with {clients}", digits(counts[PASSING] - counts[BARE])));
     }
@@ -160,7 +162,7 @@ fn admit_all(runtime: &Runtime, app: &Router, users: &[HeaderValue]) -> Result<(
 }
 
 /// The routers that admit all requests, in the order of the constants below.
-fn admitting(clients: usize) -> [Router; 7] {
+fn admitting(clients: usize) -> [Router; 8] {
     let limits = if clients == 1 { Limits::OneClient } else { Limits::ManyClients };
     [
         bare(),
@@ -170,6 +172,7 @@ fn admitting(clients: usize) -> [Router; 7] {
         tower_governor(limits, Headers::XRateLimit),
         tower_governor(limits, Headers::None),
         axum_governor(limits),
+        ours_without_charge(limits),
     ]
 }
 
@@ -194,3 +197,4 @@ const OURS_PLAIN: usize = 3;
 const GOVERNED: usize = 4;
 const GOVERNED_PLAIN: usize = 5;
 const AXUM_GOVERNED: usize = 6;
+const OURS_UNCHARGED: usize = 7;

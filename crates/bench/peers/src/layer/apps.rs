@@ -16,7 +16,7 @@ use axum_governor::Header as AxumGovernorHeader;
 use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
 use tower::Service;
 use tower::layer::layer_fn;
 use tower_governor::GovernorLayer;
@@ -85,8 +85,17 @@ pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
         Headers::None => RateLimitHeaders::NONE,
         Headers::XRateLimit => RateLimitHeaders::X_RATELIMIT,
     };
-    let layer = Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"));
-    route().layer(layer.headers(headers).for_axum()).with_state(())
+    route().layer(layer(limits).headers(headers).for_axum()).with_state(())
+}
+
+/// As the peers, whose handlers learn nothing of the decision.
+pub(super) fn ours_without_charge(limits: Limits) -> Router {
+    let layer = layer(limits).headers(RateLimitHeaders::NONE).without_charge();
+    route().layer(layer.for_axum()).with_state(())
+}
+
+fn layer(limits: Limits) -> RateLimitLayer {
+    Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"))
 }
 
 pub(super) fn tower_governor(limits: Limits, headers: Headers) -> Router {
