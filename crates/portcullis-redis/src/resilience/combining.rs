@@ -114,6 +114,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
             self.is_busy.store(true, Relaxed);
             return None;
         }
+        // Before all changes, in case that it panics.
+        let decision = decision();
         let id = state.next_id;
         state.next_id += 1;
         let is_unwatched = state.watch.is_none_or(|watch| latest < watch);
@@ -122,7 +124,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
         own.load += u64::from(load);
-        own.waiting.push_back(Waiting { id, load, latest, decision: decision() });
+        own.waiting.push_back(Waiting { id, load, latest, decision });
         let begins_call = own.calls < MAX_CALLS;
         own.begin_if(begins_call);
         Some(Entered { id, is_unwatched, begins_call })
@@ -158,6 +160,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let removed = own.waiting.remove(position);
         own.load -= removed.as_ref().map_or(0, |waiting| waiting.load.into());
         state.remove_if_empty(lane);
+        self.note_idle(&state);
         removed.map(|waiting| waiting.decision)
     }
 
@@ -191,6 +194,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         });
         let removed = waiting.map(|waiting| waiting.decision).collect();
         state.lanes.retain(|_, own| own.calls > 0);
+        self.note_idle(&state);
         removed
     }
 
@@ -204,10 +208,14 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
         own.begin_if(begins_call);
         state.remove_if_empty(lane);
+        self.note_idle(&state);
+        begins_call
+    }
+
+    fn note_idle(&self, state: &State<L, T>) {
         if state.lanes.is_empty() {
             self.is_busy.store(false, Relaxed);
         }
-        begins_call
     }
 
     /// The number of decisions that wait.

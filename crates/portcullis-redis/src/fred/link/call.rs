@@ -21,12 +21,13 @@ use crate::resilience::deadline::wait_until;
 use crate::resilience::in_flight::{self, InFlightLimit, Permit};
 use crate::transport::{CallError, QueueKey};
 
-/// A call that has begun on a link.
+/// A call that has begun on a link: it may have a permit and a place among those that wait before it is polled.
 ///
 /// # Cancel safety
 /// A call that is dropped before it has a permit, or while it waits to share a call with others, has sent nothing. A call that
 /// is dropped later may still run, and holds its permit until it ends. Its reply, or the lack of one at its deadline, is
 /// recorded as if the caller still waited.
+#[must_use = "a call has to be awaited"]
 pub(crate) struct LinkCall<'a>(Way<'a>);
 
 enum Way<'a> {

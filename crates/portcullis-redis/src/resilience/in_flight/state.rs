@@ -187,6 +187,10 @@ impl State {
     }
 
     pub(super) fn recheck_all(&mut self) -> Woken {
+        // Rather than look at each key for every call that has no reply.
+        if self.waiting == 0 {
+            return Woken::new();
+        }
         let waiting = self.keys.values_mut().flat_map(|calls| calls.waiting.values_mut());
         waiting.filter_map(Option::take).collect()
     }
