@@ -50,6 +50,11 @@ impl Division {
     }
 }
 
+/// The number of parts, a power of two, that an amount can be divided into with at least this much for each; one if it is less.
+pub(crate) fn parts(amount: usize, least: usize) -> usize {
+    (amount / least).checked_ilog2().map_or(1, |power| 1 << power)
+}
+
 /// The heap bytes of a key's first state. Zero for the rate-based algorithms, fixed and calendar windows: their keys are bounded by
 /// number alone.
 pub(crate) fn initial_heap_bytes(strategy: &Strategy) -> usize {

@@ -6,6 +6,7 @@ use portcullis_core::overrides::{Effect, Override};
 use portcullis_core::{Policy, Timestamp};
 
 use super::{Displaces, NoRoom, Overrides};
+use crate::budget::parts;
 use crate::sync::{Mutex, MutexGuard};
 
 /// The overrides of the keys under all policies of one name and kind of strategy: windows of two lengths have states of their own, and
@@ -24,8 +25,9 @@ pub(crate) struct SharedOverrides {
 }
 
 impl SharedOverrides {
-    /// No overrides, of at most about `capacity` keys, in a number of tables that is a power of two.
+    /// No overrides, of at most about `capacity` keys, in at most a number of tables that is a power of two.
     pub(crate) fn new(policy: &Policy, capacity: usize, count: usize) -> Self {
+        let count = count.min(parts(capacity, LEAST));
         Self { digest: policy.override_digest(), capacity, tables: OnceLock::new(), count }
     }
 
@@ -83,3 +85,6 @@ fn lock(tables: &[Mutex<Overrides>], id: u128) -> MutexGuard<'_, Overrides> {
     let table = &tables[(id >> 64) as usize & (tables.len() - 1)];
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// Smaller tables would fill by chance long before the others.
+const LEAST: usize = 128;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_core::{Policy, PolicyName, Strategy, Timestamp};
 
 use super::{Overflow, Padded, Shards, lock};
-use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
+use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes, parts};
 use crate::overrides::SharedOverrides;
 use crate::shard::{Bounds, Shard, ShardStats, halves};
 use crate::stats::MemoryPolicyStats;
@@ -181,14 +181,8 @@ impl Owner {
 }
 
 /// The number of shards of any policy of a store, a power of two.
-const fn count(granted: Amount) -> usize {
-    let (by_keys, by_bytes) = (granted.keys / LEAST_KEYS, granted.bytes / LEAST_BYTES);
-    let fitting = if by_keys < by_bytes { by_keys } else { by_bytes };
-    match fitting.checked_ilog2() {
-        None => 1,
-        Some(_) if fitting >= SHARDS => SHARDS,
-        Some(power) => 1 << power,
-    }
+fn count(granted: Amount) -> usize {
+    parts(granted.keys, LEAST_KEYS).min(parts(granted.bytes, LEAST_BYTES)).min(SHARDS)
 }
 
 /// How long a policy is kept that is not used.
@@ -197,8 +191,8 @@ const KEPT: Duration = Duration::from_secs(60);
 const SHARDS: usize = 64;
 /// Smaller shards would fill by chance long before the others.
 const LEAST_KEYS: usize = 1_024;
-/// With fewer bytes there may be fewer overflow states than shards.
-const LEAST_BYTES: usize = 64 << 10;
+/// Half of them may be for overflow states; the rest is enough for as many small states.
+const LEAST_BYTES: usize = 128 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -212,7 +206,7 @@ mod tests {
         let by_keys =
             [1, 2_047, 2_048, 10_000, 65_535, 65_536, usize::MAX].map(|keys| count(keys, usize::MAX));
         assert_eq!(by_keys, [1, 1, 2, 8, 32, 64, 64]);
-        let by_bytes = [1, 128 << 10, (256 << 10) - 1, 4 << 20].map(|bytes| count(usize::MAX, bytes));
+        let by_bytes = [1, 256 << 10, (512 << 10) - 1, 8 << 20].map(|bytes| count(usize::MAX, bytes));
         assert_eq!(by_bytes, [1, 2, 2, 64]);
     }
 

@@ -32,6 +32,17 @@ fn a_grant_beyond_the_capacity_is_an_error_and_loses_nothing() {
 }
 
 #[test]
+fn few_overrides_all_fit_into_a_store_of_several_shards() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_micros(3_600_000_000)));
+    let builder = MemoryStore::builder().capacity(20_000).override_capacity(100);
+    let memory = Memory { store: builder.clock(Arc::clone(&clock)).build(), clock };
+    for number in 0..100 {
+        ready(memory.store.block(&API, key(&number.to_string()), MINUTE)).unwrap();
+    }
+    assert!(ready(memory.store.block(&API, key("one too many"), MINUTE)).is_err());
+}
+
+#[test]
 fn operators_displace_counted_denials_alone() {
     let memory = small(2);
     let lock_out = LockOut::after(2);
