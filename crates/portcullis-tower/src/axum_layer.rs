@@ -18,10 +18,11 @@ impl RateLimitLayer {
     /// Makes the layer whose responses have the body of Axum, so that a router does not box the body of each response. It limits as
     /// this one does, and shares its budgets.
     ///
-    /// Without it a router, a method router or a route boxes the body of every response, which is another allocation. With it the body
-    /// of the inner service stays as it is, unless the layer observes its end: for a policy that [reserves](Self::reserve), is
-    /// [charged by outcome](Self::charge_when) in gRPC, or limits [requests in flight](Self::and_in_flight). Call it last: the layer
-    /// that it returns has no options.
+    /// Without it a router, a method router or a route boxes the body of every response, which is another allocation. With it a body
+    /// of Axum that the inner service returns stays as it is, unless the layer observes its end: for a policy that
+    /// [reserves](Self::reserve), is [charged by outcome](Self::charge_when) in gRPC, or limits [requests in
+    /// flight](Self::and_in_flight). Of several layers around a service each needs it. Call it last: the layer that it returns has no
+    /// options, and does not tell its policies or headers.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -56,6 +57,11 @@ impl RateLimitLayer {
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct AxumRateLimitLayer {
     layer: RateLimitLayer,
+}
+
+#[cfg(feature = "tonic")]
+impl<S: tonic::server::NamedService> tonic::server::NamedService for AxumRateLimit<S> {
+    const NAME: &'static str = S::NAME;
 }
 
 impl<S> Layer<S> for AxumRateLimitLayer {

@@ -74,6 +74,14 @@ async fn a_layer_wraps_one_service() {
     assert_eq!(status(routes, "192.0.2.2:1").await, None);
 }
 
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_layer_for_axum_wraps_one_service() {
+    let routes = tonic::service::Routes::new(limit().for_axum().layer(Greeter)).prepare();
+    assert_eq!(status(routes.clone(), "192.0.2.1:1").await, None);
+    assert_eq!(status(routes, "192.0.2.1:2").await, Some(tonic::Code::ResourceExhausted));
+}
+
 #[tokio::test]
 async fn a_layer_wraps_a_server() {
     let service = limit().layer(tonic::service::Routes::new(Greeter));
