@@ -60,6 +60,8 @@ struct World {
     granted: AtomicU64,
     blocked: AtomicU64,
     denied: AtomicU64,
+    /// Requests during each of whose calls an operator has changed the grant of the user. They have charged nothing.
+    overtaken: AtomicU64,
 }
 
 impl World {
@@ -114,6 +116,10 @@ impl Client {
         }
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
+        if status == 503 && *body == *b"the server is overloaded\n" {
+            self.world.overtaken.fetch_add(1, SeqCst);
+            return None;
+        }
         assert_eq!(status, 429, "{body:?}");
         let is_blocked = body.starts_with(b"this client is blocked");
         let counter = if is_blocked { &self.world.blocked } else { &self.world.denied };
@@ -339,11 +345,15 @@ async fn redis_has_what_operators_and_a_killed_process_leave() {
     assert!(fewest <= restarted && restarted <= most, "{restarted} units, not {fewest} to {most}");
     let (blocked, denied) = (world.blocked.load(SeqCst), world.denied.load(SeqCst));
     assert!(blocked > 0 && denied > 0, "{blocked} requests blocked, {denied} denied");
+    let overtaken = world.overtaken.load(SeqCst);
+    assert!(overtaken <= MOST_OVERTAKEN, "{overtaken} requests overtaken");
 }
 
 /// Without a grant.
 const LIMIT: u64 = 60;
 const MOST_HELD: u64 = 3;
+/// A few of thousands: three changes between the calls of one request are rare.
+const MOST_OVERTAKEN: u64 = 5;
 const LEASE_MICROS: u64 = 5_000_000;
 /// The streams of a client, which are fewer than the permits in all.
 const MAX_OPEN: usize = 1;
