@@ -14,8 +14,8 @@
 //!    rules cannot be checked, but for the count of rule 3: it is at least what was acknowledged, and exactly that if no call has
 //!    failed and all leases were returned.
 //!    If other policies are checked together with it, the units of checks that are in progress then are in addition. The policies
-//!    without a lease have the rules 1 to 4, where their keys are in the slot of the leased one (rule 4 unless state was lost), and
-//!    otherwise rule 1: the charges in one slot that another slot denies are refunded, which is not recorded.
+//!    without a lease have the rules 1 to 4, where their keys are in the slot of the leased one (rule 4 unless the store's clock
+//!    went back), and otherwise rule 1: the charges in one slot that another slot denies are refunded, which is not recorded.
 //!    What a process admits by itself, while the servers fail, is at most its share of the policy, and is not a part of that.
 //! 6. For requests in flight, instead of rules 1 to 4: at no instant more permits are certainly held than the limit, and one limit for
 //!    every loss of state since the oldest of them was taken. The number of permits in every answer, also in every denial and of
@@ -48,6 +48,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use self::clock::Clock;
 use super::{Call, Family, KeyId, Op};
 
 /// Everything that was recorded in a run.
@@ -208,9 +209,9 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         if let Some(counted) = record.counted.get(&key_id) {
             findings.violations.extend(count::check(key_id, &ops, record.losses, *counted));
         }
-        // What the other keys of a check were denied for is not recorded. After a loss of state, with another clock, it decides whether a
-        // check has moved the state to the present.
-        if key_id.family == Family::MixedExact && !losses.is_empty() {
+        // A check that is denied together with units for a lease is made again, with its own cost. Only the second answer is recorded,
+        // and where the clock is behind the state, the first one has moved the state to an instant that is not known.
+        if key_id.family == Family::MixedExact && Clock::of(&ops).goes_back() {
             continue;
         }
         match replay::check(key_id, &ops, &losses) {

@@ -41,6 +41,11 @@ impl Clock {
         self.segments.iter().skip(1).map(|segment| segment.start)
     }
 
+    /// Whether a clock took over that is behind the one before it.
+    pub(super) fn goes_back(&self) -> bool {
+        self.segments.windows(2).any(|pair| pair[1].most < pair[0].least)
+    }
+
     /// The index of the clock that answered, in the order in which the clocks took over.
     pub(super) fn index(&self, op: &Op) -> usize {
         self.segments.partition_point(|segment| segment.start <= op.completed).saturating_sub(1)

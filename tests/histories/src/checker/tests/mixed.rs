@@ -119,3 +119,21 @@ fn a_loss_excuses_the_units_in_lease_at_it() {
     assert_eq!(rules(&ops, &[lost], Some(least)), NONE);
     assert_eq!(rules(&ops, &[lost], Some(least - 1)), [3]);
 }
+
+#[test]
+fn an_answer_before_the_recorded_one_may_move_the_state() {
+    let history = |goes_back: bool| {
+        let mut sim = Simulation::new(Family::MixedExact);
+        (0..6).for_each(|_| sim.check(10_000, 1));
+        if goes_back {
+            sim.lead -= 3_600_000_000;
+        }
+        // With units for a lease, which are denied. The check is made again, without them.
+        sim.advance(400_000);
+        sim.run(&Call::Check(1));
+        sim.check(400, 1);
+        sim.rules(&[at_any_time(Extent::Latest)])
+    };
+    assert_eq!(history(true), NONE);
+    assert_eq!(history(false), [2, 4], "the answer has charged a unit");
+}
