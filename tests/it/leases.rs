@@ -21,7 +21,7 @@ use crate::process::{Process, timing_lock};
 const LIMIT: u64 = 10_000;
 const TENANT: Policy = Policy::fixed_window("tenant", Quota::per_week(LIMIT)).lease(500);
 
-/// The limit of a week for a tenant, who is named in a header, without a lease.
+/// The weekly limit of a tenant without a lease. A header names the tenant.
 const EXACT: Policy = Policy::fixed_window("tenant", Quota::per_week(LIMIT));
 
 /// A service that leases, and an operator with another connection to the same Redis.

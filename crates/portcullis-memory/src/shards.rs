@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_that_is_earlier_by_the_skew_of_the_clock_is_the_latest() {
+    fn an_instant_within_the_skew_of_the_clock_is_the_latest() {
         struct Skewed(ManualClock);
 
         impl Clock for Skewed {

@@ -2,8 +2,8 @@
 -- Each decision charges all of its keys or none, and sees the charges of the decisions before it. Each key is read once and
 -- written at most once.
 --
--- The steps in Lua cost more time than the commands. So there are no closures and no tables per key, numbers are sent and
--- stored in binary, and the parameters of a policy are sent once for all checks that share them.
+-- The steps in Lua cost more time than the commands. So there are no closures per decision and no tables per key, numbers are
+-- sent and stored in binary, and the parameters of a policy are sent once for all checks that share them.
 --
 -- ARGV[1]: a byte each for the operation, the number of checks and the number of records; for each check a byte for its
 -- record, counted from 0, plus 128 if it is the last check of its decision, and a byte for its key, counted from 1; then the
@@ -80,6 +80,11 @@ local decide_log
 local next_run = first_run
 -- How often the decision is made, and how many states are in the reply to a check.
 local times, states = 1, operation == FORCE and 2 or 1
+-- How many of these `times` a cost fits into what is left.
+local fitting_times = repeats and function(left, cost)
+  left = math.max(left, 0)
+  return math.min(times, (left - left % cost) / cost)
+end
 
 while index < count do
   index = index + 1

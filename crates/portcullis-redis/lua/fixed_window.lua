@@ -28,8 +28,7 @@ if algorithm == FIXED_WINDOW then
   if times > 1 then
     before = held > 0 and { ends, held } or { 0, 0 }
     if cost > 0 then
-      local room = math.max(limit - held, 0)
-      local fitting = math.min(times, (room - room % cost) / cost)
+      local fitting = fitting_times(limit - held, cost)
       fits, left = fitting == times, held + fitting * cost
     end
   elseif operation == CHECK then

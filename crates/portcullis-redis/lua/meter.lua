@@ -38,7 +38,7 @@ if algorithm == METER then
   if times > 1 then
     before = level + rest > 0 and { at + level, rest } or { 0, 0 }
     if cost_rest == 0 and rest == 0 and cost > 0 then
-      local fitting = level < full and math.min(times, (full - level - (full - level) % cost) / cost) or 0
+      local fitting = fitting_times(full - level, cost)
       fits = fitting == times
       if fitting > 0 then level, is_changed = level + fitting * cost, true end
     elseif cost > 0 or cost_rest > 0 then

@@ -85,8 +85,7 @@ if algorithm == SLIDING_WINDOW then
   if operation == FORCE or times > 1 then before = size > 0 and { size, ends, unpack(counts, 1, size) } or { 0 } end
   if times > 1 then
     if cost > 0 then
-      local room = math.max(limit - used, 0)
-      local fitting = math.min(times, (room - room % cost) / cost)
+      local fitting = fitting_times(limit - used, cost)
       fits = fitting == times
       if fitting > 0 then counts[1], used, is_changed = (counts[1] or 0) + fitting * cost, used + fitting * cost, true end
     end

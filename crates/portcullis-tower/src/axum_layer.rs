@@ -59,11 +59,6 @@ pub struct AxumRateLimitLayer {
     layer: RateLimitLayer,
 }
 
-#[cfg(feature = "tonic")]
-impl<S: tonic::server::NamedService> tonic::server::NamedService for AxumRateLimit<S> {
-    const NAME: &'static str = S::NAME;
-}
-
 impl<S> Layer<S> for AxumRateLimitLayer {
     type Service = AxumRateLimit<S>;
 
@@ -115,6 +110,11 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         AxumFuture { future: self.service.call(request) }
     }
+}
+
+#[cfg(feature = "tonic")]
+impl<S: tonic::server::NamedService> tonic::server::NamedService for AxumRateLimit<S> {
+    const NAME: &'static str = S::NAME;
 }
 
 pin_project! {

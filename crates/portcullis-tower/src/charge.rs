@@ -208,7 +208,7 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let (ledger, basis) = (&self.shared.ledger(), self.shared.charged());
+        let (ledger, basis) = (self.shared.ledger(), self.shared.charged());
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(basis, self.only)? {

@@ -92,11 +92,8 @@ where
     // The future of the service is moved as seldom as possible: each time takes as long as a look-up in a map.
     #[inline]
     pub(crate) fn call(inner: &mut S, request: Request<B>, mut context: ResponseContext) -> Self {
-        if context.encloses() {
-            let future = {
-                let _scope = context.enclose();
-                inner.call(request)
-            };
+        if context.is_uncharged() {
+            let future = call_enclosed(inner, request, &mut context);
             return Self { state: State::Called { future }, context };
         }
         Self { state: State::Called { future: inner.call(request) }, context }
@@ -134,11 +131,15 @@ where
                     let response = response.take().expect(COMPLETED);
                     return Poll::Ready(Ok(response.map(|body| of_whole(ResponseBody::rejection(body)))));
                 }
-                _ => match ready!(poll_around(state.as_mut(), context, cx)) {
-                    Ok(None) => continue,
-                    Ok(Some(response)) => return Poll::Ready(Ok(response.map(of_whole))),
-                    Err(error) => return Poll::Ready(Err(error)),
-                },
+                StateProjection::Waiting { request } => {
+                    let next = ready!(poll_waiting(request, context, cx))?;
+                    state.set(next);
+                    continue;
+                }
+                StateProjection::Correcting { correcting } => {
+                    let response = ready!(poll_correcting(correcting, cx));
+                    return Poll::Ready(Ok(response.map(of_whole)));
+                }
             };
             let answer = {
                 let _scope = context.enclose();
@@ -172,46 +173,45 @@ where
     }
 }
 
-/// Polls what comes before the inner service, or after its response. `None` where that is to be polled instead.
-#[expect(clippy::type_complexity, reason = "the type of a poll, with a response of this layer")]
-fn poll_around<S, B, ResBody>(
-    mut state: Pin<&mut State<S, B>>,
+/// Polls a request that waits for its admission. Returns the state that follows.
+fn poll_waiting<S, B>(
+    request: &mut Option<Box<WaitingRequest<S, B>>>,
     context: &mut ResponseContext,
     cx: &mut Context<'_>,
-) -> Poll<Result<Option<Response<ResponseBody<ResBody>>>, S::Error>>
+) -> Poll<Result<State<S, B>, S::Error>>
 where
-    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    S: Service<Request<B>> + Clone,
 {
-    let response = match state.as_mut().project() {
-        StateProjection::Called { .. } | StateProjection::Rejected { .. } => return Poll::Ready(Ok(None)),
-        StateProjection::Waiting { request } => {
-            let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
-            let waiting = request.take().expect(COMPLETED);
-            match end {
-                WaitEnd::Call(of_call) => {
-                    *context = of_call;
-                    let (mut inner, request) = waiting.into_call();
-                    let future = {
-                        let _scope = context.enclose();
-                        inner.call(request)
-                    };
-                    state.set(State::Called { future });
-                    return Poll::Ready(Ok(None));
-                }
-                WaitEnd::Respond(response) => {
-                    state.set(State::Rejected { response: Some(response) });
-                    return Poll::Ready(Ok(None));
-                }
-                WaitEnd::Fail(error) => return Poll::Ready(Err(error)),
-            }
+    let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
+    let waiting = request.take().expect(COMPLETED);
+    Poll::Ready(match end {
+        WaitEnd::Call(of_call) => {
+            *context = of_call;
+            let (mut inner, request) = waiting.into_call();
+            Ok(State::Called { future: call_enclosed(&mut inner, request, context) })
         }
-        StateProjection::Correcting { correcting } => {
-            ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
-            let Correcting { mut response, context, .. } = *correcting.take().expect(COMPLETED);
-            write(&mut response, context, None).observe(response)
-        }
-    };
-    Poll::Ready(Ok(Some(response)))
+        WaitEnd::Respond(response) => Ok(State::Rejected { response: Some(response) }),
+        WaitEnd::Fail(error) => Err(error),
+    })
+}
+
+/// Polls the correction of a charge. Returns the response that waits for it.
+fn poll_correcting<B>(
+    correcting: &mut Option<Box<Correcting<Response<B>>>>,
+    cx: &mut Context<'_>,
+) -> Poll<Response<ResponseBody<B>>> {
+    ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
+    let Correcting { mut response, context, .. } = *correcting.take().expect(COMPLETED);
+    Poll::Ready(write(&mut response, context, None).observe(response))
+}
+
+/// Calls the inner service with what the context encloses it with.
+fn call_enclosed<S, B>(inner: &mut S, request: Request<B>, context: &mut ResponseContext) -> S::Future
+where
+    S: Service<Request<B>>,
+{
+    let _scope = context.enclose();
+    inner.call(request)
 }
 
 impl<S, B, ResBody> Future for ResponseFuture<S, B>

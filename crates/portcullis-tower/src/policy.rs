@@ -193,6 +193,11 @@ impl LayerPolicy {
         }
     }
 
+    /// Whether requests may wait under the policy: in a queue, or for a window or log.
+    pub(crate) fn may_wait(&self) -> bool {
+        matches!(self.policy.strategy(), Strategy::LeakyBucket(_)) || self.policy.max_wait().is_some()
+    }
+
     /// The units that a request costs.
     pub(crate) fn cost_of(&self, parts: &Parts) -> u64 {
         self.cost.as_ref().map_or(1, |cost| cost(parts))

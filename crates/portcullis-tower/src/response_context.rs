@@ -139,15 +139,11 @@ impl ResponseContext {
         }
     }
 
-    /// Whether the request was counted and has no charge.
+    /// Whether the request was counted and has no charge, so that there is something to [`enclose`](Self::enclose) the inner service
+    /// with.
+    #[inline]
     pub(crate) fn is_uncharged(&self) -> bool {
         matches!(self.counted, Some(Counted::Uncharged(_)))
-    }
-
-    /// Whether there is something to [`enclose`](Self::enclose) the inner service with.
-    #[inline]
-    pub(crate) fn encloses(&self) -> bool {
-        self.is_uncharged()
     }
 
     /// Lets layers in the inner service notice this one while the service is called or polled, by the stack of the thread. A

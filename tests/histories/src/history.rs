@@ -51,7 +51,7 @@ pub struct Answer {
     pub at: u64,
     /// Whether the cost was charged: it fitted, and so did all checks of the same call. Always true for a correction.
     pub charged: bool,
-    /// Who has answered.
+    /// What has answered.
     pub by: AnsweredBy,
     /// See [`Decision::is_blocked`].
     pub blocked: bool,
@@ -73,7 +73,7 @@ pub struct Answer {
     pub next_after: u64,
 }
 
-/// Who has answered a call.
+/// What has answered a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {
     /// A server.

@@ -69,12 +69,22 @@ pub(super) struct OnStoreFailure {
 impl OnStoreFailure {
     /// That of the only check of a request, under an enforced policy.
     pub(super) fn of_single(config: &LayerConfig, SingleCheck { index, key, .. }: SingleCheck) -> Self {
-        let is_spread = config.responses.spreads_retries() && !key.is_shared();
-        Self {
-            checked: PolicySet::one(index),
-            rejects: config.policies()[index].policy.failure_mode() != FailureMode::Open,
-            retry_seed: is_spread.then(|| retry_seed(key)),
-        }
+        let mut on_failure = Self::default();
+        on_failure.add(index, &config.policies()[index]);
+        on_failure.spread(config, || Some(key).filter(|key| !key.is_shared()))
+    }
+
+    /// Adds a policy that is checked.
+    fn add(&mut self, index: usize, layer_policy: &LayerPolicy) {
+        self.checked = self.checked.union(PolicySet::one(index));
+        self.rejects |= layer_policy.policy.failure_mode() != FailureMode::Open;
+    }
+
+    /// Sets the seed, if the layer spreads retries.
+    fn spread(self, config: &LayerConfig, narrowest_key: impl FnOnce() -> Option<Key>) -> Self {
+        let is_spread = config.responses.spreads_retries();
+        let retry_seed = if is_spread { narrowest_key().map(retry_seed) } else { None };
+        Self { retry_seed, ..self }
     }
 }
 
@@ -110,8 +120,7 @@ impl Plan {
         }
         let PlannedChecks { checks, on_failure } = &mut self.enforced;
         checks.push(PlannedCheck { index, key, cost });
-        on_failure.checked = on_failure.checked.union(PolicySet::one(index));
-        on_failure.rejects |= layer_policy.policy.failure_mode() != FailureMode::Open;
+        on_failure.add(index, layer_policy);
     }
 }
 
@@ -121,9 +130,7 @@ impl PlannedChecks {
     }
 
     pub(super) fn on_failure(&self, config: &LayerConfig) -> OnStoreFailure {
-        let is_spread = config.responses.spreads_retries();
-        let retry_seed = if is_spread { self.narrowest_key().map(retry_seed) } else { None };
-        OnStoreFailure { retry_seed, ..self.on_failure }
+        self.on_failure.spread(config, || self.narrowest_key())
     }
 
     /// See [`Checks::narrowest_key`].
@@ -169,9 +176,7 @@ impl PlannedChecks {
     #[inline]
     pub(super) fn single(&self, config: &LayerConfig) -> Option<SingleCheck> {
         let [PlannedCheck { index, key, cost }] = self.checks[..] else { return None };
-        let policy = &config.policies()[index].policy;
-        let waits = matches!(policy.strategy(), Strategy::LeakyBucket(_)) || policy.max_wait().is_some();
-        (!waits).then_some(SingleCheck { index, key, cost })
+        (!config.policies()[index].may_wait()).then_some(SingleCheck { index, key, cost })
     }
 
     /// The checks for the store.

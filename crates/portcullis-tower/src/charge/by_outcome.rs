@@ -22,7 +22,7 @@ impl Charge {
 
     /// Settles the charge under the policy at `index`, once. Nothing happens if a handler has settled it.
     pub(crate) async fn correct(&self, index: usize, by: OutcomeCorrection) -> Result<(), StoreError> {
-        let (ledger, basis) = (&self.shared.ledger(), self.shared.charged());
+        let (ledger, basis) = (self.shared.ledger(), self.shared.charged());
         for correction in ledger.close(basis, Some(index)).unwrap_or_default() {
             let charged = correction.charged();
             let cost = match by {

@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use portcullis_core::Strategy;
-
 use super::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy};
 
@@ -34,9 +32,7 @@ impl LayerConfig {
 }
 
 fn is_straight(only: &LayerPolicy) -> bool {
-    let waits =
-        matches!(only.policy.strategy(), Strategy::LeakyBucket(_)) || only.policy.max_wait().is_some();
-    matches!(only.key, KeySource::Sync(_)) && !only.is_shadow && !waits
+    matches!(only.key, KeySource::Sync(_)) && !only.is_shadow && !only.may_wait()
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ impl State {
     }
 
     pub(super) fn recheck_all(&mut self) -> Woken {
-        // Rather than look at each key for every call that has no reply.
+        // So that a call without a reply does not have to look at each key.
         if self.waiting == 0 {
             return Woken::new();
         }
