@@ -6,6 +6,5 @@ pub(crate) mod combining;
 pub(crate) mod deadline;
 pub(crate) mod in_flight;
 pub(crate) mod jitter;
-pub(crate) mod key_hash;
 pub(crate) mod liveness;
 pub(crate) mod outage_log;

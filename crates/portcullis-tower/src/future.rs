@@ -206,6 +206,7 @@ fn poll_correcting<B>(
 }
 
 /// Calls the inner service with what the context encloses it with.
+#[inline]
 fn call_enclosed<S, B>(inner: &mut S, request: Request<B>, context: &mut ResponseContext) -> S::Future
 where
     S: Service<Request<B>>,

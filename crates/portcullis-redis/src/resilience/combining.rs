@@ -28,9 +28,8 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
-
-use super::key_hash::KeyHash;
 
 /// The decisions that wait for a call on a connection, each with its load.
 // In cache lines of its own: every decision writes to it, and reads what is beside it.
@@ -46,7 +45,7 @@ pub(crate) struct CombiningQueue<L, T> {
 #[derive(Debug)]
 struct State<L, T> {
     /// Contains only lanes with a call on its way or a waiting decision.
-    lanes: HashMap<L, Lane<T>, KeyHash>,
+    lanes: HashMap<L, Lane<T>, RandomState>,
     next_id: u64,
     /// When the task looks at what waits that watches over it; `None` without such a task.
     watch: Option<Instant>,

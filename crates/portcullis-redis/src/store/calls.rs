@@ -73,7 +73,6 @@ impl Inner {
         mut checks: impl Iterator<Item = &'a Check>,
         encode: impl FnOnce() -> Arc<CallWords>,
     ) -> Arc<CallWords> {
-        let is_calendar = |check: &Check| matches!(check.policy.strategy(), Strategy::CalendarWindow(_));
         match (checks.next(), checks.next()) {
             (Some(check), None) if !is_calendar(check) => self.encoded.get_or(check, encode),
             _ => encode(),
@@ -83,6 +82,9 @@ impl Inner {
 
 /// About the time of the server. Only calendar windows need it, so for others it is not read.
 fn server_time<'a>(mut checks: impl Iterator<Item = &'a Check>) -> Timestamp {
-    let is_calendar = |check: &Check| matches!(check.policy.strategy(), Strategy::CalendarWindow(_));
     if checks.any(is_calendar) { SystemTime::now().into() } else { Timestamp::EPOCH }
+}
+
+fn is_calendar(check: &Check) -> bool {
+    matches!(check.policy.strategy(), Strategy::CalendarWindow(_))
 }

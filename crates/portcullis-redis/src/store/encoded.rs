@@ -4,10 +4,10 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use foldhash::fast::RandomState;
 use portcullis_core::store::Check;
 
 use crate::protocol::wire::CallWords;
-use crate::resilience::key_hash::KeyHash;
 use crate::stats::{THREAD_GROUPS, thread_group};
 
 /// The words of decisions about hot keys, so that equal decisions share them. The words depend on nothing but the check.
@@ -17,7 +17,7 @@ use crate::stats::{THREAD_GROUPS, thread_group};
 /// An entry is replaced when a decision misses it that was the last one to miss it as well: keys that are seldom decided cost a hash
 /// and replace nothing.
 pub(crate) struct EncodedDecisions {
-    hash: KeyHash,
+    hash: RandomState,
     /// [`ENTRIES`] for each group of threads.
     entries: Box<[Entry]>,
 }
@@ -32,7 +32,7 @@ struct Entry {
 impl EncodedDecisions {
     pub(crate) fn new() -> Self {
         Self {
-            hash: KeyHash::default(),
+            hash: RandomState::default(),
             entries: (0..ENTRIES * THREAD_GROUPS).map(|_| Entry::default()).collect(),
         }
     }

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 use std::time::Duration;
 
+use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use super::Woken;
-use crate::resilience::key_hash::KeyHash;
 
 /// The calls of one connection. It contains only keys with calls in flight or waiting.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct State {
     max_waiting: usize,
     in_flight: usize,
     waiting: usize,
-    keys: HashMap<Option<u128>, KeyCalls, KeyHash>,
+    keys: HashMap<Option<u128>, KeyCalls, RandomState>,
     /// The keys with a waiting call and room in the key's share, in the order of their turns. It is empty while a permit is free.
     turns: BTreeMap<u64, Option<u128>>,
     next_id: u64,
