@@ -24,7 +24,7 @@ pub(crate) fn run(fault: &Fault, seed: u64) -> Result<Row> {
     wait(2_500);
     let mut row = finish_run(fault.name, fault.title, workers, &environment)?;
     if fault.is_outage {
-        check_probes(&mut row, &environment);
+        check_outage(&mut row, &environment);
     }
     row.print();
     Ok(row)
@@ -75,7 +75,8 @@ fn check_latency(row: &mut Row, report: WorkerReport, ops: &[Op]) {
     let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
     let max = micros(DEADLINE) + micros(GRACE) + report.stall;
     let slow = ops.iter().filter(|op| op.latency() > max).count();
-    row.fail_if(slow > 0, &format!("{slow} calls took longer than {max} us, one {} us", row.figures.worst));
+    let worst = ops.iter().map(Op::latency).max().unwrap_or_default();
+    row.fail_if(slow > 0, &format!("{slow} calls took longer than {max} us, one {worst} us"));
     let normal = row.figures.normal_after;
     row.fail_if(normal.is_none(), "operation did not return to normal");
     row.fail_if(
@@ -84,8 +85,8 @@ fn check_latency(row: &mut Row, report: WorkerReport, ops: &[Op]) {
     );
 }
 
-/// During an outage only a few calls probe the servers, and all others fail at once.
-fn check_probes(row: &mut Row, environment: &Environment) {
+/// During an outage only a few calls probe the servers, and all others fail at once, or are decided by the processes.
+fn check_outage(row: &mut Row, environment: &Environment) {
     let (begin, end) = environment.fault_span.unwrap_or_default();
     let seconds = usize::try_from((end - begin).div_ceil(1_000_000)).unwrap_or(usize::MAX);
     let (waited, failed) = (row.figures.waited, row.figures.failed_later);

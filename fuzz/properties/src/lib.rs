@@ -24,7 +24,7 @@ pub use rejections::{accept, grpc_content_type};
 pub use requests::requests;
 pub use rules_file::rules_file;
 pub use scenario::scenario;
-pub use script_arguments::script_arguments;
+pub use script_arguments::{script_arguments, script_arguments_repeated};
 pub use state::{encoded_state, state};
 pub use stored_state::stored_state;
 

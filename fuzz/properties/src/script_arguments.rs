@@ -15,9 +15,16 @@ use self::repeated::Repeated;
 /// No call ends in a Lua error or does not end; the same holds for a second call on the keys that the first has left. On the clock of
 /// scenarios, decisions that are made several times have the result of as many decisions.
 pub fn script_arguments(input: &[u8]) {
+    script_arguments_repeated(input);
+}
+
+/// Does what [`script_arguments`] does, and returns whether decisions that are made several times were compared with as many decisions.
+pub fn script_arguments_repeated(input: &[u8]) -> bool {
     static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let mut lines = input.splitn(3, |byte| *byte == b'\n');
-    let (Some(clock), Some(keys), Some(rest)) = (lines.next(), lines.next(), lines.next()) else { return };
+    let (Some(clock), Some(keys), Some(rest)) = (lines.next(), lines.next(), lines.next()) else {
+        return false;
+    };
     let keys: Vec<_> =
         keys.split(|byte| *byte == b' ').filter(|key| !key.is_empty()).take(MAX_KEYS).collect();
     let script = usize::from(clock == b"1");
@@ -28,13 +35,12 @@ pub fn script_arguments(input: &[u8]) {
     // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
     let subject = subject.get_or_insert_with(SystemUnderTest::new);
-    if script == 1 {
-        subject.compare_with_single_decisions(&keys, &arguments);
-    }
+    let are_compared = script == 1 && subject.compare_with_single_decisions(&keys, &arguments);
     subject.begin(&keys);
     for _ in 0..2 {
         subject.call(script, &keys, &arguments);
     }
+    are_compared
 }
 
 struct SystemUnderTest {
@@ -74,11 +80,14 @@ impl SystemUnderTest {
     }
 
     /// Compares a request whose decisions are made several times with one that has as many decisions: their replies to the last of each,
-    /// and the values that they leave.
-    fn compare_with_single_decisions(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) {
-        let &[request, instant] = arguments else { return };
-        let (Some(repeated), Ok(now)) = (Repeated::of(request), instant.try_into()) else { return };
-        let Some(single) = repeated.one_by_one() else { return };
+    /// and the values that they leave. Returns whether there was something to compare.
+    fn compare_with_single_decisions(&mut self, keys: &[&[u8]], arguments: &[&[u8]]) -> bool {
+        let &[request, instant] = arguments else { return false };
+        let (Some(repeated), Ok(now)) = (Repeated::of(request), instant.try_into()) else { return false };
+        if !repeated.is_sane(f64::from_le_bytes(now)) {
+            return false;
+        }
+        let Some(single) = repeated.one_by_one() else { return false };
         let names: Vec<&[u8]> = keys.iter().map(|key| parts(key).0).collect();
         let mut run = |request: &[u8]| {
             self.begin(keys);
@@ -88,15 +97,13 @@ impl SystemUnderTest {
             let is_empty = |value: &Reply| matches!(value, Reply::Bytes(dump) if dump.starts_with(&[0, 0]));
             (reply, values.map(|value| if is_empty(&value) { Reply::Nil } else { value }).collect::<Vec<_>>())
         };
-        let (Some(Reply::Bytes(reply)), left) = run(request) else { return };
-        if !repeated.is_sane(f64::from_le_bytes(now)) {
-            return;
-        }
+        let (Some(Reply::Bytes(reply)), left) = run(request) else { return false };
         let (Some(Reply::Bytes(single)), left_by_single) = run(&single) else {
             panic!("the same decisions are not made one by one")
         };
         assert_eq!(repeated.last_states(&reply, true), repeated.last_states(&single, false));
         assert_eq!(left, left_by_single);
+        true
     }
 
     fn evaluate(&mut self, script: usize, names: &[&[u8]], arguments: &[&[u8]]) -> Option<Reply> {
@@ -219,7 +226,6 @@ const LONG_RECORDS: u8 = 128;
 const LAST: u8 = 128;
 /// Is added to the operation of a request that states how often each check is made.
 const REPEATS: u8 = 64;
-const HEAD: usize = 3;
 const CHECK: u8 = 1;
 const FORCE: u8 = 4;
 const RENEW: u8 = 6;

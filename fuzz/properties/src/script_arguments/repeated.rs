@@ -1,8 +1,8 @@
 //! Requests whose decisions are made several times: in one step, with the same result as one after another.
 
 use super::{
-    CALENDAR_WINDOW, CHECK, DOUBLE, FIXED_WINDOW, HEAD, LONG_RECORD, LONG_RECORDS, METER, RECORD, REPEATS,
-    SLIDING_WINDOW,
+    CALENDAR_WINDOW, CHECK, DOUBLE, FIXED_WINDOW, LAST, LONG_RECORD, LONG_RECORDS, METER, RECORD, REPEATS,
+    SLIDING_WINDOW, fields_of,
 };
 
 /// The parts of a request with times.
@@ -41,7 +41,6 @@ impl<'a> Repeated<'a> {
             .collect();
         let count = u8::try_from(checks.len() / 2).ok()?;
         let head = [self.operation & !REPEATS, count, self.record_count];
-        assert_eq!(head.len(), HEAD);
         Some([&head[..], &checks, self.records].concat())
     }
 
@@ -52,7 +51,7 @@ impl<'a> Repeated<'a> {
         let mut numbers = doubles.iter().map(|double| f64::from_le_bytes(*double));
         let mut states = vec![vec![numbers.next().unwrap_or(-1.0)]];
         for (check, times) in self.checks.chunks(2).zip(self.times) {
-            let algorithm = self.records[self.record_length() * usize::from(check[0] % super::LAST)];
+            let algorithm = self.records[self.record_length() * usize::from(check[0] % LAST)];
             let mut last = Vec::new();
             for _ in 0..if is_repeated { 1 } else { *times } {
                 let fits = numbers.next().unwrap_or(-1.0) % 2.0;
@@ -73,8 +72,7 @@ impl<'a> Repeated<'a> {
 
     /// Whether the numbers of all records are such as a store sends: with others, a state that was written is not always read again.
     pub(super) fn is_sane(&self, now: f64) -> bool {
-        let records = self.records.chunks(self.record_length()).take(usize::from(self.record_count));
-        let mut records = records;
+        let mut records = self.records.chunks(self.record_length()).take(usize::from(self.record_count));
         now < HALF && records.all(|record| is_sane(record, now))
     }
 }
@@ -82,7 +80,7 @@ impl<'a> Repeated<'a> {
 /// The numbers of a state in a reply.
 fn state(algorithm: u8, numbers: &mut impl Iterator<Item = f64>) -> Vec<f64> {
     let mut state = Vec::new();
-    let mut left = super::fields_of(algorithm, || {
+    let mut left = fields_of(algorithm, || {
         let counts = numbers.next().unwrap_or(0.0);
         state.push(counts);
         counts
