@@ -81,9 +81,9 @@ impl Figures {
     }
 
     fn count(&mut self, op: &Op) {
-        // The shares count checks only, without those that a process decides itself, of callers that waited for the answer.
-        let is_by_server = matches!(op.call, Call::Check(_)) && !op.is_degraded() && !op.is_remembered();
-        if !is_by_server || op.outcome == Outcome::Unknown(Failure::Dropped) {
+        // The shares count checks only, of callers that waited for the answer. What a process enforces by itself, or remembers, is none.
+        let is_in_share = matches!(op.call, Call::Check(_)) && !op.is_degraded() && !op.is_remembered();
+        if !is_in_share || op.outcome == Outcome::Unknown(Failure::Dropped) {
             return;
         }
         match &op.outcome {
@@ -136,12 +136,12 @@ impl fmt::Display for Corrections {
 
 fn normal_after(ops: &[Op], end: u64) -> Option<u64> {
     let mut by_process: BTreeMap<u16, Vec<&Op>> = BTreeMap::new();
-    // An answer from a lease or of a remembered denial does not show that a server answers.
-    let is_by_server = |op: &&Op| {
+    // Of these families an answer may be from a lease or of a remembered denial, which does not show that a server answers.
+    let needs_server = |op: &&Op| {
         let family = op.key_id.family;
         family.max_lease() == 0 && family != Family::Remembered && !Family::MIXED.contains(&family)
     };
-    for op in ops.iter().filter(|op| op.invoked >= end).filter(is_by_server) {
+    for op in ops.iter().filter(|op| op.invoked >= end).filter(needs_server) {
         by_process.entry(op.process).or_default().push(op);
     }
     let mut latest = None;

@@ -14,11 +14,11 @@ pub(crate) enum Mix {
     /// Keys in two slots, which a process decides by itself while the servers fail.
     Local,
     /// Keys in two slots, for callers that may go away.
-    Apart,
+    Cancelled,
 }
 
 impl Mix {
-    pub(crate) const ALL: [Self; 3] = [Self::OneSlot, Self::Local, Self::Apart];
+    pub(crate) const ALL: [Self; 3] = [Self::OneSlot, Self::Local, Self::Cancelled];
 }
 
 /// The keys and costs of a check, in any order. The keys of leased policies are shared by all processes. Each caller has a key of the
@@ -28,7 +28,7 @@ pub(crate) fn checks(mix: Mix, rotation: u32, random: &mut Random) -> Vec<(KeyId
     let (leased, exact): (&[Family], _) = match mix {
         Mix::OneSlot => (&[Family::MixedBucket, Family::MixedCount], Family::MixedExact),
         Mix::Local => (&[Family::MixedLocal], Family::MixedLocalExact),
-        Mix::Apart => (&[Family::ApartBucket], Family::ApartExact),
+        Mix::Cancelled => (&[Family::CancelledBucket], Family::CancelledExact),
     };
     let mut families: Vec<(Family, u8)> = leased.iter().map(|family| (*family, SHARED)).collect();
     if families.len() > 1 && random.below(3) == 0 {
@@ -48,7 +48,7 @@ pub(crate) fn checks(mix: Mix, rotation: u32, random: &mut Random) -> Vec<(KeyId
 
 /// For how long a caller waits for an answer; `None` if it does not go away.
 pub(crate) fn patience(mix: Mix, random: &mut Random) -> Option<Duration> {
-    let goes_away = mix == Mix::Apart && random.below(6) == 0;
+    let goes_away = mix == Mix::Cancelled && random.below(6) == 0;
     goes_away.then(|| Duration::from_micros(random.below(3_000)))
 }
 
@@ -65,6 +65,6 @@ pub(crate) fn is_spent(outcome: &Decided, index: usize) -> bool {
     of(leased).zip(of(exact)).is_some_and(|(leased, exact)| leased != exact)
 }
 
-/// A caller of no other family's key.
+/// The caller of the keys that all processes share: a number of no other load.
 const SHARED: u8 = 99;
 const CALLERS: u64 = 10;

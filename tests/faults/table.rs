@@ -62,10 +62,15 @@ impl Row {
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
         let Findings { excess, freed, permits, renewed, blocked, granted, resets, .. } = *findings;
-        let Findings { undone, local, mixed_local, remembered, replayed, unclear, .. } = *findings;
+        let Findings { undone, remembered, replayed, unclear, .. } = *findings;
         let of_family = |family: Family| findings.leased.get(&family).copied().unwrap_or_default();
         let mixed = Family::MIXED.into_iter().map(of_family).sum();
         let leased = Family::LEASED.map(of_family);
+        let of_local = |is_mixed: bool| {
+            let families =
+                findings.local.iter().filter(|(family, _)| Family::MIXED.contains(family) == is_mixed);
+            families.map(|(_, checks)| checks).sum()
+        };
         let mut row = Self {
             name,
             title,
@@ -75,7 +80,7 @@ impl Row {
             leased,
             mixed,
             undone,
-            local: [local, mixed_local],
+            local: [of_local(false), of_local(true)],
             remembered,
             permits,
             renewed,

@@ -181,34 +181,42 @@ impl Caller {
         while !self.stopped.load(Ordering::Relaxed) && self.ops.len() < MAX_OPS {
             let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
             let rotation = u32::try_from(rotation).unwrap_or_default();
-            if let Load::Slow(caller) = load {
-                self.check(&[(KeyId { rotation, family: Family::Slow, caller }, 1)], PATIENT).await;
-                sleep(Duration::from_millis(60 + self.random.below(20))).await;
+            // The history of a key ends with its rotation.
+            self.held.retain(|(key_id, _)| key_id.rotation == rotation);
+            let corrects = !matches!(load, Load::Slow(_)) && !self.held.is_empty();
+            if corrects && self.random.below(100) < CORRECTIONS {
+                self.correct().await;
             } else {
-                // The history of a key ends with its rotation.
-                self.held.retain(|(key_id, _)| key_id.rotation == rotation);
-                if !self.held.is_empty() && self.random.below(100) < CORRECTIONS {
-                    self.correct().await;
-                } else if let Load::Leased(family) = load {
-                    self.check(&[(KeyId { rotation, family, caller: 0 }, 1)], PATIENT).await;
-                } else if let Load::Mixed(mix) = load {
-                    let checks = mixed::checks(mix, rotation, &mut self.random);
-                    let patience = mixed::patience(mix, &mut self.random).unwrap_or(PATIENT);
-                    self.check(&checks, patience).await;
-                } else if matches!(load, Load::Remembered) {
-                    let checks = self.remembered_checks(rotation);
-                    self.check(&checks, PATIENT).await;
-                } else {
-                    let checks = self.random_checks(rotation);
-                    self.check(&checks, PATIENT).await;
-                }
-                let is_break = matches!(load, Load::Leased(_) | Load::Mixed(_))
-                    && self.random.below(CALLS_PER_BREAK) == 0;
-                let pause = if is_break { 150 } else { 10 };
-                sleep(Duration::from_millis(pause + self.random.below(4 * pause))).await;
+                let (checks, patience) = self.next(load, rotation);
+                self.check(&checks, patience).await;
             }
+            sleep(self.pause(load)).await;
         }
         self.ops
+    }
+
+    /// The next checks, and how long the caller waits for an answer.
+    fn next(&mut self, load: Load, rotation: u32) -> (Vec<(KeyId, u64)>, Duration) {
+        match load {
+            Load::Busy => (self.random_checks(rotation), PATIENT),
+            Load::Slow(caller) => (vec![(KeyId { rotation, family: Family::Slow, caller }, 1)], PATIENT),
+            Load::Leased(family) => (vec![(KeyId { rotation, family, caller: 0 }, 1)], PATIENT),
+            Load::Mixed(mix) => {
+                let checks = mixed::checks(mix, rotation, &mut self.random);
+                (checks, mixed::patience(mix, &mut self.random).unwrap_or(PATIENT))
+            }
+            Load::Remembered => (self.remembered_checks(rotation), PATIENT),
+        }
+    }
+
+    /// The time until the next checks. Leases expire in some of these pauses.
+    fn pause(&mut self, load: Load) -> Duration {
+        let (least, spread) = match load {
+            Load::Slow(_) => (60, 20),
+            Load::Leased(_) | Load::Mixed(_) if self.random.below(CALLS_PER_BREAK) == 0 => (150, 600),
+            Load::Leased(_) | Load::Mixed(_) | Load::Remembered | Load::Busy => (10, 40),
+        };
+        Duration::from_millis(least + self.random.below(spread))
     }
 
     fn random_checks(&mut self, rotation: u32) -> Vec<(KeyId, u64)> {

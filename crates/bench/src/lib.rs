@@ -9,5 +9,5 @@ pub mod scale;
 pub mod server;
 
 pub use comparison::{Comparison, Target, digits, markdown};
-pub use machine::machine;
+pub use machine::{machine, marks_of_quick};
 pub use rounds::{Case, Round, Spread, interleaved, medians};

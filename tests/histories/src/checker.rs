@@ -96,10 +96,8 @@ pub struct Findings {
     pub leased: BTreeMap<Family, usize>,
     /// The checks of leased policies, together with others, that were paid from leases and denied by the others.
     pub undone: usize,
-    /// The checks of leased policies that processes have decided by themselves, alone and together with others.
-    pub local: usize,
-    /// See [`local`](Self::local).
-    pub mixed_local: usize,
+    /// The checks that processes have decided by themselves, of each family for which they enforce a share.
+    pub local: BTreeMap<Family, usize>,
     /// The denials that processes have remembered.
     pub remembered: usize,
     /// The permits that were taken, and those that renewals have found.
@@ -150,6 +148,11 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
             ops.retain(|op| !op.is_remembered());
             findings.remembered += before - ops.len();
         }
+        if Family::LOCAL.contains(&key_id.family) {
+            *findings.local.entry(key_id.family).or_default() +=
+                ops.iter().filter(|op| op.is_degraded()).count();
+            findings.violations.extend(bound::check_local(key_id, &ops));
+        }
         let (excess, violation) = match key_id.family {
             Family::InFlight => {
                 findings.permits += ops.iter().map(|op| op.admitted()).sum::<u64>();
@@ -162,15 +165,6 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
                     ops.iter().filter(|op| op.answer().is_some_and(|it| it.limit != own)).count();
                 findings.resets += ops.iter().filter(|op| op.call == Call::Reset && op.is_answered()).count();
                 (0, grants::check(key_id, &ops, &losses))
-            }
-            family if Family::LOCAL.contains(&family) => {
-                let local = ops.iter().filter(|op| op.is_degraded()).count();
-                match family {
-                    Family::LeasedLocal => findings.local += local,
-                    _ => findings.mixed_local += local,
-                }
-                findings.violations.extend(bound::check_local(key_id, &ops));
-                bound::check(key_id, &ops, &losses)
             }
             _ => bound::check(key_id, &ops, &losses),
         };

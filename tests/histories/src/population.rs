@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::{
-    CalendarWindow, Concurrency, FailureMode, Key, KeyWriter, Policy, PolicyName, Quota, Secret,
-    SlidingWindow, Strategy, Timestamp, WindowTable,
+    CalendarWindow, Concurrency, FailureMode, Key, KeyWriter, Policy, Quota, Secret, SlidingWindow, Strategy,
+    Timestamp, WindowTable,
 };
 
 /// A policy, named for what it tests.
@@ -55,12 +55,15 @@ pub enum Family {
     /// The other one, without a lease: a key of each caller, in a slot of its own.
     MixedLocalExact,
     /// A token bucket of which every process has units in lease, checked together with another policy by callers that may go away.
-    ApartBucket,
+    CancelledBucket,
     /// The other policy, a meter without a lease: a key of each caller, in a slot of its own.
-    ApartExact,
+    CancelledExact,
 }
 
 impl Family {
+    /// The slots of the sliding window.
+    pub(crate) const SLOTS: u32 = 10;
+
     /// All families, in the order of their codes.
     pub const ALL: [Self; 23] = [
         Self::Spaced,
@@ -84,8 +87,8 @@ impl Family {
         Self::MixedExact,
         Self::MixedLocal,
         Self::MixedLocalExact,
-        Self::ApartBucket,
-        Self::ApartExact,
+        Self::CancelledBucket,
+        Self::CancelledExact,
     ];
 
     /// The families that charge units and have neither leases nor overrides: the server decides every check by the charges alone.
@@ -112,8 +115,8 @@ impl Family {
         Self::MixedExact,
         Self::MixedLocal,
         Self::MixedLocalExact,
-        Self::ApartBucket,
-        Self::ApartExact,
+        Self::CancelledBucket,
+        Self::CancelledExact,
     ];
 
     /// The families of which a process enforces a share by itself while the servers fail.
@@ -137,9 +140,9 @@ impl Family {
             Self::Leased => Policy::token_bucket("leased", quota).lease(LEASE),
             Self::LeasedWindow => Policy::fixed_window("leased_window", quota).lease(LEASE),
             Self::LeasedSliding => {
-                let window = SlidingWindow::with_slots(quota, SLOTS).expect("the slots divide the period");
-                let name = PolicyName::literal("leased_sliding");
-                Policy::new(name, Strategy::SlidingWindow(window)).lease(LEASE)
+                let window =
+                    SlidingWindow::with_slots(quota, Self::SLOTS).expect("the slots divide the period");
+                Policy::literal("leased_sliding", Strategy::SlidingWindow(window)).lease(LEASE)
             }
             Self::LeasedLocal => {
                 Policy::gcra("leased_local", quota).lease(LEASE).on_store_failure(FailureMode::local(SHARES))
@@ -156,8 +159,8 @@ impl Family {
             Self::MixedLocalExact => {
                 Policy::gcra("mixed_local_exact", quota).on_store_failure(FailureMode::local(SHARES))
             }
-            Self::ApartBucket => Policy::token_bucket("apart_bucket", quota).lease(LEASE),
-            Self::ApartExact => Policy::gcra("apart_exact", quota),
+            Self::CancelledBucket => Policy::token_bucket("cancelled_bucket", quota).lease(LEASE),
+            Self::CancelledExact => Policy::gcra("cancelled_exact", quota),
             Self::Blocked => Policy::gcra("blocked", quota).grantable(),
             Self::Granted => Policy::fixed_window("granted", quota).grantable(),
             Self::Calendar => {
@@ -171,7 +174,7 @@ impl Family {
     /// the number of permits and the length of their lease.
     pub fn quota(self) -> Quota {
         match self {
-            Self::Spaced | Self::Remembered | Self::MixedExact | Self::ApartExact => {
+            Self::Spaced | Self::Remembered | Self::MixedExact | Self::CancelledExact => {
                 Quota::per_second(4).burst(5)
             }
             Self::Bucket => Quota::per_second(8).burst(12),
@@ -179,7 +182,7 @@ impl Family {
             Self::Log => LOG,
             Self::Count | Self::MixedCount => COUNT,
             Self::Slow | Self::Blocked => Quota::per_second(20),
-            Self::Leased | Self::MixedBucket | Self::ApartBucket => Quota::per_second(100).burst(50),
+            Self::Leased | Self::MixedBucket | Self::CancelledBucket => Quota::per_second(100).burst(50),
             Self::LeasedWindow | Self::LeasedSliding => LEASED_WINDOW,
             Self::LeasedLocal | Self::MixedLocal => Quota::per_second(200).burst(60),
             Self::MixedLocalExact => Quota::per_second(8).burst(16),
@@ -216,8 +219,8 @@ impl Family {
                 | Self::MixedExact
                 | Self::MixedLocal
                 | Self::MixedLocalExact
-                | Self::ApartBucket
-                | Self::ApartExact
+                | Self::CancelledBucket
+                | Self::CancelledExact
         );
         is_meter.then(|| self.period() / self.quota().limit())
     }
@@ -298,8 +301,6 @@ const LOG: Quota = quota(80, Duration::from_secs(3));
 const LEASED_WINDOW: Quota = quota(200, Duration::from_secs(2));
 /// The units that a process may have in lease.
 const LEASE: u64 = 10;
-/// The slots of a sliding window.
-const SLOTS: u32 = 10;
 /// A process enforces one of this number of shares of the quota while the servers fail: more than there are processes, so that it
 /// is less than its load.
 const SHARES: u32 = 8;

@@ -9,12 +9,10 @@ use portcullis_core::store::Run;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Audit {
     /// In any period at most the burst and the units replenished in it, plus the units in lease when it begins.
-    Rate {
-        /// The most, over all periods up to now, of the units admitted less those replenished and those in lease at the begin.
-        most: i64,
-        /// The same without leases.
-        without_leases: i64,
-    },
+    Rate(
+        /// All periods up to now. Units that were replenished are not admitted.
+        Begun,
+    ),
     /// In any window at most the limit, because a lease ends with its window.
     Window {
         /// The units that were admitted in the current window.
@@ -32,7 +30,7 @@ pub(crate) enum Audit {
     },
 }
 
-/// The periods that have begun at one tick.
+/// Periods that have begun.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Begun {
     /// The most, over these periods, of the units admitted up to now less those in lease at the begin.
@@ -44,9 +42,23 @@ pub(crate) struct Begun {
 impl Begun {
     /// No period has begun.
     const NONE: Self = Self { most: NEVER, without_leases: NEVER };
+
+    fn begin(&mut self, leased: u64) {
+        self.most = self.most.max(-units(leased));
+        self.without_leases = self.without_leases.max(0);
+    }
+
+    fn add(&mut self, units: i64) {
+        self.most += units;
+        self.without_leases += units;
+    }
 }
 
 impl Audit {
+    pub(crate) fn rate() -> Self {
+        Self::Rate(Begun { most: 0, without_leases: 0 })
+    }
+
     pub(crate) fn sliding(window: &SlidingWindow, tick: Duration) -> Self {
         let ticks = |span: Duration| usize::try_from(span.as_micros() / tick.as_micros()).unwrap_or_default();
         let exact = window.slot() * (window.slots() - 1);
@@ -57,7 +69,7 @@ impl Audit {
     pub(crate) fn keeps(&self, promise: u64) -> bool {
         let promise = units(promise);
         match self {
-            Self::Rate { most, .. } => *most <= promise,
+            Self::Rate(begun) => begun.most <= promise,
             Self::Window { admitted } => *admitted <= promise,
             Self::Sliding { begun, exact, .. } => begun
                 .iter()
@@ -71,7 +83,7 @@ impl Audit {
     pub(crate) fn uses(&self, promise: u64) -> bool {
         let promise = units(promise);
         match self {
-            Self::Rate { without_leases, .. } => *without_leases > promise,
+            Self::Rate(begun) => begun.without_leases > promise,
             Self::Window { admitted } => *admitted == promise,
             Self::Sliding { begun, exact, .. } => {
                 begun.iter().rev().take(exact + 1).any(|begun| begun.without_leases > promise)
@@ -93,7 +105,7 @@ impl Audit {
     /// The state is removed, so that `limit` units are available again while `leased` are in lease.
     pub(crate) fn reset(&mut self, limit: u64, leased: u64) {
         match self {
-            Self::Rate { .. } | Self::Sliding { .. } => self.add(-units(limit)),
+            Self::Rate(_) | Self::Sliding { .. } => self.add(-units(limit)),
             Self::Window { .. } => self.add(-units(limit) - units(leased)),
         }
     }
@@ -101,7 +113,7 @@ impl Audit {
     /// Units are replenished, or a window may begin.
     pub(crate) fn tick(&mut self, replenished: u64, begins_window: bool) {
         match self {
-            Self::Rate { .. } => self.add(-units(replenished)),
+            Self::Rate(_) => self.add(-units(replenished)),
             Self::Window { admitted } if begins_window => *admitted = 0,
             Self::Window { .. } => {}
             Self::Sliding { begun, window, .. } => {
@@ -115,31 +127,22 @@ impl Audit {
 
     /// Lets a period begin now, with `leased` units in lease.
     pub(crate) fn begin_period(&mut self, leased: u64) {
-        let (most, without_leases) = match self {
-            Self::Rate { most, without_leases } => (most, without_leases),
-            Self::Window { .. } => return,
+        match self {
+            Self::Rate(begun) => begun.begin(leased),
+            Self::Window { .. } => {}
             Self::Sliding { begun, .. } => {
-                let Some(Begun { most, without_leases }) = begun.last_mut() else { return };
-                (most, without_leases)
+                if let Some(last) = begun.last_mut() {
+                    last.begin(leased);
+                }
             }
-        };
-        *most = (*most).max(-units(leased));
-        *without_leases = (*without_leases).max(0);
+        }
     }
 
     fn add(&mut self, units: i64) {
         match self {
-            Self::Rate { most, without_leases } => {
-                *most += units;
-                *without_leases += units;
-            }
+            Self::Rate(begun) => begun.add(units),
             Self::Window { admitted } => *admitted += units,
-            Self::Sliding { begun, .. } => {
-                for Begun { most, without_leases } in begun {
-                    *most += units;
-                    *without_leases += units;
-                }
-            }
+            Self::Sliding { begun, .. } => begun.iter_mut().for_each(|begun| begun.add(units)),
         }
     }
 }

@@ -46,7 +46,7 @@ impl Model for Leases {
         let audit = match self.quotas[0] {
             Strategy::FixedWindow(_) => Audit::Window { admitted: 0 },
             Strategy::SlidingWindow(window) => Audit::sliding(&window, TICK),
-            _ => Audit::Rate { most: 0, without_leases: 0 },
+            _ => Audit::rate(),
         };
         vec![System {
             tick: 0,

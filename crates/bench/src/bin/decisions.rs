@@ -15,7 +15,7 @@ use portcullis::key::Key;
 use portcullis::redis::RedisStore;
 use portcullis::store::{Check, Checks, Store as _};
 use portcullis::{Policy, Quota, Secret};
-use portcullis_bench::{machine, markdown, medians};
+use portcullis_bench::{machine, markdown, marks_of_quick, medians};
 use portcullis_servers::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -64,7 +64,7 @@ fn main() -> Result<()> {
             own.push(round(&runtime, &server, &store, policy, *tasks, length)?);
         }
     }
-    let version = server_version(&server)?;
+    let version = server.info("server", "redis_version:")?;
     let rows = cases.iter().zip(measured).map(|((policy, tasks), mut own)| {
         own.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
         let Round { per_second, latency, server_cpu } = own[own.len() / 2];
@@ -80,8 +80,7 @@ fn main() -> Result<()> {
     let rows: Vec<_> = rows.collect();
     server.kill()?;
     let dead = while_dead(&runtime, &store, &policies[0])?;
-    let (quick, warning) =
-        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    let (quick, warning) = marks_of_quick(options.quick);
     println!(
         "`cargo xtask bench decisions{quick}`\n\n{}; Redis {version} on the same machine.{warning}\n\n\
          Medians of {rounds} interleaved rounds of {} ms, with {KEYS} keys.\n\n{}\n\
@@ -92,12 +91,6 @@ fn main() -> Result<()> {
         dead / 1_000.0,
     );
     Ok(())
-}
-
-fn server_version(server: &RedisServer) -> Result<String> {
-    let info = server.cli(&["INFO", "server"])?;
-    let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
-    Ok(version.context("INFO server has no version")?.trim().to_owned())
 }
 
 fn round(
@@ -144,11 +137,7 @@ fn round(
 
 /// User and system time of the server, in seconds.
 fn cpu(server: &RedisServer) -> Result<f64> {
-    let info = server.cli(&["INFO", "cpu"])?;
-    let spent = |name: &str| -> Result<f64> {
-        let line = info.lines().find_map(|line| line.strip_prefix(name));
-        Ok(line.with_context(|| format!("INFO cpu has no {name}"))?.trim().parse()?)
-    };
+    let spent = |prefix| -> Result<f64> { Ok(server.info("cpu", prefix)?.parse()?) };
     Ok(spent("used_cpu_user:")? + spent("used_cpu_sys:")?)
 }
 

@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use portcullis::store::{Checks, MemoryStore, Store as _};
 use portcullis::{Policy, Quota, Secret};
-use portcullis_bench::{Target, digits, machine, markdown};
+use portcullis_bench::{Target, digits, machine, markdown, marks_of_quick};
 use portcullis_core::Key;
 
 #[derive(Debug, Parser)]
@@ -39,8 +39,7 @@ fn main() -> Result<()> {
     for policy in &policies() {
         rows.push(row(policy.name().as_str(), options.quick)?);
     }
-    let (quick, warning) =
-        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    let (quick, warning) = marks_of_quick(options.quick);
     println!(
         "`cargo xtask bench flood{quick}`\n\n{}.{warning}\n\n## Checks of {KNOWN} known keys during a flood of {keys} others\n\n\
          A store for {} keys. All times are in nanoseconds, and sizes in millions of bytes. A spin does nothing for the median of a \

@@ -17,7 +17,7 @@ use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
 use portcullis::{Limiter, Policy, Quota};
-use portcullis_bench::{Round, Spread, digits, interleaved, machine, markdown};
+use portcullis_bench::{Round, Spread, digits, interleaved, machine, markdown, marks_of_quick};
 use tower::ServiceExt as _;
 
 #[derive(Debug, Parser)]
@@ -84,8 +84,7 @@ fn main() -> Result<()> {
     for work in &WORK {
         rows.push(work.measure(rounds, requests)?);
     }
-    let (quick, warning) =
-        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    let (quick, warning) = marks_of_quick(options.quick);
     println!(
         "`cargo xtask bench metrics{quick}`\n\n{}.{warning}\n\n## Time of a request with metrics, with the router\n\n\
          Medians of {rounds} interleaved rounds. A ratio is that of the two cases in the same round. The last two columns compare two \

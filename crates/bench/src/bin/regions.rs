@@ -5,7 +5,7 @@
 
 use clap::Parser;
 use portcullis_bench::regions::{Choice, Cut, Expected, Figures, Report, Setup, Span};
-use portcullis_bench::{digits, markdown};
+use portcullis_bench::{digits, markdown, marks_of_quick};
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench regions", bin_name = "cargo xtask bench regions")]
@@ -18,8 +18,7 @@ struct Options {
 fn main() {
     let options = Options::parse();
     let setup = if options.quick { Setup { exact: 2_000, ..SETUP } } else { SETUP };
-    let (quick, warning) =
-        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    let (quick, warning) = marks_of_quick(options.quick);
     let (calm, cut) = spans(&setup, if options.quick { 480 } else { 60 });
     println!(
         "`cargo xtask bench regions{quick}`\n\nA simulation: its figures do not depend on the machine.{warning}\n\n{}\n",

@@ -13,7 +13,7 @@ use clap::Parser;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Header, Identity, KeyError, KeyWriter};
 use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
-use portcullis_bench::{Case, digits, machine, markdown, medians};
+use portcullis_bench::{Case, digits, machine, markdown, marks_of_quick, medians};
 use tower::ServiceExt as _;
 
 #[derive(Debug, Parser)]
@@ -100,8 +100,7 @@ fn main() -> Result<()> {
         // A median of a smoke run may be below that of the router.
         vec![(*name).to_owned(), format!("{} ns", digits((median - medians[0]).max(0.0)))]
     });
-    let (quick, warning) =
-        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    let (quick, warning) = marks_of_quick(options.quick);
     println!(
         "`cargo xtask bench responses{quick}`\n\n{}. Medians of {rounds} interleaved rounds.{warning}\n\n{}",
         machine()?,

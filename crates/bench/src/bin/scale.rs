@@ -9,7 +9,7 @@ use portcullis::store::{Checks, Gcra, Store as _, Strategy};
 use portcullis_bench::redis::Cmd;
 use portcullis_bench::scale::{Costs, Load, Setup, simulate};
 use portcullis_bench::server::{Server, key};
-use portcullis_bench::{digits, machine, markdown};
+use portcullis_bench::{digits, machine, markdown, marks_of_quick};
 use portcullis_core::Policy;
 
 #[derive(Debug, Parser)]
@@ -27,8 +27,7 @@ fn main() -> Result<()> {
     let options = Options::parse();
     let costs = costs(if options.quick { 960 } else { 19_200 })?;
     let instances: &[u32] = if options.quick { &[1, 10] } else { &[1, 3, 10, 30, 100, 300, 1_000] };
-    let (quick, warning) =
-        if options.quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") };
+    let (quick, warning) = marks_of_quick(options.quick);
     println!(
         "`cargo xtask bench scale{quick}`\n\n{}.{warning}\n\n## Instances that share servers, simulated\n\n\
          Measured: {} µs of the server for a call, and {} µs for each decision in it. Assumed: a round trip of {} µs, {} decisions \

@@ -17,7 +17,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::{
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code};
-use portcullis_bench::{machine, markdown};
+use portcullis_bench::{machine, markdown, marks_of_quick};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tonic::transport::Channel;
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
         }
         anyhow::Ok(rows)
     })?;
-    let warning = if options.quick { "\n\nA smoke run: these figures mean nothing." } else { "" };
+    let (_, warning) = marks_of_quick(options.quick);
     println!(
         "`cargo xtask bench serve-envoy`\n\n{}.{warning}\n\n## Checks over gRPC\n\n`portcullis serve` in memory, with a fixed window \
          of Envoy's file for each of {USERS} users, asked by Tonic's client over {CONNECTIONS} connections for {} s each. {pinned}\n\n{}",

@@ -18,6 +18,8 @@ use portcullis_core::{
 };
 use smallvec::SmallVec;
 
+#[cfg(test)]
+pub(crate) use combined::REPEATS;
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
 pub(crate) use guard::{GrantNumbers, Guard, GuardReply};
 pub(crate) use renewals::{PermitRun, RenewalCall, first_renewals};

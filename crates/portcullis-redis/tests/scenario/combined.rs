@@ -1,16 +1,15 @@
 //! Decisions that share calls: a real Redis agrees in every figure with the memory store, which makes one after another.
 
-use std::time::Duration;
-
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Concurrency, Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp,
-    TokenBucket,
+    Concurrency, Key, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
+
+use crate::support::{DEADLINE, key, random};
 
 const QUOTA: Quota = Quota::per_minute(7);
 
@@ -32,11 +31,7 @@ fn policies() -> Vec<Policy> {
 }
 
 fn users() -> [Key; 3] {
-    ["ada", "grace", "barbara"].map(|user| {
-        let mut hasher = Secret::published().hasher();
-        hasher.writer().part("user", user.as_bytes());
-        hasher.finish().unwrap()
-    })
+    ["ada", "grace", "barbara"].map(key)
 }
 
 /// A decision under one to three policies.
@@ -63,11 +58,7 @@ async fn decisions_that_share_calls_agree_with_memory() {
     let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
     let redis = redis.connect().await.unwrap();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-    let mut state = seed;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut random = random(seed);
     let (policies, users) = (policies(), users());
     let (mut now, mut made, mut denied) = (1_000_000_000_000_000_u64, 0_u64, 0_u64);
     let steps = timeline::steps().min(20_000);
@@ -93,6 +84,3 @@ async fn decisions_that_share_calls_agree_with_memory() {
     println!("{made} decisions in {calls} calls, {denied} denied");
     assert!(calls * 4 < made && denied * 10 > made, "{made} decisions in {calls} calls, {denied} denied");
 }
-
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Anchor, Concurrency, FixedWindow, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy,
-    Timestamp, TokenBucket,
+    Anchor, Concurrency, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp,
+    TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, calendars};
+
+use crate::support::key;
 
 /// At 7 per minute, one unit takes 8 571 428 4/7 microseconds.
 const QUOTA: Quota = Quota::per_minute(7);
@@ -86,9 +88,7 @@ async fn names_and_states_are_those_of_version_2() {
     let store =
         RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).scenario_clock(clock.clone());
     let store = store.connect().await.unwrap();
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part("user", b"ada");
-    let key = hasher.finish().unwrap();
+    let key = key("ada");
     for (policy, tag, state) in cases {
         for at in [1_800_000_000_000_007, 1_800_000_020_000_001] {
             clock.set(Timestamp::from_micros(at));

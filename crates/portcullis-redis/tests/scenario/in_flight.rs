@@ -8,6 +8,8 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 
+use crate::support::DEADLINE;
+
 const HELD: Renewed = Renewed { held: 1, lapsed: 0 };
 const LAPSED: Renewed = Renewed { held: 0, lapsed: 1 };
 
@@ -75,6 +77,3 @@ async fn a_process_that_is_gone_loses_its_permits_and_no_others() {
     assert_eq!([lives.release(&second).await, lives.release(&second).await], [2, 2]);
     assert_eq!(lives.renew(&[&first, &second]).await, [LAPSED, LAPSED]);
 }
-
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

@@ -16,6 +16,8 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
+use crate::support::{DEADLINE, random};
+
 const LIMIT: u64 = 500;
 const LEASE: u64 = 50;
 
@@ -54,11 +56,7 @@ async fn leased_timelines_agree_with_memory() {
     clock.set(Timestamp::from_micros(1_000_000_000_000_000));
     let memory = MemoryStore::builder().clock(clock).build();
     let mut redis = connect(&server).await;
-    let mut state = seed;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut random = random(seed);
     let (policies, steps) = (policies(), (timeline::steps() / 2).min(20_000));
     let (mut counts, mut episode) = (Counts::default(), 0);
     while counts.made < steps {
@@ -150,8 +148,8 @@ impl Subject {
         } else {
             // A cost that exceeds the rest of a lease is denied if the server does not have it without that rest.
             let left = self.remaining(memory, &self.policy).await;
-            let is_exact = self.remaining(memory, &self.exact).await < exact;
-            let is_denied = left < cost + LEASE || is_exact;
+            let is_denied_by_exact = self.remaining(memory, &self.exact).await < exact;
+            let is_denied = left < cost + LEASE || is_denied_by_exact;
             assert!(is_denied, "{cost} units of {:?} are denied, with {left} left", self.policy);
             counts.denied += 1;
             counts.undone += u64::from(left >= cost + LEASE);
@@ -234,6 +232,3 @@ impl Subject {
 async fn connect(server: &RedisServer) -> RedisStore {
     RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap()
 }
-
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@ mod remembered;
 mod remembered_corpora;
 mod repeated;
 mod sliding_log;
+mod support;
 mod timelines;
 mod walks;
 mod windows;

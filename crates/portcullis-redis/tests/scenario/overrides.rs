@@ -7,13 +7,15 @@ use std::time::Duration;
 use portcullis_core::overrides::{LockOut, Override};
 use portcullis_core::store::{Checks, Outcome, Receipt, Renewal, Store};
 use portcullis_core::{
-    Anchor, Concurrency, Decision, FixedWindow, Key, Policy, PolicyName, Quota, Refill, Secret,
-    SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Anchor, Concurrency, Decision, FixedWindow, Key, Policy, PolicyName, Quota, Refill, SlidingWindow,
+    Strategy, Timestamp, TokenBucket,
 };
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, Scenario, StoreSubject, calendars, run, timeline};
+
+use crate::support::{DEADLINE, key};
 
 const QUOTA: Quota = Quota::per_minute(7);
 const LOCK_OUT: LockOut =
@@ -152,11 +154,7 @@ async fn grants_and_blocks_agree_with_memory() {
     // What one store changes, the others find.
     let redis = [connect().await.unwrap(), connect().await.unwrap()];
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-    let users = ["ada", "grace", "barbara"].map(|user| {
-        let mut hasher = Secret::published().hasher();
-        hasher.writer().part("user", user.as_bytes());
-        hasher.finish().unwrap()
-    });
+    let users = ["ada", "grace", "barbara"].map(key);
     let mut walk = Walk { policies: policies(), users, state: seed };
     let mut now = 1_700_000_000_000_000_u64;
     let mut receipts: Vec<[Receipt; 2]> = Vec::new();
@@ -242,9 +240,6 @@ async fn grants_and_blocks_agree_with_memory() {
     println!("{steps} steps, {denied} denied, {blocked} blocked, {granted} under grants");
     assert!(denied * 10 > steps && blocked * 40 > steps && granted * 40 > steps);
 }
-
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn redis_passes_the_corpus_of_overrides() {

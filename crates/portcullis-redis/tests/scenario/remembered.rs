@@ -3,16 +3,16 @@
 //! The store is on the server's time, because on the time of a scenario it remembers none. The quotas replenish nothing while a test
 //! runs, so the figures do not depend on time.
 
-use std::time::Duration;
-
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Anchor, Decision, FixedWindow, Key, Policy, Quota, Receipt, Secret, SlidingWindow, Strategy, Timestamp,
+    Anchor, Decision, FixedWindow, Policy, Quota, Receipt, SlidingWindow, Strategy, Timestamp,
 };
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
+
+use crate::support::{DEADLINE, key, random};
 
 const LIMIT: u64 = 12;
 
@@ -50,11 +50,7 @@ async fn remembered_denials_agree_with_memory() {
     clock.set(Timestamp::from_micros(1_000_000_000_000_000));
     let memory = MemoryStore::builder().clock(clock).build();
     let redis = RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap();
-    let mut state = seed;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut random = random(seed);
     let (policies, keys) = (policies(), ["ada", "grace", "barbara"].map(key));
     let mut receipts: Vec<(Receipt, Receipt)> = Vec::new();
     let (mut denied, mut remembered) = (0, 0);
@@ -106,12 +102,3 @@ async fn remembered_denials_agree_with_memory() {
     println!("{denied} denied, {remembered} of them remembered");
     assert!(remembered * 4 > denied, "{remembered} of {denied} denials were remembered");
 }
-
-fn key(user: &str) -> Key {
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part("user", user.as_bytes());
-    hasher.finish().unwrap()
-}
-
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use portcullis_core::overrides::Block;
-use portcullis_core::store::{Check, Checks, Renewal, Renewed, Store as _};
+use portcullis_core::store::{Check, Checks, Outcome, Renewal, Renewed, Store as _};
 use portcullis_core::{Decision, Key, Policy, Receipt, Retry, Settlement, StoreError, Timestamp};
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -101,7 +101,7 @@ impl Remembering {
             }
             let what = format!("{checks:?} at {again:?}, {passed} us after it was denied");
             assert!(outcome.is_remembered(), "{what}: {outcome:?}");
-            self.assert_same(&checks, outcome.decision(), false).await;
+            let _ = self.assert_same(&checks, outcome.decision(), false).await;
             self.counts.last_moments += u64::from(passed + 1 == valid);
             self.ask_for_more(&checks).await;
         }
@@ -120,17 +120,12 @@ impl Remembering {
         let more = Checks::one(policy.clone(), *key, cost.saturating_add(1));
         let outcome = self.store.check(more.clone()).await.unwrap();
         assert!(outcome.is_remembered(), "{more:?}: {outcome:?}");
-        self.assert_same(&more, outcome.decision(), true).await;
+        let _ = self.assert_same(&more, outcome.decision(), true).await;
     }
 
     /// Compares with what the store without a memory answers. It denies as well, so that nothing is charged. If other costs were charged
     /// since the denial, or if the cost is higher, the figures may be older.
-    async fn assert_same(
-        &mut self,
-        checks: &Checks,
-        remembered: &Decision,
-        may_be_older: bool,
-    ) -> Vec<Decision> {
+    async fn assert_same(&mut self, checks: &Checks, remembered: &Decision, may_be_older: bool) -> Outcome {
         let outcome = self.plain.check(checks.clone()).await.unwrap();
         assert!(
             !outcome.is_allowed(),
@@ -144,7 +139,7 @@ impl Remembering {
             self.counts.older += 1;
         }
         self.counts.remembered += 1;
-        outcome.decisions().to_vec()
+        outcome
     }
 
     /// Prepares a call that changes a key.
@@ -163,22 +158,9 @@ impl Remembering {
             self.denied = denied(&checks, outcome.decisions(), now).filter(|_| is_remembered);
             return Ok(outcome.into());
         }
-        let decisions = self.assert_same(&checks, outcome.decision(), true).await;
-        // The corpus states the decisive one of all.
-        let decision =
-            decisions.iter().reduce(|best, other| if waits_longer(other, best) { other } else { best });
-        Ok(Checked {
-            decision: decision.unwrap().clone(),
-            decisions: decisions.clone(),
-            receipts: Vec::new(),
-        })
+        // The corpus states the decisive decision of all policies, which a remembered denial does not have.
+        Ok(self.assert_same(&checks, outcome.decision(), true).await.into())
     }
-}
-
-/// Whether a decision is the decisive one rather than another one.
-fn waits_longer(decision: &Decision, than: &Decision) -> bool {
-    (decision.is_allowed(), than.is_allowed()) == (false, true)
-        || (!decision.is_allowed() && !than.is_allowed() && decision.retry() > than.retry())
 }
 
 /// Whether the figures may be those of an earlier instant, since when others have charged.

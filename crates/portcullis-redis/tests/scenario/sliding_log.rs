@@ -1,13 +1,13 @@
 //! The number of commands that a sliding log takes: at most logarithmic in its limit, for any sequence of calls.
 
-use std::time::Duration;
-
 use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Key, Policy, Quota, Receipt, Secret, Timestamp};
+use portcullis_core::{Policy, Quota, Receipt, Timestamp};
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 use portcullis_testing::timeline::steps;
+
+use crate::support::{DEADLINE, key};
 
 #[tokio::test]
 async fn a_check_reads_few_blocks_wherever_live_entries_begin() {
@@ -112,7 +112,7 @@ impl TestLog {
     async fn check_after(&mut self, micros: u64, cost: u64) -> Outcome {
         self.now += micros;
         self.clock.set(Timestamp::from_micros(self.now));
-        self.store.check(Checks::one(LONGEST, user_key(), cost)).await.unwrap()
+        self.store.check(Checks::one(LONGEST, key("ada"), cost)).await.unwrap()
     }
 
     /// Resets the server's counters of commands.
@@ -138,16 +138,8 @@ impl TestLog {
     }
 }
 
-fn user_key() -> Key {
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part("user", b"ada");
-    hasher.finish().unwrap()
-}
-
 const LIMIT: u64 = 100_000;
 const LONGEST: Policy = Policy::sliding_log("log", Quota::per_minute(LIMIT));
 const MINUTE: u64 = 60_000_000;
 /// An instant in the year 2001.
 const START: u64 = 1_000_000_000_000_000;
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

@@ -1,7 +1,6 @@
 //! Random timelines: a real Redis agrees with the memory store in every field of every answer.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
@@ -9,6 +8,8 @@ use portcullis_servers::RedisServer;
 use portcullis_testing::timeline::{self, Profile, agree};
 use portcullis_testing::{ManualClock, StoreSubject, under_every_algorithm};
 use tokio::runtime::Runtime;
+
+use crate::support::DEADLINE;
 
 fn redis_decides_like_memory(profile: Profile) {
     let runtime = Runtime::new().unwrap();
@@ -34,6 +35,3 @@ fn steps() -> u64 {
 }
 
 under_every_algorithm!(redis_decides_like_memory);
-
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

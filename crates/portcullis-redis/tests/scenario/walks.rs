@@ -18,6 +18,8 @@ use portcullis_servers::RedisServer;
 use portcullis_testing::timeline;
 use portcullis_testing::{ManualClock, calendars};
 
+use crate::support::DEADLINE;
+
 /// Runs walks until they have made `most` steps in all, or half as many as the random timelines if these are fewer, under
 /// policies that `strategy` generates.
 fn walk(most: u64, strategy: fn(&mut Rng) -> Strategy) {
@@ -394,5 +396,3 @@ static TABLES: OnceLock<[&WindowTable; 3]> = OnceLock::new();
 const START: u64 = 1_000_000_000_000_000;
 /// The longest period that a quota may have, in microseconds.
 const LONGEST: u64 = 1 << 51;
-/// Generous: a slow machine must not fail a test.
-const DEADLINE: Duration = Duration::from_secs(10);

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Anchor, FixedWindow, Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp,
-    TokenBucket,
+    Anchor, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
+
+use crate::support::key;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -19,12 +20,6 @@ struct Fleet {
     server: RedisServer,
     clock: ManualClock,
     stores: [RedisStore; 2],
-}
-
-fn ada() -> Key {
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part("user", b"ada");
-    hasher.finish().unwrap()
 }
 
 impl Fleet {
@@ -46,7 +41,7 @@ impl Fleet {
         let mut admitted = [0; 2];
         for _ in 0..20 {
             for process in [0, 1] {
-                let checks = Checks::one(policies[process].clone(), ada(), 1);
+                let checks = Checks::one(policies[process].clone(), key("ada"), 1);
                 let outcome = self.stores[process].check(checks).await.unwrap();
                 admitted[process] += usize::from(outcome.is_allowed());
             }
@@ -109,7 +104,7 @@ async fn a_receipt_of_the_old_window_is_refunded_there() {
     let fleet = Fleet::start().await;
     let [old, new] = [HOUR, DAY].map(|period| Policy::fixed_window("fixed", Quota::new(3, period).unwrap()));
     let check = async |process: usize, policy: &Policy, cost| {
-        fleet.stores[process].check(Checks::one(policy.clone(), ada(), cost)).await.unwrap()
+        fleet.stores[process].check(Checks::one(policy.clone(), key("ada"), cost)).await.unwrap()
     };
     let receipt = check(0, &old, 2).await.into_receipts().next().unwrap();
     assert!(check(1, &new, 2).await.is_allowed());
@@ -124,13 +119,13 @@ async fn a_block_and_a_grant_outlive_a_change_of_the_window() {
     let fleet = Fleet::start().await;
     let [old, new] =
         [HOUR, DAY].map(|period| Policy::fixed_window("fixed", Quota::new(3, period).unwrap()).grantable());
-    fleet.stores[0].block(&old, ada(), HOUR).await.unwrap();
+    fleet.stores[0].block(&old, key("ada"), HOUR).await.unwrap();
     assert_eq!(fleet.admitted(&[old.clone(), new.clone()]).await, [0, 0]);
-    fleet.stores[1].unblock(&new, ada()).await.unwrap();
+    fleet.stores[1].unblock(&new, key("ada")).await.unwrap();
     let more = Quota::new(5, HOUR).unwrap();
-    fleet.stores[1].set_grant(&old, ada(), Some((more, HOUR))).await.unwrap();
+    fleet.stores[1].set_grant(&old, key("ada"), Some((more, HOUR))).await.unwrap();
     // The grant has the period of the old window, and no effect under the new one.
     assert_eq!(fleet.admitted(&[old.clone(), new.clone()]).await, [5, 3]);
-    let record = fleet.stores[0].overrides(&new, ada()).await.unwrap();
+    let record = fleet.stores[0].overrides(&new, key("ada")).await.unwrap();
     assert!(record.grant().is_some());
 }

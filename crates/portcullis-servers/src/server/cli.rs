@@ -72,7 +72,11 @@ impl RedisServer {
     }
 
     /// The rest of the line that begins with `prefix` in a section of `INFO`; empty if there is none.
-    pub(crate) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// The same as [`RedisServer::cli`].
+    pub fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
         let info = self.cli(&["INFO", section])?;
         let value = info.lines().find_map(|line| line.strip_prefix(prefix));
         Ok(value.unwrap_or_default().trim().to_owned())

@@ -57,6 +57,11 @@ fn requests() -> Vec<Request<String>> {
     ]
 }
 
+/// A layer with a list goes the general way, also if the list excepts nothing.
+fn of_way(is_general: bool, layer: RateLimitLayer) -> RateLimitLayer {
+    if is_general { layer.except(|_: &Parts| false) } else { layer }
+}
+
 /// A layer of each way, over stores of their own that answer in the same way.
 fn both(mode: Mode, failure: FailureMode, setting: Setting) -> [(Arc<Registry>, RateLimitLayer); 2] {
     [false, true].map(|is_general| {
@@ -65,8 +70,7 @@ fn both(mode: Mode, failure: FailureMode, setting: Setting) -> [(Arc<Registry>, 
         let registry = registry_of(store);
         let policy = Policy::fixed_window("all", Quota::per_day(4)).on_store_failure(failure);
         let layer = setting(LayerBuilder::new(Arc::clone(&registry), policy).by(Header::named("x-user")));
-        let layer = if is_general { layer.except(|_: &Parts| false) } else { layer };
-        (registry, layer)
+        (registry, of_way(is_general, layer))
     })
 }
 
@@ -146,8 +150,7 @@ fn both_ways_are_noticed_by_layers_around_them() {
             let layer = |policy: &'static str, setting: Setting| {
                 let policy = Policy::fixed_window(policy, Quota::per_day(4));
                 let builder = LayerBuilder::new(Arc::clone(&registry), policy);
-                let layer = setting(builder.by(Header::named("x-user")));
-                if is_general { layer.except(|_: &Parts| false) } else { layer }
+                of_way(is_general, setting(builder.by(Header::named("x-user"))))
             };
             let (around, inside) = (layer("all", SETTINGS[outer]), layer("all", SETTINGS[inner]));
             let other = layer("other", SETTINGS[outer]);
@@ -169,14 +172,12 @@ fn a_layer_around_the_response_alone_notices_a_decision() {
     };
     let ada = || request(&[("x-user", "ada")]);
     for is_general in [false, true] {
-        let inner = layer("inner").headers(RateLimitHeaders::NONE);
-        let inner = if is_general { inner.except(|_: &Parts| false) } else { inner };
+        let inner = of_way(is_general, layer("inner").headers(RateLimitHeaders::NONE));
         let inner = inner.layer(Probe::default());
         let polled = block_on(async {
-            let started = Arc::new(Mutex::new(None));
             let mut ready = inner.clone();
             ready.ready().await.unwrap();
-            *started.lock().unwrap() = Some(ready.call(ada()));
+            let started = Arc::new(Mutex::new(Some(ready.call(ada()))));
             let outer = layer("outer")
                 .without_charge()
                 .layer(tower::service_fn(move |_: Request<String>| started.lock().unwrap().take().unwrap()));

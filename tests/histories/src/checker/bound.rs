@@ -128,9 +128,8 @@ pub(super) fn max_pending(family: Family, ops: &[&Op]) -> u64 {
 /// The time after which a decision has ended whose caller has gone away, or which has failed, with the refunds of its charges.
 const PENDING: u64 = 1_000_000;
 
-/// The most units that the callers together have in lease at one instant. A process of which a call failed, which it may have
-/// decided by itself then, may have a return in
-/// doubt, which still runs when it has another lease.
+/// The most units that the callers together have in lease at one instant. A process with a call that has failed, or that it has
+/// decided by itself, may have a return in doubt, which still runs when it has another lease.
 pub(super) fn max_in_lease(family: Family, ops: &[&Op]) -> u64 {
     let mut failed: BTreeMap<u16, bool> = BTreeMap::new();
     for op in ops {
@@ -145,9 +144,10 @@ fn allowed_units(family: Family, span: u64) -> u64 {
     match (family, family.interval()) {
         (_, Some(interval)) => most + span / interval,
         (Family::Log, _) => most * (span / family.period() + 1),
-        // The limit in all but one of its slots, and no more than any window: below.
+        // At most the limit in all slots but one, and no more than in other windows, which are the next arm.
         (Family::LeasedSliding, _) => {
-            let exact = family.period() / 10 * 9;
+            let slots = u64::from(Family::SLOTS);
+            let exact = family.period() / slots * (slots - 1);
             most * (span / exact + 1).min(span / family.period() + 2)
         }
         // The interval may overlap one window more than fits into it.

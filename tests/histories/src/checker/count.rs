@@ -5,7 +5,7 @@ use super::bound::{max_in_lease, max_pending};
 use super::freed::max_freed_units;
 use super::{Loss, Violation};
 
-/// Checks the count of such a window with leases, after all processes have returned theirs, against what was acknowledged.
+/// Checks the count of a window that does not end, under a policy with leases, after all processes have returned theirs, against what was acknowledged.
 ///
 /// Every unit that was admitted has been charged once, so that the count is never lower. It is higher by units that a call without a
 /// reply has charged for a lease, or has not returned; so the most is known only if no call of the run `has_failed`.

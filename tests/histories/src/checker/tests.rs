@@ -20,6 +20,13 @@ use portcullis_core::store::{Position, Run};
 use portcullis_core::{Decision, Timestamp};
 use portcullis_testing::timeline::steps;
 
+impl Findings {
+    /// The numbers of the rules that are violated.
+    fn rules(&self) -> Vec<u8> {
+        self.violations.iter().map(|violation| violation.rule).collect()
+    }
+}
+
 /// A correct store, and the record of its calls.
 struct Simulation {
     key_id: KeyId,
@@ -127,7 +134,7 @@ impl Simulation {
     }
 
     fn rules(&self, losses: &[Loss]) -> Vec<u8> {
-        self.findings(losses).violations.iter().map(|violation| violation.rule).collect()
+        self.findings(losses).rules()
     }
 
     /// Removes a charge and returns its correction to `to` units.
@@ -331,7 +338,7 @@ fn the_server_s_count_is_checked_against_acknowledgements() {
     let rules = |counted, losses: &[Loss]| {
         let counted = BTreeMap::from([(sim.key_id, counted)]);
         let findings = check(&RunRecord { ops: &sim.ops, losses, counted: &counted });
-        findings.violations.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        findings.rules()
     };
     assert_eq!(rules(9, &[]), [3]);
     assert_eq!(rules(10, &[]), NONE);

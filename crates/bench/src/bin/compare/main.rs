@@ -49,10 +49,7 @@ fn main() -> Result<()> {
         tables.push(table);
     };
     if options.bytes {
-        let mut server = Server::start(&[])?;
-        let bytes = redis_bytes::measure(&mut server)?;
-        show(redis_bytes::table(&memory_bytes::measure(), &bytes));
-        show(other_bytes::measure(&mut server)?);
+        byte_tables(&mut Server::start(&[])?)?.1.into_iter().for_each(show);
         return Ok(());
     }
     let shares = errors::measure();
@@ -63,9 +60,8 @@ fn main() -> Result<()> {
     show(edge::table(&bursts));
     let mut server = Server::start(&[])?;
     println!("redis-server {}, {} cores\n", server.version()?, std::thread::available_parallelism()?);
-    let bytes = redis_bytes::measure(&mut server)?;
-    show(redis_bytes::table(&memory_bytes::measure(), &bytes));
-    show(other_bytes::measure(&mut server)?);
+    let (bytes, tables_of_bytes) = byte_tables(&mut server)?;
+    tables_of_bytes.into_iter().for_each(&mut show);
     let cpu = redis_cpu::measure(&mut server)?;
     show(redis_cpu::table(&cpu));
     show(work::measure(&mut server)?);
@@ -75,4 +71,11 @@ fn main() -> Result<()> {
         page::write(&tables, &chart)?;
     }
     Ok(())
+}
+
+/// The bytes per key of each limiter in Redis, and the tables of all bytes.
+fn byte_tables(server: &mut Server) -> Result<(redis_bytes::BytesOfLimiters, [Table; 2])> {
+    let bytes = redis_bytes::measure(server)?;
+    let tables = [redis_bytes::table(&memory_bytes::measure(), &bytes), other_bytes::measure(server)?];
+    Ok((bytes, tables))
 }

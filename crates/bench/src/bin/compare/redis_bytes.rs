@@ -18,8 +18,11 @@ pub(crate) struct Bytes {
     pub(crate) grown: f64,
 }
 
+/// By the names of the limiters, in four situations.
+pub(crate) type BytesOfLimiters = Vec<(&'static str, [Bytes; 4])>;
+
 /// Measures all contenders in all situations, and finally the sorted set of the published log.
-pub(crate) fn measure(server: &mut Server) -> Result<Vec<(&'static str, [Bytes; 4])>> {
+pub(crate) fn measure(server: &mut Server) -> Result<BytesOfLimiters> {
     let mut rows = Vec::new();
     for contender in CONTENDERS {
         rows.push((contender.name, each(|situation| per_key(server, contender, situation))?));

@@ -259,7 +259,7 @@ fn byte(number: usize) -> u8 {
 /// One for each value of a byte.
 const PLACES: usize = 256;
 /// Marks a call in which the number of times follows that each check is made.
-const REPEATS: u8 = 64;
+pub(crate) const REPEATS: u8 = 64;
 /// The load of the check of an override.
 pub(super) const GUARD_LOAD: u32 = CHECK_LOAD + 1;
 /// The load of a check besides its work: its share of the call, its key and its arithmetic take several times as long as a slot.

@@ -283,12 +283,12 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
 #[tokio::test(start_paused = true)]
 async fn permits_of_a_call_are_released_at_once() {
     let (limit, breaker) = limit(32, 100);
-    let held: Vec<_> = (1..17).flat_map(|key| [key, key]).map(|key| limit.take(Some(key)).unwrap()).collect();
+    let mut held: Vec<_> =
+        (1..17).flat_map(|key| [key, key]).map(|key| limit.take(Some(key)).unwrap()).collect();
     let mut waiting: Vec<_> = (1..5).map(|key| Box::pin(acquire(&limit, &breaker, of(key)))).collect();
     for waiting in &mut waiting {
         assert!(polled(waiting).await.is_none());
     }
-    let mut held = held;
     Permit::release_all(&mut held);
     assert!(limit.has_only(4) && !limit.has_only(3));
     for waiting in &mut waiting {

@@ -72,7 +72,6 @@ async fn the_number_of_keys_is_bounded() {
 fn the_keys_take_at_most_2_5_megabytes() {
     let entries = SHARDS * shard::CAPACITY;
     let bytes = entries * size_of::<Option<Entry>>();
-    println!("{bytes} bytes for {entries} keys");
     assert!(entries == 4_096 && bytes <= 2_500_000, "{bytes} bytes for {entries} keys");
 }
 

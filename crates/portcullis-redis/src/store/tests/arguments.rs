@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
-use portcullis_core::{Policy, Quota, Timestamp};
+use portcullis_core::{Policy, Quota, Strategy, Timestamp};
 use portcullis_testing::calendars;
 
 use super::{RedisStore, Server, check, key, name, open, policies_and_permits};
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, Reply, arguments};
+use crate::protocol::wire::{Operation, REPEATS, Reply, arguments};
 use crate::transport::CallError;
 
 #[tokio::test]
@@ -63,31 +63,31 @@ async fn invalid_arguments_are_rejected_before_any_write() {
 async fn only_decisions_with_one_check_are_repeated() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let (quota, repeated) = (Quota::per_minute(5), 64);
+    let quota = Quota::per_minute(5);
     for policy in policies_and_permits(quota) {
         let sent = request(Operation::Check, &policy, 1);
         let times = |flag: u8, times: &[u8]| [&[sent[0] | flag][..], &sent[1..5], times, &sent[5..]].concat();
-        let is_repeatable = !["log", "permits"].contains(&policy.name().as_str());
-        for (request, is_valid) in [
-            (times(repeated, &[2]), is_repeatable),
-            (times(repeated, &[1]), true),
-            (times(repeated, &[0]), false),
-            (times(repeated, &[]), false),
-            (times(repeated, &[2, 2]), false),
+        let is_repeatable = !matches!(policy.strategy(), Strategy::SlidingLog(_) | Strategy::InFlight(_));
+        for (sent, is_valid) in [
+            (times(REPEATS, &[2]), is_repeatable),
+            (times(REPEATS, &[1]), true),
+            (times(REPEATS, &[0]), false),
+            (times(REPEATS, &[]), false),
+            (times(REPEATS, &[2, 2]), false),
             (times(0, &[2]), false),
         ] {
-            let reply = call(&store, &policy, &request).await;
-            assert_eq!(reply.is_ok(), is_valid, "{:?} under {}: {reply:?}", &request[..7], policy.name());
+            let reply = call(&store, &policy, &sent).await;
+            assert_eq!(reply.is_ok(), is_valid, "{:?} under {}: {reply:?}", &sent[..7], policy.name());
         }
         for operation in [Operation::Force, Operation::Reset] {
-            let mut other = times(repeated, &[2]);
-            other[0] = self::request(operation, &policy, 1)[0] | repeated;
+            let mut other = times(REPEATS, &[2]);
+            other[0] = request(operation, &policy, 1)[0] | REPEATS;
             assert!(call(&store, &policy, &other).await.is_err(), "{operation:?} under {}", policy.name());
         }
         // Two checks of one decision, of which neither is repeated.
         let record = &sent[5..];
         for times in [[2, 1], [1, 2]] {
-            let two = [&[sent[0] | repeated, 2, 1, 0, 1, 128, 1][..], &times, record].concat();
+            let two = [&[sent[0] | REPEATS, 2, 1, 0, 1, 128, 1][..], &times, record].concat();
             assert!(call(&store, &policy, &two).await.is_err(), "{times:?} under {}", policy.name());
         }
         store.reset(&policy, key(&["ada"])).await.unwrap();

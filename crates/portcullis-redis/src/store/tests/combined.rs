@@ -20,6 +20,7 @@ use tokio::time::sleep;
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, key, left_at_last};
 
+const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
 /// The calls of a connection that are on their way before decisions wait.
 const ALONE: usize = 2;
 /// Long, because decisions are sent early after a sixteenth of it, and a busy machine may be late.

@@ -7,7 +7,9 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use super::{DEADLINE, arrivals, next_instant, policies, receipts, users};
+use super::{arrivals, next_instant, policies, receipts, users};
+
+use crate::support::{DEADLINE, random};
 
 /// Two servers with the same values. In one the decisions of a step arrive together, in the other one after another.
 struct Pair {
@@ -45,11 +47,7 @@ async fn damaged_values_are_repaired_as_by_single_decisions() {
     let (clock, seed) = (ManualClock::default(), timeline::seed());
     println!("seed {seed}");
     let pair = Pair::start(&clock).await;
-    let mut state = seed;
-    let mut random = |below: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(state >> 33).unwrap() % below
-    };
+    let mut random = random(seed);
     let (policies, users) = (policies::all(), users());
     let (mut now, mut made, mut denied, mut damaged) = (1_600_000_000_000_000_u64, 0_u64, 0_u64, 0_u64);
     let steps = timeline::steps().min(50_000);
@@ -122,8 +120,8 @@ for _, key in ipairs(keys) do
 end
 return table.concat(values, ' ')";
 
-/// Damages a random value under some policies: changes or adds bytes, truncates it, replaces a number of it or the whole, or changes its type. The key keeps
-/// its expiry.
+/// Damages a random value under some policies: changes or adds bytes, truncates it, replaces a number of it or the whole, or changes
+/// its type. The key keeps its expiry.
 const DAMAGE: &str = r"
 local keys = {}
 for name in string.gmatch(ARGV[3], '[^,]+') do

@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::{
-    Anchor, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
-    WindowTable,
+    Anchor, FixedWindow, Policy, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket, WindowTable,
 };
 use portcullis_testing::calendars;
 
@@ -17,10 +16,6 @@ pub(super) fn all() -> Vec<Policy> {
     [simple(), calendar_windows(), ends_of_calendars(), anchored(), of_callers(), wide()].concat()
 }
 
-fn named(name: &'static str, strategy: impl Into<Strategy>) -> Policy {
-    Policy::new(PolicyName::literal(name), strategy.into())
-}
-
 fn simple() -> Vec<Policy> {
     let of = |(quota, names): (Quota, [&'static str; 9])| {
         let [bucket, refilled, spaced, waits, debt, queue, window, sliding, slots] = names;
@@ -28,14 +23,14 @@ fn simple() -> Vec<Policy> {
         let many = SlidingWindow::with_slots(quota, 10).unwrap();
         [
             Policy::token_bucket(bucket, quota.burst(20)),
-            named(refilled, Strategy::TokenBucket(interval)),
+            Policy::literal(refilled, Strategy::TokenBucket(interval)),
             Policy::gcra(spaced, quota.burst(5)),
             Policy::gcra(waits, quota.burst(3)).wait_at_most(Duration::from_secs(60)),
             Policy::gcra(debt, quota.burst(9)).allow_debt(30),
             Policy::leaky_bucket(queue, quota),
             Policy::fixed_window(window, quota),
             Policy::sliding_window(sliding, quota),
-            named(slots, Strategy::SlidingWindow(many)),
+            Policy::literal(slots, Strategy::SlidingWindow(many)),
         ]
     };
     QUOTAS.into_iter().zip(NAMES).flat_map(of).collect()
@@ -79,9 +74,9 @@ fn anchored() -> Vec<Policy> {
     let window = |anchor| FixedWindow::new(QUOTAS[0]).unwrap().anchored(anchor);
     let at = |micros| Anchor::Instant(Timestamp::from_micros(micros));
     vec![
-        named("first", Strategy::FixedWindow(window(Anchor::FirstRequest))),
-        named("odd", Strategy::FixedWindow(window(at(1_600_000_017_000_001)))),
-        named("future", Strategy::FixedWindow(window(at(4_000_000_000_000_007)))),
+        Policy::literal("first", Strategy::FixedWindow(window(Anchor::FirstRequest))),
+        Policy::literal("odd", Strategy::FixedWindow(window(at(1_600_000_017_000_001)))),
+        Policy::literal("future", Strategy::FixedWindow(window(at(4_000_000_000_000_007)))),
     ]
 }
 
@@ -116,13 +111,13 @@ fn wide() -> Vec<Policy> {
     vec![
         Policy::token_bucket("wide-bucket", most),
         Policy::gcra("wide-gcra", odd.burst(odd.limit() / 3 + 1)),
-        named("wide-refilled", Strategy::TokenBucket(refilled)),
+        Policy::literal("wide-refilled", Strategy::TokenBucket(refilled)),
         Policy::gcra("wide-debt", odd.burst(1_000)).allow_debt(odd.limit()),
         Policy::gcra("wide-waits", odd.burst(1)).wait_at_most(Duration::from_secs(3_600)),
         Policy::fixed_window("wide-window", most),
-        named("wide-slots", slots(SlidingWindow::MAX_LIMIT, minutes(10), 60)),
+        Policy::literal("wide-slots", slots(SlidingWindow::MAX_LIMIT, minutes(10), 60)),
         // A part of a slot has more than 2^31 microseconds.
-        named("wide-sliding", slots(SlidingWindow::MAX_LIMIT - 1, minutes(30 * 24 * 60), 1)),
-        named("many-slots", slots(1_000, minutes(10), 100)),
+        Policy::literal("wide-sliding", slots(SlidingWindow::MAX_LIMIT - 1, minutes(30 * 24 * 60), 1)),
+        Policy::literal("many-slots", slots(1_000, minutes(10), 100)),
     ]
 }

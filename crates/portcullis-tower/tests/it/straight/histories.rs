@@ -10,13 +10,13 @@ use http_body_util::{BodyExt as _, Full};
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Decision, Key, ManualClock, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Charge, Header, LayerBuilder, Mode, RateLimit, RateLimitLayer, Registry};
+use portcullis_tower::{Charge, Header, LayerBuilder, Mode, RateLimit, Registry};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use super::{Parts, SETTINGS, Setting, record};
+use super::{SETTINGS, Setting, of_way, record};
 use crate::probe::{Seen, grpc, request};
 use crate::support::block_on;
 
@@ -122,8 +122,7 @@ impl World {
         let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
         let seen = record(&registry);
         let layer = LayerBuilder::new(Arc::clone(&registry), policy(limited, 3));
-        let layer: RateLimitLayer = setting(layer.by(Header::named("x-user")));
-        let layer = if is_general { layer.except(|_: &Parts| false) } else { layer };
+        let layer = of_way(is_general, setting(layer.by(Header::named("x-user"))));
         let kept = Arc::<Mutex<Vec<Charge>>>::default();
         let service = layer.layer(handlers(Arc::clone(&kept)));
         Self { registry, clock, limited, service, kept, seen }
@@ -255,7 +254,7 @@ proptest! {
     }
 }
 
-/// Each kind of event and answer that the histories are made for is in one of them.
+/// Each history has each kind of event and answer that the histories are made for.
 #[test]
 fn histories_have_blocks_grants_and_corrections() {
     let sent = |handling| Step::Request { user: 0, method: Some(Method::GET), handling };

@@ -39,7 +39,7 @@ fn can_be(before: &[Op], at: u64, losses: &[Loss]) -> (bool, bool) {
     let [denied, allowed] = [true, false].map(|blocked| {
         let ops = [before, &[checked(at, blocked)]].concat();
         let findings = check(&RunRecord { ops: &ops, losses, counted: &BTreeMap::new() });
-        let rules: Vec<u8> = findings.violations.iter().map(|violation| violation.rule).collect();
+        let rules = findings.rules();
         assert!(rules.is_empty() || rules == [7], "{rules:?}");
         rules.is_empty()
     });

@@ -30,7 +30,7 @@ const NOT_DONE: Outcome = Outcome::NotDone(Failure::Unavailable);
 
 fn is_accepted(ops: &[Op], losses: &[Loss]) -> bool {
     let findings = check(&RunRecord { ops, losses, counted: &BTreeMap::new() });
-    let rules: Vec<u8> = findings.violations.iter().map(|violation| violation.rule).collect();
+    let rules = findings.rules();
     assert!(rules.is_empty() || rules == [8], "{rules:?}");
     rules.is_empty()
 }

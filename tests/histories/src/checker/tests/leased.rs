@@ -41,7 +41,7 @@ fn admitted(family: Family, processes: u16, units: u64) -> Vec<Op> {
 
 fn rules(ops: &[Op], losses: &[Loss]) -> Vec<u8> {
     let findings = check(&RunRecord { ops, losses, counted: &BTreeMap::new() });
-    findings.violations.iter().map(|violation| violation.rule).collect()
+    findings.rules()
 }
 
 #[test]

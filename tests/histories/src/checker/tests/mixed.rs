@@ -34,12 +34,12 @@ fn rules(ops: &[Op], losses: &[Loss], counted: Option<u64>) -> Vec<u8> {
     let key_id = KeyId { rotation: 0, family: Family::MixedCount, caller: 0 };
     let counted = counted.map(|units| (key_id, units)).into_iter().collect();
     let findings = check(&RunRecord { ops, losses, counted: &counted });
-    findings.violations.iter().map(|violation| violation.rule).collect()
+    findings.rules()
 }
 
 #[test]
 fn checks_in_progress_may_exceed_the_lease() {
-    for family in [Family::MixedBucket, Family::ApartBucket] {
+    for family in [Family::MixedBucket, Family::CancelledBucket] {
         let most = BURST + LEASE + 1;
         assert_eq!(rules(&admitted(family, most), &[], None), NONE, "{family:?}");
         assert_eq!(rules(&admitted(family, most + 1), &[], None), [5], "{family:?}");
@@ -50,8 +50,8 @@ fn checks_in_progress_may_exceed_the_lease() {
 fn a_check_goes_on_without_its_caller() {
     let history = |units| {
         let dropped = Outcome::Unknown(Failure::Dropped);
-        let mut ops = admitted(Family::ApartBucket, units);
-        ops.extend((0..3).map(|number| op(Family::ApartBucket, number, Call::Check(1), dropped.clone())));
+        let mut ops = admitted(Family::CancelledBucket, units);
+        ops.extend((0..3).map(|number| op(Family::CancelledBucket, number, Call::Check(1), dropped.clone())));
         ops
     };
     // A dropped call leaves a return in doubt as well.
@@ -62,7 +62,7 @@ fn a_check_goes_on_without_its_caller() {
 
 #[test]
 fn a_policy_without_a_lease_has_no_units_in_addition() {
-    let history = |units| admitted_by(AnsweredBy::Server, Family::ApartExact, units);
+    let history = |units| admitted_by(AnsweredBy::Server, Family::CancelledExact, units);
     assert_eq!(rules(&history(5), &[], None), NONE);
     assert_eq!(rules(&history(6), &[], None), [1]);
 }

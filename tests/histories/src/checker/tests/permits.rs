@@ -110,7 +110,7 @@ impl Server {
     }
 
     fn rules(&self, losses: &[Loss]) -> Vec<u8> {
-        self.findings(losses, 0).violations.iter().map(|violation| violation.rule).collect()
+        self.findings(losses, 0).rules()
     }
 }
 

@@ -234,7 +234,7 @@ fn the_server_s_count_includes_refunds() {
     let rules = |counted, losses: &[Loss]| {
         let counted = BTreeMap::from([(sim.key_id, counted)]);
         let findings = check(&RunRecord { ops: &sim.ops, losses, counted: &counted });
-        findings.violations.iter().map(|violation| violation.rule).collect::<Vec<_>>()
+        findings.rules()
     };
     // Ten, less one, three more, and one that may have been refunded.
     assert_eq!(rules(10, &[]), [3]);

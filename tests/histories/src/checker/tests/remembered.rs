@@ -12,7 +12,7 @@ fn op(process: u16, invoked: u64, call: Call, outcome: Outcome) -> Op {
     Op { process, key_id, call, invoked, completed: invoked + 500, outcome }
 }
 
-/// A denial at an instant at which this number of units remains, and another one may be available after the time in microseconds.
+/// A denial of a check of this cost. Another unit may be available after `next_after` microseconds.
 fn denied(process: u16, invoked: u64, cost: u64, remembered: bool, next_after: u64) -> Op {
     let (policy, at) = (Family::Remembered.policy(), Timestamp::from_micros(1_767_225_600_000_000 + invoked));
     let mut state = None;
@@ -72,7 +72,7 @@ fn the_other_rules_hold_without_remembered_denials() {
     // Otherwise nothing has charged the units for which it is denied.
     let rules = |ops: &[Op]| -> Vec<u8> {
         let findings = check(&RunRecord { ops, losses: &[], counted: &BTreeMap::new() });
-        findings.violations.iter().map(|violation| violation.rule).collect()
+        findings.rules()
     };
     let alone = rules(&ops);
     assert!(alone.contains(&2), "{alone:?}");

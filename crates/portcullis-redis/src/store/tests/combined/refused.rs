@@ -8,11 +8,9 @@ use portcullis_core::{Policy, Quota, StoreErrorKind, Timestamp, WindowTable};
 use portcullis_testing::calendars;
 use tokio::time::sleep;
 
-use super::{DEADLINE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
+use super::{DEADLINE, FIVE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
 use crate::protocol::wire::{CallWords, Operation, Words, arguments};
 use crate::transport::{Call, CallError, QueueKey, Transport as _};
-
-const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
 
 #[tokio::test]
 async fn a_full_server_refuses_only_decisions_that_charge() {

@@ -6,8 +6,6 @@ use tokio::time::sleep;
 
 use super::*;
 
-const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
-
 fn left(outcomes: &[Outcome]) -> Vec<(bool, u64)> {
     outcomes.iter().map(|outcome| (outcome.is_allowed(), outcome.decision().remaining())).collect()
 }
