@@ -5,15 +5,16 @@ mod calls;
 mod wrk;
 
 use anyhow::{Result, ensure};
-use axum::Router;
 use axum::http::{HeaderValue, StatusCode};
 use portcullis_bench::{Comparison, Spread, Target, digits, interleaved, markdown};
 use tokio::runtime::Runtime;
 
 pub(crate) use wrk::rates;
 
-use self::apps::{Headers, Limits, axum_governor, bare, ours, ours_without_charge, passing, tower_governor};
-use self::calls::{requests, round, send, users};
+use self::apps::{
+    Headers, Limits, PassingLayer, Place, axum_governor, bare, ours, ours_without_charge, tower_governor,
+};
+use self::calls::{App, requests, round, users};
 use crate::Measure;
 use crate::scale::Scale;
 
@@ -22,55 +23,77 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
     let runtime = runtime()?;
     let mut beyond_router = Comparison::new("Time that the layer adds to a request to an Axum router");
     let mut beyond_passing = Comparison::new("Time that the layer adds beyond a layer that does nothing");
-    let (mut alone, mut adds) = (Vec::new(), Vec::new());
+    let mut around_router = Comparison::new("Time that a layer around the whole router adds to a request");
+    let (mut alone, mut adds, mut adds_around) = (Vec::new(), Vec::new(), Vec::new());
     for clients in [scale.clients, 1] {
         let users = users(clients);
-        let apps = admitting(clients);
-        for app in &apps {
-            admit_all(&runtime, app, &users)?;
-        }
-        let mut cases =
-            apps.each_ref().map(|app| round(&runtime, app, &users, scale.requests, StatusCode::OK));
-        let figures = interleaved(scale.rounds, &mut cases)?;
-        let added = |case: usize, base: usize| -> Vec<f64> {
-            figures[case].iter().zip(&figures[base]).map(|(whole, base)| whole - base).collect()
+        let in_router = Times::of(scale, &runtime, Place::InRouter, &users)?;
+        in_router.push(&mut beyond_router, BARE, true, clients);
+        in_router.push(&mut beyond_passing, PASSING, false, clients);
+        let around = Times::of(scale, &runtime, Place::AroundRouter, &users)?;
+        around.push(&mut around_router, BARE, true, clients);
+        let median = |figures: Vec<f64>| {
+            format!("{} ns with {}", digits(Spread::of(figures).median), number_of(clients))
         };
-        let clients = number_of(clients);
-        for (work, beside, ours, theirs, target) in [
-            ("X-RateLimit headers", "tower_governor with headers", OURS, GOVERNED, Target::AtMost(0.5)),
-            ("X-RateLimit headers", "axum-governor", OURS, AXUM_GOVERNED, Target::None),
-            ("no headers", "tower_governor", OURS_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
-            ("no headers, without charge", "tower_governor", OURS_UNCHARGED, GOVERNED_PLAIN, Target::None),
-        ] {
-            let work = format!("{work}, {clients}");
-            beyond_router.push(&work, beside, "ns", &added(ours, BARE), &added(theirs, BARE), target);
-            let (ours, theirs) = (added(ours, PASSING), added(theirs, PASSING));
-            beyond_passing.push(&work, beside, "ns", &ours, &theirs, Target::None);
-        }
-        let median = |figures: Vec<f64>| format!("{} ns with {clients}", digits(Spread::of(figures).median));
-        alone.push(median(figures[BARE].clone()));
-        adds.push(median(added(PASSING, BARE)));
+        alone.push(median(in_router.0[BARE].clone()));
+        adds.push(median(in_router.added(PASSING, BARE)));
+        adds_around.push(median(around.added(PASSING, BARE)));
     }
-    let (alone, adds) = (alone.join(", "), adds.join(", "));
+    let [alone, adds, adds_around] = [alone, adds, adds_around].map(|figures| figures.join(", "));
     let rejected = rejected(scale, &runtime)?;
     Ok(format!(
         "{beyond_router}\nThe router alone takes {alone}. A layer that does nothing adds {adds}.\n\n\
-         {beyond_passing}\n{rejected}"
+         {beyond_passing}\n{around_router}\nA layer that does nothing adds {adds_around}.\n\n{rejected}"
     ))
+}
+
+/// Nanoseconds of a request to each of the [`admitting`] apps, by round.
+struct Times([Vec<f64>; 8]);
+
+impl Times {
+    fn of(scale: &Scale, runtime: &Runtime, place: Place, users: &[HeaderValue]) -> Result<Self> {
+        let apps = admitting(place, users.len());
+        for app in &apps {
+            admit_all(runtime, &**app, users)?;
+        }
+        let round_of = |app| round(runtime, app, users, scale.requests, StatusCode::OK);
+        let mut cases = apps.each_ref().map(|app| round_of(&**app));
+        let figures = interleaved(scale.rounds, &mut cases)?;
+        Ok(Self(figures.try_into().expect("there is one of each case")))
+    }
+
+    /// What a case adds to another one.
+    fn added(&self, case: usize, base: usize) -> Vec<f64> {
+        self.0[case].iter().zip(&self.0[base]).map(|(whole, base)| whole - base).collect()
+    }
+
+    fn push(&self, table: &mut Comparison, base: usize, has_targets: bool, clients: usize) {
+        let at_most = |ratio| if has_targets { Target::AtMost(ratio) } else { Target::None };
+        for (work, beside, ours, theirs, target) in [
+            ("X-RateLimit headers", "tower_governor with headers", OURS, GOVERNED, at_most(0.5)),
+            ("X-RateLimit headers", "axum-governor", OURS, AXUM_GOVERNED, Target::None),
+            ("no headers", "tower_governor", OURS_PLAIN, GOVERNED_PLAIN, at_most(0.4)),
+            ("no headers, without charge", "tower_governor", OURS_UNCHARGED, GOVERNED_PLAIN, Target::None),
+        ] {
+            let work = format!("{work}, {}", number_of(clients));
+            table.push(&work, beside, "ns", &self.added(ours, base), &self.added(theirs, base), target);
+        }
+    }
 }
 
 /// Whole times of a rejected request from one client.
 fn rejected(scale: &Scale, runtime: &Runtime) -> Result<Comparison> {
     let users = users(1);
-    let admitted = ours(Limits::OneClient, Headers::XRateLimit);
+    let admitted = Place::InRouter.app(ours(Limits::OneClient, Headers::XRateLimit));
     let apps = rejecting();
-    admit_all(runtime, &admitted, &users)?;
+    admit_all(runtime, &*admitted, &users)?;
     for app in &apps {
-        admit_all(runtime, app, &users)?;
+        admit_all(runtime, &**app, &users)?;
     }
+    let round_of = |app, status| round(runtime, app, &users, scale.requests, status);
     let [ours, governed, axum_governed] =
-        apps.each_ref().map(|app| round(runtime, app, &users, scale.requests, StatusCode::TOO_MANY_REQUESTS));
-    let admitted = round(runtime, &admitted, &users, scale.requests, StatusCode::OK);
+        apps.each_ref().map(|app| round_of(&**app, StatusCode::TOO_MANY_REQUESTS));
+    let admitted = round_of(&*admitted, StatusCode::OK);
     let figures = interleaved(scale.rounds, &mut [admitted, ours, governed, axum_governed])?;
     let mut table = Comparison::new("Time of a request that the layer rejects, with the router");
     let work = "rejected, one client";
@@ -83,38 +106,27 @@ fn rejected(scale: &Scale, runtime: &Runtime) -> Result<Comparison> {
 /// Allocations per request.
 pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
     let runtime = runtime()?;
-    let (mut beyond_router, mut beyond_passing, mut adds) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut beyond_router, mut beyond_passing, mut around_router) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut adds, mut adds_around) = (Vec::new(), Vec::new());
     for clients in [scale.clients, 1] {
-        let users = users(clients);
-        let apps = admitting(clients);
-        let mut counts = Vec::new();
-        for app in &apps {
-            admit_all(&runtime, app, &users)?;
-            counts.push(count(measure, &runtime, app, &users, scale.requests, StatusCode::OK)?);
-        }
-        let clients = number_of(clients);
-        for (work, ours, others, target) in [
-            ("X-RateLimit headers", OURS, [Some(GOVERNED), Some(AXUM_GOVERNED)], Target::AtMost(3.0)),
-            ("no headers", OURS_PLAIN, [Some(GOVERNED_PLAIN), None], Target::AtMost(2.0)),
-            ("no headers, without charge", OURS_UNCHARGED, [Some(GOVERNED_PLAIN), None], Target::AtMost(0.0)),
-        ] {
-            let work = format!("{work}, {clients}");
-            let beyond = |base: usize, target: Target| {
-                let added = |case: usize| counts[case] - counts[base];
-                let others =
-                    others.map(|case| case.map_or_else(|| "-".to_owned(), |case| digits(added(case))));
-                row(&work, added(ours), others, target)
-            };
-            beyond_router.push(beyond(BARE, target));
-            beyond_passing.push(beyond(PASSING, target));
-        }
-        adds.push(format!("{} with {clients}", digits(counts[PASSING] - counts[BARE])));
+        let counts_at = |place| counts(measure, &runtime, scale, place, clients);
+        let adds_of = |counts: &[f64; 8]| {
+            format!("{} with {}", digits(counts[PASSING] - counts[BARE]), number_of(clients))
+        };
+        let in_router = counts_at(Place::InRouter)?;
+        beyond_router.extend(rows(&in_router, BARE, clients));
+        beyond_passing.extend(rows(&in_router, PASSING, clients));
+        adds.push(adds_of(&in_router));
+        let around = counts_at(Place::AroundRouter)?;
+        around_router.extend(rows(&around, BARE, clients));
+        adds_around.push(adds_of(&around));
     }
     let users = users(1);
     let mut counts = Vec::new();
     for app in &rejecting() {
-        admit_all(&runtime, app, &users)?;
-        counts.push(count(measure, &runtime, app, &users, scale.requests, StatusCode::TOO_MANY_REQUESTS)?);
+        admit_all(&runtime, &**app, &users)?;
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        counts.push(count(measure, &runtime, &**app, &users, scale.requests, status)?);
     }
     beyond_router.push(row(
         "rejected, whole request",
@@ -125,11 +137,45 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
     let header = ["", "ours", "target", "reached", "tower_governor", "axum-governor"];
     Ok(format!(
         "## Allocations per request beyond those of the router\n\n{}\nA layer that does nothing adds {}.\n\n\
-         ## Allocations per request beyond those of a layer that does nothing\n\n{}",
+         ## Allocations per request beyond those of a layer that does nothing\n\n{}\n\
+         ## Allocations per request of a layer around the whole router\n\n{}\nA layer that does nothing adds {}.\n",
         markdown(&header, &beyond_router),
         adds.join(", "),
         markdown(&header, &beyond_passing),
+        markdown(&header, &around_router),
+        adds_around.join(", "),
     ))
+}
+
+/// Allocations of a request to each of the [`admitting`] apps.
+fn counts(
+    measure: Measure,
+    runtime: &Runtime,
+    scale: &Scale,
+    place: Place,
+    clients: usize,
+) -> Result<[f64; 8]> {
+    let (users, mut counts) = (users(clients), [0.0; 8]);
+    for (counted, app) in counts.iter_mut().zip(&admitting(place, clients)) {
+        admit_all(runtime, &**app, &users)?;
+        *counted = count(measure, runtime, &**app, &users, scale.requests, StatusCode::OK)?;
+    }
+    Ok(counts)
+}
+
+/// The allocations beyond those of the case `base`.
+fn rows(counts: &[f64; 8], base: usize, clients: usize) -> [Vec<String>; 3] {
+    let added = |case: usize| counts[case] - counts[base];
+    [
+        ("X-RateLimit headers", OURS, [Some(GOVERNED), Some(AXUM_GOVERNED)], 3.0),
+        ("no headers", OURS_PLAIN, [Some(GOVERNED_PLAIN), None], 2.0),
+        ("no headers, without charge", OURS_UNCHARGED, [Some(GOVERNED_PLAIN), None], 0.0),
+    ]
+    .map(|(work, ours, others, most)| {
+        let work = format!("{work}, {}", number_of(clients));
+        let others = others.map(|case| case.map_or_else(|| "-".to_owned(), |case| digits(added(case))));
+        row(&work, added(ours), others, Target::AtMost(most))
+    })
 }
 
 fn row(work: &str, ours: f64, others: [String; 2], target: Target) -> Vec<String> {
@@ -141,45 +187,48 @@ fn row(work: &str, ours: f64, others: [String; 2], target: Target) -> Vec<String
 fn count(
     measure: Measure,
     runtime: &Runtime,
-    app: &Router,
+    app: &dyn App,
     users: &[HeaderValue],
     count: usize,
     status: StatusCode,
 ) -> Result<f64> {
     let mut requests = requests(users, 0, count);
     let mut others = 0;
-    let allocated =
-        measure(&mut || others = runtime.block_on(send(app, std::mem::take(&mut requests), status)));
+    let allocated = measure(&mut || others = app.send(runtime, std::mem::take(&mut requests), status));
     ensure!(others == 0, "{others} of {count} requests were answered with another status than {status}");
     Ok(allocated.count as f64 / count as f64)
 }
 
 /// Sends one request of each user, which must be admitted, so that later ones find the client's state.
-fn admit_all(runtime: &Runtime, app: &Router, users: &[HeaderValue]) -> Result<()> {
-    let others = runtime.block_on(send(app, requests(users, 0, users.len()), StatusCode::OK));
+fn admit_all(runtime: &Runtime, app: &dyn App, users: &[HeaderValue]) -> Result<()> {
+    let others = app.send(runtime, requests(users, 0, users.len()), StatusCode::OK);
     ensure!(others == 0, "{others} of {} requests were not admitted", users.len());
     Ok(())
 }
 
-/// The routers that admit all requests, in the order of the constants below.
-fn admitting(clients: usize) -> [Router; 8] {
+/// The apps that admit all requests, in the order of the constants below.
+fn admitting(place: Place, clients: usize) -> [Box<dyn App>; 8] {
     let limits = if clients == 1 { Limits::OneClient } else { Limits::ManyClients };
     [
-        bare(),
-        passing(),
-        ours(limits, Headers::XRateLimit),
-        ours(limits, Headers::None),
-        tower_governor(limits, Headers::XRateLimit),
-        tower_governor(limits, Headers::None),
-        axum_governor(limits),
-        ours_without_charge(limits),
+        Box::new(bare()),
+        place.app(PassingLayer),
+        place.app(ours(limits, Headers::XRateLimit)),
+        place.app(ours(limits, Headers::None)),
+        place.tower_governor(limits, Headers::XRateLimit),
+        place.tower_governor(limits, Headers::None),
+        place.app(axum_governor(limits)),
+        place.app(ours_without_charge(limits)),
     ]
 }
 
 /// The routers that admit one request and reject the rest: ours, `tower_governor` and `axum-governor`.
-fn rejecting() -> [Router; 3] {
-    let limits = Limits::OneRequest;
-    [ours(limits, Headers::XRateLimit), tower_governor(limits, Headers::XRateLimit), axum_governor(limits)]
+fn rejecting() -> [Box<dyn App>; 3] {
+    let (limits, place) = (Limits::OneRequest, Place::InRouter);
+    [
+        place.app(ours(limits, Headers::XRateLimit)),
+        place.app(tower_governor(limits)),
+        place.app(axum_governor(limits)),
+    ]
 }
 
 fn runtime() -> Result<Runtime> {

@@ -1,8 +1,9 @@
-//! The routers: one route, which answers at once, behind each of the layers.
+//! The apps: a router of one route, which answers at once, with each of the layers in it or around it.
 //!
 //! All limiters identify a client by the header `x-user`. The routers have their state, as `axum::serve` gives it to them: without it they
 //! would apply their layers to each request.
 
+use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,19 +11,22 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderName, Request};
+use axum::http::{HeaderName, Request, Response};
+use axum::response::IntoResponse;
 use axum::routing::{Route, get};
 use axum_governor::Header as AxumGovernorHeader;
 use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
+use portcullis::layer::AxumRateLimitLayer;
 use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
-use tower::Service;
-use tower::layer::layer_fn;
+use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
 use tower_governor::governor::GovernorConfigBuilder;
 use tower_governor::key_extractor::KeyExtractor;
+
+use super::calls::App;
 
 /// How much a client may send.
 #[derive(Clone, Copy, Debug)]
@@ -66,58 +70,95 @@ pub(super) enum Headers {
     XRateLimit,
 }
 
+/// Where the layer of an app is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Place {
+    /// In the router, which boxes the service and the future of each of its layers.
+    InRouter,
+    /// Around the whole router.
+    AroundRouter,
+}
+
+impl Place {
+    /// The router with a layer.
+    pub(super) fn app<L>(self, layer: L) -> Box<dyn App>
+    where
+        L: Layer<Router> + Layer<Route> + Clone + Send + Sync + 'static,
+        <L as Layer<Router>>::Service: App,
+        <L as Layer<Route>>::Service: Service<Request<Body>> + Clone + Send + Sync + 'static,
+        <<L as Layer<Route>>::Service as Service<Request<Body>>>::Response: IntoResponse + 'static,
+        <<L as Layer<Route>>::Service as Service<Request<Body>>>::Error: Into<Infallible> + 'static,
+        <<L as Layer<Route>>::Service as Service<Request<Body>>>::Future: Send + 'static,
+    {
+        match self {
+            Self::InRouter => Box::new(route().layer(layer).with_state(())),
+            Self::AroundRouter => Box::new(Layer::<Router>::layer(&layer, bare())),
+        }
+    }
+
+    /// The router with `tower_governor`, whose layers with and without headers are of different types.
+    pub(super) fn tower_governor(self, limits: Limits, headers: Headers) -> Box<dyn App> {
+        match headers {
+            Headers::None => self.app(tower_governor_without_headers(limits)),
+            Headers::XRateLimit => self.app(tower_governor(limits)),
+        }
+    }
+}
+
 /// The router without a layer.
 pub(super) fn bare() -> Router {
     route().with_state(())
+}
+
+/// The router with a layer in it.
+pub(super) fn within<L>(layer: L) -> Router
+where
+    L: Layer<Route> + Clone + Send + Sync + 'static,
+    L::Service: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
+    L::Service: Clone + Send + Sync + 'static,
+    <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+{
+    route().layer(layer).with_state(())
 }
 
 fn route() -> Router {
     Router::new().route("/", get(async || "found"))
 }
 
-/// The router with a layer that does nothing: what Axum itself adds for any layer.
-pub(super) fn passing() -> Router {
-    route().layer(layer_fn(Passing::<Route>)).with_state(())
-}
-
-pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
+pub(super) fn ours(limits: Limits, headers: Headers) -> AxumRateLimitLayer {
     let headers = match headers {
         Headers::None => RateLimitHeaders::NONE,
         Headers::XRateLimit => RateLimitHeaders::X_RATELIMIT,
     };
-    route().layer(layer(limits).headers(headers).for_axum()).with_state(())
+    layer(limits).headers(headers).for_axum()
 }
 
 /// As the peers, whose handlers learn nothing of the decision.
-pub(super) fn ours_without_charge(limits: Limits) -> Router {
-    let layer = layer(limits).headers(RateLimitHeaders::NONE).without_charge();
-    route().layer(layer.for_axum()).with_state(())
+pub(super) fn ours_without_charge(limits: Limits) -> AxumRateLimitLayer {
+    layer(limits).headers(RateLimitHeaders::NONE).without_charge().for_axum()
 }
 
 fn layer(limits: Limits) -> RateLimitLayer {
     Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"))
 }
 
-pub(super) fn tower_governor(limits: Limits, headers: Headers) -> Router {
+/// With the headers of `X-RateLimit`.
+pub(super) fn tower_governor(limits: Limits) -> GovernorLayer<ByUser, StateInformationMiddleware, Body> {
     let (period, burst) = limits.interval();
     let mut builder = GovernorConfigBuilder::default();
     let mut builder = builder.period(period).burst_size(burst.get()).key_extractor(ByUser);
-    match headers {
-        Headers::None => {
-            let config = Arc::new(builder.finish().expect(CONFIG));
-            route().layer(GovernorLayer::<ByUser, NoOpMiddleware, Body>::new(config)).with_state(())
-        }
-        Headers::XRateLimit => {
-            let config = Arc::new(builder.use_headers().finish().expect(CONFIG));
-            route()
-                .layer(GovernorLayer::<ByUser, StateInformationMiddleware, Body>::new(config))
-                .with_state(())
-        }
-    }
+    GovernorLayer::new(Arc::new(builder.use_headers().finish().expect(CONFIG)))
+}
+
+fn tower_governor_without_headers(limits: Limits) -> GovernorLayer<ByUser, NoOpMiddleware, Body> {
+    let (period, burst) = limits.interval();
+    let mut builder = GovernorConfigBuilder::default();
+    let mut builder = builder.period(period).burst_size(burst.get()).key_extractor(ByUser);
+    GovernorLayer::new(Arc::new(builder.finish().expect(CONFIG)))
 }
 
 /// It always writes the headers of the IETF and `X-RateLimit`.
-pub(super) fn axum_governor(limits: Limits) -> Router {
+pub(super) fn axum_governor(limits: Limits) -> axum_governor::GovernorLayer<String> {
     let (period, burst) = limits.interval();
     let quota = governor::Quota::with_period(period).expect(CONFIG).allow_burst(burst);
     let config = axum_governor::GovernorConfigBuilder::default()
@@ -127,12 +168,24 @@ pub(super) fn axum_governor(limits: Limits) -> Router {
         .gc_disable()
         .finish()
         .expect(CONFIG);
-    route().layer(axum_governor::GovernorLayer::new(config)).with_state(())
+    axum_governor::GovernorLayer::new(config)
+}
+
+/// The layer that does nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PassingLayer;
+
+impl<S> Layer<S> for PassingLayer {
+    type Service = Passing<S>;
+
+    fn layer(&self, inner: S) -> Passing<S> {
+        Passing(inner)
+    }
 }
 
 /// Calls the inner service, as a layer with a service of its own does.
 #[derive(Clone, Debug)]
-struct Passing<S>(S);
+pub(super) struct Passing<S>(S);
 
 impl<S: Service<Request<Body>>> Service<Request<Body>> for Passing<S> {
     type Response = S::Response;
@@ -150,7 +203,7 @@ impl<S: Service<Request<Body>>> Service<Request<Body>> for Passing<S> {
 
 /// The value of `x-user`, for `tower_governor`.
 #[derive(Clone, Copy, Debug)]
-struct ByUser;
+pub(super) struct ByUser;
 
 impl KeyExtractor for ByUser {
     type Key = String;

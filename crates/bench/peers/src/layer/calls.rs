@@ -1,14 +1,14 @@
 //! Requests in process, on one thread, without a socket.
 
+use std::convert::Infallible;
 use std::time::Instant;
 
 use anyhow::{Error, ensure};
-use axum::Router;
 use axum::body::Body;
-use axum::http::{HeaderValue, Request, StatusCode};
+use axum::http::{HeaderValue, Request, Response, StatusCode};
 use portcullis_bench::Round;
 use tokio::runtime::Runtime;
-use tower::ServiceExt as _;
+use tower::{Service, ServiceExt as _};
 
 use super::apps::X_USER;
 
@@ -28,10 +28,32 @@ pub(super) fn requests(users: &[HeaderValue], first: usize, count: usize) -> Vec
     (first..first + count).map(|number| request(&users[number % users.len()])).collect()
 }
 
-/// A round that sends requests that were made before, as a server does: to a clone of the router each.
+/// A router, or a service around one.
+pub(super) trait App {
+    /// Sends each request to a clone of the app, as a server does, and returns the number of responses with another status.
+    fn send(&self, runtime: &Runtime, requests: Vec<Request<Body>>, status: StatusCode) -> usize;
+}
+
+impl<S> App for S
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone,
+{
+    fn send(&self, runtime: &Runtime, requests: Vec<Request<Body>>, status: StatusCode) -> usize {
+        runtime.block_on(async {
+            let mut others = 0;
+            for request in requests {
+                let response = self.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
+                others += usize::from(response.status() != status);
+            }
+            others
+        })
+    }
+}
+
+/// A round that sends requests that were made before.
 pub(super) fn round<'a>(
     runtime: &'a Runtime,
-    app: &'a Router,
+    app: &'a dyn App,
     users: &'a [HeaderValue],
     count: usize,
     status: StatusCode,
@@ -41,19 +63,9 @@ pub(super) fn round<'a>(
         let requests = requests(users, first, count);
         first += count;
         let start = Instant::now();
-        let others = runtime.block_on(send(app, requests, status));
+        let others = app.send(runtime, requests, status);
         let elapsed = start.elapsed();
         ensure!(others == 0, "{others} of {count} requests were answered with another status than {status}");
         Ok(elapsed.as_secs_f64() * 1e9 / count as f64)
     })
-}
-
-/// Returns the number of responses with another status.
-pub(super) async fn send(app: &Router, requests: Vec<Request<Body>>, status: StatusCode) -> usize {
-    let mut others = 0;
-    for request in requests {
-        let response = app.clone().oneshot(request).await.unwrap_or_else(|never| match never {});
-        others += usize::from(response.status() != status);
-    }
-    others
 }

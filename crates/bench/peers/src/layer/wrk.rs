@@ -10,7 +10,7 @@ use portcullis_bench::{Comparison, Round, Target, interleaved};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
-use super::apps::{Headers, Limits, bare, ours, tower_governor};
+use super::apps::{Headers, Limits, bare, ours, tower_governor, within};
 use crate::scale::Scale;
 
 /// Requests per second that each server answers, or the reason why nothing was measured.
@@ -22,10 +22,10 @@ pub(crate) fn rates(scale: &Scale) -> Result<String> {
     let (plenty, one) = (Limits::OneClientOfThreads, Limits::OneRequest);
     let apps = [
         ("the router alone", bare(), StatusCode::OK),
-        ("ours", ours(plenty, Headers::XRateLimit), StatusCode::OK),
-        ("tower_governor", tower_governor(plenty, Headers::XRateLimit), StatusCode::OK),
-        ("ours", ours(one, Headers::XRateLimit), StatusCode::TOO_MANY_REQUESTS),
-        ("tower_governor", tower_governor(one, Headers::XRateLimit), StatusCode::TOO_MANY_REQUESTS),
+        ("ours", within(ours(plenty, Headers::XRateLimit)), StatusCode::OK),
+        ("tower_governor", within(tower_governor(plenty)), StatusCode::OK),
+        ("ours", within(ours(one, Headers::XRateLimit)), StatusCode::TOO_MANY_REQUESTS),
+        ("tower_governor", within(tower_governor(one)), StatusCode::TOO_MANY_REQUESTS),
     ];
     let (rounds, seconds) = scale.wrk;
     let mut cases = Vec::with_capacity(apps.len());
