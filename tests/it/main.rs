@@ -3,6 +3,7 @@
 
 mod admin;
 mod admin_example;
+mod around;
 mod balance;
 mod calendar;
 mod clients;

@@ -7,6 +7,8 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
+#[cfg(feature = "axum")]
+use crate::log_throttle::LogThrottle;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -45,7 +47,8 @@ impl Route {
     ///
     /// If no route has matched, the identity is missing: in the fallback, around a whole `Router`, inside of services of
     /// `nest_service` where Axum provides no path, and without Axum. With
-    /// [`OnMissing::Shared`](crate::OnMissing::Shared) all of these requests share one budget.
+    /// [`OnMissing::Shared`](crate::OnMissing::Shared) all of these requests share one budget. A request that no router has seen yet is
+    /// logged, at most once an hour, because the layer is usually meant to be in the router.
     #[cfg(feature = "axum")]
     pub const fn matched_path() -> Self {
         Self { part: Part::MatchedPath }
@@ -76,10 +79,7 @@ impl KeyExtractor for Route {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
         let (tag, value) = match self.part {
             #[cfg(feature = "axum")]
-            Part::MatchedPath => (
-                "route",
-                parts.extensions.get::<axum::extract::MatchedPath>().map(axum::extract::MatchedPath::as_str),
-            ),
+            Part::MatchedPath => ("route", matched_path(parts)),
             Part::HttpMethod => ("http method", Some(known(&parts.method))),
             Part::GrpcService => ("grpc service", grpc_call(parts.uri.path()).map(|(service, _)| service)),
             Part::GrpcMethod => ("grpc method", grpc_call(parts.uri.path()).map(|_| &parts.uri.path()[1..])),
@@ -102,6 +102,27 @@ impl KeyExtractor for Route {
             Part::GrpcMethod => "grpc_method",
         })
     }
+}
+
+#[cfg(feature = "axum")]
+fn matched_path(parts: &Parts) -> Option<&str> {
+    use axum::extract::{MatchedPath, OriginalUri};
+
+    static NO_ROUTER: LogThrottle = LogThrottle::hourly();
+
+    let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    // A router leaves the URI in a request before it looks for a route.
+    if route.is_none()
+        && parts.extensions.get::<OriginalUri>().is_none()
+        && let Some(requests) = NO_ROUTER.due()
+    {
+        tracing::warn!(
+            requests,
+            "Route::matched_path() finds no route, because no Axum router has seen the request: put the layer in the router, \
+             with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line"
+        );
+    }
+    route
 }
 
 fn known(method: &Method) -> &str {

@@ -2,18 +2,22 @@
 
 mod bodies;
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 use axum::handler::Handler as _;
+use axum::response::Response;
 use axum::routing::get;
 use http::Request;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Shadow};
-use tower::{ServiceBuilder, ServiceExt as _};
+use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Route, Shadow};
+use tower::util::BoxCloneService;
+use tower::{Layer as _, ServiceBuilder, ServiceExt as _};
 
+use crate::log::log;
 use crate::support::registry;
 
 fn limit() -> RateLimitLayer {
@@ -63,6 +67,40 @@ async fn mock_connect_info_is_used_as_the_address() {
         let request = Request::get("/").body(Body::empty()).unwrap();
         assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status);
     }
+}
+
+/// The only test here in which a key by route is asked for before a router has seen the request: the line is for all layers.
+#[tokio::test]
+async fn a_key_by_route_around_a_router_is_explained_in_the_log() {
+    let (log, _guard) = log();
+    let limit = || {
+        let policy = Policy::gcra("all", Quota::per_minute(1));
+        LayerBuilder::new(registry(), policy).by(Route::matched_path()).for_axum()
+    };
+    let router = || Router::new().route("/", get(handler)).with_state(());
+    let send = async |service: BoxCloneService<Request<Body>, Response, Infallible>, path| {
+        service.oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap().status()
+    };
+    // In a router a route matches or not.
+    let within = BoxCloneService::new(router().layer(limit()));
+    for (path, status) in [("/", 200), ("/nowhere", 400)] {
+        assert_eq!(send(within.clone(), path).await, status);
+    }
+    let missing = "WARN requests have no identity";
+    assert!(log.lines().len() == 1 && log.lines()[0].starts_with(missing), "{:?}", log.lines());
+
+    let around = BoxCloneService::new(limit().layer(router()));
+    for _ in 0..2 {
+        assert_eq!(send(around.clone(), "/").await, 400);
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert_eq!(
+        lines[1],
+        "WARN Route::matched_path() finds no route, because no Axum router has seen the request: put the layer in the router, \
+         with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line requests=1"
+    );
+    assert!(lines[2].starts_with(missing), "{lines:?}");
 }
 
 #[tokio::test]

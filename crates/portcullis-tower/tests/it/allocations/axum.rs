@@ -1,14 +1,16 @@
-//! Allocations of the layer around an Axum router.
+//! Allocations of the layer in and around an Axum router.
 
+use std::convert::Infallible;
 use std::task::{Context, Poll, Waker};
 
 use axum::Router;
 use axum::body::Body;
+use axum::response::Response;
 use axum::routing::{Route, get};
 use http::Request;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer};
-use tower::{Service, ServiceExt as _, layer::layer_fn};
+use tower::{Layer as _, Service, ServiceExt as _, layer::layer_fn};
 
 use super::NonAllocatingStore;
 
@@ -42,7 +44,14 @@ fn layer(admitted: bool, headers: RateLimitHeaders) -> RateLimitLayer {
 
 /// The allocations of a request to a router, from the call to the head of its response.
 fn allocations(app: Router, status: u16) -> u64 {
-    let app = app.with_state(());
+    allocations_of(&app.with_state(()), status)
+}
+
+/// The same of a request to a service around a router.
+fn allocations_of<S>(app: &S, status: u16) -> u64
+where
+    S: Service<Request<Body>, Response = Response, Error = Infallible> + Clone,
+{
     let send = || {
         let request = Request::get("/").header("x-user", "ada").body(Body::empty()).unwrap();
         let mut kept = (Some(request), None);
@@ -76,6 +85,21 @@ fn a_layer_for_axum_allocates_for_the_charge_only() {
     let boxing = |layer: RateLimitLayer| allocations(app().layer(layer), 200) - passing;
     assert_eq!(boxing(layer(true, Headers::NONE)), 2 + 1);
     assert_eq!(boxing(layer(true, Headers::NONE).without_charge()), 1);
+}
+
+#[test]
+fn a_layer_around_a_router_allocates_for_the_charge_only() {
+    use RateLimitHeaders as Headers;
+
+    let bare = allocations(app(), 200);
+    let beyond =
+        |layer: RateLimitLayer| allocations_of(&layer.for_axum().layer(app().with_state(())), 200) - bare;
+    // The charge in the extensions, whose table the router then enlarges for its own.
+    assert_eq!(beyond(layer(true, Headers::NONE)), 2);
+    assert_eq!(beyond(layer(true, Headers::X_RATELIMIT)), 2);
+    assert_eq!(beyond(layer(true, Headers::NONE).without_charge()), 0);
+    // The decisions, which the headers show.
+    assert_eq!(beyond(layer(true, Headers::X_RATELIMIT).without_charge()), 1);
 }
 
 #[test]
