@@ -33,6 +33,8 @@ pub(crate) fn cases() {
             StatusCode::TOO_MANY_REQUESTS,
         ),
         ("rejected, X-RateLimit headers", layer(nothing).headers(all), StatusCode::TOO_MANY_REQUESTS),
+        ("two policies, X-RateLimit headers", with_window(layer(plenty)).headers(all), StatusCode::OK),
+        ("two policies, no headers", with_window(layer(plenty)).headers(none), StatusCode::OK),
     ] {
         let mut service = layer.layer(Found);
         // Uses up what is not plenty.
@@ -59,6 +61,11 @@ pub(crate) fn shed_cases() {
 
 fn layer(quota: Quota) -> RateLimitLayer {
     layer_of(registry(), quota)
+}
+
+/// The same with a second policy, which is decided in the same call of the store.
+fn with_window(layer: RateLimitLayer) -> RateLimitLayer {
+    layer.and_policy(Policy::fixed_window("daily", Quota::per_day(1_000_000)))
 }
 
 /// The same with metrics that an exporter for Prometheus has.

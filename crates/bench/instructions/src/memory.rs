@@ -30,6 +30,11 @@ pub(crate) fn cases() {
     case("memory: token-bucket, one hot key, with an outcome", || {
         assert!(has_outcome_allowed(&store, &secret, &policy, black_box(&users[0])), "{}", policy.name());
     });
+    let store = MemoryStore::new();
+    let two = policies_of_two_limits();
+    case("memory: two policies, one hot key", || {
+        assert!(are_both_allowed(&store, &secret, &two, black_box(&users[0])), "two policies");
+    });
 }
 
 fn is_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str) -> bool {
@@ -40,6 +45,14 @@ fn is_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str)
 /// The same with an outcome, from which a receipt is made.
 fn has_outcome_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str) -> bool {
     let outcome = store.check(Checks::one(policy.clone(), key(secret, user), 1)).into_ready();
+    matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+}
+
+/// Two checks in one call.
+fn are_both_allowed(store: &MemoryStore, secret: &Secret, [first, second]: &[Policy; 2], user: &str) -> bool {
+    let key = key(secret, user);
+    let checks = Checks::one(first.clone(), key, 1).and(second.clone(), key, 1);
+    let outcome = store.check(checks.expect("the policies are few and differ")).into_ready();
     matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
 }
 
@@ -61,6 +74,12 @@ fn policies() -> [Policy; 6] {
         Policy::sliding_window("sliding-window", window),
         Policy::sliding_log("sliding-log", window),
     ]
+}
+
+/// A rate and a window, as most layers with two policies have.
+fn policies_of_two_limits() -> [Policy; 2] {
+    let [_, gcra, _, window, ..] = policies();
+    [gcra, window]
 }
 
 const KEYS: usize = 100_000;
