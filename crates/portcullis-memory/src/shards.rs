@@ -214,12 +214,28 @@ impl<'a> LockedShards<'a> {
     /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock. Returns `None` if a policy was
     /// forgotten since its shard was found.
     pub(crate) fn new(keys: &[ShardKey<'a>]) -> Option<Self> {
-        let mut ordered: SmallVec<[ShardKey<'a>; 2]> = keys.into();
-        ordered.sort_unstable_by_key(ShardKey::order);
-        ordered.dedup_by_key(|key| key.order());
-        let locked = Self { guards: ordered.into_iter().map(|key| (key.order(), key.lock())).collect() };
-        let is_of = |key: &ShardKey<'_>| locked.guards[locked.index_of(key)].1.is_of(key.digest);
-        keys.iter().all(is_of).then_some(locked)
+        let mut ordered: SmallVec<[&ShardKey<'a>; 2]> = SmallVec::new();
+        for key in keys {
+            ordered.push(key);
+        }
+        ordered.sort_unstable_by_key(|key| key.order());
+        let mut guards: SmallVec<[(LockOrder, MutexGuard<'a, Shard>); 2]> = SmallVec::new();
+        for key in ordered {
+            let order = key.order();
+            if guards.last().is_none_or(|(last, _)| *last != order) {
+                guards.push((order, key.lock()));
+            }
+            if guards.last().is_none_or(|(_, shard)| !shard.is_of(key.digest)) {
+                return None;
+            }
+        }
+        Some(Self { guards })
+    }
+
+    /// Ends the decision.
+    pub(crate) fn unlock(&mut self) {
+        self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
+        self.guards.clear();
     }
 
     /// The instant of a call that has `read` the clock before it locked the shards. See [`LockedShard::instant`].
@@ -276,7 +292,7 @@ impl<'a> LockedShards<'a> {
 
 impl Drop for LockedShards<'_> {
     fn drop(&mut self) {
-        self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
+        self.unlock();
     }
 }
 

@@ -23,7 +23,7 @@ use crate::policies::Policies;
 use crate::shard::SmallState;
 use crate::shards::{LockedShard, LockedShards, ShardKey};
 use crate::stats::{MemoryPolicyStats, MemoryStats};
-use call::{CallState, CallStates, LocatedState};
+use call::{CallState, CallStates};
 
 /// The shards of the checks of a decision, in their order.
 type ShardKeys<'a> = SmallVec<[ShardKey<'a>; 2]>;
@@ -251,20 +251,18 @@ impl<C: Clock> MemoryStore<C> {
         CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now }
     }
 
-    /// Locks the states of several keys, each under its policy, for a call at the present instant.
-    fn lock<'c>(
-        &self,
-        keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
-    ) -> Result<CallStates<'_>, StoreError> {
-        let (shard_keys, mut shards, now) = self.lock_shards(&keys)?;
-        let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
-        for ((policy, _), key) in keys.zip(shard_keys) {
-            let strategy = policy.strategy();
-            let (location, access) = shards.sweep_and_locate(&key, strategy, now, self.swept_per_check);
-            let first = states.iter().position(|state| state.location == location).unwrap_or(states.len());
-            states.push(LocatedState { policy: key.policy, strategy: *strategy, location, access, first });
+    /// Decides several checks of policies that read no overrides.
+    #[inline(never)]
+    fn check_several(&self, checks: &Checks) -> Result<protocol::Results, StoreError> {
+        let keys = checks.iter().map(|check| (&check.policy, check.key));
+        let (shard_keys, shards, now) = self.lock_shards(&keys)?;
+        let mut states = CallStates { shards, states: SmallVec::new(), now };
+        for (check, key) in checks.iter().zip(&shard_keys) {
+            states.locate(key, check.policy.strategy(), self.swept_per_check);
         }
-        Ok(CallStates { shards, states, now })
+        let results = protocol::results(checks, now, &mut states);
+        states.unlock();
+        Ok(results)
     }
 }
 
@@ -280,12 +278,10 @@ impl<C: Clock> Store for MemoryStore<C> {
         if checks.iter().any(|check| check.policy.reads_overrides()) {
             return StoreFuture::ready(self.check_with_overrides(checks));
         }
-        let keys = checks.iter().map(|check| (&check.policy, check.key));
-        StoreFuture::ready(self.lock(keys).map(|mut states| {
-            let outcome = protocol::check(checks, states.now, &mut states);
-            states.unlock();
-            outcome
-        }))
+        StoreFuture::ready(match self.check_several(&checks) {
+            Ok(results) => Ok(results.into_outcome(checks)),
+            Err(error) => Err(error),
+        })
     }
 
     fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {

@@ -85,8 +85,12 @@ pub struct Charge {
 
 impl Charge {
     #[inline]
-    pub(crate) fn new(config: &Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
-        Self { shared: SharedCharge::new(config, || basis, outer, None), only: None }
+    pub(crate) fn new(
+        config: &Arc<LayerConfig>,
+        basis: impl FnOnce() -> ChargeBasis,
+        outer: Option<Self>,
+    ) -> Self {
+        Self { shared: SharedCharge::new(config, basis, outer, None), only: None }
     }
 
     /// The charge of a single check whose answer was ready. A function moves it to its place.

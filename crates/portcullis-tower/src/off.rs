@@ -20,7 +20,7 @@ pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
         let at = SystemTime::now().into();
         let decisions = enforced.map(|layer_policy| Decision::not_asked(&layer_policy.policy, at)).collect();
         let outer = extensions.remove::<Charge>();
-        let charge = Charge::new(config, ChargeBasis::Degraded(decisions), outer);
+        let charge = Charge::new(config, || ChargeBasis::Degraded(decisions), outer);
         charge.leave_usage(extensions);
         extensions.insert(charge);
     }

@@ -68,7 +68,8 @@ impl Checks {
     ///
     /// If there is a check of the same policy and key already, if there are [`Checks::MAX`] checks, or if the work of all
     /// checks exceeds [`Checks::MAX_WORK`].
-    pub fn and(mut self, policy: Policy, key: Key, cost: u64) -> Result<Self, ChecksError> {
+    #[inline]
+    pub fn and(self, policy: Policy, key: Key, cost: u64) -> Result<Self, ChecksError> {
         if self.checks.len() >= Self::MAX {
             return Err(ChecksError::TooMany);
         }
@@ -76,8 +77,7 @@ impl Checks {
             return Err(ChecksError::Duplicate { policy: policy.name().clone() });
         }
         TooMuchWork::check(self.checks.iter().map(|check| &check.policy).chain([&policy]))?;
-        self.checks.push(Check { policy, key, cost });
-        Ok(self)
+        Ok(Self { checks: self.checks.and(Check { policy, key, cost }) })
     }
 
     /// The checks, in the order they were added.

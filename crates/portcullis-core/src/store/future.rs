@@ -70,6 +70,38 @@ impl<T> StoreFuture<T> {
         }
     }
 
+    /// The answer, if it is ready, in its place.
+    ///
+    /// ```
+    /// use portcullis_core::store::StoreFuture;
+    ///
+    /// assert_eq!(StoreFuture::ready(Ok(7)).as_ready(), Some(&Ok(7)));
+    /// ```
+    #[inline]
+    pub const fn as_ready(&self) -> Option<&Result<T, StoreError>> {
+        match &self.0 {
+            Inner::Ready(answer) => answer.as_ref(),
+            Inner::Boxed(_) | Inner::Mapped(..) => None,
+        }
+    }
+
+    /// Takes the answer from its place, if it is ready. A future whose answer was taken panics if it is polled.
+    ///
+    /// ```
+    /// use portcullis_core::store::StoreFuture;
+    ///
+    /// let mut there = StoreFuture::ready(Ok(7));
+    /// assert_eq!(there.take_ready(), Some(Ok(7)));
+    /// assert_eq!(there.take_ready(), None);
+    /// ```
+    #[inline]
+    pub const fn take_ready(&mut self) -> Option<Result<T, StoreError>> {
+        match &mut self.0 {
+            Inner::Ready(answer) => answer.take(),
+            Inner::Boxed(_) | Inner::Mapped(..) => None,
+        }
+    }
+
     /// The answer, if it is ready.
     ///
     /// # Errors

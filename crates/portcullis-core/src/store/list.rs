@@ -19,6 +19,28 @@ pub(crate) enum List<T> {
 impl<T> List<T> {
     pub(crate) const EMPTY: Self = Self::Other(Vec::new());
 
+    /// A list of `length` elements, each of which is written to its place at once.
+    #[inline]
+    pub(crate) fn from_fn(length: usize, mut value: impl FnMut(usize) -> T) -> Self {
+        match length {
+            1 => Self::One([value(0)]),
+            2 => Self::Two([value(0), value(1)]),
+            _ => Self::Other((0..length).map(value).collect()),
+        }
+    }
+
+    /// The list with one element more. Moves less than [`push`](Self::push) does.
+    #[inline]
+    pub(crate) fn and(self, value: T) -> Self {
+        match self {
+            Self::One([first]) => Self::Two([first, value]),
+            mut others => {
+                others.push(value);
+                others
+            }
+        }
+    }
+
     pub(crate) fn push(&mut self, value: T) {
         if let Self::Other(all) = self
             && !all.is_empty()
@@ -143,6 +165,7 @@ const LEAST_CAPACITY: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use alloc::borrow::ToOwned as _;
     use alloc::string::{String, ToString as _};
 
     use super::*;
@@ -157,6 +180,9 @@ mod tests {
             assert_eq!((&collected, collected.len()), (&pushed, expected.len()));
             assert_eq!(pushed.clone().into_iter().collect::<Vec<_>>(), expected);
             assert_eq!(collected.into_iter().size_hint(), (expected.len(), Some(expected.len())));
+            assert_eq!(List::from_fn(expected.len(), |index| expected[index].clone()), pushed);
+            let one_more = pushed.clone().and("+".to_owned());
+            assert_eq!(one_more.split_last(), Some((&"+".to_owned(), &expected[..])));
             for (index, text) in expected.iter().enumerate() {
                 assert_eq!(pushed.clone().take(index), *text);
             }

@@ -6,6 +6,7 @@ mod leased;
 mod peeked;
 mod queue;
 mod remembered;
+mod results;
 mod shares;
 mod unmetered;
 
@@ -14,6 +15,8 @@ use core::num::NonZeroU64;
 use core::time::Duration;
 
 use smallvec::SmallVec;
+
+pub use results::Results;
 
 use crate::algorithm::CheckResult;
 use crate::charge::{Position, Run};
@@ -127,36 +130,20 @@ impl Outcome {
         Self::assemble(checks, at, results, failure)
     }
 
-    /// Like [`Outcome::new`], with the results of one store, which `result` computes in the order of the checks: each is moved
-    /// once, to its place.
-    pub(crate) fn with_results(
-        checks: Checks,
-        at: Timestamp,
-        mut result: impl FnMut(usize, &Check) -> CheckResult,
-    ) -> Self {
-        let mut outcome = Self {
+    /// The outcome of checks whose results were computed apart from them.
+    #[inline]
+    pub(crate) fn with_results(checks: Checks, results: Results) -> Self {
+        let Results { decisions, positions, decisive_index } = results;
+        Self {
             checks,
-            decisions: List::EMPTY,
-            positions: List::EMPTY,
-            decisive_index: 0,
+            decisions,
+            positions,
+            decisive_index,
             is_remembered: false,
             is_leased: false,
             fallback: None,
             grants: None,
-        };
-        let mut longest = Duration::ZERO;
-        for (index, check) in outcome.checks.iter().enumerate() {
-            let CheckResult { snapshot, position, .. } = result(index, check);
-            let decision = Decision::new(&check.policy, at, snapshot);
-            longest = longest.max(decision.delay());
-            if outcome.decisions.get(outcome.decisive_index).is_some_and(|best| decision.outranks(best)) {
-                outcome.decisive_index = index;
-            }
-            outcome.decisions.push(decision);
-            outcome.positions.push(position);
         }
-        set_delays(&mut outcome.decisions, outcome.decisive_index, longest);
-        outcome
     }
 
     fn assemble<'a>(

@@ -31,6 +31,9 @@ use crate::refund::Refund;
 use crate::store::{Check, CheckResult, Checks, Outcome, Renewal, Renewed};
 use crate::{Decision, Receipt, Settlement, Strategy, Timestamp};
 
+#[doc(hidden)]
+pub use crate::store::outcome::Results;
+
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
 /// receipt.
 pub trait States {
@@ -97,6 +100,13 @@ pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S)
     check_with_blocks(checks, now, states, |_| None)
 }
 
+/// Like [`check`], without the outcome.
+#[doc(hidden)]
+#[inline]
+pub fn results<S: States + ?Sized>(checks: &Checks, now: Timestamp, states: &mut S) -> Results {
+    results_with_blocks(checks, now, states, |_| None)
+}
+
 /// Like [`check`], with keys that may be [blocked](crate::overrides): `left` returns how long that of a check still is. A blocked check
 /// is denied, and its state is not changed.
 ///
@@ -107,6 +117,16 @@ pub fn check_with_blocks<S: States + ?Sized>(
     states: &mut S,
     left: impl Fn(usize) -> Option<Duration>,
 ) -> Outcome {
+    results_with_blocks(&checks, now, states, left).into_outcome(checks)
+}
+
+#[inline]
+fn results_with_blocks<S: States + ?Sized>(
+    checks: &Checks,
+    now: Timestamp,
+    states: &mut S,
+    left: impl Fn(usize) -> Option<Duration>,
+) -> Results {
     let mut evaluations: SmallVec<[CheckEvaluation; 2]> = SmallVec::new();
     for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
         let earlier = (0..evaluations.len()).rfind(|other| states.is_same(index, *other));
@@ -117,7 +137,7 @@ pub fn check_with_blocks<S: States + ?Sized>(
     }
     let is_blocked = (0..evaluations.len()).any(|index| left(index).is_some());
     let charge = !is_blocked && evaluations.iter().all(|check| check.evaluation.admitted);
-    Outcome::with_results(checks, now, |index, Check { policy, cost, .. }| {
+    Results::of(checks, now, |index, Check { policy, cost, .. }| {
         let CheckEvaluation { evaluation, total } = evaluations[index];
         let strategy = policy.strategy();
         if let Some(left) = left(index) {

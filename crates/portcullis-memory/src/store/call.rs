@@ -6,7 +6,7 @@ use portcullis_core::{Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::shard::{Access, EntryId};
-use crate::shards::{LockedShard, LockedShards, Shards, StateLocation};
+use crate::shards::{LockedShard, LockedShards, ShardKey, Shards, StateLocation};
 
 /// The state of a call for a single key, which most calls are for: without the lists and the order of locks of several.
 pub(super) struct CallState<'a> {
@@ -70,13 +70,20 @@ pub(super) struct LocatedState<'a> {
     pub(super) first: usize,
 }
 
-impl CallStates<'_> {
+impl<'a> CallStates<'a> {
+    /// Sweeps a few entries of the shard of a key, then locates the state of the key.
+    pub(super) fn locate(&mut self, key: &ShardKey<'a>, strategy: &Strategy, swept: usize) {
+        let (location, access) = self.shards.sweep_and_locate(key, strategy, self.now, swept);
+        let first = self.states.iter().position(|state| state.location == location);
+        let first = first.unwrap_or(self.states.len());
+        self.states.push(LocatedState { policy: key.policy, strategy: *strategy, location, access, first });
+    }
+
     /// Unlocks the shards, then counts the states that are shared because the store is full, and logs if a line is due.
-    pub(super) fn unlock(self) {
-        let Self { shards, states, now } = self;
-        drop(shards);
-        for state in states.iter().filter(|state| state.location.is_overflow()) {
-            state.policy.count_overflow(now);
+    pub(super) fn unlock(&mut self) {
+        self.shards.unlock();
+        for state in self.states.iter().filter(|state| state.location.is_overflow()) {
+            state.policy.count_overflow(self.now);
         }
     }
 }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::Decision;
+use portcullis_core::store::{Outcome, StoreFuture};
 use tokio::time::Instant;
 
 use super::max_wait::MaxWait;
@@ -112,11 +113,37 @@ pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut
     } else {
         Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))
     };
+    admitted_at_once(config, counted, parts)
+}
+
+#[inline]
+fn admitted_at_once(config: &Arc<LayerConfig>, counted: Counted, parts: &mut Parts) -> Step {
     let mut context = ResponseContext::new(Some(counted), None);
     if config.by_outcome.any() {
         context.await_outcome(config, &mut parts.extensions);
     }
     Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
+}
+
+/// The same for an answer that is an outcome.
+#[inline]
+pub(super) fn decided_at_once(
+    config: &Arc<LayerConfig>,
+    answer: &mut StoreFuture<Outcome>,
+    parts: &mut Parts,
+) -> Step {
+    let decided = |answer: &mut StoreFuture<Outcome>| match answer.take_ready() {
+        Some(Ok(outcome)) => ChargeBasis::Decided(outcome),
+        Some(Err(_)) | None => unreachable!("the store has admitted the request"),
+    };
+    match answer.as_ready() {
+        Some(Ok(outcome)) if !config.is_for_handlers && !config.without_charge => {
+            let outer = nesting::take_outer(config, outcome.decisions(), &mut parts.extensions);
+            let charge = nesting::attach(config, || decided(answer), outer, &mut parts.extensions);
+            admitted_at_once(config, Counted::Charged(charge), parts)
+        }
+        _ => at_once(config, decided(answer), parts),
+    }
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.

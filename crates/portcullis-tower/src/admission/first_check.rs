@@ -156,12 +156,17 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, is_all: bool, parts: &m
             Err(asks) => wait_context = Some(asks),
         }
     }
-    match config.store.check(enforced.checks(config)).into_ready() {
-        Ok(Ok(outcome)) if is_all && admit::passes_without_delay(outcome.decision()) => {
-            config.store.emit_outcome(&outcome);
-            config.store.emit_charges(outcome.checks().iter().as_slice(), outcome.decisions());
-            admit::at_once(config, ChargeBasis::Decided(outcome), parts)
-        }
+    let mut answer = config.store.check(enforced.checks(config));
+    // A reference, so that the outcome is moved once, to the charge.
+    if is_all
+        && let Some(Ok(outcome)) = answer.as_ready()
+        && admit::passes_without_delay(outcome.decision())
+    {
+        config.store.emit_outcome(outcome);
+        config.store.emit_charges(outcome.checks().iter().as_slice(), outcome.decisions());
+        return admit::decided_at_once(config, &mut answer, parts);
+    }
+    match answer.into_ready() {
         Ok(answer) => {
             continued(config, Continued::of(wait_context, answer), on_failure, plan.shadow, next, parts)
         }

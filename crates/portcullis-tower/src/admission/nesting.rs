@@ -28,10 +28,21 @@ pub(super) fn attach_charge(
     extensions: &mut Extensions,
 ) -> Charge {
     let outer = take_outer(config, basis.decisions(), extensions);
+    attach(config, || basis, outer, extensions)
+}
+
+/// Inserts the charge into a request that passes, in which the charge of the next outer layer was.
+#[inline]
+pub(super) fn attach(
+    config: &Arc<LayerConfig>,
+    basis: impl FnOnce() -> ChargeBasis,
+    outer: Option<Charge>,
+    extensions: &mut Extensions,
+) -> Charge {
     let permits = if config.holds_permits { extensions.get::<Permits>() } else { None };
     let charge = match permits.map(Permits::share) {
         None => Charge::new(config, basis, outer),
-        Some(permits) => Charge::holding(config, basis, outer, permits),
+        Some(permits) => Charge::holding(config, basis(), outer, permits),
     };
     extensions.insert(charge.clone());
     charge

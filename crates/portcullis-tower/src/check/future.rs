@@ -59,7 +59,7 @@ impl Future for CheckFuture {
         let config = check.config();
         Poll::Ready(match answer {
             Ok(basis) => Ok(match permits {
-                None => Charge::new(config, basis, None),
+                None => Charge::new(config, || basis, None),
                 Some(permits) => Charge::holding(config, basis, None, permits),
             }),
             Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, std::mem::take(accept))),
