@@ -2,6 +2,7 @@
 
 mod overrides;
 mod owner;
+mod several;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
@@ -214,22 +215,32 @@ impl<'a> LockedShards<'a> {
     /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock. Returns `None` if a policy was
     /// forgotten since its shard was found.
     pub(crate) fn new(keys: &[ShardKey<'a>]) -> Option<Self> {
-        let mut ordered: SmallVec<[&ShardKey<'a>; 2]> = SmallVec::new();
-        for key in keys {
-            ordered.push(key);
-        }
-        ordered.sort_unstable_by_key(|key| key.order());
-        let mut guards: SmallVec<[(LockOrder, MutexGuard<'a, Shard>); 2]> = SmallVec::new();
-        for key in ordered {
-            let order = key.order();
-            if guards.last().is_none_or(|(last, _)| *last != order) {
-                guards.push((order, key.lock()));
+        let mut locked = Self { guards: SmallVec::new() };
+        let are_locked = match keys {
+            [first, second] if first.order() <= second.order() => locked.lock(first) && locked.lock(second),
+            [first, second] => locked.lock(second) && locked.lock(first),
+            _ => {
+                let mut ordered: SmallVec<[&ShardKey<'a>; 2]> = keys.iter().collect();
+                ordered.sort_unstable_by_key(|key| key.order());
+                ordered.into_iter().all(|key| locked.lock(key))
             }
-            if guards.last().is_none_or(|(_, shard)| !shard.is_of(key.digest)) {
-                return None;
+        };
+        are_locked.then_some(locked)
+    }
+
+    /// Locks the next shard in the order, unless it is the last one that was locked. Returns whether it still is one of its policy.
+    #[inline]
+    fn lock(&mut self, key: &ShardKey<'a>) -> bool {
+        let order = key.order();
+        match self.guards.last() {
+            Some((last, shard)) if *last == order => shard.is_of(key.digest),
+            _ => {
+                let shard = key.lock();
+                let is_of = shard.is_of(key.digest);
+                self.guards.push((order, shard));
+                is_of
             }
         }
-        Some(Self { guards })
     }
 
     /// Ends the decision.

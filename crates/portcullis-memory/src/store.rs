@@ -2,6 +2,7 @@
 
 mod call;
 mod overrides;
+mod several;
 
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ use crate::policies::Policies;
 use crate::shard::SmallState;
 use crate::shards::{LockedShard, LockedShards, ShardKey};
 use crate::stats::{MemoryPolicyStats, MemoryStats};
-use call::{CallState, CallStates};
+use call::CallState;
 
 /// The shards of the checks of a decision, in their order.
 type ShardKeys<'a> = SmallVec<[ShardKey<'a>; 2]>;
@@ -249,20 +250,6 @@ impl<C: Clock> MemoryStore<C> {
     ) -> CallState<'a> {
         let (entry, access) = shard.sweep_and_locate(key, strategy, now, self.swept_per_check);
         CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now }
-    }
-
-    /// Decides several checks of policies that read no overrides.
-    #[inline(never)]
-    fn check_several(&self, checks: &Checks) -> Result<protocol::Results, StoreError> {
-        let keys = checks.iter().map(|check| (&check.policy, check.key));
-        let (shard_keys, shards, now) = self.lock_shards(&keys)?;
-        let mut states = CallStates { shards, states: SmallVec::new(), now };
-        for (check, key) in checks.iter().zip(&shard_keys) {
-            states.locate(key, check.policy.strategy(), self.swept_per_check);
-        }
-        let results = protocol::results(checks, now, &mut states);
-        states.unlock();
-        Ok(results)
     }
 }
 

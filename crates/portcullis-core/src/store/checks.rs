@@ -80,6 +80,30 @@ impl Checks {
         Ok(Self { checks: self.checks.and(Check { policy, key, cost }) })
     }
 
+    /// The checks of `length` policies with their keys and costs, which `check` returns: each policy is cloned to its place.
+    ///
+    /// # Panics
+    ///
+    /// If there are none, or the checks cannot be combined by [`and`](Self::and).
+    // For a layer, whose policies were found to fit into one decision before.
+    #[doc(hidden)]
+    #[inline]
+    pub fn of<'a>(length: usize, check: impl Fn(usize) -> (&'a Policy, Key, u64)) -> Self {
+        let is_repeated = |index: usize| {
+            let (policy, key, _) = check(index);
+            (0..index).map(&check).any(|(other, of, _)| of == key && other.name() == policy.name())
+        };
+        let is_combined = length <= Self::MAX
+            && !(1..length).any(is_repeated)
+            && TooMuchWork::check((0..length).map(|index| check(index).0)).is_ok();
+        assert!(length > 0 && is_combined, "the checks fit into one decision");
+        let check = |index| {
+            let (policy, key, cost) = check(index);
+            Check { policy: policy.clone(), key, cost }
+        };
+        Self { checks: List::from_fn(length, check) }
+    }
+
     /// The checks, in the order they were added.
     #[inline]
     pub fn iter(&self) -> core::slice::Iter<'_, Check> {

@@ -28,8 +28,8 @@ use smallvec::SmallVec;
 use crate::algorithm::{Evaluation, State};
 use crate::charge::Run;
 use crate::refund::Refund;
-use crate::store::{Check, CheckResult, Checks, Outcome, Renewal, Renewed};
-use crate::{Decision, Receipt, Settlement, Strategy, Timestamp};
+use crate::store::{Check, CheckResult, Checks, Outcome, ReadyCheck, Renewal, Renewed};
+use crate::{Decision, Policy, Receipt, Settlement, Strategy, Timestamp};
 
 #[doc(hidden)]
 pub use crate::store::outcome::Results;
@@ -137,17 +137,21 @@ fn results_with_blocks<S: States + ?Sized>(
     }
     let is_blocked = (0..evaluations.len()).any(|index| left(index).is_some());
     let charge = !is_blocked && evaluations.iter().all(|check| check.evaluation.admitted);
-    Results::of(checks, now, |index, Check { policy, cost, .. }| {
+    let ready = |policy: &Policy, CheckResult { snapshot, position, .. }| ReadyCheck {
+        decision: Decision::new(policy, now, snapshot),
+        position,
+    };
+    Results::of(checks, |index, Check { policy, cost, .. }| {
         let CheckEvaluation { evaluation, total } = evaluations[index];
         let strategy = policy.strategy();
         if let Some(left) = left(index) {
-            return CheckResult::blocked(strategy, states.get(index), now, left);
+            return ready(policy, CheckResult::blocked(strategy, states.get(index), now, left));
         }
         let charged = if charge { *cost } else { 0 };
         states.change(index, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, charge));
         // Checks that share a state are denied for the sum of their costs.
         let units = if evaluation.admitted { *cost } else { total };
-        CheckResult::of(strategy, states.get(index), now, units, evaluation.admitted)
+        ready(policy, CheckResult::of(strategy, states.get(index), now, units, evaluation.admitted))
     })
 }
 

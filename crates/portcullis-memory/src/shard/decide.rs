@@ -49,6 +49,22 @@ impl Shard {
         Some((admitted, state))
     }
 
+    /// Whether [`decide`](Self::decide) admits a check. Changes nothing.
+    #[inline]
+    pub(crate) fn admits<A: Algorithm<State: SmallState>>(
+        &self,
+        id: u128,
+        algorithm: &A,
+        now: Timestamp,
+        cost: u64,
+    ) -> bool {
+        let Some(table) = A::State::table_of(&self.own) else { return false };
+        let index = table.find(id);
+        let state = index.map(|index| A::State::load(*table.at(index)));
+        let fits = index.is_some() || table.len() < self.bounds.keys;
+        fits && algorithm.evaluate(state.as_ref(), now, cost).admitted
+    }
+
     /// Decides a check of a key alone whose state is the slots of a sliding window.
     ///
     /// Returns `None`, and decides nothing, if the key is unknown or [the slots](SlidingWindow::check_in_place) need more than a

@@ -32,6 +32,9 @@ pub(crate) trait SmallState: Copy {
     /// The states of this kind; `None` if the shard has states of another kind.
     fn table(own: &mut Own) -> Option<&mut Table<Self::Stored>>;
 
+    /// The same, to read them.
+    fn table_of(own: &Own) -> Option<&Table<Self::Stored>>;
+
     fn load(stored: Self::Stored) -> Self;
 
     fn store(self) -> Self::Stored;
@@ -228,6 +231,11 @@ impl SmallState for Tat {
     }
 
     #[inline]
+    fn table_of(own: &Own) -> Option<&Table<Level>> {
+        if let Own::Levels(table) = own { Some(table) } else { None }
+    }
+
+    #[inline]
     fn load(Level { micros, remainder }: Level) -> Self {
         Self { micros, remainder }
     }
@@ -248,6 +256,11 @@ impl SmallState for Window {
     }
 
     #[inline]
+    fn table_of(own: &Own) -> Option<&Table<WindowCount>> {
+        if let Own::Counts(table) = own { Some(table) } else { None }
+    }
+
+    #[inline]
     fn load(WindowCount { end, length, count }: WindowCount) -> Self {
         Self { end, length, count }
     }
@@ -264,6 +277,11 @@ impl SmallState for CalendarCount {
 
     #[inline]
     fn table(own: &mut Own) -> Option<&mut Table<NumberedCount>> {
+        if let Own::CalendarCounts(table) = own { Some(table) } else { None }
+    }
+
+    #[inline]
+    fn table_of(own: &Own) -> Option<&Table<NumberedCount>> {
         if let Own::CalendarCounts(table) = own { Some(table) } else { None }
     }
 

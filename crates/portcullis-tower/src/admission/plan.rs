@@ -185,15 +185,10 @@ impl PlannedChecks {
     ///
     /// If there are none.
     pub(super) fn checks(&self, config: &LayerConfig) -> Checks {
-        let policy = |check: &PlannedCheck| config.policies()[check.index].policy.clone();
-        let (first, others) = self.checks.split_first().expect("a call of the store has checks");
-        let mut checks = Checks::one(policy(first), first.key, first.cost);
-        for check in others {
-            checks = checks
-                .and(policy(check), check.key, check.cost)
-                .expect("the layer was built within the bounds of a decision");
-        }
-        checks
+        Checks::of(self.checks.len(), |number| {
+            let PlannedCheck { index, key, cost } = self.checks[number];
+            (&config.policies()[index].policy, key, cost)
+        })
     }
 }
 

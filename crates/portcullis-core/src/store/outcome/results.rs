@@ -3,11 +3,10 @@
 use core::time::Duration;
 
 use super::set_delays;
-use crate::algorithm::CheckResult;
+use crate::Decision;
 use crate::charge::Position;
 use crate::store::list::List;
-use crate::store::{Check, Checks, Outcome};
-use crate::{Decision, Timestamp};
+use crate::store::{Check, Checks, Outcome, ReadyCheck};
 
 /// What the checks of one call result in. The checks, which are large, are moved once, when this becomes an [`Outcome`].
 // For the memory store alone.
@@ -23,18 +22,12 @@ pub struct Results {
 impl Results {
     /// The results of one store, which `result` computes in the order of the checks: each is moved once, to its place.
     #[inline]
-    pub(crate) fn of(
-        checks: &Checks,
-        at: Timestamp,
-        mut result: impl FnMut(usize, &Check) -> CheckResult,
-    ) -> Self {
+    pub fn of(checks: &Checks, mut result: impl FnMut(usize, &Check) -> ReadyCheck) -> Self {
         let mut positions = List::from_fn(checks.len(), |_| Position::default());
         let mut longest = Duration::ZERO;
         let mut decisions = List::from_fn(checks.len(), |index| {
-            let check = &checks.checks[index];
-            let CheckResult { snapshot, position, .. } = result(index, check);
+            let ReadyCheck { decision, position } = result(index, &checks.checks[index]);
             positions[index] = position;
-            let decision = Decision::new(&check.policy, at, snapshot);
             longest = longest.max(decision.delay());
             decision
         });
