@@ -4,6 +4,7 @@ mod budget;
 mod in_flight;
 mod overflow;
 mod policies;
+mod several;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
