@@ -144,8 +144,10 @@ impl ResponseSettings {
             return None;
         }
         let headers = self.fields.prepared_denial(outcome.decision(), rejection.retry_after()?)?;
-        let mut response = problem::plain(rejection)?;
-        *response.headers_mut() = headers;
+        let (content_type, body) = problem::rendered(rejection);
+        let mut response = Response::new(body);
+        *response.status_mut() = rejection.status();
+        *response.headers_mut() = headers(content_type);
         Some(response)
     }
 

@@ -221,15 +221,20 @@ impl Fields {
         listed.is_some() && self.groups.has_figures()
     }
 
-    /// The headers of a denial in plain text, if they are prepared.
-    pub(super) fn prepared_denial(&self, denial: &Decision, retry_after: Duration) -> Option<HeaderMap> {
+    /// The headers of a denial by the type of its body, if they are prepared.
+    pub(super) fn prepared_denial(
+        &self,
+        denial: &Decision,
+        retry_after: Duration,
+    ) -> Option<impl FnOnce(HeaderValue) -> HeaderMap> {
         let listed = self.listed(denial.policy()).filter(|listed| listed.limit == denial.limit())?;
         let prepared = listed.denial.as_ref().filter(|_| !denial.is_degraded())?;
-        Some(prepared.with(&Figures {
+        let figures = Figures {
             remaining: denial.remaining(),
             reset: whole_seconds(denial.reset_after()),
             retry_after: retry_after.as_secs(),
-        }))
+        };
+        Some(move |content_type| prepared.with(content_type, &figures))
     }
 
     #[inline]

@@ -14,13 +14,9 @@ impl Rejection<'_> {
     /// Returns the default response: plain text, `application/json` or `application/problem+json`, as the request's `Accept`
     /// prefers. The headers of every rejection are added later.
     pub fn response(&self) -> Response<Bytes> {
-        // In constants, so that their bytes are checked by the compiler.
-        let (content_type, body) = match format(self) {
-            Format::Text => (TEXT.clone(), text(self)),
-            Format::Json => (const { HeaderValue::from_static("application/json") }, json(self)),
-            Format::Problem => (const { HeaderValue::from_static("application/problem+json") }, json(self)),
-        };
-        let mut response = without_headers(self, body);
+        let (content_type, body) = rendered(self);
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status();
         response.headers_mut().reserve(USUAL_HEADERS);
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
         response
@@ -28,22 +24,17 @@ impl Rejection<'_> {
 }
 
 /// The content type of plain text. Static like all values that never change, so that its bytes are checked by the compiler.
-pub(super) static TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+static TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// The body and the status of the default response, without headers, if it is plain text.
-pub(super) fn plain(rejection: &Rejection<'_>) -> Option<Response<Bytes>> {
-    matches!(format(rejection), Format::Text).then(|| without_headers(rejection, text(rejection)))
-}
-
-/// The format that the request prefers.
-fn format(rejection: &Rejection<'_>) -> Format {
-    preferred(rejection.parts().headers.get_all(header::ACCEPT))
-}
-
-fn without_headers(rejection: &Rejection<'_>, body: Bytes) -> Response<Bytes> {
-    let mut response = Response::new(body);
-    *response.status_mut() = rejection.status();
-    response
+/// The content type and the body of the default response.
+pub(super) fn rendered(rejection: &Rejection<'_>) -> (HeaderValue, Bytes) {
+    let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));
+    // In constants, so that their bytes are checked by the compiler.
+    match format {
+        Format::Text => (TEXT.clone(), text(rejection)),
+        Format::Json => (const { HeaderValue::from_static("application/json") }, json(rejection)),
+        Format::Problem => (const { HeaderValue::from_static("application/problem+json") }, json(rejection)),
+    }
 }
 
 fn text(rejection: &Rejection<'_>) -> Bytes {
