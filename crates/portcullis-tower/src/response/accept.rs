@@ -27,10 +27,15 @@ impl Format {
 /// Returns the format with the highest weight. Equal weights are ordered by specificity, then by position. A client that accepts
 /// no format, or sends no `Accept`, gets text.
 pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Format {
-    let mut lines = lines.into_iter().peekable();
-    if lines.peek().is_none() {
-        return Format::Text;
+    let mut lines = lines.into_iter();
+    let Some(first) = lines.next() else { return Format::Text };
+    let second = lines.next();
+    if second.is_none()
+        && let Some(format) = of_usual(first.as_bytes())
+    {
+        return format;
     }
+    let lines = [Some(first), second].into_iter().flatten().chain(lines);
     let mut preferences = [None::<Preference>; Format::ALL.len()];
     let elements = lines.flat_map(|line| Separated { rest: line.as_bytes(), by: b',' });
     // Bounds the work that a client can cause; browsers send fewer than ten ranges.
@@ -55,6 +60,16 @@ pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) ->
         }
     }
     best.0
+}
+
+/// The format for what most programs send, without a parser.
+fn of_usual(line: &[u8]) -> Option<Format> {
+    match line {
+        b"*/*" => Some(Format::Text),
+        b"application/json" => Some(Format::Json),
+        b"application/problem+json" => Some(Format::Problem),
+        _ => None,
+    }
 }
 
 #[derive(Clone, Copy)]
