@@ -211,44 +211,7 @@ impl StateLocation {
     }
 }
 
-impl<'a> LockedShards<'a> {
-    /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock. Returns `None` if a policy was
-    /// forgotten since its shard was found.
-    pub(crate) fn new(keys: &[ShardKey<'a>]) -> Option<Self> {
-        let mut locked = Self { guards: SmallVec::new() };
-        let are_locked = match keys {
-            [first, second] if first.order() <= second.order() => locked.lock(first) && locked.lock(second),
-            [first, second] => locked.lock(second) && locked.lock(first),
-            _ => {
-                let mut ordered: SmallVec<[&ShardKey<'a>; 2]> = keys.iter().collect();
-                ordered.sort_unstable_by_key(|key| key.order());
-                ordered.into_iter().all(|key| locked.lock(key))
-            }
-        };
-        are_locked.then_some(locked)
-    }
-
-    /// Locks the next shard in the order, unless it is the last one that was locked. Returns whether it still is one of its policy.
-    #[inline]
-    fn lock(&mut self, key: &ShardKey<'a>) -> bool {
-        let order = key.order();
-        match self.guards.last() {
-            Some((last, shard)) if *last == order => shard.is_of(key.digest),
-            _ => {
-                let shard = key.lock();
-                let is_of = shard.is_of(key.digest);
-                self.guards.push((order, shard));
-                is_of
-            }
-        }
-    }
-
-    /// Ends the decision.
-    pub(crate) fn unlock(&mut self) {
-        self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
-        self.guards.clear();
-    }
-
+impl LockedShards<'_> {
     /// The instant of a call that has `read` the clock before it locked the shards. See [`LockedShard::instant`].
     pub(crate) fn instant(&mut self, read: Timestamp, clock: &impl Clock) -> Timestamp {
         let latest = self.guards.iter().map(|(_, shard)| shard.latest()).max();
@@ -298,12 +261,6 @@ impl<'a> LockedShards<'a> {
         f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         self.guards[location.shard].1.apply(location.entry, strategy, now, units, f);
-    }
-}
-
-impl Drop for LockedShards<'_> {
-    fn drop(&mut self) {
-        self.unlock();
     }
 }
 

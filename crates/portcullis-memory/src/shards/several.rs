@@ -1,8 +1,9 @@
-//! Decides several checks of small states, each in a shard of its own, as if each were alone.
+//! Locks the shards of several keys, and decides checks of small states, each in a shard of its own, as if each were alone.
 
 use portcullis_core::algorithm::Algorithm;
 use portcullis_core::store::{Check, ReadyCheck};
 use portcullis_core::{Strategy, Timestamp};
+use smallvec::SmallVec;
 
 use super::{LockedShards, ShardKey};
 use crate::shard::{Shard, SmallState};
@@ -19,6 +20,51 @@ macro_rules! with_small {
             Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) | Strategy::InFlight(_) => $other,
         }
     };
+}
+
+impl<'a> LockedShards<'a> {
+    /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock. Returns `None` if a policy was
+    /// forgotten since its shard was found.
+    pub(crate) fn new(keys: &[ShardKey<'a>]) -> Option<Self> {
+        let mut locked = Self { guards: SmallVec::new() };
+        let are_locked = match keys {
+            [first, second] if first.order() <= second.order() => locked.lock(first) && locked.lock(second),
+            [first, second] => locked.lock(second) && locked.lock(first),
+            _ => {
+                let mut ordered: SmallVec<[&ShardKey<'a>; 2]> = keys.iter().collect();
+                ordered.sort_unstable_by_key(|key| key.order());
+                ordered.into_iter().all(|key| locked.lock(key))
+            }
+        };
+        are_locked.then_some(locked)
+    }
+
+    /// Locks the next shard in the order, unless it is the last one that was locked. Returns whether it still is one of its policy.
+    #[inline]
+    fn lock(&mut self, key: &ShardKey<'a>) -> bool {
+        let order = key.order();
+        match self.guards.last() {
+            Some((last, shard)) if *last == order => shard.is_of(key.digest),
+            _ => {
+                let shard = key.lock();
+                let is_of = shard.is_of(key.digest);
+                self.guards.push((order, shard));
+                is_of
+            }
+        }
+    }
+
+    /// Ends the decision.
+    pub(crate) fn unlock(&mut self) {
+        self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
+        self.guards.clear();
+    }
+}
+
+impl Drop for LockedShards<'_> {
+    fn drop(&mut self) {
+        self.unlock();
+    }
 }
 
 impl LockedShards<'_> {
