@@ -31,7 +31,8 @@ use super::calls::App;
 /// How much a client may send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limits {
-    /// More per client than a measurement sends, refilled slowly enough that no state expires: 1 000 per minute.
+    /// More per client than a measurement sends, refilled slowly enough that no state expires: 1 000 per week, which is
+    /// one unit in ten minutes. The state of a client that has sent one request lives as long.
     ManyClients,
     /// Refilled faster than one client can send, with small figures in the headers: a burst of 1 000, 10 million per second.
     OneClient,
@@ -45,7 +46,7 @@ pub(super) enum Limits {
 impl Limits {
     fn quota(self) -> Quota {
         match self {
-            Self::ManyClients => Quota::per_minute(1_000).burst(1_000),
+            Self::ManyClients => Quota::per_week(1_000).burst(1_000),
             Self::OneClient => Quota::per_second(10_000_000).burst(1_000),
             Self::OneClientOfThreads => Quota::per_second(1_000_000).burst(50_000),
             Self::OneRequest => Quota::per_week(1).burst(1),
@@ -55,10 +56,10 @@ impl Limits {
     /// The time in which one unit is refilled, and the burst.
     fn interval(self) -> (Duration, NonZeroU32) {
         match self {
-            Self::ManyClients => (Duration::from_millis(60), THOUSAND),
+            Self::ManyClients => (WEEK / 1_000, THOUSAND),
             Self::OneClient => (Duration::from_nanos(100), THOUSAND),
             Self::OneClientOfThreads => (Duration::from_micros(1), FIFTY_THOUSAND),
-            Self::OneRequest => (Duration::from_secs(7 * 24 * 3_600), NonZeroU32::MIN),
+            Self::OneRequest => (WEEK, NonZeroU32::MIN),
         }
     }
 }
@@ -216,6 +217,7 @@ impl KeyExtractor for ByUser {
 
 pub(super) static X_USER: HeaderName = HeaderName::from_static("x-user");
 
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
 const THOUSAND: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
 const FIFTY_THOUSAND: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero");
 const CONFIG: &str = "quotas here are not zero, and there is a key";
