@@ -323,7 +323,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn expires_at(&self, state: &Slots) -> u64 {
-        if self.owns(state) { state.at(state.end(), state.begin()).first_at_most(0) } else { 0 }
+        if self.owns(state) { state.expires_at() } else { 0 }
     }
 }
 

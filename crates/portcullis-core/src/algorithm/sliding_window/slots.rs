@@ -13,64 +13,75 @@ use smallvec::SmallVec;
 /// assert_eq!((slots.end(), slots.width(), slots.counts()), (120_000_000, 60_000_000, [3, 5].as_slice()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Slots(Box<Inner>);
-
-/// Boxed, so that the states of other algorithms stay small.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Inner {
+pub struct Slots {
     end: u64,
     width: u64,
-    counts: SmallVec<[u64; INLINE]>,
+    counts: Counts,
+}
+
+/// The two counts of a window with one slot are where the state is, so that a decision about it reads no other memory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Counts {
+    Two([u64; 2]),
+    /// Any other number.
+    Many(Box<[u64]>),
 }
 
 impl Slots {
     /// Slots of `width` microseconds. The newest one ends at `end`, in microseconds since the Unix epoch, and its count comes
     /// first.
+    #[inline]
     pub fn new(end: u64, width: u64, counts: impl IntoIterator<Item = u64>) -> Self {
-        let counts = counts.into_iter();
-        // `collect` would allocate the next power of two.
-        let mut exact = SmallVec::with_capacity(counts.size_hint().0);
-        exact.extend(counts);
-        Self(Box::new(Inner { end, width, counts: exact }))
+        Self { end, width, counts: Counts::new(counts.into_iter()) }
     }
 
     /// The end of the newest slot, in microseconds since the Unix epoch.
+    #[inline]
     pub fn end(&self) -> u64 {
-        self.0.end
+        self.end
     }
 
     /// The length of a slot, in microseconds. Slots of another length belong to another policy.
+    #[inline]
     pub fn width(&self) -> u64 {
-        self.0.width
+        self.width
     }
 
     /// Units charged per slot, the newest first.
+    #[inline]
     pub fn counts(&self) -> &[u64] {
-        &self.0.counts
+        self.counts.as_slice()
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        heap_bytes(if self.0.counts.spilled() { self.0.counts.capacity() } else { 0 })
+        bytes_of(self.counts().len())
+    }
+
+    /// The first instant at which no unit counts, in microseconds since the Unix epoch.
+    // For the memory store alone, which keeps slots of several lengths.
+    #[doc(hidden)]
+    pub fn expires_at(&self) -> u64 {
+        self.at(self.end, self.begin()).first_at_most(0)
     }
 
     pub(super) fn begin(&self) -> u64 {
-        self.0.end.saturating_sub(self.0.width)
+        self.end.saturating_sub(self.width)
     }
 
     pub(super) fn count_mut(&mut self, index: usize) -> Option<&mut u64> {
-        self.0.counts.get_mut(index)
+        self.counts.as_mut_slice().get_mut(index)
     }
 
     pub(super) fn charge_newest(&mut self, units: u64) {
-        if let Some(newest) = self.0.counts.first_mut() {
+        if let Some(newest) = self.counts.as_mut_slice().first_mut() {
             *newest = newest.saturating_add(units);
         }
     }
 
     /// Makes the newest slot the one that ends at `end`, `passed` slots later.
     pub(super) fn shift(&mut self, passed: usize, end: u64) {
-        self.0.end = end;
-        let counts = &mut self.0.counts;
+        self.end = end;
+        let counts = self.counts.as_mut_slice();
         let passed = passed.min(counts.len());
         if passed == 0 {
             return;
@@ -81,32 +92,58 @@ impl Slots {
 
     /// The slots at `now` if the newest of them ends at `end`.
     pub(super) fn at(&self, end: u64, now: u64) -> SlotsAt<'_> {
-        let Inner { width, counts, .. } = &*self.0;
+        let (width, counts) = (self.width, self.counts());
         let passed = if now < end {
             0
         } else {
-            now.saturating_add(*width).saturating_sub(end).checked_div(*width).unwrap_or(0)
+            now.saturating_add(width).saturating_sub(end).checked_div(width).unwrap_or(0)
         };
-        let end = end.saturating_add(passed.saturating_mul(*width));
+        let end = end.saturating_add(passed.saturating_mul(width));
         let (full, fading) = split(counts, passed);
-        let used = full.saturating_add(share(fading, end.saturating_sub(now), *width));
-        SlotsAt { counts, width: *width, passed, end, now, used }
+        let used = full.saturating_add(share(fading, end.saturating_sub(now), width));
+        SlotsAt { counts, width, passed, end, now, used }
     }
 
     /// The slots at an instant in the newest of them, at which `used` units count.
     pub(super) fn charged_at(&self, now: u64, used: u64) -> SlotsAt<'_> {
-        let Inner { end, width, counts } = &*self.0;
-        SlotsAt { counts, width: *width, passed: 0, end: *end, now, used }
+        SlotsAt { counts: self.counts(), width: self.width, passed: 0, end: self.end, now, used }
     }
 }
 
 /// The number of heap bytes of slots with this number of counts.
 pub(super) const fn bytes_of(counts: usize) -> usize {
-    heap_bytes(if counts > INLINE { counts } else { 0 })
+    if counts == 2 { 0 } else { counts.saturating_mul(size_of::<u64>()) }
 }
 
-const fn heap_bytes(spilled: usize) -> usize {
-    size_of::<Inner>().saturating_add(spilled.saturating_mul(size_of::<u64>()))
+impl Counts {
+    #[inline]
+    fn new(mut counts: impl Iterator<Item = u64>) -> Self {
+        if counts.size_hint() == (2, Some(2))
+            && let (Some(newest), Some(oldest)) = (counts.next(), counts.next())
+        {
+            return Self::Two([newest, oldest]);
+        }
+        // `collect` would allocate the next power of two.
+        let mut exact = SmallVec::<[u64; 2]>::with_capacity(counts.size_hint().0);
+        exact.extend(counts);
+        exact.into_inner().map_or_else(|many| Self::Many(many.into_boxed_slice()), Self::Two)
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u64] {
+        match self {
+            Self::Two(counts) => counts,
+            Self::Many(counts) => counts,
+        }
+    }
+
+    #[inline]
+    fn as_mut_slice(&mut self) -> &mut [u64] {
+        match self {
+            Self::Two(counts) => counts,
+            Self::Many(counts) => counts,
+        }
+    }
 }
 
 /// Slots at an instant.
@@ -215,9 +252,6 @@ fn longest_left(count: u64, headroom: u64, width: u64) -> u64 {
     );
     left.min(width)
 }
-
-/// The number of counts of a window with one slot.
-const INLINE: usize = 2;
 
 #[cfg(test)]
 mod tests {
