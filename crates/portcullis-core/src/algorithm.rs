@@ -2,6 +2,8 @@
 
 pub(crate) mod calendar_window;
 mod check_result;
+#[cfg(test)]
+mod checking;
 pub(crate) mod debt;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
@@ -75,6 +77,22 @@ pub trait Algorithm: sealed::Sealed {
 
     /// Charges `units` that were found to fit, to the state at `now`.
     fn charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u64);
+
+    /// Evaluates a cost, then charges or repairs the state as the evaluation requires. Returns whether the cost is admitted, and whether
+    /// the state is changed.
+    // For the memory store alone: an algorithm may compute at once what the three need.
+    #[doc(hidden)]
+    #[inline]
+    fn check(&self, state: &mut Option<Self::State>, now: Timestamp, cost: u64) -> (bool, bool) {
+        let Evaluation { admitted, repair } = self.evaluate(state.as_ref(), now, cost);
+        let charges = admitted && cost > 0;
+        if charges {
+            self.charge(state, now, cost);
+        } else if repair {
+            self.advance(state, now);
+        }
+        (admitted, charges || repair)
+    }
 
     /// Frees the units of `refund`, as far as the state still holds them. Returns whether the state has changed.
     ///

@@ -55,8 +55,8 @@ pub(crate) fn parts(amount: usize, least: usize) -> usize {
     (amount / least).checked_ilog2().map_or(1, |power| 1 << power)
 }
 
-/// The heap bytes of a key's first state. Zero for the rate-based algorithms, fixed and calendar windows: their keys are bounded by
-/// number alone.
+/// The heap bytes of a key's first state. Zero for the rate-based algorithms, fixed and calendar windows, and sliding windows with one
+/// slot: their keys are bounded by number alone.
 pub(crate) fn initial_heap_bytes(strategy: &Strategy) -> usize {
     strategy.growth(None, Timestamp::EPOCH)
 }
@@ -104,8 +104,8 @@ impl BytesUsed {
 /// The maximum bytes of a key in the table of a shard, right after the table has grown, for a state without memory on the
 /// heap: at most 40 bytes, in a table of which 64 % are in use. The first few keys of a shard may take more.
 pub(crate) const SMALL_ENTRY_BYTES: usize = 64;
-/// The same for any other state: 56 bytes. An overflow state takes less, even where its vector has doubled.
-pub(crate) const ENTRY_BYTES: usize = 88;
+/// The same for any other state: 64 bytes. An overflow state takes less, even where its vector has doubled.
+pub(crate) const ENTRY_BYTES: usize = 100;
 /// The maximum number of overflow states of one policy.
 pub(crate) const MAX_OVERFLOW_STATES: usize = 4_096;
 /// The heap bytes of a log with space for 32 runs.

@@ -79,9 +79,9 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     /// Sets the maximum bytes of the states of each policy: by default 256 for each key of the [capacity](Self::capacity), and
     /// at least 8 MiB. With the default capacity that is 64 MB. The minimum is 4 096 bytes.
     ///
-    /// Each key counts the maximum that the store takes for it. Under a token bucket, GCRA, leaky bucket or fixed window that is
-    /// 64 bytes. A sliding window counts 136 bytes, and with more than one slot 8 for each slot and 8 more. A sliding log
-    /// counts 88 bytes and 20 for each instant at which it was charged, at least 80; it grows by doubling, up to its limit. While
+    /// Each key counts the maximum that the store takes for it. Under a token bucket, GCRA, leaky bucket, fixed window or sliding
+    /// window with one slot that is 64 bytes. A sliding window with more slots counts 108 bytes, and 8 for each slot. A sliding log
+    /// counts 100 bytes and 20 for each instant at which it was charged, at least 80; it grows by doubling, up to its limit. While
     /// the table of a shard grows, its old memory is allocated as well.
     ///
     /// The bytes include the policy's 4 096 overflow states. There are fewer of them where 4 096 would take more than half of
@@ -165,7 +165,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
 }
 
 const GIBIBYTE: usize = 1 << 30;
-/// `ENTRY_BYTES` and a sliding log of eight instants, rounded up.
+/// `ENTRY_BYTES` and a sliding log of seven instants, rounded up.
 const BYTES_PER_KEY: usize = 256;
 /// Enough for several logs of the largest limit, whatever the number of keys.
 const MIN_DEFAULT_BYTES: usize = 8 << 20;

@@ -6,6 +6,7 @@ mod grains;
 mod overrides;
 mod own;
 mod tenancy;
+mod windows;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_by
 use crate::overrides::SharedOverrides;
 use entry::{Entry, heap};
 use grains::Grains;
-use own::{Own, Small as _, replace};
+use own::Own;
 
 pub(crate) use own::SmallState;
 pub(crate) use tenancy::halves;
@@ -144,6 +145,9 @@ impl Shard {
     /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
     pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
         self.add_strategy(strategy);
+        if !self.own.admit(strategy) {
+            return (self.overflow_of(id, strategy), Access::InPlace);
+        }
         let access = self.access(EntryId::Own(id));
         if matches!(access, Access::Copied(Some(_))) {
             return (EntryId::Own(id), access);
@@ -156,16 +160,8 @@ impl Shard {
 
     fn access(&self, entry: EntryId) -> Access {
         match (entry, &self.own) {
-            (EntryId::Own(id), Own::Levels(table)) => {
-                Access::Copied(table.get(id).map(|level| level.state()))
-            }
-            (EntryId::Own(id), Own::Counts(table)) => {
-                Access::Copied(table.get(id).map(|count| count.state()))
-            }
-            (EntryId::Own(id), Own::CalendarCounts(table)) => {
-                Access::Copied(table.get(id).map(|count| count.state()))
-            }
             (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => Access::InPlace,
+            (EntryId::Own(id), own) => Access::Copied(own.copied(id)),
         }
     }
 
@@ -179,6 +175,11 @@ impl Shard {
         if self.try_reserve(id, strategy, now) {
             return EntryId::Own(id);
         }
+        self.overflow_of(id, strategy)
+    }
+
+    /// The overflow state for a key that does not fit.
+    fn overflow_of(&self, id: u128, strategy: &Strategy) -> EntryId {
         let states = Division::of(self.bounds.bytes, strategy).overflow_states / self.bounds.shards;
         let bits = (id >> OVERFLOW_BITS) as u32;
         EntryId::Overflow(bits as usize % states.max(1))
@@ -187,10 +188,8 @@ impl Shard {
     /// Whether a key is known or fits. What a new one takes is reserved until the end of the decision.
     fn try_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> bool {
         let known = match &self.own {
-            Own::Levels(table) => table.find(id).map(|_| None),
-            Own::Counts(table) => table.find(id).map(|_| None),
-            Own::CalendarCounts(table) => table.find(id).map(|_| None),
             Own::Entries(table) => table.get(id).map(|entry| entry.state.as_ref()),
+            own => own.has(id).then_some(None),
         };
         let (keys, bytes) = match known {
             None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
@@ -222,7 +221,7 @@ impl Shard {
     pub(crate) fn get(&self, id: EntryId) -> Option<&State> {
         match (id, &self.own) {
             (EntryId::Own(id), Own::Entries(table)) => table.get(id)?.state.as_ref(),
-            (EntryId::Own(_), Own::Levels(_) | Own::Counts(_) | Own::CalendarCounts(_)) => None,
+            (EntryId::Own(_), _) => None,
             (EntryId::Overflow(number), _) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
         }
     }
@@ -230,11 +229,8 @@ impl Shard {
     /// Writes a [copy](Access::Copied) back; `None` removes the entry.
     pub(crate) fn replace(&mut self, id: EntryId, strategy: &Strategy, state: Option<&State>) {
         let expires_at = state.map_or(0, |state| self.grains.expires_at(strategy, state));
-        match (id, &mut self.own) {
-            (EntryId::Own(id), Own::Levels(table)) => replace(table, id, state, expires_at),
-            (EntryId::Own(id), Own::Counts(table)) => replace(table, id, state, expires_at),
-            (EntryId::Own(id), Own::CalendarCounts(table)) => replace(table, id, state, expires_at),
-            (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => {}
+        if let EntryId::Own(id) = id {
+            self.own.replace(id, state, expires_at);
         }
     }
 

@@ -47,6 +47,11 @@ pub(crate) trait Value: Default {
 #[repr(align(32))]
 pub(crate) struct Align32;
 
+/// The same for buckets of 64 bytes.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Align64;
+
 #[derive(Debug)]
 struct Bucket<V: Value> {
     /// Two halves, low and high: a `u128` has an alignment of 16 bytes. [`VACANT`] for a bucket without an entry.

@@ -204,6 +204,21 @@ impl Algorithm for FixedWindow {
         *state = self.holding(window, now.as_micros(), count(window).saturating_add(units));
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn check(&self, state: &mut Option<Window>, now: Timestamp, cost: u64) -> (bool, bool) {
+        let (window, repair) = self.current(state.as_ref(), now.as_micros());
+        let held = count(window);
+        let admitted = cost == 0 || held.saturating_add(cost) <= self.limit;
+        let charges = admitted && cost > 0;
+        if charges {
+            *state = self.holding(window, now.as_micros(), held.saturating_add(cost));
+        } else if repair {
+            *state = window;
+        }
+        (admitted, charges || repair)
+    }
+
     fn refund(&self, state: &mut Option<Window>, now: Timestamp, refund: Refund<'_>) -> bool {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
         let mut left = count(before);

@@ -1,15 +1,18 @@
 //! The decision on a single check of a small state or of slots: with one look-up, and without the conversions of other calls.
 
-use portcullis_core::algorithm::{Algorithm, Evaluation, Figures, State};
+use portcullis_core::algorithm::{Algorithm, Figures, State};
 use portcullis_core::store::Position;
 use portcullis_core::{SlidingWindow, Strategy, Timestamp};
 
+use super::own::SmallStates;
+use super::windows::SlotCounts;
 use super::{Own, Shard, SmallState};
 
 impl Shard {
     /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
     ///
-    /// Returns `None`, and decides nothing, if the state is not small, or if the key is unknown and the shard is full.
+    /// Returns `None`, and decides nothing, if the state is not small, if the key is unknown and the shard is full, or if the length of
+    /// the window is unknown.
     #[inline]
     pub(crate) fn decide<A: Algorithm<State: SmallState>>(
         &mut self,
@@ -19,18 +22,14 @@ impl Shard {
         cost: u64,
     ) -> Option<(bool, Option<A::State>)> {
         self.add_strategy(strategy);
-        let table = A::State::table(&mut self.own)?;
+        let SmallStates { table, lengths } = A::State::states(&mut self.own)?;
         let index = table.find(id);
         if index.is_none() && table.len() >= self.bounds.keys {
             return None;
         }
-        let mut state = index.map(|index| A::State::load(*table.at(index)));
-        let Evaluation { admitted, repair } = algorithm.evaluate(state.as_ref(), now, cost);
-        if admitted && cost > 0 {
-            algorithm.charge(&mut state, now, cost);
-        } else if repair {
-            algorithm.advance(&mut state, now);
-        } else {
+        let mut state = index.map(|index| A::State::load(*table.at(index), lengths));
+        let (admitted, is_changed) = algorithm.check(&mut state, now, cost);
+        if !is_changed {
             return Some((admitted, state));
         }
         match (index, state) {
@@ -40,9 +39,10 @@ impl Shard {
             (None, None) => {}
             (index, Some(state)) => {
                 let expires_at = algorithm.expires_at(&state).saturating_add(self.grains.extra());
+                let stored = state.store(lengths)?;
                 match index {
-                    Some(index) => table.replace(index, state.store(), expires_at),
-                    None => table.insert(id, state.store(), expires_at),
+                    Some(index) => table.replace(index, stored, expires_at),
+                    None => table.insert(id, stored, expires_at),
                 }
             }
         }
@@ -58,11 +58,12 @@ impl Shard {
         now: Timestamp,
         cost: u64,
     ) -> bool {
-        let Some(table) = A::State::table_of(&self.own) else { return false };
+        let Some(SmallStates { table, lengths }) = A::State::states_of(&self.own) else { return false };
         let index = table.find(id);
-        let state = index.map(|index| A::State::load(*table.at(index)));
         let fits = index.is_some() || table.len() < self.bounds.keys;
-        fits && algorithm.evaluate(state.as_ref(), now, cost).admitted
+        let mut state = index.map(|index| A::State::load(*table.at(index), lengths));
+        let (is_admitted, _) = algorithm.check(&mut state, now, cost);
+        fits && is_admitted && state.is_none_or(|state| state.store(lengths).is_some())
     }
 
     /// Decides a check of a key alone whose state is the slots of a sliding window.
@@ -76,14 +77,27 @@ impl Shard {
         now: Timestamp,
         cost: u64,
     ) -> Option<(Figures, Position)> {
-        let Own::Entries(table) = &mut self.own else { return None };
-        let entry = table.get_mut(id)?;
-        let Some(State::Slots(slots)) = &mut entry.state else { return None };
-        let (figures, position, expires_at) = window.check_in_place(slots, now, cost)?;
-        if let Some(expires_at) = expires_at {
-            entry.expires_at = expires_at;
-            table.keep_until(expires_at);
+        match &mut self.own {
+            Own::SlotCounts(SmallStates { table, lengths }) => {
+                let index = table.find(id)?;
+                let mut slots = table.at(index).slots(lengths);
+                let (figures, position, expires_at) = window.check_in_place(&mut slots, now, cost)?;
+                if let Some(expires_at) = expires_at {
+                    table.replace(index, SlotCounts::new(&slots, lengths)?, expires_at);
+                }
+                Some((figures, position))
+            }
+            Own::Entries(table) => {
+                let entry = table.get_mut(id)?;
+                let Some(State::Slots(slots)) = &mut entry.state else { return None };
+                let (figures, position, expires_at) = window.check_in_place(slots, now, cost)?;
+                if let Some(expires_at) = expires_at {
+                    entry.expires_at = expires_at;
+                    table.keep_until(expires_at);
+                }
+                Some((figures, position))
+            }
+            Own::Levels(_) | Own::Counts(_) | Own::CalendarCounts(_) => None,
         }
-        Some((figures, position))
     }
 }

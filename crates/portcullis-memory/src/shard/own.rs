@@ -3,25 +3,36 @@
 use portcullis_core::algorithm::{CalendarCount, State, Tat, Window};
 use portcullis_core::{Strategy, Timestamp};
 
+use super::windows::{Lengths, SlotCounts, WindowCount};
 use super::{Bounds, Entry};
-use crate::table::{Align32, Table, Value};
+use crate::table::{Align32, Align64, Table, Value};
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
 #[derive(Debug)]
 pub(crate) enum Own {
-    Levels(Table<Level>),
-    Counts(Table<WindowCount>),
-    CalendarCounts(Table<NumberedCount>),
+    Levels(SmallStates<Level>),
+    Counts(SmallStates<WindowCount>),
+    CalendarCounts(SmallStates<NumberedCount>),
+    /// Of sliding windows with one slot.
+    SlotCounts(SmallStates<SlotCounts>),
     /// States that are read and changed where they are, because they have memory on the heap.
     Entries(Table<Entry>),
 }
 
-/// A state of a fixed size, which a call copies, and of which the table stores nothing else.
-pub(super) trait Small: Copy + Value {
-    /// Returns `None` for a state of another kind.
-    fn of(state: &State) -> Option<Self>;
+/// States of a fixed size, and what those of windows have in common.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct SmallStates<V: Value> {
+    pub(super) table: Table<V>,
+    pub(super) lengths: Lengths,
+}
 
-    fn state(self) -> State;
+/// A state of a fixed size, which a call copies, and of which the table stores nothing else.
+pub(crate) trait Small: Copy + Value {
+    /// Returns `None` for a state of another kind.
+    fn of(state: &State, lengths: &Lengths) -> Option<Self>;
+
+    fn state(self, lengths: &Lengths) -> State;
 }
 
 /// The state of an algorithm whose policies have [small](Small) states.
@@ -30,14 +41,15 @@ pub(crate) trait SmallState: Copy {
     type Stored: Copy + Value;
 
     /// The states of this kind; `None` if the shard has states of another kind.
-    fn table(own: &mut Own) -> Option<&mut Table<Self::Stored>>;
+    fn states(own: &mut Own) -> Option<&mut SmallStates<Self::Stored>>;
 
     /// The same, to read them.
-    fn table_of(own: &Own) -> Option<&Table<Self::Stored>>;
+    fn states_of(own: &Own) -> Option<&SmallStates<Self::Stored>>;
 
-    fn load(stored: Self::Stored) -> Self;
+    fn load(stored: Self::Stored, lengths: &Lengths) -> Self;
 
-    fn store(self) -> Self::Stored;
+    /// Returns `None` if there is no room for the length of a window.
+    fn store(self, lengths: &Lengths) -> Option<Self::Stored>;
 }
 
 /// The level of a rate-based algorithm.
@@ -45,14 +57,6 @@ pub(crate) trait SmallState: Copy {
 pub(crate) struct Level {
     micros: u64,
     remainder: u64,
-}
-
-/// The count of a fixed window.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct WindowCount {
-    end: u64,
-    length: u64,
-    count: u64,
 }
 
 /// The count of a calendar window.
@@ -68,10 +72,13 @@ impl Own {
     pub(super) fn new(strategy: &Strategy, keys: usize) -> Self {
         match strategy {
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                Self::Levels(Table::new(keys))
+                Self::Levels(SmallStates::new(strategy, keys))
             }
-            Strategy::FixedWindow(_) => Self::Counts(Table::new(keys)),
-            Strategy::CalendarWindow(_) => Self::CalendarCounts(Table::new(keys)),
+            Strategy::FixedWindow(_) => Self::Counts(SmallStates::new(strategy, keys)),
+            Strategy::CalendarWindow(_) => Self::CalendarCounts(SmallStates::new(strategy, keys)),
+            Strategy::SlidingWindow(window) if window.slots() == 1 => {
+                Self::SlotCounts(SmallStates::new(strategy, keys))
+            }
             Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) | Strategy::InFlight(_) => {
                 Self::Entries(Table::new(keys))
             }
@@ -80,10 +87,53 @@ impl Own {
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Levels(table) => table.len(),
-            Self::Counts(table) => table.len(),
-            Self::CalendarCounts(table) => table.len(),
+            Self::Levels(states) => states.table.len(),
+            Self::Counts(states) => states.table.len(),
+            Self::CalendarCounts(states) => states.table.len(),
+            Self::SlotCounts(states) => states.table.len(),
             Self::Entries(table) => table.len(),
+        }
+    }
+
+    /// Makes room for what the states of a strategy have in common. Returns whether there is some.
+    pub(super) fn admit(&mut self, strategy: &Strategy) -> bool {
+        match self {
+            Self::Counts(states) => states.lengths.admit(strategy, &states.table),
+            Self::SlotCounts(states) => states.lengths.admit(strategy, &states.table),
+            Self::Levels(_) | Self::CalendarCounts(_) | Self::Entries(_) => true,
+        }
+    }
+
+    /// A copy of a small state.
+    pub(super) fn copied(&self, id: u128) -> Option<State> {
+        match self {
+            Self::Levels(states) => states.get(id),
+            Self::Counts(states) => states.get(id),
+            Self::CalendarCounts(states) => states.get(id),
+            Self::SlotCounts(states) => states.get(id),
+            Self::Entries(_) => None,
+        }
+    }
+
+    /// Whether a small state of a key is known.
+    pub(super) fn has(&self, id: u128) -> bool {
+        match self {
+            Self::Levels(states) => states.table.find(id).is_some(),
+            Self::Counts(states) => states.table.find(id).is_some(),
+            Self::CalendarCounts(states) => states.table.find(id).is_some(),
+            Self::SlotCounts(states) => states.table.find(id).is_some(),
+            Self::Entries(_) => false,
+        }
+    }
+
+    /// Replaces the small state of a key by one that expires at an instant, in microseconds; `None` removes it.
+    pub(super) fn replace(&mut self, id: u128, state: Option<&State>, expires_at: u64) {
+        match self {
+            Self::Levels(states) => states.replace(id, state, expires_at),
+            Self::Counts(states) => states.replace(id, state, expires_at),
+            Self::CalendarCounts(states) => states.replace(id, state, expires_at),
+            Self::SlotCounts(states) => states.replace(id, state, expires_at),
+            Self::Entries(_) => {}
         }
     }
 
@@ -98,11 +148,10 @@ impl Own {
     ) {
         let now = now.as_micros();
         match self {
-            Self::Levels(table) => table.sweep(now, count, |level| expires_at(&level.state()), drop),
-            Self::Counts(table) => table.sweep(now, count, |window| expires_at(&window.state()), drop),
-            Self::CalendarCounts(table) => {
-                table.sweep(now, count, |window| expires_at(&window.state()), drop);
-            }
+            Self::Levels(states) => states.sweep(now, count, expires_at),
+            Self::Counts(states) => states.sweep(now, count, expires_at),
+            Self::CalendarCounts(states) => states.sweep(now, count, expires_at),
+            Self::SlotCounts(states) => states.sweep(now, count, expiry_of_slots),
             Self::Entries(table) => {
                 table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.cost(), 0));
             }
@@ -113,9 +162,10 @@ impl Own {
     #[cold]
     pub(super) fn forget_expiry(&mut self) {
         match self {
-            Self::Levels(table) => table.forget_expiry(),
-            Self::Counts(table) => table.forget_expiry(),
-            Self::CalendarCounts(table) => table.forget_expiry(),
+            Self::Levels(states) => states.table.forget_expiry(),
+            Self::Counts(states) => states.table.forget_expiry(),
+            Self::CalendarCounts(states) => states.table.forget_expiry(),
+            Self::SlotCounts(states) => states.table.forget_expiry(),
             // An entry holds the instant at which it expires.
             Self::Entries(_) => {}
         }
@@ -125,30 +175,20 @@ impl Own {
     pub(super) fn has_living(&self, expires_at: impl Fn(&State) -> u64, now: Timestamp) -> bool {
         let now = now.as_micros();
         match self {
-            Self::Levels(table) => {
-                table.sample(0, usize::MAX).any(|(_, level)| expires_at(&level.state()) > now)
-            }
-            Self::Counts(table) => {
-                table.sample(0, usize::MAX).any(|(_, window)| expires_at(&window.state()) > now)
-            }
-            Self::CalendarCounts(table) => {
-                table.sample(0, usize::MAX).any(|(_, window)| expires_at(&window.state()) > now)
-            }
+            Self::Levels(states) => states.any(|state| expires_at(state) > now),
+            Self::Counts(states) => states.any(|state| expires_at(state) > now),
+            Self::CalendarCounts(states) => states.any(|state| expires_at(state) > now),
+            Self::SlotCounts(states) => states.any(|state| expiry_of_slots(state) > now),
             Self::Entries(table) => table.sample(0, usize::MAX).any(|(_, entry)| entry.expires_at > now),
         }
     }
 
     pub(super) fn remove(&mut self, id: u128, bounds: &Bounds) {
         match self {
-            Self::Levels(table) => {
-                table.remove(id);
-            }
-            Self::Counts(table) => {
-                table.remove(id);
-            }
-            Self::CalendarCounts(table) => {
-                table.remove(id);
-            }
+            Self::Levels(states) => states.remove(id),
+            Self::Counts(states) => states.remove(id),
+            Self::CalendarCounts(states) => states.remove(id),
+            Self::SlotCounts(states) => states.remove(id),
             Self::Entries(table) => {
                 if let Some(entry) = table.remove(id) {
                     bounds.adjust(entry.cost(), 0);
@@ -158,24 +198,49 @@ impl Own {
     }
 }
 
-/// Replaces the state of a key by one that expires at an instant, in microseconds; `None` removes it.
-pub(super) fn replace<S: Small>(table: &mut Table<S>, id: u128, state: Option<&State>, expires_at: u64) {
-    let Some(state) = state.and_then(S::of) else {
-        table.remove(id);
-        return;
-    };
-    match table.find(id) {
-        Some(index) => table.replace(index, state, expires_at),
-        None => table.insert(id, state, expires_at),
+impl<S: Value> SmallStates<S> {
+    fn new(strategy: &Strategy, keys: usize) -> Self {
+        Self { table: Table::new(keys), lengths: Lengths::of(strategy) }
     }
+}
+
+impl<S: Small> SmallStates<S> {
+    fn get(&self, id: u128) -> Option<State> {
+        self.table.get(id).map(|held| held.state(&self.lengths))
+    }
+
+    /// See [`Own::replace`].
+    fn replace(&mut self, id: u128, state: Option<&State>, expires_at: u64) {
+        let Some(state) = state.and_then(|state| S::of(state, &self.lengths)) else {
+            self.table.remove(id);
+            return;
+        };
+        match self.table.find(id) {
+            Some(index) => self.table.replace(index, state, expires_at),
+            None => self.table.insert(id, state, expires_at),
+        }
+    }
+
+    fn remove(&mut self, id: u128) {
+        self.table.remove(id);
+    }
+
+    fn sweep(&mut self, now: u64, count: usize, expires_at: impl Fn(&State) -> u64) {
+        self.table.sweep(now, count, |held| expires_at(&held.state(&self.lengths)), drop);
+    }
+
+    fn any(&self, is_sought: impl Fn(&State) -> bool) -> bool {
+        self.table.sample(0, usize::MAX).any(|(_, held)| is_sought(&held.state(&self.lengths)))
+    }
+}
+
+/// When slots of any length expire, in microseconds.
+fn expiry_of_slots(state: &State) -> u64 {
+    if let State::Slots(slots) = state { slots.expires_at() } else { 0 }
 }
 
 impl Value for Level {
     type Align = Align32;
-}
-
-impl Value for WindowCount {
-    type Align = ();
 }
 
 impl Value for NumberedCount {
@@ -183,42 +248,30 @@ impl Value for NumberedCount {
 }
 
 impl Value for Entry {
-    type Align = ();
+    type Align = Align64;
 }
 
 impl Small for Level {
     #[inline]
-    fn of(state: &State) -> Option<Self> {
-        if let State::Tat(tat) = state { Some(tat.store()) } else { None }
+    fn of(state: &State, lengths: &Lengths) -> Option<Self> {
+        if let State::Tat(tat) = state { tat.store(lengths) } else { None }
     }
 
     #[inline]
-    fn state(self) -> State {
-        State::Tat(Tat::load(self))
-    }
-}
-
-impl Small for WindowCount {
-    #[inline]
-    fn of(state: &State) -> Option<Self> {
-        if let State::Window(window) = state { Some(window.store()) } else { None }
-    }
-
-    #[inline]
-    fn state(self) -> State {
-        State::Window(Window::load(self))
+    fn state(self, lengths: &Lengths) -> State {
+        State::Tat(Tat::load(self, lengths))
     }
 }
 
 impl Small for NumberedCount {
     #[inline]
-    fn of(state: &State) -> Option<Self> {
-        if let State::CalendarCount(count) = state { Some(count.store()) } else { None }
+    fn of(state: &State, lengths: &Lengths) -> Option<Self> {
+        if let State::CalendarCount(count) = state { count.store(lengths) } else { None }
     }
 
     #[inline]
-    fn state(self) -> State {
-        State::CalendarCount(CalendarCount::load(self))
+    fn state(self, lengths: &Lengths) -> State {
+        State::CalendarCount(CalendarCount::load(self, lengths))
     }
 }
 
@@ -226,24 +279,24 @@ impl SmallState for Tat {
     type Stored = Level;
 
     #[inline]
-    fn table(own: &mut Own) -> Option<&mut Table<Level>> {
-        if let Own::Levels(table) = own { Some(table) } else { None }
+    fn states(own: &mut Own) -> Option<&mut SmallStates<Level>> {
+        if let Own::Levels(states) = own { Some(states) } else { None }
     }
 
     #[inline]
-    fn table_of(own: &Own) -> Option<&Table<Level>> {
-        if let Own::Levels(table) = own { Some(table) } else { None }
+    fn states_of(own: &Own) -> Option<&SmallStates<Level>> {
+        if let Own::Levels(states) = own { Some(states) } else { None }
     }
 
     #[inline]
-    fn load(Level { micros, remainder }: Level) -> Self {
+    fn load(Level { micros, remainder }: Level, _: &Lengths) -> Self {
         Self { micros, remainder }
     }
 
     #[inline]
-    fn store(self) -> Level {
+    fn store(self, _: &Lengths) -> Option<Level> {
         let Self { micros, remainder } = self;
-        Level { micros, remainder }
+        Some(Level { micros, remainder })
     }
 }
 
@@ -251,24 +304,23 @@ impl SmallState for Window {
     type Stored = WindowCount;
 
     #[inline]
-    fn table(own: &mut Own) -> Option<&mut Table<WindowCount>> {
-        if let Own::Counts(table) = own { Some(table) } else { None }
+    fn states(own: &mut Own) -> Option<&mut SmallStates<WindowCount>> {
+        if let Own::Counts(states) = own { Some(states) } else { None }
     }
 
     #[inline]
-    fn table_of(own: &Own) -> Option<&Table<WindowCount>> {
-        if let Own::Counts(table) = own { Some(table) } else { None }
+    fn states_of(own: &Own) -> Option<&SmallStates<WindowCount>> {
+        if let Own::Counts(states) = own { Some(states) } else { None }
     }
 
     #[inline]
-    fn load(WindowCount { end, length, count }: WindowCount) -> Self {
-        Self { end, length, count }
+    fn load(stored: WindowCount, lengths: &Lengths) -> Self {
+        stored.window(lengths)
     }
 
     #[inline]
-    fn store(self) -> WindowCount {
-        let Self { end, length, count } = self;
-        WindowCount { end, length, count }
+    fn store(self, lengths: &Lengths) -> Option<WindowCount> {
+        WindowCount::new(self, lengths)
     }
 }
 
@@ -276,23 +328,23 @@ impl SmallState for CalendarCount {
     type Stored = NumberedCount;
 
     #[inline]
-    fn table(own: &mut Own) -> Option<&mut Table<NumberedCount>> {
-        if let Own::CalendarCounts(table) = own { Some(table) } else { None }
+    fn states(own: &mut Own) -> Option<&mut SmallStates<NumberedCount>> {
+        if let Own::CalendarCounts(states) = own { Some(states) } else { None }
     }
 
     #[inline]
-    fn table_of(own: &Own) -> Option<&Table<NumberedCount>> {
-        if let Own::CalendarCounts(table) = own { Some(table) } else { None }
+    fn states_of(own: &Own) -> Option<&SmallStates<NumberedCount>> {
+        if let Own::CalendarCounts(states) = own { Some(states) } else { None }
     }
 
     #[inline]
-    fn load(NumberedCount { window, end, count }: NumberedCount) -> Self {
+    fn load(NumberedCount { window, end, count }: NumberedCount, _: &Lengths) -> Self {
         Self { window, end, count }
     }
 
     #[inline]
-    fn store(self) -> NumberedCount {
+    fn store(self, _: &Lengths) -> Option<NumberedCount> {
         let Self { window, end, count } = self;
-        NumberedCount { window, end, count }
+        Some(NumberedCount { window, end, count })
     }
 }

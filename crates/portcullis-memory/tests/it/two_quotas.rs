@@ -95,6 +95,38 @@ fn a_sweep_keeps_what_counts_under_another_interval() {
     assert_eq!(remaining(&interval, ada(), 0), 10);
 }
 
+/// The shares of more instances than the limit are windows of other lengths, of which a shard tells a bounded number apart.
+#[test]
+fn shares_of_any_length_admit_a_unit_in_their_window() {
+    for make in [Policy::fixed_window, Policy::sliding_window] {
+        let clock = ManualClock::new(Timestamp::EPOCH);
+        // In one shard.
+        let store = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
+        let policy = make("p", Quota::per_second(1));
+        let check = |instances: u32| {
+            let mut hasher = Secret::published().hasher();
+            hasher.writer().part("user", &instances.to_be_bytes());
+            let share = policy.share_among(instances.try_into().unwrap()).unwrap();
+            let checks = Checks::one(share, hasher.finish().unwrap(), 1);
+            store.check(checks).into_ready().expect("memory answers at once").unwrap().is_allowed()
+        };
+        for instances in 1..=64 {
+            assert!(check(instances) && !check(instances), "{instances}");
+        }
+        assert_eq!(store.stats().overflow_states, 0);
+        assert!(check(65) && !check(65));
+        assert_eq!((store.stats().entries, store.stats().overflow_states), (64, 1));
+        // Once the others have expired, there is room for another length.
+        clock.advance(Duration::from_secs(130));
+        assert_eq!(
+            (0..200).filter(|_| check(65)).count(),
+            2,
+            "from a state that is shared, then from its own"
+        );
+        assert_eq!(store.stats().entries, 1);
+    }
+}
+
 #[test]
 fn policies_under_different_names_have_separate_states() {
     let old = Policy::fixed_window("old", Quota::per_hour(100));

@@ -162,6 +162,15 @@ proptest! {
     }
 
     #[test]
+    fn a_check_is_an_evaluation_and_a_charge(
+        used in 0_u64..20, now in 0u64..5 * MINUTE, ahead in 0u64..5 * MINUTE, cost in 0_u64..7, own in any::<bool>(),
+    ) {
+        let window = per_minute(5).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });
+        let (state, _) = forced(window, None, at(now + ahead), used);
+        crate::algorithm::checking::equals_evaluation_and_charge(&window, state.as_ref(), at(now), cost);
+    }
+
+    #[test]
     fn an_expired_window_decides_like_none(now in 0u64..5 * MINUTE, late in 0u64..2 * MINUTE, cost in 0_u64..7) {
         let window = per_minute(5);
         let state = window.decide(None, at(now), 3).after.unwrap();

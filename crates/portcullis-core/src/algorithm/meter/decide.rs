@@ -26,7 +26,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
     fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
         let meter = self.meter();
         match Narrow::of(meter) {
-            Some(narrow) => narrow.evaluate(state, now, cost),
+            Some(narrow) => narrow.evaluate(narrow.level(state, now), cost),
             None => meter.evaluate_wide(state.copied(), now, cost),
         }
     }
@@ -42,9 +42,30 @@ impl<A: MeterAlgorithm> Algorithm for A {
     fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) {
         let meter = self.meter();
         *state = match Narrow::of(meter).filter(|_| units <= meter.burst) {
-            Some(narrow) => narrow.charged(state.as_ref(), now, units),
+            Some(narrow) => narrow.charged(narrow.level(state.as_ref(), now), now, units),
             None => meter.charged_wide(*state, now, units),
         };
+    }
+
+    #[inline]
+    fn check(&self, state: &mut Option<Tat>, now: Timestamp, cost: u64) -> (bool, bool) {
+        let meter = self.meter();
+        // The level is computed once.
+        let narrow = Narrow::of(meter).map(|narrow| (narrow, narrow.level(state.as_ref(), now)));
+        let Evaluation { admitted, repair } = match narrow {
+            Some((narrow, level)) => narrow.evaluate(level, cost),
+            None => meter.evaluate_wide(*state, now, cost),
+        };
+        let charges = admitted && cost > 0;
+        if charges {
+            *state = match narrow {
+                Some((narrow, level)) => narrow.charged(level, now, cost),
+                None => meter.charged_wide(*state, now, cost),
+            };
+        } else if repair {
+            self.advance(state, now);
+        }
+        (admitted, charges || repair)
     }
 
     /// Each run occupies the time from its end backwards, one interval per unit. The part before now is replenished already.

@@ -18,7 +18,7 @@ pub(super) struct Narrow<'m> {
 
 /// A level at an instant.
 #[derive(Clone, Copy)]
-struct LevelAt {
+pub(super) struct LevelAt {
     /// In 1/q microseconds, at most the ceiling.
     level: u64,
     /// The same in whole microseconds, rounded up.
@@ -35,16 +35,15 @@ impl<'m> Narrow<'m> {
     }
 
     #[inline]
-    pub(super) fn evaluate(self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
-        let LevelAt { level, repair, .. } = self.level(state, now);
+    pub(super) fn evaluate(self, LevelAt { level, repair, .. }: LevelAt, cost: u64) -> Evaluation {
         let fits = || cost <= self.meter.burst && level.wrapping_add(self.units(cost)) <= self.highest;
         Evaluation { admitted: cost == 0 || fits(), repair }
     }
 
     /// The state after a charge of `units`, at most the burst.
     #[inline]
-    pub(super) fn charged(self, state: Option<&Tat>, now: Timestamp, units: u64) -> Option<Tat> {
-        let level = self.level(state, now).level.wrapping_add(self.units(units));
+    pub(super) fn charged(self, before: LevelAt, now: Timestamp, units: u64) -> Option<Tat> {
+        let level = before.level.wrapping_add(self.units(units));
         if level == 0 {
             return None;
         }
@@ -100,7 +99,7 @@ impl<'m> Narrow<'m> {
 
     /// See [`Meter::level`].
     #[inline]
-    fn level(self, state: Option<&Tat>, now: Timestamp) -> LevelAt {
+    pub(super) fn level(self, state: Option<&Tat>, now: Timestamp) -> LevelAt {
         let none = LevelAt { level: 0, micros: 0, repair: false };
         let Some(tat) = state else { return none };
         let (micros, remainder) = self.meter.in_own_units(tat.micros, tat.remainder);

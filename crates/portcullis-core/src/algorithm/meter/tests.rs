@@ -239,13 +239,21 @@ proptest! {
     ) {
         let now = after(passed);
         let Some(narrow) = Narrow::of(&meter) else { return Ok(()) };
-        prop_assert_eq!(narrow.evaluate(state.as_ref(), now, cost), meter.evaluate_wide(state, now, cost));
+        let level = narrow.level(state.as_ref(), now);
+        prop_assert_eq!(narrow.evaluate(level, cost), meter.evaluate_wide(state, now, cost));
         prop_assert_eq!(
             narrow.figures(state.as_ref(), now, cost, admitted, queues),
             meter.figures_wide(state, now, cost, admitted, queues)
         );
         let units = cost.min(meter.burst());
-        prop_assert_eq!(narrow.charged(state.as_ref(), now, units), meter.charged_wide(state, now, units));
+        prop_assert_eq!(narrow.charged(level, now, units), meter.charged_wide(state, now, units));
+    }
+
+    #[test]
+    fn a_check_is_an_evaluation_and_a_charge(
+        meter in in_debt(), state in any_state(), passed in 0_u64..3_000_000, cost in 0_u64..300,
+    ) {
+        crate::algorithm::checking::equals_evaluation_and_charge(&meter, state.as_ref(), after(passed), cost);
     }
 }
 
