@@ -263,7 +263,9 @@ impl Inner {
             return Box::pin(self.run_guarded(slot, decision, checks, end)).await;
         }
         let is_denied = || self.denials.denies(decision);
-        let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
+        let key = decision.narrowest_key().map(|key| key.fingerprint());
+        // Permits bound what a client can hold of shared limits by decisions that its own limit denies: parts of decisions need them.
+        let queue = QueueKey { may_join: decision.len() == 1, ..QueueKey::new(key, &is_denied) };
         let reply = self.send(slot, queue, Operation::Check, checks.clone(), &[], end).await;
         let mut reply = self.received(slot, reply)?;
         let at = reply.at()?;

@@ -104,18 +104,20 @@ pub(crate) struct QueueKey<'a> {
     /// The fingerprint of the narrowest key of a decision; `None` where all keys are shared.
     pub(crate) key: Option<u128>,
     pub(crate) is_denied: &'a (dyn Fn() -> bool + Sync),
+    /// Whether it may share the permit of an equal decision.
+    pub(crate) may_join: bool,
 }
 
 impl<'a> QueueKey<'a> {
     /// Counts a call under `key`. While the call waits, `is_denied` is evaluated whenever a call of the same key was denied. If it
     /// returns true, the waiting call fails as overloaded.
     pub(crate) fn new(key: Option<u128>, is_denied: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { key, is_denied }
+        Self { key, is_denied, may_join: false }
     }
 
     /// Counts a call under no key.
     pub(crate) fn none() -> QueueKey<'static> {
-        QueueKey { key: None, is_denied: &|| false }
+        QueueKey { key: None, is_denied: &|| false, may_join: false }
     }
 }
 

@@ -165,7 +165,7 @@ impl Link {
     pub(crate) fn gauges(&self) -> Gauges {
         let [open, probing] = self.breaker.open_and_probing();
         let [in_flight, in_flight_limit, waiting] = self.in_flight.counts();
-        let uncombined = u64::try_from(self.combining.waiting()).unwrap_or(u64::MAX);
+        let uncombined = u64::try_from(self.combining.waiting(Decision::count)).unwrap_or(u64::MAX);
         let connected = u64::from(self.is_up.load(Ordering::SeqCst));
         let [open, probing] = [open, probing].map(u64::from);
         Gauges { links: 1, connected, open, probing, in_flight, in_flight_limit, waiting, uncombined }

@@ -5,8 +5,9 @@
 //!
 //! The decisions of one call are answered at once, and their callers make the next ones at once. If the first of these left by itself
 //! beside another call, it would take the place of a call for all of them. So beside a call with several decisions, a call begins
-//! with a task that takes what has arrived when the tasks that are ready have run, and looks again as long as more arrives meanwhile. It
-//! delays nothing: the server is busy with the other call.
+//! with a task that takes what has arrived when the tasks that are ready have run, and looks again as long as more arrives meanwhile, until
+//! as many wait as have left in the call before: so calls get equally large, and the server and this process take turns. It delays
+//! nothing: the server is busy with the other call.
 //!
 //! Invariants:
 //! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its
@@ -14,18 +15,20 @@
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
+//! - A decision that is equal to the last one that waits may join it, as long as less than 1/4 of a call waits. It then has the place and
+//!   the permit of that one. With its permits as well, a flood of one key leaves room in the next call.
 //! - A decision that waits longer than its share of the deadline leaves in a call in addition to those on their way, with all before
 //!   it. One task watches over all that wait, because a timer for each would cost more than its place in a call.
 //!
 //! With two calls, the server runs one while the other is on the network or in this process. With one it would be idle in between.
 //! More would make calls smaller, and every call costs both sides more than a decision in it.
 //!
-//! The number of waiting decisions is bounded by their [permits](super::in_flight): a decision has one before it comes here, so
-//! that one key has at most 1/16 of what waits and is on its way.
+//! The number of waiting decisions is bounded by their [permits](super::in_flight): a decision has one before it comes here, or joins
+//! one that has, so that one key has at most 1/16 of the permits of what waits and is on its way.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
@@ -39,6 +42,8 @@ pub(crate) struct CombiningQueue<L, T> {
     max_load: u32,
     /// Whether there is a lane, for an estimate without the lock.
     is_busy: AtomicBool,
+    /// The tag of the decision that began to wait last, for an estimate without the lock.
+    last: AtomicU64,
     state: Mutex<State<L, T>>,
 }
 
@@ -62,6 +67,10 @@ struct Lane<T> {
     waiting: VecDeque<Waiting<T>>,
     /// The load of all that wait.
     load: u64,
+    /// The number of those that wait, with those that have joined them.
+    count: usize,
+    /// The number of decisions in the call that left last.
+    left_last: usize,
 }
 
 #[derive(Debug)]
@@ -70,6 +79,8 @@ struct Waiting<T> {
     load: u32,
     /// When it leaves at the latest.
     latest: Instant,
+    /// How many have joined it, those included that have left since.
+    joined: usize,
     decision: T,
 }
 
@@ -96,15 +107,37 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Makes a queue for calls with at most this load.
     pub(crate) fn new(max_load: u32) -> Self {
         let state = State { lanes: HashMap::default(), next_id: 0, watch: None };
-        Self { max_load, is_busy: AtomicBool::new(false), state: Mutex::new(state) }
+        Self { max_load, is_busy: AtomicBool::new(false), last: AtomicU64::new(0), state: Mutex::new(state) }
+    }
+
+    /// Whether a decision with this tag may find an equal one to [join](Self::join); none has the tag 0.
+    pub(crate) fn may_join(&self, tag: u64) -> bool {
+        tag != 0 && self.is_busy() && self.last.load(Relaxed) == tag
+    }
+
+    /// Lets a decision `join` the last one that waits, if that one takes it and there is room. Returns the id, which both have.
+    pub(crate) fn join(&self, lane: &L, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
+        let mut state = self.state();
+        let own =
+            state.lanes.get_mut(lane).filter(|own| own.load < u64::from(self.max_load / JOINED_SHARE))?;
+        let last = own.waiting.back_mut()?;
+        if !join(&mut last.decision) {
+            return None;
+        }
+        last.joined += 1;
+        last.load = last.load.saturating_add(JOINED_LOAD);
+        own.load += u64::from(JOINED_LOAD);
+        own.count += 1;
+        Some(last.id)
     }
 
     /// Begins a call for a decision that has arrived, if it need not wait: then [`end`](Self::end) must follow. Otherwise the decision
-    /// is made, and added to those that wait, until `latest`.
+    /// is made, and added to those that wait, until `latest`. Only decisions with the same `tag` may join it.
     pub(crate) fn wait(
         &self,
         lane: &L,
         load: u32,
+        tag: u64,
         latest: Instant,
         decision: impl FnOnce() -> T,
     ) -> Option<Entered> {
@@ -123,7 +156,9 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
         own.load += u64::from(load);
-        own.waiting.push_back(Waiting { id, load, latest, decision });
+        own.count += 1;
+        own.waiting.push_back(Waiting { id, load, latest, joined: 0, decision });
+        self.last.store(tag, Relaxed);
         let begins_call = own.calls < MAX_CALLS;
         own.begin_if(begins_call);
         Some(Entered { id, is_unwatched, begins_call })
@@ -142,25 +177,33 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         own.take(self.max_load)
     }
 
-    /// How many decisions wait for a call that has begun beside one that is on its way. Zero if there is none, or if the call is full: then
-    /// it waits for no more.
+    /// How many decisions wait for a call that has begun beside one that is on its way. Zero if it waits for no more: if there is no
+    /// other call, the call is full, or it is as large as the last one.
     pub(crate) fn arrived(&self, lane: &L) -> usize {
         let state = self.state();
-        let own =
-            state.lanes.get(lane).filter(|own| own.calls > own.starting && own.load < self.max_load.into());
-        own.map_or(0, |own| own.waiting.len())
+        let own = state.lanes.get(lane).filter(|own| {
+            own.calls > own.starting && own.load < self.max_load.into() && own.count < own.left_last
+        });
+        own.map_or(0, |own| own.count)
     }
 
-    /// Removes a decision, if it still waits.
-    pub(crate) fn leave(&self, lane: &L, id: u64) -> Option<T> {
+    /// Removes a decision, if it still waits: `remove` removes it from those that have joined each other, and returns whether none of
+    /// them is left. Returns whether it still waited.
+    pub(crate) fn leave(&self, lane: &L, id: u64, remove: impl FnOnce(&mut T) -> bool) -> bool {
+        // Dropped after the lock is released.
+        let _removed;
         let mut state = self.state();
-        let own = state.lanes.get_mut(lane)?;
-        let position = own.position(id)?;
-        let removed = own.waiting.remove(position);
-        own.load -= removed.as_ref().map_or(0, |waiting| waiting.load.into());
-        state.remove_if_empty(lane);
-        self.note_idle(&state);
-        removed.map(|waiting| waiting.decision)
+        let Some(own) = state.lanes.get_mut(lane) else { return false };
+        let Some(position) = own.position(id) else { return false };
+        if own.waiting.get_mut(position).is_some_and(|waiting| remove(&mut waiting.decision)) {
+            _removed = own.waiting.remove(position).inspect(|waiting| {
+                own.load -= u64::from(waiting.load);
+                own.count -= waiting.count();
+            });
+            state.remove_if_empty(lane);
+            self.note_idle(&state);
+        }
+        true
     }
 
     /// Begins calls in addition to those that are on their way for all decisions that wait no longer at `now`. For the task that
@@ -188,7 +231,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let mut state = self.state();
         state.watch = None;
         let waiting = state.lanes.values_mut().flat_map(|own| {
-            own.load = 0;
+            (own.load, own.count) = (0, 0);
             own.waiting.drain(..)
         });
         let removed = waiting.map(|waiting| waiting.decision).collect();
@@ -197,13 +240,13 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         removed
     }
 
-    /// Ends a call, which `was_shared` if it had several decisions. Returns whether a call begins in its place, for what waits: a task
+    /// Ends a call with this number of decisions. Returns whether a call begins in its place, for what waits: a task
     /// must [take](Self::take) it.
-    pub(crate) fn end(&self, lane: &L, was_shared: bool) -> bool {
+    pub(crate) fn end(&self, lane: &L, decisions: usize) -> bool {
         let mut state = self.state();
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         own.calls -= 1;
-        own.shared -= usize::from(was_shared);
+        own.shared -= usize::from(decisions > 1);
         let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
         own.begin_if(begins_call);
         state.remove_if_empty(lane);
@@ -217,9 +260,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         }
     }
 
-    /// The number of decisions that wait.
-    pub(crate) fn waiting(&self) -> usize {
-        self.state().lanes.values().map(|own| own.waiting.len()).sum()
+    /// The number of decisions that wait, `each` with those that have joined it.
+    pub(crate) fn waiting(&self, each: impl Fn(&T) -> usize) -> usize {
+        let state = self.state();
+        state.lanes.values().flat_map(|own| &own.waiting).map(|waiting| each(&waiting.decision)).sum()
     }
 
     fn state(&self) -> MutexGuard<'_, State<L, T>> {
@@ -258,9 +302,23 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
     }
 }
 
+impl<T> Waiting<T> {
+    fn count(&self) -> usize {
+        1 + self.joined
+    }
+}
+
 impl<T> Lane<T> {
     fn new() -> Self {
-        Self { calls: 0, starting: 0, shared: 0, waiting: VecDeque::new(), load: 0 }
+        Self {
+            calls: 0,
+            starting: 0,
+            shared: 0,
+            waiting: VecDeque::new(),
+            load: 0,
+            count: 0,
+            left_last: usize::MAX,
+        }
     }
 
     /// Begins a call that a task sends.
@@ -296,14 +354,24 @@ impl<T> Lane<T> {
     /// Takes the decisions of the next call.
     fn take(&mut self, max_load: u32) -> Vec<T> {
         let count = if self.load <= max_load.into() { self.waiting.len() } else { self.that_fit(max_load) };
-        self.load -= self.waiting.iter().take(count).map(|waiting| u64::from(waiting.load)).sum::<u64>();
-        self.shared += usize::from(count > 1);
+        let taken = || self.waiting.iter().take(count);
+        let decisions = taken().map(Waiting::count).sum::<usize>();
+        self.load -= taken().map(|waiting| u64::from(waiting.load)).sum::<u64>();
+        self.count -= decisions;
+        if decisions > 0 {
+            self.left_last = decisions;
+        }
+        self.shared += usize::from(decisions > 1);
         self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
     }
 }
 
 /// The calls of a lane that are on their way before others wait.
 const MAX_CALLS: usize = 2;
+/// The load of a decision that has joined another one: the script makes both in one step.
+const JOINED_LOAD: u32 = 1;
+/// The part of a call up to which decisions join others.
+const JOINED_SHARE: u32 = 4;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! Limits the calls in flight on a connection, and chooses which waiting call is sent next.
 //!
-//! A decision that shares a call with others counts as a call here. So do the decisions that wait for such a call: see
-//! [`combining`](super::combining).
+//! A decision that shares a call with others counts as a call here. So do the decisions that wait for such a call, but those that have
+//! joined an equal one: see [`combining`](super::combining).
 //!
 //! The client sends every command that it was given, even if the caller has gone away. So a connection gives it a bounded number
 //! of calls at a time. The other calls wait here. A call that is dropped or times out while it waits has sent nothing.
@@ -132,6 +132,10 @@ impl InFlightLimit {
 impl Permit {
     fn new(limit: &Arc<InFlightLimit>, key: Option<u128>) -> Self {
         Self { limit: Arc::clone(limit), key, is_held: true }
+    }
+
+    pub(crate) fn key(&self) -> Option<u128> {
+        self.key
     }
 
     /// Releases the permits of a call, all of one connection, at once.

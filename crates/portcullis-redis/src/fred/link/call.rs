@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Link;
-use super::combined_call::{Answer, Decision, LONGEST_WAIT, Lane, Turn};
+use super::combined_call::{Answer, Caller, Decision, LONGEST_WAIT, Lane, Place, Turn};
 use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::resilience::combining::Entered;
@@ -65,6 +65,11 @@ impl Link {
                 Err(error) => LinkCall::fails(error),
             };
         }
+        if queue.may_join
+            && let Some(shared) = self.join(&command, before)
+        {
+            return self.shared(shared, command.end, command.deadline);
+        }
         match self.in_flight.enter(queue.key) {
             in_flight::Entered::Permit(permit) => self.permitted(command, permit, before, now),
             in_flight::Entered::Waiting(waiting) => {
@@ -92,6 +97,33 @@ impl Link {
         }
     }
 
+    /// Adds a decision to an equal one that waits, whose permit and place it has then.
+    fn join(self: &Arc<Self>, command: &Command, before: Duration) -> Option<SharedDecision<'_>> {
+        if command.load.is_none() || !self.combining.may_join(command.words.tag()) {
+            return None;
+        }
+        // Made before the queue is locked: it is likely to be needed.
+        let (caller, answer) = oneshot::channel();
+        let (lane, caller) = (self.lane(command), Caller { end: command.end, before, answer: Some(caller) });
+        let id = self.combining.join(&lane, |decision| {
+            let takes = decision.takes(command);
+            if takes {
+                decision.join(caller);
+            }
+            takes
+        })?;
+        Some(SharedDecision { link: self, lane, id, answer, before, has_left: false })
+    }
+
+    /// Waits for the answer to a decision in the queue.
+    fn shared<'a>(&self, shared: SharedDecision<'a>, end: Instant, deadline: Duration) -> LinkCall<'a> {
+        if self.timer.is_driven_here() {
+            LinkCall(Way::Shared(shared))
+        } else {
+            LinkCall::other(shared.wait_until(end, deadline))
+        }
+    }
+
     /// Sends a command by itself, or together with others if calls are on their way. `before` is the time that was left when it
     /// requested its permit.
     fn permitted(
@@ -108,14 +140,15 @@ impl Link {
         let lane = self.lane(&command);
         let (end, deadline) = (command.end, command.deadline);
         let latest = (now + deadline / LONGEST_WAIT).min(end);
+        let tag = command.words.tag();
         let (mut own, mut answer) = (Some((command, permit)), None);
         // Made before the queue is locked, if it is likely to be needed.
         let mut channel = self.combining.is_busy().then(oneshot::channel);
-        let entered = self.combining.wait(&lane, load, latest, || {
+        let entered = self.combining.wait(&lane, load, tag, latest, || {
             let (caller, receiver) = channel.take().unwrap_or_else(oneshot::channel);
             answer = Some(receiver);
             let (command, permit) = own.take().expect("a decision enters once");
-            Decision { command, permit, before, caller: Some(caller) }
+            Decision::new(command, permit, Caller { end, before, answer: Some(caller) })
         });
         let (Some(Entered { id, is_unwatched, begins_call }), Some(answer)) = (entered, answer) else {
             let (command, permit) = own.expect("a decision that does not wait is not in the queue");
@@ -128,10 +161,14 @@ impl Link {
         if begins_call {
             self.send_what_arrives(&shared.lane);
         }
-        if self.timer.is_driven_here() {
-            LinkCall(Way::Shared(shared))
-        } else {
-            LinkCall::other(shared.wait_until(end, deadline))
+        self.shared(shared, end, deadline)
+    }
+
+    /// Sends a command by itself that was refused in a call with others. `before` is the time that was left when it requested its permit.
+    fn send_alone(self: &Arc<Self>, command: Command, place: Place, before: Duration) -> LinkCall<'_> {
+        match place {
+            Place::Permit(permit) => LinkCall::other(self.send(command, permit, None, before)),
+            Place::Key(key) => self.call(command, QueueKey::new(key, &|| false), Instant::now()),
         }
     }
 }
@@ -146,7 +183,7 @@ impl<'a> LinkCall<'a> {
     }
 }
 
-impl Future for LinkCall<'_> {
+impl<'a> Future for LinkCall<'a> {
     type Output = Result<Value, CallError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -158,9 +195,8 @@ impl Future for LinkCall<'_> {
                 }
                 Way::Shared(shared) => match ready!(Pin::new(&mut *shared).poll(context)) {
                     Answer::Result(result) => return Poll::Ready(result),
-                    Answer::Alone(command, permit) => {
-                        let (link, before) = (shared.link, shared.before);
-                        *call = Self::other(link.send(*command, permit, None, before));
+                    Answer::Alone(command, place) => {
+                        *call = shared.link.send_alone(*command, place, shared.before);
                     }
                 },
                 Way::Other(other) => return other.as_mut().poll(context),
@@ -171,7 +207,7 @@ impl Future for LinkCall<'_> {
 
 /// A decision in the queue, or in a call with others. It is removed from the queue when its caller goes away.
 struct SharedDecision<'a> {
-    link: &'a Link,
+    link: &'a Arc<Link>,
     lane: Lane,
     id: u64,
     answer: oneshot::Receiver<Answer>,
@@ -185,7 +221,7 @@ impl SharedDecision<'_> {
     async fn wait_until(mut self, end: Instant, deadline: Duration) -> Result<Value, CallError> {
         match wait_until(end, &mut self).await {
             Some(Answer::Result(result)) => result,
-            Some(Answer::Alone(command, permit)) => self.link.send(*command, permit, None, self.before).await,
+            Some(Answer::Alone(command, place)) => self.link.send_alone(*command, place, self.before).await,
             None if self.leave() => Err(CallError::NotSent(deadline)),
             None => Err(CallError::TimedOut(deadline)),
         }
@@ -194,7 +230,8 @@ impl SharedDecision<'_> {
     /// Removes it from the queue. Returns whether it was still there.
     fn leave(&mut self) -> bool {
         self.has_left = true;
-        self.link.combining.leave(&self.lane, self.id).is_some()
+        self.answer.close();
+        self.link.combining.leave(&self.lane, self.id, Decision::remove_gone)
     }
 }
 

@@ -13,7 +13,8 @@
 //! - An error reply means that nothing was written: a script writes after all decisions are made, and a server refuses only the
 //!   first write of a script for its own state. If decisions would differ in calls of their own, because some write nothing or
 //!   only one is at fault, each is sent by itself. So an error is that of the decision.
-//! - Permits are held until the reply, or until the connection ends.
+//! - Permits are held until the reply, or until the connection ends. Equal decisions that follow each other have one, because the
+//!   server makes them in one step.
 
 mod watch;
 
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use ::fred::error::Error;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -49,15 +51,25 @@ pub(super) struct Lane {
     instant: Option<Bytes>,
 }
 
-/// A decision that waits for its call, or is in one.
+/// A decision that waits for its call, or is in one, with equal ones that are made right after it.
 #[derive(Debug)]
 pub(super) struct Decision {
-    pub(super) command: Command,
-    pub(super) permit: Permit,
+    command: Command,
+    permit: Permit,
+    /// How many have joined it, those included that have left since.
+    joined: usize,
+    /// One for each decision, in the order of their arrival.
+    callers: SmallVec<[Caller; 1]>,
+}
+
+/// Who waits for a decision.
+#[derive(Debug)]
+pub(super) struct Caller {
+    pub(super) end: Instant,
     /// The time that was left when it requested its permit.
     pub(super) before: Duration,
     /// Taken when the caller gets its answer.
-    pub(super) caller: Option<oneshot::Sender<Answer>>,
+    pub(super) answer: Option<oneshot::Sender<Answer>>,
 }
 
 /// What a waiting caller gets.
@@ -65,15 +77,23 @@ pub(super) struct Decision {
 pub(super) enum Answer {
     Result(Result<Value, CallError>),
     /// Nothing was done, and the decision is to be sent by itself.
-    Alone(Box<Command>, Permit),
+    Alone(Box<Command>, Place),
+}
+
+/// What a decision that is to be sent by itself has.
+#[derive(Debug)]
+pub(super) enum Place {
+    Permit(Permit),
+    /// It needs a permit under this key: that of its call has gone to an equal one.
+    Key(Option<u128>),
 }
 
 /// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
 pub(super) struct Turn {
     link: Arc<Link>,
     lane: Lane,
-    /// Whether the call has several decisions.
-    is_shared: bool,
+    /// How many decisions its call has, those included that have left since.
+    decisions: usize,
 }
 
 impl Link {
@@ -93,7 +113,7 @@ impl Link {
     pub(super) fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
-            let mut turn = Turn { link, lane, is_shared: false };
+            let mut turn = Turn { link, lane, decisions: 0 };
             let mut seen = 0;
             for _ in 0..MOST_YIELDS {
                 let arrived = turn.link.combining.arrived(&turn.lane);
@@ -104,7 +124,7 @@ impl Link {
                 yield_now().await;
             }
             let decisions = turn.link.combining.take(&turn.lane);
-            turn.is_shared = decisions.len() > 1;
+            turn.decisions = count(&decisions);
             turn.run(decisions).await;
         });
     }
@@ -117,7 +137,7 @@ impl Link {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
             // If the runtime ends before this, no further call begins.
-            let turn = Turn { link, lane, is_shared: decisions.len() > 1 };
+            let turn = Turn { link, lane, decisions: count(&decisions) };
             turn.run(decisions).await;
         });
     }
@@ -125,7 +145,7 @@ impl Link {
 
 impl Turn {
     pub(super) fn alone(link: &Arc<Link>, lane: Lane) -> Self {
-        Self { link: Arc::clone(link), lane, is_shared: false }
+        Self { link: Arc::clone(link), lane, decisions: 1 }
     }
 
     async fn run(&self, mut decisions: Vec<Decision>) {
@@ -143,7 +163,7 @@ impl Turn {
         };
         let mut request = CombinedRequest::default();
         for decision in &decisions {
-            request.add(&decision.command.words);
+            decision.callers.iter().for_each(|_| request.add(&decision.command.words));
         }
         let command = first.command.with_request(request.keys(), request.request());
         let observer = ReplyObserver::new(
@@ -154,9 +174,9 @@ impl Turn {
             &link.in_flight,
             &link.outage_log,
         );
-        let observer = Some(observer.of_decisions(decisions.len()));
-        let liveness = Arc::clone(&live.liveness);
-        let count = decisions.len();
+        let count = decisions.iter().map(Decision::count).sum();
+        let observer = Some(observer.of_decisions(count));
+        let (liveness, permits) = (Arc::clone(&live.liveness), decisions.len());
         let mut call =
             CombinedCall { turn: self, request, decisions, observer, liveness, sent: now, is_next: false };
         let mut reply = reply_to(&live, command);
@@ -164,7 +184,7 @@ impl Turn {
         if let Poll::Ready(result) = first {
             return call.finish(result);
         }
-        call.is_next = link.in_flight.has_only(count);
+        call.is_next = link.in_flight.has_only(permits);
         while let Some(end) = call.next_deadline() {
             match link.timer.wait_until(end, &mut reply).await {
                 Some(result) => return call.finish(result),
@@ -180,35 +200,91 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        if self.link.combining.end(&self.lane, self.is_shared) {
+        if self.link.combining.end(&self.lane, self.decisions) {
             self.link.send_what_arrives(&self.lane);
         }
     }
 }
 
 impl Decision {
-    /// Whether the caller still waits for the decision, and has as much time left as replies take.
-    fn is_to_be_sent(&mut self, now: Instant, latency: Duration) -> bool {
-        let left = self.command.end.saturating_duration_since(now);
-        if InFlightLimit::is_too_late(left, latency, self.command.deadline) {
-            self.answer(Err(CallError::NotSent(self.command.deadline)));
+    pub(super) fn new(command: Command, permit: Permit, caller: Caller) -> Self {
+        Self { command, permit, joined: 0, callers: SmallVec::from_buf([caller]) }
+    }
+
+    /// Whether the decisions of a command may be made right after this one, as one more of them.
+    pub(super) fn takes(&self, command: &Command) -> bool {
+        let is_equal =
+            Arc::ptr_eq(&self.command.words, &command.words) || self.command.words == command.words;
+        is_equal && self.command.words.replay().is_some()
+    }
+
+    pub(super) fn join(&mut self, caller: Caller) {
+        if self.joined == 0 {
+            // For most calls once, because the queue is locked.
+            self.callers.reserve(ROOM);
         }
-        self.caller.as_ref().is_some_and(|caller| !caller.is_closed())
+        self.joined += 1;
+        self.callers.push(caller);
+    }
+
+    /// Removes callers that have gone away. Returns whether none is left.
+    pub(super) fn remove_gone(&mut self) -> bool {
+        self.callers.retain(|caller| caller.waits());
+        self.callers.is_empty()
+    }
+
+    /// How many decisions it is.
+    pub(super) fn count(&self) -> usize {
+        self.callers.len()
+    }
+
+    /// Removes callers that wait no longer, or have less time left than replies take. Returns whether any is left.
+    fn is_to_be_sent(&mut self, now: Instant, latency: Duration) -> bool {
+        let deadline = self.command.deadline;
+        self.callers.retain(|caller| {
+            if InFlightLimit::is_too_late(caller.end.saturating_duration_since(now), latency, deadline) {
+                caller.answer(Err(CallError::NotSent(deadline)));
+            }
+            caller.waits()
+        });
+        !self.callers.is_empty()
+    }
+
+    /// Answers all callers that still wait.
+    fn answer(mut self, result: &Result<Value, CallError>) {
+        self.callers.iter_mut().for_each(|caller| caller.answer(result.clone()));
+    }
+
+    fn send_alone(self) {
+        let Self { command, permit, callers, .. } = self;
+        let (key, mut permit) = (permit.key(), Some(permit));
+        for Caller { end, answer, .. } in callers {
+            if let Some(answer) = answer {
+                let command = Command { end, load: None, ..command.clone() };
+                let place = permit.take().map_or(Place::Key(key), Place::Permit);
+                let _ = answer.send(Answer::Alone(Box::new(command), place));
+            }
+        }
+    }
+}
+
+impl Caller {
+    fn waits(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
     }
 
     /// Answers the caller, if it was not answered before.
     fn answer(&mut self, result: Result<Value, CallError>) {
-        if let Some(caller) = self.caller.take() {
+        if let Some(answer) = self.answer.take() {
             // The caller may have gone away.
-            let _ = caller.send(Answer::Result(result));
+            let _ = answer.send(Answer::Result(result));
         }
     }
+}
 
-    fn send_alone(self) {
-        if let Some(caller) = self.caller {
-            let _ = caller.send(Answer::Alone(Box::new(self.command), self.permit));
-        }
-    }
+/// The decisions of a call, as the queue counts them.
+fn count(decisions: &[Decision]) -> usize {
+    decisions.iter().map(|decision| 1 + decision.joined).sum()
 }
 
 /// A call for several decisions that was given to fred.
@@ -227,20 +303,20 @@ struct CombinedCall<'a> {
 impl CombinedCall<'_> {
     /// The first deadline of a caller that still waits.
     fn next_deadline(&self) -> Option<Instant> {
-        let waiting = self.decisions.iter().filter(|decision| decision.caller.is_some());
-        waiting.map(|decision| decision.command.end).min()
+        let callers = self.decisions.iter().flat_map(|decision| &decision.callers);
+        callers.filter(|caller| caller.answer.is_some()).map(|caller| caller.end).min()
     }
 
     /// Answers the callers whose deadline has passed.
     fn expire(&mut self, end: Instant) {
         let (link, sent) = (&self.turn.link, self.sent);
-        for decision in self.decisions.iter_mut().filter(|decision| decision.command.end <= end) {
-            if decision.caller.is_none() {
-                continue;
-            }
-            let Command { end, deadline, .. } = decision.command;
-            let left = end.saturating_duration_since(sent);
-            let error = match ReplyTime::of(decision.before, left, deadline) {
+        let callers = self.decisions.iter_mut().flat_map(|decision| {
+            let deadline = decision.command.deadline;
+            decision.callers.iter_mut().map(move |caller| (caller, deadline))
+        });
+        for (caller, deadline) in callers.filter(|(caller, _)| caller.end <= end && caller.answer.is_some()) {
+            let left = caller.end.saturating_duration_since(sent);
+            let error = match ReplyTime::of(caller.before, left, deadline) {
                 ReplyTime::SpentOnPermit => CallError::Overtaken(deadline),
                 ReplyTime::Short => CallError::TimedOut(deadline),
                 ReplyTime::Sufficient => match self.observer.take() {
@@ -249,7 +325,7 @@ impl CombinedCall<'_> {
                     None => CallError::TimedOut(deadline),
                 },
             };
-            decision.answer(Err(error));
+            caller.answer(Err(error));
         }
     }
 
@@ -264,13 +340,14 @@ impl CombinedCall<'_> {
         match result.map_err(|error| call_error(&error, self.is_next)) {
             Ok(reply) => self.answer(&reply, observer),
             Err(error) => {
-                let differ = self.decisions.len() > 1 && self.would_differ_alone(&error);
+                let is_shared = self.decisions.len() > 1 || self.decisions.iter().any(|own| own.count() > 1);
+                let differ = is_shared && self.would_differ_alone(&error);
                 let result = Err(error);
                 if let Some(observer) = observer {
                     observer.observe(&result);
                 }
-                for mut decision in self.decisions {
-                    if differ { decision.send_alone() } else { decision.answer(result.clone()) }
+                for decision in self.decisions {
+                    if differ { decision.send_alone() } else { decision.answer(&result) }
                 }
             }
         }
@@ -291,8 +368,8 @@ impl CombinedCall<'_> {
         // Released before the callers run on, whose next decisions need permits.
         Permit::release_all(self.decisions.iter_mut().map(|decision| &mut decision.permit));
         let mut replies = replies.into_iter();
-        for mut decision in self.decisions {
-            decision.answer(Ok(replies.next().unwrap_or(Value::Null)));
+        for caller in self.decisions.iter_mut().flat_map(|decision| &mut decision.callers) {
+            caller.answer(Ok(replies.next().unwrap_or(Value::Null)));
         }
     }
 
@@ -305,12 +382,13 @@ impl CombinedCall<'_> {
 }
 
 fn fail(decisions: Vec<Decision>, error: &CallError) {
-    for mut decision in decisions {
-        decision.answer(Err(error.clone()));
-    }
+    let result = Err(error.clone());
+    decisions.into_iter().for_each(|decision| decision.answer(&result));
 }
 
 /// The part of its deadline for which a decision waits at most for calls that are on their way.
 pub(super) const LONGEST_WAIT: u32 = 16;
+/// The equal decisions for which there is room when the first one joins another.
+const ROOM: usize = 63;
 /// How often a call that is about to leave looks for more decisions.
 const MOST_YIELDS: usize = 16;

@@ -52,6 +52,12 @@ struct RepeatedCheck {
     is_repeatable: bool,
 }
 
+impl RepeatedCheck {
+    fn may_be_repeated(&self) -> bool {
+        self.is_repeatable && self.times < u8::MAX
+    }
+}
+
 impl Default for CombinedRequest {
     fn default() -> Self {
         Self {
@@ -73,7 +79,8 @@ impl CombinedRequest {
     pub(crate) fn add(&mut self, words: &Arc<CallWords>) {
         // Most decisions about a hot key share their words, or have equal ones from another thread.
         if let Some(last) = self.decisions.last().copied()
-            && let Some(check) = self.checks.get_mut(usize::from(last)).filter(|check| check.is_repeatable)
+            && let Some(check) =
+                self.checks.get_mut(usize::from(last)).filter(|check| check.may_be_repeated())
             && self
                 .previous
                 .as_ref()
@@ -170,10 +177,10 @@ impl CombinedRequest {
     fn add_check(&mut self, record: u8, key: u8, is_repeatable: bool) {
         let last = &mut self.last_checks[usize::from(key) - 1];
         let repeated = self.checks.get_mut(usize::from(*last));
-        let repeated = repeated
-            .filter(|last| is_repeatable && last.is_repeatable && (last.key, last.record) == (key, record));
+        let repeated = repeated.filter(|last| {
+            is_repeatable && last.may_be_repeated() && (last.key, last.record) == (key, record)
+        });
         if let Some(repeated) = repeated {
-            // Below 255, because the load of a call bounds its decisions.
             repeated.times += 1;
         } else {
             *last = byte(self.checks.len());
@@ -244,12 +251,16 @@ fn state_length(algorithm: u8, reply: &[u8], position: usize) -> Option<usize> {
 /// The place at which the search for a key begins. Names of which many begin at one place cost a few microseconds per call, so that
 /// a hash without a secret is enough.
 fn first_place(name: &[u8]) -> usize {
-    let (words, _) = name.as_chunks::<8>();
-    let hash = words.iter().fold(0, |hash: u64, word| {
-        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x517c_c1b7_2722_0a95)
-    });
     // The upper bits depend on all others.
-    usize::from(hash.to_be_bytes()[0])
+    usize::from(quick_hash(name).to_be_bytes()[0])
+}
+
+/// A hash without a secret of all of a name but its last bytes.
+pub(super) fn quick_hash(name: &[u8]) -> u64 {
+    let (words, _) = name.as_chunks::<8>();
+    words.iter().fold(0, |hash, word| {
+        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x517c_c1b7_2722_0a95)
+    })
 }
 
 fn byte(number: usize) -> u8 {

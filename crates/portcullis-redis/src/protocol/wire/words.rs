@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::combined::quick_hash;
 use super::{Replay, Words};
 
 /// The keys and the arguments of a call. Calls that make equal decisions may share them.
@@ -12,6 +13,7 @@ pub(crate) struct CallWords {
     keys: Words,
     args: Words,
     replay: Option<Replay>,
+    tag: u64,
 }
 
 impl CallWords {
@@ -21,7 +23,14 @@ impl CallWords {
 
     /// The words of a decision. The script may make those with a replay several times.
     pub(crate) fn of_decision(keys: Words, args: Words, replay: Option<Replay>) -> Arc<Self> {
-        Arc::new(Self { keys, args, replay })
+        let key = keys.first().filter(|_| replay.is_some());
+        let tag = key.map_or(0, |key| quick_hash(key) | 1);
+        Arc::new(Self { keys, args, replay, tag })
+    }
+
+    /// Equal for all decisions about a key that the script may make several times, and 0 for all other words.
+    pub(crate) fn tag(&self) -> u64 {
+        self.tag
     }
 
     /// The names of the keys.

@@ -18,7 +18,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
 
     /// Waits without an end, and returns the id.
     fn wait_on(&self, lane: &L, load: u32, decision: T) -> Option<u64> {
-        self.wait(lane, load, Instant::now() + FAR, || decision).map(|entered| entered.id)
+        self.wait(lane, load, 0, Instant::now() + FAR, || decision).map(|entered| entered.id)
     }
 
     fn begin(&self, lane: &L) -> bool {
@@ -26,8 +26,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     }
 
     /// Ends a call, and takes the decisions of the one in its place.
-    fn end_and_take(&self, lane: &L, was_shared: bool) -> Vec<T> {
-        if self.end(lane, was_shared) { self.take(lane) } else { Vec::new() }
+    fn end_and_take(&self, lane: &L, decisions: usize) -> Vec<T> {
+        if self.end(lane, decisions) { self.take(lane) } else { Vec::new() }
     }
 
     fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
@@ -57,22 +57,22 @@ fn without_calls_nothing_waits_and_nothing_is_kept() {
     let queue = queue();
     for _ in 0..3 {
         assert!(queue.begin(&LANE));
-        assert!(queue.end_and_take(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, 1).is_empty());
         assert!(queue.is_empty());
     }
     // A call that ends between the two questions makes room.
     assert_eq!(queue.wait_on(&LANE, 1, 5), None);
-    assert!(queue.end_and_take(&LANE, false).is_empty() && queue.is_empty());
+    assert!(queue.end_and_take(&LANE, 1).is_empty() && queue.is_empty());
 }
 
 #[test]
 fn what_waits_leaves_in_order_when_a_call_ends() {
     let (queue, _) = waiting(&[1, 1, 1]);
-    assert_eq!(queue.end_and_take(&LANE, false), [0, 1, 2]);
+    assert_eq!(queue.end_and_take(&LANE, 1), [0, 1, 2]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
     assert!(!queue.begin(&LANE), "the call took the place of the one that ended");
     for _ in 0..MAX_CALLS {
-        assert!(queue.end_and_take(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, 1).is_empty());
     }
     assert!(queue.is_empty());
 }
@@ -80,7 +80,7 @@ fn what_waits_leaves_in_order_when_a_call_ends() {
 #[test]
 fn a_call_is_bounded_by_load_and_has_a_decision() {
     let (queue, _) = waiting(&[4, 6, 1, 11, 10, 3, 3]);
-    let calls: Vec<_> = (0..6).map(|_| queue.end_and_take(&LANE, false)).collect();
+    let calls: Vec<_> = (0..6).map(|_| queue.end_and_take(&LANE, 1)).collect();
     assert_eq!(calls[..5], [&[0_u64, 1][..], &[2], &[3], &[4], &[5, 6]]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS - 1, 0));
 }
@@ -88,10 +88,10 @@ fn a_call_is_bounded_by_load_and_has_a_decision() {
 #[test]
 fn a_decision_that_leaves_is_in_no_call() {
     let (queue, ids) = waiting(&[1, 1, 1]);
-    assert_eq!(queue.leave(&LANE, ids[1]), Some(1));
-    assert_eq!(queue.leave(&LANE, ids[1]), None);
-    assert_eq!(queue.end_and_take(&LANE, false), [0, 2]);
-    assert_eq!(queue.leave(&LANE, ids[0]), None, "it is on its way");
+    assert!(queue.leave(&LANE, ids[1], |decision| *decision == 1));
+    assert!(!queue.leave(&LANE, ids[1], |_| true));
+    assert_eq!(queue.end_and_take(&LANE, 1), [0, 2]);
+    assert!(!queue.leave(&LANE, ids[0], |_| true), "it is on its way");
     assert_eq!(queue.begin_early(&LANE, ids[0]), None);
 }
 
@@ -103,47 +103,101 @@ fn an_early_call_takes_the_first_and_leaves_no_gap() {
     assert_eq!(queue.counts(&LANE), (MAX_CALLS + 2, 1));
     // The next call waits until fewer calls are on their way.
     for _ in 0..2 {
-        assert!(queue.end_and_take(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, 1).is_empty());
     }
-    assert_eq!(queue.end_and_take(&LANE, false), [2]);
+    assert_eq!(queue.end_and_take(&LANE, 1), [2]);
 }
 
 #[test]
 fn a_call_sees_what_arrives_only_beside_another() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!((queue.arrived(&LANE), queue.arrived(&8)), (2, 0));
-    assert!(queue.end(&LANE, false), "a call begins in its place");
+    assert!(queue.end(&LANE, 1), "a call begins in its place");
     assert_eq!(queue.arrived(&LANE), 2);
-    assert!(queue.end(&LANE, false), "and in that of the other, for the second if the first takes one");
+    assert!(queue.end(&LANE, 1), "and in that of the other, for the second if the first takes one");
     assert_eq!(queue.arrived(&LANE), 0, "both are about to leave");
     assert_eq!(queue.take(&LANE), [0, 1]);
-    assert!(!queue.end(&LANE, true));
+    assert!(!queue.end(&LANE, 2));
     assert_eq!(queue.arrived(&LANE), 0);
-    assert!(!queue.end(&LANE, false) && queue.is_empty());
+    assert!(!queue.end(&LANE, 1) && queue.is_empty());
+}
+
+#[test]
+fn a_call_that_is_as_large_as_the_last_one_leaves() {
+    let (queue, _) = waiting(&[1, 1]);
+    assert_eq!(queue.end_and_take(&LANE, 1), [0, 1]);
+    queue.wait_on(&LANE, 1, 2).unwrap();
+    assert!(queue.end(&LANE, 1));
+    assert_eq!(queue.arrived(&LANE), 1);
+    queue.wait_on(&LANE, 1, 3).unwrap();
+    assert_eq!((queue.arrived(&LANE), queue.take(&LANE)), (0, vec![2, 3]));
+    // A task that finds nothing left is no call.
+    assert!(queue.take(&LANE).is_empty() && !queue.end(&LANE, 2));
+    queue.wait_on(&LANE, 1, 4).unwrap();
+    assert_eq!(queue.arrived(&LANE), 1);
 }
 
 #[test]
 fn a_full_call_waits_for_no_more() {
     let (queue, _) = waiting(&[MAX_LOAD - 1]);
     assert_eq!(queue.arrived(&LANE), 1);
-    queue.wait(&LANE, 1, Instant::now() + FAR, || 1).unwrap();
+    queue.wait(&LANE, 1, 0, Instant::now() + FAR, || 1).unwrap();
     assert_eq!(queue.arrived(&LANE), 0);
+}
+
+#[test]
+fn a_decision_joins_only_the_last_one_that_waits() {
+    let queue = queue();
+    for _ in 0..MAX_CALLS {
+        assert_eq!(queue.wait_on(&LANE, 1, 0), None);
+    }
+    assert!(queue.join(&LANE, |_| true).is_none() && !queue.may_join(3));
+    let id = queue.wait(&LANE, 1, 3, Instant::now() + FAR, || 1).unwrap().id;
+    assert!(queue.may_join(3) && !queue.may_join(4));
+    assert_eq!(queue.join(&LANE, |last| *last == 2), None, "it takes no other one");
+    let join = || {
+        queue.join(&LANE, |last| {
+            *last += 10;
+            true
+        })
+    };
+    assert_eq!(join(), Some(id));
+    assert_eq!((queue.arrived(&LANE), queue.waiting(|_| 2), queue.counts(&LANE)), (2, 2, (MAX_CALLS, 1)));
+    assert_eq!(join(), None, "a quarter of a call waits");
+
+    // Those that have joined leave together, in a call that is shared.
+    assert_eq!(queue.end_and_take(&LANE, 1), [11]);
+    assert!(!queue.leave(&LANE, id, |_| true), "it is on its way");
+    assert!(queue.end_and_take(&LANE, 1).is_empty() && !queue.begin(&LANE));
+    assert!(queue.end_and_take(&LANE, 2).is_empty() && queue.is_empty());
+}
+
+#[test]
+fn one_that_joined_leaves_without_the_others() {
+    let (queue, ids) = waiting(&[1]);
+    assert_eq!(queue.join(&LANE, |_| true), Some(ids[0]));
+    assert!(queue.leave(&LANE, ids[0], |_| false));
+    assert_eq!(queue.counts(&LANE), (MAX_CALLS, 1));
+    assert!(queue.leave(&LANE, ids[0], |_| true) && !queue.leave(&LANE, ids[0], |_| true));
+    assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
+    queue.wait_on(&LANE, MAX_LOAD, 1).unwrap();
+    assert_eq!((queue.arrived(&LANE), queue.take(&LANE)), (0, vec![1]), "no load is left of the first");
 }
 
 #[test]
 fn lanes_do_not_wait_for_each_other() {
     let (queue, _) = waiting(&[1]);
     assert!(queue.begin(&8));
-    assert!(queue.end_and_take(&8, false).is_empty());
-    assert_eq!(queue.end_and_take(&LANE, false), [0]);
+    assert!(queue.end_and_take(&8, 1).is_empty());
+    assert_eq!(queue.end_and_take(&LANE, 1), [0]);
 }
 
 #[test]
 fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     let (queue, _) = waiting(&[1, 1]);
-    let wait = |decision| queue.wait(&LANE, 1, Instant::now() + FAR, || decision).unwrap().begins_call;
-    assert_eq!(queue.end_and_take(&LANE, false), [0, 1]);
-    assert!(queue.end_and_take(&LANE, false).is_empty());
+    let wait = |decision| queue.wait(&LANE, 1, 0, Instant::now() + FAR, || decision).unwrap().begins_call;
+    assert_eq!(queue.end_and_take(&LANE, 1), [0, 1]);
+    assert!(queue.end_and_take(&LANE, 1).is_empty());
     assert_eq!(queue.counts(&LANE), (1, 0));
 
     assert!(!queue.begin(&LANE) && wait(2));
@@ -152,28 +206,28 @@ fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     assert_eq!(queue.take(&LANE), [2, 3, 4]);
 
     // If another call ends before, it has taken them.
-    assert!(queue.end_and_take(&LANE, true).is_empty() && wait(5));
-    assert_eq!(queue.end_and_take(&LANE, true), [5]);
-    assert!(queue.take(&LANE).is_empty() && queue.end_and_take(&LANE, false).is_empty());
+    assert!(queue.end_and_take(&LANE, 2).is_empty() && wait(5));
+    assert_eq!(queue.end_and_take(&LANE, 2), [5]);
+    assert!(queue.take(&LANE).is_empty() && queue.end_and_take(&LANE, 1).is_empty());
 
     // Beside a call with one decision, and without any call, a decision leaves at once.
     assert_eq!(queue.counts(&LANE), (1, 0));
     assert!(queue.begin(&LANE));
     for _ in 0..MAX_CALLS {
-        assert!(queue.end_and_take(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, 1).is_empty());
     }
-    assert!(queue.begin(&LANE) && queue.end_and_take(&LANE, false).is_empty() && queue.is_empty());
+    assert!(queue.begin(&LANE) && queue.end_and_take(&LANE, 1).is_empty() && queue.is_empty());
 }
 
 #[test]
 fn a_call_with_several_decisions_counts_until_it_ends() {
     let (queue, _) = waiting(&[1, 1]);
-    assert_eq!(queue.end_and_take(&LANE, false), [0, 1]);
+    assert_eq!(queue.end_and_take(&LANE, 1), [0, 1]);
     // A call of one decision begins after it, and ends before it.
     queue.wait_on(&LANE, 1, 2).unwrap();
-    assert_eq!(queue.end_and_take(&LANE, false), [2]);
-    assert!(queue.end_and_take(&LANE, false).is_empty() && !queue.begin(&LANE));
-    assert!(queue.end_and_take(&LANE, true).is_empty() && queue.begin(&LANE) && queue.begin(&LANE));
+    assert_eq!(queue.end_and_take(&LANE, 1), [2]);
+    assert!(queue.end_and_take(&LANE, 1).is_empty() && !queue.begin(&LANE));
+    assert!(queue.end_and_take(&LANE, 2).is_empty() && queue.begin(&LANE) && queue.begin(&LANE));
 }
 
 /// Random decisions that arrive, leave, and are sent early, under random ends of calls.
@@ -186,7 +240,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
     };
     for _ in 0..2_000 {
         let queue = queue();
-        // Of each call on its way, whether it has several decisions; and the calls whose decisions are not taken yet.
+        // Of each call on its way, its decisions; and the calls whose decisions are not taken yet.
         let (mut on_their_way, mut about_to_leave) = (Vec::new(), 0);
         let (mut waiting, mut left) = (BTreeMap::new(), BTreeSet::new());
         let (mut next, mut last_sent) = (0, None);
@@ -197,7 +251,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                     next += 1;
                     let load = u32::try_from(random(12)).unwrap();
                     let latest = Instant::now() + FAR;
-                    match queue.wait(&LANE, load, latest, || decision) {
+                    match queue.wait(&LANE, load, 0, latest, || decision) {
                         None => {
                             assert!(waiting.is_empty(), "it overtakes");
                             vec![decision]
@@ -220,7 +274,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                 3 if about_to_leave > 0 => {
                     about_to_leave -= 1;
                     let taken = queue.take(&LANE);
-                    if taken.is_empty() { queue.end_and_take(&LANE, false) } else { taken }
+                    if taken.is_empty() { queue.end_and_take(&LANE, 1) } else { taken }
                 }
                 _ => {
                     let Some((&decision, &id)) = waiting.iter().nth(usize::try_from(random(3)).unwrap())
@@ -228,7 +282,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                         continue;
                     };
                     if random(2) == 0 {
-                        assert_eq!(queue.leave(&LANE, id), Some(decision));
+                        assert!(queue.leave(&LANE, id, |own| *own == decision));
                         waiting.remove(&decision);
                         left.insert(decision);
                         continue;
@@ -237,7 +291,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                 }
             };
             if !sent.is_empty() {
-                on_their_way.push(sent.len() > 1);
+                on_their_way.push(sent.len());
             }
             for decision in sent {
                 waiting.remove(&decision);
@@ -259,7 +313,8 @@ fn one_task_watches_over_what_waits_in_all_lanes() {
     }
     let start = Instant::now();
     let at = |millis| start + Duration::from_millis(millis);
-    let wait = |lane, latest, decision| queue.wait(&lane, 6, at(latest), || decision).unwrap().is_unwatched;
+    let wait =
+        |lane, latest, decision| queue.wait(&lane, 6, 0, at(latest), || decision).unwrap().is_unwatched;
     assert!(wait(LANE, 10, 0));
     assert!(!wait(LANE, 30, 1) && !wait(8, 11, 2) && !wait(LANE, 20, 3));
 
@@ -286,10 +341,10 @@ fn what_nothing_watches_over_is_removed() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!(queue.clear(), [0, 1]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
-    assert!(queue.wait(&LANE, 1, Instant::now() + FAR, || 2).unwrap().is_unwatched);
+    assert!(queue.wait(&LANE, 1, 0, Instant::now() + FAR, || 2).unwrap().is_unwatched);
     assert_eq!(queue.clear(), [2]);
     for _ in 0..MAX_CALLS {
-        assert!(queue.end_and_take(&LANE, false).is_empty());
+        assert!(queue.end_and_take(&LANE, 1).is_empty());
     }
     assert!(queue.is_empty());
 }

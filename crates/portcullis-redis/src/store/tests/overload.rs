@@ -10,6 +10,7 @@ use tokio::time::sleep;
 use super::{RedisStore, Server, key, receipt};
 
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
+const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(1_000));
 /// Long, because a busy machine may be late.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The calls of one key.
@@ -24,6 +25,11 @@ async fn open(server: &Server, max_waiting: usize) -> RedisStore {
 
 fn of(user: Key, cost: u64) -> Checks {
     Checks::one(HOURLY, user, cost)
+}
+
+/// A decision that joins no equal one, so that it needs a permit.
+fn of_both(user: Key, cost: u64) -> Checks {
+    of(user, cost).and(DAILY, user, cost).unwrap()
 }
 
 fn assert_overloaded(error: &StoreError) {
@@ -41,7 +47,7 @@ async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
     let mut checks = JoinSet::new();
     for _ in 0..600 {
         let store = store.clone();
-        checks.spawn(async move { store.check(of(key(&["ada"]), 1)).await.unwrap() });
+        checks.spawn(async move { store.check(of_both(key(&["ada"]), 1)).await.unwrap() });
     }
     sleep(Duration::from_millis(200)).await;
     server.signal("CONT");
@@ -65,7 +71,7 @@ async fn corrections_beyond_the_bounds_of_their_key_are_overloaded() {
     let mut peeks = JoinSet::new();
     for _ in 0..IN_FLIGHT + WAITING + BEYOND {
         let store = store.clone();
-        peeks.spawn(async move { store.check(of(key(&["ada"]), 0)).await.map(drop) });
+        peeks.spawn(async move { store.check(of_both(key(&["ada"]), 0)).await.map(drop) });
     }
     for _ in 0..BEYOND {
         let refused = peeks.join_next().await.unwrap().unwrap();

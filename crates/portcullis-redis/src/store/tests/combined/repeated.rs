@@ -28,6 +28,24 @@ async fn a_series_is_admitted_up_to_the_limit_by_one_write() {
 }
 
 #[tokio::test]
+async fn a_flood_of_equal_decisions_is_decided_in_order() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let policy = Policy::fixed_window("flood", Quota::per_week(900));
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut tasks = busy(&store);
+    tasks.extend((0..1_000).map(|_| ask(&store, of(&policy, user(0), 1))));
+    let mut counts = left(&all(tasks).await[ALONE..]);
+    // Those that waited for a permit may be answered without a call, because the key was denied meanwhile.
+    let denied = counts.split_off(900);
+    assert!(denied.iter().all(|(is_allowed, _)| !is_allowed));
+    // In the order of their arrival, each with its own figures.
+    assert_eq!(counts, (0..900).rev().map(|left| (true, left)).collect::<Vec<_>>());
+    let calls = server.calls("evalsha");
+    assert!(calls <= 100, "{calls} calls");
+}
+
+#[tokio::test]
 async fn another_cost_splits_a_series_in_its_order() {
     let server = Server::start(&[]);
     let store = open(&server).await;
