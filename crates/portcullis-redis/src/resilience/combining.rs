@@ -15,8 +15,8 @@
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
-//! - A decision that is equal to the last one that waits may join it, as long as less than 1/4 of a call waits. It then has the place and
-//!   the permit of that one. With its permits as well, a flood of one key leaves room in the next call.
+//! - A decision that is equal to the last one that waits may join it, as long as those that have joined fill less than 1/4 of a call. It
+//!   then has the place and the permit of that one. With its permits as well, a flood of one key leaves room in the next call.
 //! - A decision that waits longer than its share of the deadline leaves in a call in addition to those on their way, with all before
 //!   it. One task watches over all that wait, because a timer for each would cost more than its place in a call.
 //!
@@ -118,8 +118,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Lets a decision `join` the last one that waits, if that one takes it and there is room. Returns the id, which both have.
     pub(crate) fn join(&self, lane: &L, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
         let mut state = self.state();
-        let own =
-            state.lanes.get_mut(lane).filter(|own| own.load < u64::from(self.max_load / JOINED_SHARE))?;
+        let own = state.lanes.get_mut(lane).filter(|own| own.joined() < self.max_load / JOINED_SHARE)?;
         let last = own.waiting.back_mut()?;
         if !join(&mut last.decision) {
             return None;
@@ -327,6 +326,11 @@ impl<T> Lane<T> {
         self.starting += usize::from(begins_call);
     }
 
+    /// How many have joined those that wait, each of which is a load of [`JOINED_LOAD`].
+    fn joined(&self) -> u32 {
+        u32::try_from(self.count - self.waiting.len()).unwrap_or(u32::MAX)
+    }
+
     /// The last decision that waits no longer at `now`.
     fn due(&self, now: Instant) -> Option<u64> {
         self.waiting.iter().rfind(|waiting| waiting.latest <= now).map(|waiting| waiting.id)
@@ -370,7 +374,7 @@ impl<T> Lane<T> {
 const MAX_CALLS: usize = 2;
 /// The load of a decision that has joined another one: the script makes both in one step.
 const JOINED_LOAD: u32 = 1;
-/// The part of a call up to which decisions join others.
+/// The part of a call that decisions fill which have joined others.
 const JOINED_SHARE: u32 = 4;
 
 #[cfg(test)]

@@ -93,6 +93,12 @@ impl Link {
         async move {
             let (is_denied, end, deadline) = (queue.is_denied, command.end, command.deadline);
             let permit = waiting.permit(is_denied, &self.breaker, end, deadline).await?;
+            if queue.may_join
+                && let Some(shared) = self.join(&command, before)
+            {
+                drop(permit);
+                return self.shared(shared, end, deadline).await;
+            }
             self.permitted(command, permit, before, Instant::now()).await
         }
     }

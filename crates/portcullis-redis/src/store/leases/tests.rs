@@ -246,7 +246,7 @@ async fn a_caller_that_gives_up_does_not_interrupt_refunds() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unused_units_return_despite_too_many_calls_of_their_key() {
     let server = Server::start(&[]);
-    // One key has 64 calls in flight and one that waits, and 248 decisions have joined others.
+    // One key has 64 calls in flight and one that waits, and 256 decisions have joined others.
     let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).max_waiting(16);
     let store = store.connect().await.unwrap();
     let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000)).lease(100);
@@ -262,7 +262,7 @@ async fn unused_units_return_despite_too_many_calls_of_their_key() {
     }
     server.signal("STOP");
     let mut peeks = JoinSet::new();
-    for _ in 0..64 + 1 + 248 + 20 {
+    for _ in 0..64 + 1 + 256 + 20 {
         let peek = store.check(checks(0));
         peeks.spawn(async move { peek.await.map(drop) });
     }

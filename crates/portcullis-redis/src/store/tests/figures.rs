@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 const IN_FLIGHT: u64 = 64;
 const WAITING: u64 = 625;
 /// The decisions that join an equal one.
-const JOINED: u64 = 248;
+const JOINED: u64 = 256;
 
 /// The figures by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
