@@ -1,11 +1,11 @@
 //! The limiters, each as its documentation uses it for text keys.
 //!
-//! All have the same quota: a unit per second, and a burst that is never used up. So no key expires, and every decision is
-//! an admission that charges.
+//! All have the same quota: a unit in ten seconds, within which every key is charged again, and a burst that is never used up. So no
+//! key expires, and every decision is an admission that charges.
 
 use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use governor::DefaultKeyedRateLimiter;
 use portcullis::store::{MemoryStore, Store as _};
@@ -31,7 +31,13 @@ pub(super) struct Ours {
 
 impl Ours {
     pub(super) fn gcra(keys: usize) -> Self {
-        Self::new(keys, Policy::gcra("bench", Quota::per_second(1).burst(BURST.get().into())))
+        Self::new(
+            keys,
+            Policy::gcra(
+                "bench",
+                Quota::new(1, INTERVAL).expect("a quota in bounds").burst(BURST.get().into()),
+            ),
+        )
     }
 
     pub(super) fn fixed_window(keys: usize) -> Self {
@@ -64,8 +70,8 @@ pub(super) struct Governor(DefaultKeyedRateLimiter<String>);
 
 impl Governor {
     pub(super) fn new() -> Self {
-        let quota = governor::Quota::per_second(NonZeroU32::MIN).allow_burst(BURST);
-        Self(governor::RateLimiter::keyed(quota))
+        let quota = governor::Quota::with_period(INTERVAL).expect("the interval is not zero");
+        Self(governor::RateLimiter::keyed(quota.allow_burst(BURST)))
     }
 }
 
@@ -87,10 +93,13 @@ impl Throttlecrab {
 impl Limit for Throttlecrab {
     fn is_allowed(&self, identity: &Identity) -> bool {
         let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let decided = limiter.rate_limit(&identity.0, BURST.get().into(), 1, 1, 1, SystemTime::now());
+        let decided = limiter.rate_limit(&identity.0, BURST.get().into(), 1, SECONDS, 1, SystemTime::now());
         matches!(decided, Ok((true, _)))
     }
 }
 
-/// Three years to refill, below the bounds of all limiters.
+/// The time that replenishes a unit.
+const INTERVAL: Duration = Duration::from_secs(SECONDS.unsigned_abs());
+const SECONDS: i64 = 10;
+/// Thirty years to refill, below the bounds of all limiters.
 const BURST: NonZeroU32 = NonZeroU32::new(100_000_000).expect("not zero");
