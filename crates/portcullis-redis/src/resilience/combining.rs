@@ -12,7 +12,7 @@
 //! Invariants:
 //! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its
 //!   place.
-//! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait.
+//! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait, here or for a permit.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
 //! - A decision that is equal to the last one that waits may join it, as long as those that have joined fill less than 1/4 of a call. It

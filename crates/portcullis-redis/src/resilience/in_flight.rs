@@ -17,7 +17,9 @@
 mod state;
 
 use std::future::poll_fn;
+use std::ops::{Deref, DerefMut};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -31,7 +33,11 @@ use crate::transport::CallError;
 
 /// The permits of one connection.
 #[derive(Debug)]
-pub(crate) struct InFlightLimit(Mutex<State>);
+pub(crate) struct InFlightLimit {
+    state: Mutex<State>,
+    /// Whether calls wait, for questions without the lock.
+    is_waited_for: AtomicBool,
+}
 
 /// The result of [`InFlightLimit::enter`].
 #[derive(Debug)]
@@ -52,7 +58,8 @@ pub(crate) struct Permit {
 
 impl InFlightLimit {
     pub(crate) fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::new(permits, max_waiting))))
+        let state = Mutex::new(State::new(permits, max_waiting));
+        Arc::new(Self { state, is_waited_for: AtomicBool::new(false) })
     }
 
     /// Takes a permit for a probe if one is free, without the limit per key.
@@ -123,9 +130,44 @@ impl InFlightLimit {
         self.state().counts().map(|count| u64::try_from(count).unwrap_or(u64::MAX))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// Whether calls wait for a permit. A decision that needs none must not overtake them.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_waited_for.load(SeqCst)
+    }
+
+    fn state(&self) -> Locked<'_> {
         // Every change is complete before any code can panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Locked { state, is_waited_for: &self.is_waited_for }
+    }
+}
+
+/// The state under its lock. Whether calls wait is published when it is released.
+struct Locked<'a> {
+    state: MutexGuard<'a, State>,
+    is_waited_for: &'a AtomicBool,
+}
+
+impl Deref for Locked<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let waits = self.state.has_waiting();
+        if self.is_waited_for.load(SeqCst) != waits {
+            self.is_waited_for.store(waits, SeqCst);
+        }
     }
 }
 

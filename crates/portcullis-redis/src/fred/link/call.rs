@@ -66,6 +66,7 @@ impl Link {
             };
         }
         if queue.may_join
+            && !self.in_flight.is_waited_for()
             && let Some(shared) = self.join(&command, before)
         {
             return self.shared(shared, command.end, command.deadline);
@@ -189,7 +190,7 @@ impl<'a> LinkCall<'a> {
     }
 }
 
-impl<'a> Future for LinkCall<'a> {
+impl Future for LinkCall<'_> {
     type Output = Result<Value, CallError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

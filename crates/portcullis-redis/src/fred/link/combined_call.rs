@@ -383,7 +383,9 @@ impl CombinedCall<'_> {
 
 fn fail(decisions: Vec<Decision>, error: &CallError) {
     let result = Err(error.clone());
-    decisions.into_iter().for_each(|decision| decision.answer(&result));
+    for decision in decisions {
+        decision.answer(&result);
+    }
 }
 
 /// The part of its deadline for which a decision waits at most for calls that are on their way.

@@ -53,7 +53,7 @@ struct RepeatedCheck {
 }
 
 impl RepeatedCheck {
-    fn may_be_repeated(&self) -> bool {
+    fn may_be_repeated(self) -> bool {
         self.is_repeatable && self.times < u8::MAX
     }
 }

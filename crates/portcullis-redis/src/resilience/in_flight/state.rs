@@ -83,6 +83,10 @@ impl State {
         self.in_flight
     }
 
+    pub(super) fn has_waiting(&self) -> bool {
+        self.waiting > 0
+    }
+
     /// The calls with a permit, the permits, and the calls that wait.
     pub(super) fn counts(&self) -> [usize; 3] {
         [self.in_flight, self.limit, self.waiting]

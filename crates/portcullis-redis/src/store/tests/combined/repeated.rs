@@ -46,6 +46,22 @@ async fn a_flood_of_equal_decisions_is_decided_in_order() {
 }
 
 #[tokio::test]
+async fn a_decision_overtakes_none_that_waits_for_a_permit() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.signal("STOP");
+    let first = busy(&store);
+    // With the next decision they have all permits of the key.
+    let both = of(&MONTHLY, user(0), 0).and(Policy::fixed_window("other", Quota::per_week(5)), user(0), 0);
+    let others: Vec<_> = (0..63).map(|_| ask(&store, both.clone().unwrap())).collect();
+    let tasks = [1, 2, 1].map(|cost| ask(&store, of(&FIVE, user(0), cost)));
+    sleep(Duration::from_millis(50)).await;
+    server.signal("CONT");
+    assert_eq!(left(&all(tasks.into()).await), [(true, 4), (true, 2), (true, 1)]);
+    assert_eq!(all(first).await.len() + all(others).await.len(), ALONE + 63);
+}
+
+#[tokio::test]
 async fn another_cost_splits_a_series_in_its_order() {
     let server = Server::start(&[]);
     let store = open(&server).await;
