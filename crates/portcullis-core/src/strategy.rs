@@ -264,9 +264,9 @@ impl Strategy {
     /// The highest number of bytes by which a charge at `now` makes the heap memory of a state grow. For a store with a
     /// memory budget.
     ///
-    /// Only the slots of a sliding window, the runs of a log and the permits of requests in flight are on the heap. Permits grow when
-    /// they are created, when the limit was raised, and when they are charged beyond the limit. Slots grow only when they are created or
-    /// belong to another strategy; a log grows only when its memory is full of runs that count.
+    /// Only the counts of a sliding window with several slots, the runs of a log and the permits of requests in flight are on the heap.
+    /// Permits grow when they are created, when the limit was raised, and when they are charged beyond the limit. Slots grow only when
+    /// they are created or belong to another strategy; a log grows only when its memory is full of runs that count.
     ///
     /// ```
     /// use portcullis_core::algorithm::State;

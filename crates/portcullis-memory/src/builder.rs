@@ -84,6 +84,9 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     /// counts 100 bytes and 20 for each instant at which it was charged, at least 80; it grows by doubling, up to its limit. While
     /// the table of a shard grows, its old memory is allocated as well.
     ///
+    /// A shard that has had windows of more than 64 lengths takes 100 bytes for each key of the policy from then on, of which 64 are
+    /// counted. Only shares of many different numbers of instances, all above the limit, have so many lengths.
+    ///
     /// The bytes include the policy's 4 096 overflow states. There are fewer of them where 4 096 would take more than half of
     /// the bytes. A sliding log in an overflow state holds 32 instants, and takes up to 512 bytes.
     ///
@@ -165,7 +168,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
 }
 
 const GIBIBYTE: usize = 1 << 30;
-/// `ENTRY_BYTES` and a sliding log of seven instants, rounded up.
+/// More than `ENTRY_BYTES` and a sliding log of four instants, for which there is room first.
 const BYTES_PER_KEY: usize = 256;
 /// Enough for several logs of the largest limit, whatever the number of keys.
 const MIN_DEFAULT_BYTES: usize = 8 << 20;

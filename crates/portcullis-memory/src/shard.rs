@@ -24,7 +24,8 @@ pub(crate) use tenancy::halves;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the table.
-// In this order: what every check writes lies in the cache line of the lock. What it only reads fits into the next 64 bytes.
+// In this order: what every check writes lies in the cache line of the lock. What it only reads fits into the next 64 bytes, but for the
+// length of windows.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
@@ -145,9 +146,7 @@ impl Shard {
     /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
     pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
         self.add_strategy(strategy);
-        if !self.own.admit(strategy) {
-            return (self.overflow_of(id, strategy), Access::InPlace);
-        }
+        self.own.admit(strategy, self.bounds.keys);
         let access = self.access(EntryId::Own(id));
         if matches!(access, Access::Copied(Some(_))) {
             return (EntryId::Own(id), access);
@@ -175,11 +174,6 @@ impl Shard {
         if self.try_reserve(id, strategy, now) {
             return EntryId::Own(id);
         }
-        self.overflow_of(id, strategy)
-    }
-
-    /// The overflow state for a key that does not fit.
-    fn overflow_of(&self, id: u128, strategy: &Strategy) -> EntryId {
         let states = Division::of(self.bounds.bytes, strategy).overflow_states / self.bounds.shards;
         let bits = (id >> OVERFLOW_BITS) as u32;
         EntryId::Overflow(bits as usize % states.max(1))

@@ -146,7 +146,7 @@ impl<C: Clock> MemoryStore<C> {
         let decided =
             shard.sweep_and_decide(&shard_key, (strategy, &algorithm), now, cost, self.swept_per_check);
         drop(shard);
-        // The key is unknown, and its shard is full.
+        // The key is unknown and its shard is full, or the length of its window is unknown.
         let Some((admitted, state)) = decided else { return any() };
         let figures = algorithm.figures(state.as_ref(), now, cost, admitted);
         Some(Ok(ReadyCheck::new(policy, now, figures, algorithm.position(state.as_ref(), now))))

@@ -95,13 +95,28 @@ impl Own {
         }
     }
 
-    /// Makes room for what the states of a strategy have in common. Returns whether there is some.
-    pub(super) fn admit(&mut self, strategy: &Strategy) -> bool {
-        match self {
-            Self::Counts(states) => states.lengths.admit(strategy, &states.table),
-            Self::SlotCounts(states) => states.lengths.admit(strategy, &states.table),
+    /// Makes room for the states of a strategy. If the lengths of windows are more than fit into the list, the states of all `keys` keys
+    /// are whole ones from now on.
+    pub(super) fn admit(&mut self, strategy: &Strategy, keys: usize) {
+        let has_room = match self {
+            Self::Counts(states) => states.lengths.add(strategy),
+            Self::SlotCounts(states) => states.lengths.add(strategy),
             Self::Levels(_) | Self::CalendarCounts(_) | Self::Entries(_) => true,
+        };
+        if !has_room {
+            self.unpack(keys);
         }
+    }
+
+    #[cold]
+    fn unpack(&mut self, keys: usize) {
+        let mut entries = Table::new(keys);
+        match self {
+            Self::Counts(states) => states.unpack_into(&mut entries),
+            Self::SlotCounts(states) => states.unpack_into(&mut entries),
+            Self::Levels(_) | Self::CalendarCounts(_) | Self::Entries(_) => return,
+        }
+        *self = Self::Entries(entries);
     }
 
     /// A copy of a small state.
@@ -133,7 +148,8 @@ impl Own {
             Self::Counts(states) => states.replace(id, state, expires_at),
             Self::CalendarCounts(states) => states.replace(id, state, expires_at),
             Self::SlotCounts(states) => states.replace(id, state, expires_at),
-            Self::Entries(_) => {}
+            // They were small when the call copied the state.
+            Self::Entries(table) => replace_whole(table, id, state, expires_at),
         }
     }
 
@@ -151,7 +167,7 @@ impl Own {
             Self::Levels(states) => states.sweep(now, count, expires_at),
             Self::Counts(states) => states.sweep(now, count, expires_at),
             Self::CalendarCounts(states) => states.sweep(now, count, expires_at),
-            Self::SlotCounts(states) => states.sweep(now, count, expiry_of_slots),
+            Self::SlotCounts(states) => states.sweep(now, count, expiry),
             Self::Entries(table) => {
                 table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.cost(), 0));
             }
@@ -178,7 +194,7 @@ impl Own {
             Self::Levels(states) => states.any(|state| expires_at(state) > now),
             Self::Counts(states) => states.any(|state| expires_at(state) > now),
             Self::CalendarCounts(states) => states.any(|state| expires_at(state) > now),
-            Self::SlotCounts(states) => states.any(|state| expiry_of_slots(state) > now),
+            Self::SlotCounts(states) => states.any(|state| expiry(state) > now),
             Self::Entries(table) => table.sample(0, usize::MAX).any(|(_, entry)| entry.expires_at > now),
         }
     }
@@ -225,6 +241,15 @@ impl<S: Small> SmallStates<S> {
         self.table.remove(id);
     }
 
+    /// Adds all states to a table of whole ones.
+    fn unpack_into(&self, entries: &mut Table<Entry>) {
+        for (id, held) in self.table.sample(0, usize::MAX) {
+            let state = held.state(&self.lengths);
+            let expires_at = expiry(&state);
+            entries.insert(id, Entry { state: Some(state), expires_at }, expires_at);
+        }
+    }
+
     fn sweep(&mut self, now: u64, count: usize, expires_at: impl Fn(&State) -> u64) {
         self.table.sweep(now, count, |held| expires_at(&held.state(&self.lengths)), drop);
     }
@@ -234,9 +259,26 @@ impl<S: Small> SmallStates<S> {
     }
 }
 
-/// When slots of any length expire, in microseconds.
-fn expiry_of_slots(state: &State) -> u64 {
-    if let State::Slots(slots) = state { slots.expires_at() } else { 0 }
+/// Replaces a whole state; `None` removes it.
+fn replace_whole(table: &mut Table<Entry>, id: u128, state: Option<&State>, expires_at: u64) {
+    let Some(state) = state else {
+        table.remove(id);
+        return;
+    };
+    let entry = Entry { state: Some(state.clone()), expires_at };
+    match table.find(id) {
+        Some(index) => table.replace(index, entry, expires_at),
+        None => table.insert(id, entry, expires_at),
+    }
+}
+
+/// When the state of a window expires, under any strategy, in microseconds.
+fn expiry(state: &State) -> u64 {
+    match state {
+        State::Window(window) => window.end,
+        State::Slots(slots) => slots.expires_at(),
+        State::Tat(_) | State::CalendarCount(_) | State::Log(_) | State::Permits(_) => 0,
+    }
 }
 
 impl Value for Level {

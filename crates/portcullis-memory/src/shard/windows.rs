@@ -4,26 +4,17 @@ use portcullis_core::Strategy;
 use portcullis_core::algorithm::{Slots, State, Window};
 
 use super::own::Small;
-use crate::table::{Align32, Table, Value};
+use crate::table::{Align32, Value};
 
 /// The lengths of the windows in a shard, in microseconds.
 ///
 /// All windows of a policy have one length, which its digest contains, but for the shares of instances that are more than the limit: those
-/// are longer, each by a whole factor.
+/// are longer, each by a whole factor. A shard with more of these than fit here [has whole states](super::own::Own::admit) instead.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     /// That of the first strategy, which nearly all entries have.
     first: u64,
-    /// Boxed, so that the shard stays small.
-    others: Option<Box<Others>>,
-}
-
-/// The lengths after the first, for the entries that have another.
-#[derive(Debug, Default)]
-struct Others {
-    lengths: Vec<u64>,
-    /// The lengths that had no room since the entries were last inspected for lengths that none has.
-    refused: usize,
+    others: Vec<u64>,
 }
 
 /// The count of a fixed window.
@@ -42,22 +33,16 @@ struct Packed {
     counts: u64,
 }
 
-/// An entry of a window.
-pub(super) trait Counts: Copy + Value {
-    /// The index of its length.
-    fn index(self) -> usize;
-}
-
 impl Lengths {
     pub(super) fn of(strategy: &Strategy) -> Self {
-        Self { first: length(strategy).unwrap_or(0), others: None }
+        Self { first: length(strategy).unwrap_or(0), others: Vec::new() }
     }
 
     #[inline]
     fn get(&self, index: usize) -> u64 {
         match index.checked_sub(1) {
             None => self.first,
-            Some(index) => self.others().get(index).copied().unwrap_or(0),
+            Some(index) => self.others.get(index).copied().unwrap_or(0),
         }
     }
 
@@ -67,37 +52,20 @@ impl Lengths {
     }
 
     #[cold]
-    fn others(&self) -> &[u64] {
-        self.others.as_deref().map_or(&[], |others| &others.lengths)
-    }
-
-    #[cold]
     fn index_of_other(&self, length: u64) -> Option<usize> {
-        self.others().iter().position(|other| *other == length).map(|index| index + 1)
+        self.others.iter().position(|other| *other == length).map(|index| index + 1)
     }
 
-    /// Makes room for windows of the strategy's length. Returns whether there is some.
-    pub(super) fn admit(&mut self, strategy: &Strategy, table: &Table<impl Counts>) -> bool {
-        let Some(length) = length(strategy) else { return true };
-        if self.index_of(length).is_some() {
+    /// Adds the length of the strategy's windows. Returns `false` if there is no room for it.
+    pub(super) fn add(&mut self, strategy: &Strategy) -> bool {
+        let Some(length) = length(strategy).filter(|length| self.index_of(*length).is_none()) else {
             return true;
+        };
+        let has_room = self.others.len() + 1 < LENGTHS;
+        if has_room {
+            self.others.push(length);
         }
-        let others = self.others.get_or_insert_default();
-        if others.lengths.len() + 1 < LENGTHS {
-            others.lengths.push(length);
-            return true;
-        }
-        others.refused += 1;
-        // All entries are inspected, but not by every call.
-        if others.refused > table.len() {
-            others.refused = 0;
-            let used = table.sample(0, usize::MAX).fold(0_u64, |used, (_, entry)| used | 1 << entry.index());
-            if let Some(other) = others.lengths.get_mut((used >> 1).trailing_ones() as usize) {
-                *other = length;
-                return true;
-            }
-        }
-        false
+        has_room
     }
 }
 
@@ -142,6 +110,10 @@ impl SlotCounts {
     #[inline]
     pub(super) fn new(slots: &Slots, lengths: &Lengths) -> Option<Self> {
         let &[newest, oldest] = slots.counts() else { return None };
+        debug_assert!(
+            newest <= MAX_COUNT && oldest <= MAX_COUNT,
+            "the counts of one slot exceed the largest limit and its debt"
+        );
         let (newest, oldest) = (newest.min(MAX_COUNT), oldest.min(MAX_COUNT));
         let counts = (oldest >> (u64::BITS - COUNT_BITS), newest | oldest << COUNT_BITS);
         Some(Self(Packed::new(slots.end(), counts, lengths.index_of(slots.width())?)))
@@ -167,18 +139,6 @@ impl Packed {
     #[inline]
     fn index(self) -> usize {
         (self.end >> (END_BITS + FURTHER_BITS)) as usize
-    }
-}
-
-impl Counts for WindowCount {
-    fn index(self) -> usize {
-        self.0.index()
-    }
-}
-
-impl Counts for SlotCounts {
-    fn index(self) -> usize {
-        self.0.index()
     }
 }
 
@@ -228,8 +188,7 @@ mod tests {
     use super::*;
 
     fn lengths(lengths: &[u64]) -> Lengths {
-        let others = Others { lengths: lengths[1..].to_vec(), refused: 0 };
-        Lengths { first: lengths[0], others: Some(Box::new(others)) }
+        Lengths { first: lengths[0], others: lengths[1..].to_vec() }
     }
 
     proptest! {
@@ -247,22 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_no_entry_has_makes_room() {
+    fn a_list_has_a_bounded_number_of_lengths() {
         let window = |length| {
             let quota = Quota::per(1, std::time::Duration::from_secs(length));
             Strategy::FixedWindow(FixedWindow::new(quota).unwrap())
         };
-        let (mut lengths, mut table) = (Lengths::of(&window(1)), Table::new(100));
-        for length in 1..=64 {
-            assert!(lengths.admit(&window(length), &table));
-            let window = Window { end: 9, length: length * 1_000_000, count: 1 };
-            table.insert(length.into(), WindowCount::new(window, &lengths).unwrap(), 9);
-        }
-        assert!((0..1_000).all(|_| !lengths.admit(&window(65), &table)));
-        table.remove(7);
-        let tries = (0..1_000).take_while(|_| !lengths.admit(&window(65), &table)).count();
-        assert!(tries < 64 && lengths.admit(&window(65), &table) && lengths.index_of(7_000_000).is_none());
-        assert!(lengths.admit(&window(64), &table));
+        let mut lengths = Lengths::of(&window(1));
+        assert!((1..=64).all(|length| lengths.add(&window(length)) && lengths.add(&window(length))));
+        assert!(!lengths.add(&window(65)) && lengths.add(&window(64)));
         let slots = SlidingWindow::new(Quota::per_second(1)).unwrap();
         assert_eq!(length(&Strategy::SlidingWindow(slots)), Some(1_000_000));
     }

@@ -84,7 +84,7 @@ impl LockedShards<'_> {
 
     /// Sweeps a few entries, then decides a check, and charges it if it fits.
     ///
-    /// Returns `None`, and decides nothing, if the state is not small, or if the key is unknown and the shard is full.
+    /// Returns `None`, and decides nothing, where [`Shard::decide`] does.
     pub(crate) fn decide(
         &mut self,
         key: &ShardKey<'_>,

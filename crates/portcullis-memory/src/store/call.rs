@@ -56,27 +56,42 @@ impl States for CallState<'_> {
 /// The states of one call, in shards that are locked until it ends.
 pub(super) struct CallStates<'a> {
     pub(super) shards: LockedShards<'a>,
-    pub(super) states: SmallVec<[LocatedState<'a>; 2]>,
+    states: SmallVec<[LocatedState<'a>; 2]>,
     pub(super) now: Timestamp,
 }
 
-pub(super) struct LocatedState<'a> {
-    pub(super) policy: &'a Shards,
-    pub(super) strategy: Strategy,
-    pub(super) location: StateLocation,
-    pub(super) access: Access,
+struct LocatedState<'a> {
+    policy: &'a Shards,
+    strategy: Strategy,
+    location: StateLocation,
+    access: Access,
     /// The index of the first check of the same state, whose copy all of them use: keys in an overflow state, or keys of the same
     /// parts that differ in which of these are shared.
-    pub(super) first: usize,
+    first: usize,
 }
 
 impl<'a> CallStates<'a> {
+    /// Without states.
+    pub(super) fn new(shards: LockedShards<'a>, now: Timestamp) -> Self {
+        Self { shards, states: SmallVec::new(), now }
+    }
+
     /// Sweeps a few entries of the shard of a key, then locates the state of the key.
     pub(super) fn locate(&mut self, key: &ShardKey<'a>, strategy: &Strategy, swept: usize) {
-        let (location, access) = self.shards.sweep_and_locate(key, strategy, self.now, swept);
+        let found = self.shards.sweep_and_locate(key, strategy, self.now, swept);
+        self.push(key, *strategy, found);
+    }
+
+    /// Adds a state that was located.
+    pub(super) fn push(
+        &mut self,
+        key: &ShardKey<'a>,
+        strategy: Strategy,
+        (location, access): (StateLocation, Access),
+    ) {
         let first = self.states.iter().position(|state| state.location == location);
         let first = first.unwrap_or(self.states.len());
-        self.states.push(LocatedState { policy: key.policy, strategy: *strategy, location, access, first });
+        self.states.push(LocatedState { policy: key.policy, strategy, location, access, first });
     }
 
     /// Unlocks the shards, then counts the states that are shared because the store is full, and logs if a line is due.

@@ -12,7 +12,7 @@ use portcullis_core::{Clock, Decision, Key, Policy, Quota, StoreError};
 use smallvec::SmallVec;
 
 use super::MemoryStore;
-use super::call::{CallStates, LocatedState};
+use super::call::CallStates;
 use crate::overrides::Displaces;
 
 impl<C: Clock> MemoryStore<C> {
@@ -49,20 +49,23 @@ impl<C: Clock> MemoryStore<C> {
     /// Decides checks of which some are of policies that read overrides, under the locks of all states.
     #[inline(never)]
     pub(super) fn check_with_overrides(&self, mut checks: Checks) -> Result<Outcome, StoreError> {
-        let (keys, mut shards, now) =
-            self.lock_shards(&checks.iter().map(|check| (&check.policy, check.key)))?;
-        let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
+        let (keys, shards, now) = self.lock_shards(&checks.iter().map(|check| (&check.policy, check.key)))?;
+        let mut states = CallStates::new(shards, now);
         let mut blocks: SmallVec<[Option<Duration>; 2]> = SmallVec::new();
         let mut grants: SmallVec<[(usize, Grant); 2]> = SmallVec::new();
         for (index, key) in keys.iter().enumerate() {
             let policy = checks.iter().as_slice()[index].policy.clone();
-            let effect =
-                if policy.reads_overrides() { shards.effect_on(key, &policy, now) } else { Effect::None };
+            let effect = if policy.reads_overrides() {
+                states.shards.effect_on(key, &policy, now)
+            } else {
+                Effect::None
+            };
             blocks.push(if let Effect::Blocked(left) = effect { Some(left) } else { None });
             let mut strategy = *policy.strategy();
             let mut located = None;
             if let Effect::Granted(granted, grant) = effect {
-                let found = shards.sweep_and_locate(key, granted.strategy(), now, self.swept_per_check);
+                let found =
+                    states.shards.sweep_and_locate(key, granted.strategy(), now, self.swept_per_check);
                 // Keys without such a grant share an overflow state.
                 if !found.0.is_overflow() {
                     strategy = *granted.strategy();
@@ -71,12 +74,11 @@ impl<C: Clock> MemoryStore<C> {
                     checks = checks.with_policy(index, granted);
                 }
             }
-            let (location, access) =
-                located.unwrap_or_else(|| shards.sweep_and_locate(key, &strategy, now, self.swept_per_check));
-            let first = states.iter().position(|state| state.location == location).unwrap_or(states.len());
-            states.push(LocatedState { policy: key.policy, strategy, location, access, first });
+            match located {
+                Some(found) => states.push(key, strategy, found),
+                None => states.locate(key, &strategy, self.swept_per_check),
+            }
         }
-        let mut states = CallStates { shards, states, now };
         let outcome = protocol::check_with_blocks(checks, now, &mut states, |index| blocks[index]);
         states.unlock();
         Ok(grants.into_iter().fold(outcome, |outcome, (index, grant)| outcome.with_grant(index, grant)))

@@ -3,7 +3,6 @@
 use portcullis_core::store::Checks;
 use portcullis_core::store::protocol::{self, Results};
 use portcullis_core::{Clock, StoreError};
-use smallvec::SmallVec;
 
 use super::MemoryStore;
 use super::call::CallStates;
@@ -21,7 +20,7 @@ impl<C: Clock> MemoryStore<C> {
                 shards.decide(&keys[index], check, now, self.swept_per_check).expect("it was admitted")
             }));
         }
-        let mut states = CallStates { shards, states: SmallVec::new(), now };
+        let mut states = CallStates::new(shards, now);
         for (check, key) in checks.iter().zip(&keys) {
             states.locate(key, check.policy.strategy(), self.swept_per_check);
         }

@@ -95,7 +95,8 @@ fn a_sweep_keeps_what_counts_under_another_interval() {
     assert_eq!(remaining(&interval, ada(), 0), 10);
 }
 
-/// The shares of more instances than the limit are windows of other lengths, of which a shard tells a bounded number apart.
+/// The shares of more instances than the limit are windows of other lengths. A shard has few of them in small entries, and any number in
+/// larger ones.
 #[test]
 fn shares_of_any_length_admit_a_unit_in_their_window() {
     for make in [Policy::fixed_window, Policy::sliding_window] {
@@ -103,27 +104,35 @@ fn shares_of_any_length_admit_a_unit_in_their_window() {
         // In one shard.
         let store = MemoryStore::builder().capacity(1_000).clock(clock.clone()).build();
         let policy = make("p", Quota::per_second(1));
-        let check = |instances: u32| {
+        let share = |instances: u32| policy.share_among(instances.try_into().unwrap()).unwrap();
+        let key = |instances: u32| {
             let mut hasher = Secret::published().hasher();
             hasher.writer().part("user", &instances.to_be_bytes());
-            let share = policy.share_among(instances.try_into().unwrap()).unwrap();
-            let checks = Checks::one(share, hasher.finish().unwrap(), 1);
-            store.check(checks).into_ready().expect("memory answers at once").unwrap().is_allowed()
+            hasher.finish().unwrap()
         };
-        for instances in 1..=64 {
-            assert!(check(instances) && !check(instances), "{instances}");
+        let decide = |checks| store.check(checks).into_ready().expect("memory answers at once").unwrap();
+        let of = |instances, cost| decide(Checks::one(share(instances), key(instances), cost));
+        let admits = |instances| of(instances, 1).is_allowed();
+        for instances in 1..=63 {
+            assert!(admits(instances) && !admits(instances), "{instances}");
         }
+        // Of one decision, in which the second length is more than fit.
+        let both =
+            |cost| decide(Checks::one(share(64), key(64), cost).and(share(65), key(65), cost).unwrap());
+        assert!(both(1).is_allowed());
+        assert!(both(0).decisions().iter().all(|decision| decision.remaining() == 0), "{:?}", both(0));
+        for instances in 66..200 {
+            assert_eq!(of(instances, 0).decision().remaining(), 1);
+            assert!(admits(instances) && !admits(instances), "{instances}");
+            assert_eq!(of(instances, 0).decision().remaining(), 0);
+        }
+        for instances in 2..200 {
+            assert!(!admits(instances), "{instances}");
+        }
+        assert_eq!((store.stats().entries, store.stats().overflow_states), (199, 0));
+        clock.advance(Duration::from_secs(400));
+        assert!((1..200).all(|instances| admits(instances) && !admits(instances)));
         assert_eq!(store.stats().overflow_states, 0);
-        assert!(check(65) && !check(65));
-        assert_eq!((store.stats().entries, store.stats().overflow_states), (64, 1));
-        // Once the others have expired, there is room for another length.
-        clock.advance(Duration::from_secs(130));
-        assert_eq!(
-            (0..200).filter(|_| check(65)).count(),
-            2,
-            "from a state that is shared, then from its own"
-        );
-        assert_eq!(store.stats().entries, 1);
     }
 }
 
