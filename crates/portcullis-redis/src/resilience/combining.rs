@@ -16,7 +16,8 @@
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
 //! - A decision that is equal to the last one that waits may join it, as long as those that have joined fill less than 1/4 of a call. It
-//!   then has the place and the permit of that one. With its permits as well, a flood of one key leaves room in the next call.
+//!   then has the place and the permit of that one. With its permits as well, a flood of one key leaves room in the next call. It joins
+//!   none that may leave after its own deadline.
 //! - A decision that waits longer than its share of the deadline leaves in a call in addition to those on their way, with all before
 //!   it. One task watches over all that wait, because a timer for each would cost more than its place in a call.
 //!
@@ -115,12 +116,13 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         tag != 0 && self.is_busy() && self.last.load(Relaxed) == tag
     }
 
-    /// Lets a decision `join` the last one that waits, if that one takes it and there is room. Returns the id, which both have.
-    pub(crate) fn join(&self, lane: &L, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
+    /// Lets a decision `join` the last one that waits, if that one takes it, leaves until `end`, and there is room. Returns the id,
+    /// which both have.
+    pub(crate) fn join(&self, lane: &L, end: Instant, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
         let mut state = self.state();
         let own = state.lanes.get_mut(lane).filter(|own| own.joined() < self.max_load / JOINED_SHARE)?;
         let last = own.waiting.back_mut()?;
-        if !join(&mut last.decision) {
+        if end < last.latest || !join(&mut last.decision) {
             return None;
         }
         last.joined += 1;

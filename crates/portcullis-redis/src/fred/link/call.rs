@@ -112,7 +112,7 @@ impl Link {
         // Made before the queue is locked: it is likely to be needed.
         let (caller, answer) = oneshot::channel();
         let (lane, caller) = (self.lane(command), Caller { end: command.end, before, answer: Some(caller) });
-        let id = self.combining.join(&lane, |decision| {
+        let id = self.combining.join(&lane, command.end, |decision| {
             let takes = decision.takes(command);
             if takes {
                 decision.join(caller);

@@ -133,3 +133,30 @@ async fn end_at_their_own_deadlines([first, second]: [&'static str; 2]) {
     assert_eq!(["evalsha", "set"].map(|command| server.calls(command)), [3, keys]);
     watching.abort();
 }
+
+#[tokio::test]
+async fn a_short_deadline_does_not_wait_with_a_longer_one() {
+    let server = Server::start(&[]);
+    let (link, watching) = link_to(&server, 8).await;
+    let script = scripts::on_server_time();
+    server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source()).unwrap()]);
+    // A decision waits for other calls longer than this test takes.
+    let (deadline, long) = (Duration::from_secs(1_600), Duration::from_secs(40));
+    let ask = |key: &'static str, left| {
+        let (link, command) = (Arc::clone(&link), Command { deadline, ..decision(&script, key, left) });
+        tokio::spawn(async move {
+            let queue = QueueKey { may_join: true, ..QueueKey::none() };
+            link.call(command, queue, Instant::now()).await
+        })
+    };
+    server.signal("STOP");
+    let mut patient = Vec::from(["a", "b", "c"].map(|key| ask(key, long)));
+    let short = timeout(long / 2, ask("c", Duration::from_millis(50))).await.unwrap();
+    assert_eq!(short.unwrap(), Err(CallError::NotSent(deadline)));
+    patient.push(ask("c", long));
+    server.signal("CONT");
+    for task in patient {
+        task.await.unwrap().unwrap();
+    }
+    watching.abort();
+}

@@ -21,6 +21,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         self.wait(lane, load, 0, Instant::now() + FAR, || decision).map(|entered| entered.id)
     }
 
+    fn join_last(&self, lane: &L, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
+        self.join(lane, Instant::now() + FAR * 2, join)
+    }
+
     fn begin(&self, lane: &L) -> bool {
         self.state().begin(lane)
     }
@@ -151,12 +155,12 @@ fn a_decision_joins_only_the_last_one_that_waits() {
     for _ in 0..MAX_CALLS {
         assert_eq!(queue.wait_on(&LANE, 1, 0), None);
     }
-    assert!(queue.join(&LANE, |_| true).is_none() && !queue.may_join(3));
+    assert!(queue.join_last(&LANE, |_| true).is_none() && !queue.may_join(3));
     let id = queue.wait(&LANE, 1, 3, Instant::now() + FAR, || 1).unwrap().id;
     assert!(queue.may_join(3) && !queue.may_join(4));
-    assert_eq!(queue.join(&LANE, |last| *last == 2), None, "it takes no other one");
+    assert_eq!(queue.join_last(&LANE, |last| *last == 2), None, "it takes no other one");
     let join = || {
-        queue.join(&LANE, |last| {
+        queue.join_last(&LANE, |last| {
             *last += 10;
             true
         })
@@ -175,13 +179,23 @@ fn a_decision_joins_only_the_last_one_that_waits() {
 #[test]
 fn one_that_joined_leaves_without_the_others() {
     let (queue, ids) = waiting(&[1]);
-    assert_eq!(queue.join(&LANE, |_| true), Some(ids[0]));
+    assert_eq!(queue.join_last(&LANE, |_| true), Some(ids[0]));
     assert!(queue.leave(&LANE, ids[0], |_| false));
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 1));
     assert!(queue.leave(&LANE, ids[0], |_| true) && !queue.leave(&LANE, ids[0], |_| true));
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
     queue.wait_on(&LANE, MAX_LOAD, 1).unwrap();
     assert_eq!((queue.arrived(&LANE), queue.take(&LANE)), (0, vec![1]), "no load is left of the first");
+}
+
+#[test]
+fn a_decision_joins_none_that_may_leave_after_its_end() {
+    let (queue, _) = waiting(&[]);
+    let latest = Instant::now() + FAR;
+    queue.wait(&LANE, 1, 3, latest, || 0).unwrap();
+    let early = latest.checked_sub(Duration::from_nanos(1)).unwrap();
+    assert_eq!(queue.join(&LANE, early, |_| unreachable!()), None);
+    assert!(queue.join(&LANE, latest, |_| true).is_some());
 }
 
 #[test]
