@@ -102,10 +102,10 @@ impl InFlightLimit {
         wake(woken);
     }
 
-    /// Records a reply in time to a call for several decisions that was sent at `sent`. The reply to each decision counts.
-    pub(crate) fn answered(&self, sent: Instant, decisions: usize) {
+    /// Records a reply in time to a call with this number of permits that was sent at `sent`. It counts as a reply for each.
+    pub(crate) fn answered(&self, sent: Instant, permits: usize) {
         let latency = sent.elapsed();
-        let woken = self.state().grow(latency, decisions);
+        let woken = self.state().grow(latency, permits);
         wake(woken);
     }
 
@@ -174,10 +174,6 @@ impl Drop for Locked<'_> {
 impl Permit {
     fn new(limit: &Arc<InFlightLimit>, key: Option<u128>) -> Self {
         Self { limit: Arc::clone(limit), key, is_held: true }
-    }
-
-    pub(crate) fn key(&self) -> Option<u128> {
-        self.key
     }
 
     /// Releases the permits of a call, all of one connection, at once.

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Link;
-use super::combined_call::{Answer, Caller, Decision, LONGEST_WAIT, Lane, Place, Turn};
+use super::combined_call::{Answer, Caller, Decision, LONGEST_WAIT, Lane, Turn};
 use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::resilience::combining::Entered;
@@ -170,14 +170,6 @@ impl Link {
         }
         self.shared(shared, end, deadline)
     }
-
-    /// Sends a command by itself that was refused in a call with others. `before` is the time that was left when it requested its permit.
-    fn send_alone(self: &Arc<Self>, command: Command, place: Place, before: Duration) -> LinkCall<'_> {
-        match place {
-            Place::Permit(permit) => LinkCall::other(self.send(command, permit, None, before)),
-            Place::Key(key) => self.call(command, QueueKey::new(key, &|| false), Instant::now()),
-        }
-    }
 }
 
 impl<'a> LinkCall<'a> {
@@ -202,8 +194,8 @@ impl Future for LinkCall<'_> {
                 }
                 Way::Shared(shared) => match ready!(Pin::new(&mut *shared).poll(context)) {
                     Answer::Result(result) => return Poll::Ready(result),
-                    Answer::Alone(command, place) => {
-                        *call = shared.link.send_alone(*command, place, shared.before);
+                    Answer::Alone(command, permit) => {
+                        *call = LinkCall::other(shared.link.send(*command, permit, None, shared.before));
                     }
                 },
                 Way::Other(other) => return other.as_mut().poll(context),
@@ -228,7 +220,7 @@ impl SharedDecision<'_> {
     async fn wait_until(mut self, end: Instant, deadline: Duration) -> Result<Value, CallError> {
         match wait_until(end, &mut self).await {
             Some(Answer::Result(result)) => result,
-            Some(Answer::Alone(command, place)) => self.link.send_alone(*command, place, self.before).await,
+            Some(Answer::Alone(command, permit)) => self.link.send(*command, permit, None, self.before).await,
             None if self.leave() => Err(CallError::NotSent(deadline)),
             None => Err(CallError::TimedOut(deadline)),
         }

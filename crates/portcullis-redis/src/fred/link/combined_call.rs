@@ -12,21 +12,20 @@
 //! - Each caller has its reply, or an error, at its own deadline at the latest.
 //! - An error reply means that nothing was written: a script writes after all decisions are made, and a server refuses only the
 //!   first write of a script for its own state. If decisions would differ in calls of their own, because some write nothing or
-//!   only one is at fault, each is sent by itself. So an error is that of the decision.
+//!   only one is at fault, each is sent by itself. So an error is that of the decision. Equal decisions under one permit are one of
+//!   them here, because the server makes them in one step: their answers are the same.
 //! - Permits are held until the reply, or until the connection ends. Equal decisions that follow each other have one, because the
 //!   server makes them in one step.
 
+mod decision;
 mod watch;
 
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
 
 use ::fred::error::Error;
 use bytes::Bytes;
-use smallvec::SmallVec;
-use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
@@ -37,9 +36,10 @@ use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
 use crate::resilience::deadline::ReplyTime;
-use crate::resilience::in_flight::{InFlightLimit, Permit};
+use crate::resilience::in_flight::Permit;
 use crate::resilience::liveness::Liveness;
 use crate::transport::CallError;
+pub(super) use decision::{Answer, Caller, Decision};
 use watch::Watch;
 
 /// What decisions have in common that may share a call.
@@ -49,43 +49,6 @@ pub(super) struct Lane {
     slot: Option<u16>,
     /// The instant of a scenario.
     instant: Option<Bytes>,
-}
-
-/// A decision that waits for its call, or is in one, with equal ones that are made right after it.
-#[derive(Debug)]
-pub(super) struct Decision {
-    command: Command,
-    permit: Permit,
-    /// How many have joined it, those included that have left since.
-    joined: usize,
-    /// One for each decision, in the order of their arrival.
-    callers: SmallVec<[Caller; 1]>,
-}
-
-/// Who waits for a decision.
-#[derive(Debug)]
-pub(super) struct Caller {
-    pub(super) end: Instant,
-    /// The time that was left when it requested its permit.
-    pub(super) before: Duration,
-    /// Taken when the caller gets its answer.
-    pub(super) answer: Option<oneshot::Sender<Answer>>,
-}
-
-/// What a waiting caller gets.
-#[derive(Debug)]
-pub(super) enum Answer {
-    Result(Result<Value, CallError>),
-    /// Nothing was done, and the decision is to be sent by itself.
-    Alone(Box<Command>, Place),
-}
-
-/// What a decision that is to be sent by itself has.
-#[derive(Debug)]
-pub(super) enum Place {
-    Permit(Permit),
-    /// It needs a permit under this key: that of its call has gone to an equal one.
-    Key(Option<u128>),
 }
 
 /// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
@@ -125,7 +88,7 @@ impl Link {
             }
             let decisions = turn.link.combining.take(&turn.lane);
             turn.decisions = count(&decisions);
-            turn.run(decisions).await;
+            send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
         });
     }
 
@@ -138,63 +101,21 @@ impl Link {
         self.runtime.spawn(async move {
             // If the runtime ends before this, no further call begins.
             let turn = Turn { link, lane, decisions: count(&decisions) };
-            turn.run(decisions).await;
+            send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
         });
+    }
+
+    /// Sends a decision with several callers in a call of its own, by a task, without a place in the queue: it has waited for one
+    /// before.
+    fn send_repeated(self: &Arc<Self>, slot: Option<u16>, decision: Decision) {
+        let link = Arc::clone(self);
+        self.runtime.spawn(async move { send_in_one_call(&link, slot, vec![decision]).await });
     }
 }
 
 impl Turn {
     pub(super) fn alone(link: &Arc<Link>, lane: Lane) -> Self {
         Self { link: Arc::clone(link), lane, decisions: 1 }
-    }
-
-    async fn run(&self, mut decisions: Vec<Decision>) {
-        let (link, now) = (&self.link, Instant::now());
-        let latency = link.in_flight.latency();
-        decisions.retain_mut(|decision| decision.is_to_be_sent(now, latency));
-        let Some(first) = decisions.first() else { return };
-        let admitted = link.live().and_then(|live| {
-            let breaker_permit = link.breaker.admit().ok_or_else(CallError::no_replies)?;
-            Ok((live, breaker_permit))
-        });
-        let (live, breaker_permit) = match admitted {
-            Ok(admitted) => admitted,
-            Err(error) => return fail(decisions, &error),
-        };
-        let mut request = CombinedRequest::default();
-        for decision in &decisions {
-            decision.callers.iter().for_each(|_| request.add(&decision.command.words));
-        }
-        let command = first.command.with_request(request.keys(), request.request());
-        let observer = ReplyObserver::new(
-            &command,
-            ReplyTime::Sufficient,
-            breaker_permit,
-            &live,
-            &link.in_flight,
-            &link.outage_log,
-        );
-        let count = decisions.iter().map(Decision::count).sum();
-        let observer = Some(observer.of_decisions(count));
-        let (liveness, permits) = (Arc::clone(&live.liveness), decisions.len());
-        let mut call =
-            CombinedCall { turn: self, request, decisions, observer, liveness, sent: now, is_next: false };
-        let mut reply = reply_to(&live, command);
-        let first = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;
-        if let Poll::Ready(result) = first {
-            return call.finish(result);
-        }
-        call.is_next = link.in_flight.has_only(permits);
-        while let Some(end) = call.next_deadline() {
-            match link.timer.wait_until(end, &mut reply).await {
-                Some(result) => return call.finish(result),
-                None => call.expire(end),
-            }
-        }
-        let result = reply.await;
-        // Too late for every caller.
-        call.observer = None;
-        call.finish(result);
     }
 }
 
@@ -206,90 +127,64 @@ impl Drop for Turn {
     }
 }
 
-impl Decision {
-    pub(super) fn new(command: Command, permit: Permit, caller: Caller) -> Self {
-        Self { command, permit, joined: 0, callers: SmallVec::from_buf([caller]) }
+/// Sends decisions in one call. `slot` is that of their lane.
+async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Vec<Decision>) {
+    let now = Instant::now();
+    let latency = link.in_flight.latency();
+    decisions.retain_mut(|decision| decision.is_to_be_sent(now, latency));
+    let Some(first) = decisions.first() else { return };
+    let admitted = link.live().and_then(|live| {
+        let breaker_permit = link.breaker.admit().ok_or_else(CallError::no_replies)?;
+        Ok((live, breaker_permit))
+    });
+    let (live, breaker_permit) = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => return fail(decisions, &error),
+    };
+    let mut request = CombinedRequest::default();
+    for decision in &decisions {
+        decision.callers.iter().for_each(|_| request.add(&decision.command.words));
     }
-
-    /// Whether the decisions of a command may be made right after this one, as one more of them.
-    pub(super) fn takes(&self, command: &Command) -> bool {
-        let is_equal =
-            Arc::ptr_eq(&self.command.words, &command.words) || self.command.words == command.words;
-        is_equal && self.command.words.replay().is_some()
+    let command = first.command.with_request(request.keys(), request.request());
+    let observer = ReplyObserver::new(
+        &command,
+        ReplyTime::Sufficient,
+        breaker_permit,
+        &live,
+        &link.in_flight,
+        &link.outage_log,
+    );
+    let (permits, count) = (decisions.len(), decisions.iter().map(Decision::count).sum());
+    let (observer, liveness) = (Some(observer.of_decisions(permits, count)), Arc::clone(&live.liveness));
+    let mut call =
+        CombinedCall { link, slot, request, decisions, observer, liveness, sent: now, is_next: false };
+    let mut reply = reply_to(&live, command);
+    let first = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;
+    if let Poll::Ready(result) = first {
+        return call.finish(result);
     }
-
-    pub(super) fn join(&mut self, caller: Caller) {
-        if self.joined == 0 {
-            // For most calls once, because the queue is locked.
-            self.callers.reserve(ROOM);
-        }
-        self.joined += 1;
-        self.callers.push(caller);
-    }
-
-    /// Removes callers that have gone away. Returns whether none is left.
-    pub(super) fn remove_gone(&mut self) -> bool {
-        self.callers.retain(|caller| caller.waits());
-        self.callers.is_empty()
-    }
-
-    /// How many decisions it is.
-    pub(super) fn count(&self) -> usize {
-        self.callers.len()
-    }
-
-    /// Removes callers that wait no longer, or have less time left than replies take. Returns whether any is left.
-    fn is_to_be_sent(&mut self, now: Instant, latency: Duration) -> bool {
-        let deadline = self.command.deadline;
-        self.callers.retain(|caller| {
-            if InFlightLimit::is_too_late(caller.end.saturating_duration_since(now), latency, deadline) {
-                caller.answer(Err(CallError::NotSent(deadline)));
-            }
-            caller.waits()
-        });
-        !self.callers.is_empty()
-    }
-
-    /// Answers all callers that still wait.
-    fn answer(mut self, result: &Result<Value, CallError>) {
-        self.callers.iter_mut().for_each(|caller| caller.answer(result.clone()));
-    }
-
-    fn send_alone(self) {
-        let Self { command, permit, callers, .. } = self;
-        let (key, mut permit) = (permit.key(), Some(permit));
-        for Caller { end, answer, .. } in callers {
-            if let Some(answer) = answer {
-                let command = Command { end, load: None, ..command.clone() };
-                let place = permit.take().map_or(Place::Key(key), Place::Permit);
-                let _ = answer.send(Answer::Alone(Box::new(command), place));
-            }
+    call.is_next = link.in_flight.has_only(permits);
+    while let Some(end) = call.next_deadline() {
+        match link.timer.wait_until(end, &mut reply).await {
+            Some(result) => return call.finish(result),
+            None => call.expire(end),
         }
     }
-}
-
-impl Caller {
-    fn waits(&self) -> bool {
-        self.answer.as_ref().is_some_and(|answer| !answer.is_closed())
-    }
-
-    /// Answers the caller, if it was not answered before.
-    fn answer(&mut self, result: Result<Value, CallError>) {
-        if let Some(answer) = self.answer.take() {
-            // The caller may have gone away.
-            let _ = answer.send(Answer::Result(result));
-        }
-    }
+    let result = reply.await;
+    // Too late for every caller.
+    call.observer = None;
+    call.finish(result);
 }
 
 /// The decisions of a call, as the queue counts them.
 fn count(decisions: &[Decision]) -> usize {
-    decisions.iter().map(|decision| 1 + decision.joined).sum()
+    decisions.iter().map(Decision::joined_count).sum()
 }
 
 /// A call for several decisions that was given to fred.
 struct CombinedCall<'a> {
-    turn: &'a Turn,
+    link: &'a Arc<Link>,
+    slot: Option<u16>,
     request: CombinedRequest,
     decisions: Vec<Decision>,
     /// Taken when the result of the call is recorded, or that there was none at the first deadline.
@@ -309,7 +204,7 @@ impl CombinedCall<'_> {
 
     /// Answers the callers whose deadline has passed.
     fn expire(&mut self, end: Instant) {
-        let (link, sent) = (&self.turn.link, self.sent);
+        let (link, sent) = (self.link, self.sent);
         let callers = self.decisions.iter_mut().flat_map(|decision| {
             let deadline = decision.command.deadline;
             decision.callers.iter_mut().map(move |caller| (caller, deadline))
@@ -335,19 +230,22 @@ impl CombinedCall<'_> {
         if observer.is_none() && is_answer(&result) {
             // It came after the deadline of a caller.
             self.liveness.reply();
-            self.turn.link.breaker.replied();
+            self.link.breaker.replied();
         }
         match result.map_err(|error| call_error(&error, self.is_next)) {
             Ok(reply) => self.answer(&reply, observer),
             Err(error) => {
-                let is_shared = self.decisions.len() > 1 || self.decisions.iter().any(|own| own.count() > 1);
-                let differ = is_shared && self.would_differ_alone(&error);
+                let differ = self.decisions.len() > 1 && self.would_differ_alone(&error);
                 let result = Err(error);
                 if let Some(observer) = observer {
                     observer.observe(&result);
                 }
                 for decision in self.decisions {
-                    if differ { decision.send_alone() } else { decision.answer(&result) }
+                    if !differ {
+                        decision.answer(&result);
+                    } else if let Some(repeated) = decision.send_alone() {
+                        self.link.send_repeated(self.slot, repeated);
+                    }
                 }
             }
         }
@@ -376,7 +274,7 @@ impl CombinedCall<'_> {
     /// Whether the decisions may get different answers in calls of their own. In a cluster, a server that has become a replica is
     /// the wrong one for all of them.
     fn would_differ_alone(&self, error: &CallError) -> bool {
-        let is_wrong_node = self.turn.lane.slot.is_some() && error.is_read_only();
+        let is_wrong_node = self.slot.is_some() && error.is_read_only();
         error.is_of_some_decisions() && !is_wrong_node
     }
 }
@@ -390,7 +288,5 @@ fn fail(decisions: Vec<Decision>, error: &CallError) {
 
 /// The part of its deadline for which a decision waits at most for calls that are on their way.
 pub(super) const LONGEST_WAIT: u32 = 16;
-/// The equal decisions for which there is room when the first one joins another.
-const ROOM: usize = 63;
 /// How often a call that is about to leave looks for more decisions.
 const MOST_YIELDS: usize = 16;

@@ -92,7 +92,7 @@ pub(super) struct ReplyObserver {
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
     wrote: fn(&Value) -> bool,
-    /// The decisions in the call, each of which has a permit; one for other calls.
+    /// The permits of the decisions in the call; one for other calls. Equal decisions may have one together.
     permits: usize,
     /// What the call counts as; nothing if it is a probe.
     decisions: Option<u32>,
@@ -128,8 +128,8 @@ impl ReplyObserver {
     }
 
     /// The same for a call for several decisions.
-    pub(super) fn of_decisions(self, decisions: usize) -> Self {
-        Self { permits: decisions, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
+    pub(super) fn of_decisions(self, permits: usize, decisions: usize) -> Self {
+        Self { permits, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
     }
 
     /// Records that there was no reply in time. Returns the caller's error.

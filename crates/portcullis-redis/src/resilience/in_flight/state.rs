@@ -207,11 +207,11 @@ impl State {
         self.latency = self.latency.max(latency);
     }
 
-    /// Counts replies in time to this number of decisions, with the latency of their call.
-    pub(super) fn grow(&mut self, latency: Duration, decisions: usize) -> Woken {
+    /// Counts replies in time for this number of permits, with the latency of their call.
+    pub(super) fn grow(&mut self, latency: Duration, permits: usize) -> Woken {
         self.latency = latency;
         let mut woken = Woken::new();
-        for _ in 0..decisions {
+        for _ in 0..permits {
             if self.limit == self.max {
                 break;
             }

@@ -44,6 +44,34 @@ async fn a_full_server_refuses_only_decisions_that_charge() {
 }
 
 #[tokio::test]
+async fn equal_decisions_of_a_refused_call_share_the_next_one() {
+    let server = Server::start(&[]);
+    // One call may wait for each key: the permits of a key are for 64 calls.
+    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(16);
+    let store = store.connect().await.unwrap();
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    server.signal("STOP");
+    let first = busy(&store);
+    let charge = ask(&store, of(&FIVE, user(0), 1));
+    let mut peeks: Vec<_> = (0..200).map(|_| ask(&store, of(&FIVE, user(1), 0))).collect();
+    sleep(Duration::from_millis(50)).await;
+    for leaving in [150, 0] {
+        let peek = peeks.remove(leaving);
+        peek.abort();
+        assert!(peek.await.unwrap_err().is_cancelled());
+    }
+    server.signal("CONT");
+    assert_eq!(all(first).await.len(), 2);
+    assert_eq!(charge.await.unwrap().unwrap_err().kind(), StoreErrorKind::Failed);
+    for peek in all(peeks).await {
+        assert!(peek.is_allowed() && peek.decision().remaining() == 5);
+    }
+    // The first two, the refused call, the charge, and all peeks.
+    assert_eq!(server.calls("evalsha"), 5);
+}
+
+#[tokio::test]
 async fn a_replica_charges_no_decision_of_a_call() {
     let server = Server::start(&[]);
     let store = open(&server).await;
