@@ -15,9 +15,9 @@
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait, here or for a permit.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
-//! - A decision that is equal to the last one that waits may join it, as long as those that have joined fill less than 1/4 of a call. It
-//!   then has the place and the permit of that one. With its permits as well, a flood of one key leaves room in the next call. It joins
-//!   none that may leave after its own deadline.
+//! - A decision that is equal to the last one that waits may join it, as long as those that have joined fill at most 1/4 of a call, and
+//!   the one that it joins leaves in the same call as without it. It then has the place and the permit of that one. With its permits as
+//!   well, a flood of one key leaves room in the next call. It joins none that may leave after its own deadline. Each leaves by itself.
 //! - A decision that waits longer than its share of the deadline leaves in a call in addition to those on their way, with all before
 //!   it. One task watches over all that wait, because a timer for each would cost more than its place in a call.
 //!
@@ -27,13 +27,17 @@
 //! The number of waiting decisions is bounded by their [permits](super::in_flight): a decision has one before it comes here, or joins
 //! one that has, so that one key has at most 1/16 of the permits of what waits and is on its way.
 
-use std::collections::{HashMap, VecDeque};
+mod lane;
+
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
+
+use lane::Lane;
 
 /// The decisions that wait for a call on a connection, each with its load.
 // In cache lines of its own: every decision writes to it, and reads what is beside it.
@@ -55,34 +59,6 @@ struct State<L, T> {
     next_id: u64,
     /// When the task looks at what waits that watches over it; `None` without such a task.
     watch: Option<Instant>,
-}
-
-#[derive(Debug)]
-struct Lane<T> {
-    /// The calls on their way, and those that a task is about to send.
-    calls: usize,
-    /// Those of them that a task is about to send.
-    starting: usize,
-    /// Those of them with several decisions.
-    shared: usize,
-    waiting: VecDeque<Waiting<T>>,
-    /// The load of all that wait.
-    load: u64,
-    /// The number of those that wait, with those that have joined them.
-    count: usize,
-    /// The number of decisions in the call that left last.
-    left_last: usize,
-}
-
-#[derive(Debug)]
-struct Waiting<T> {
-    id: u64,
-    load: u32,
-    /// When it leaves at the latest.
-    latest: Instant,
-    /// How many have joined it, those included that have left since.
-    joined: usize,
-    decision: T,
 }
 
 /// A decision that was added to those that wait.
@@ -116,31 +92,28 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         tag != 0 && self.is_busy() && self.last.load(Relaxed) == tag
     }
 
-    /// Lets a decision `join` the last one that waits, if that one takes it, leaves until `end`, and there is room. Returns the id,
-    /// which both have.
-    pub(crate) fn join(&self, lane: &L, end: Instant, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
+    /// Lets a decision `join` the last one that waits, with the id of its own that is returned, if that one takes it, leaves until
+    /// `end`, and there is room.
+    pub(crate) fn join(&self, lane: &L, end: Instant, join: impl FnOnce(&mut T, u64) -> bool) -> Option<u64> {
         let mut state = self.state();
-        let own = state.lanes.get_mut(lane).filter(|own| own.joined() < self.max_load / JOINED_SHARE)?;
-        let last = own.waiting.back_mut()?;
-        if end < last.latest || !join(&mut last.decision) {
+        let id = state.next_id;
+        let own = state.lanes.get_mut(lane)?;
+        if !own.join(self.max_load, end, |last| join(last, id)) {
             return None;
         }
-        last.joined += 1;
-        last.load = last.load.saturating_add(JOINED_LOAD);
-        own.load += u64::from(JOINED_LOAD);
-        own.count += 1;
-        Some(last.id)
+        state.next_id += 1;
+        Some(id)
     }
 
     /// Begins a call for a decision that has arrived, if it need not wait: then [`end`](Self::end) must follow. Otherwise the decision
-    /// is made, and added to those that wait, until `latest`. Only decisions with the same `tag` may join it.
+    /// is made with its id, and added to those that wait, until `latest`. Only decisions with the same `tag` may join it.
     pub(crate) fn wait(
         &self,
         lane: &L,
         load: u32,
         tag: u64,
         latest: Instant,
-        decision: impl FnOnce() -> T,
+        decision: impl FnOnce(u64) -> T,
     ) -> Option<Entered> {
         let mut state = self.state();
         if state.begin(lane) {
@@ -148,17 +121,15 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
             return None;
         }
         // Before all changes, in case that it panics.
-        let decision = decision();
         let id = state.next_id;
+        let decision = decision(id);
         state.next_id += 1;
         let is_unwatched = state.watch.is_none_or(|watch| latest < watch);
         if is_unwatched {
             state.watch = Some(latest);
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
-        own.load += u64::from(load);
-        own.count += 1;
-        own.waiting.push_back(Waiting { id, load, latest, joined: 0, decision });
+        own.push(id, load, latest, decision);
         self.last.store(tag, Relaxed);
         let begins_call = own.calls < MAX_CALLS;
         own.begin_if(begins_call);
@@ -188,23 +159,18 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         own.map_or(0, |own| own.count)
     }
 
-    /// Removes a decision, if it still waits: `remove` removes it from those that have joined each other, and returns whether none of
-    /// them is left. Returns whether it still waited.
+    /// Removes the decision with this id, and no other, if it still waits: `remove` removes it from those that have joined each other,
+    /// and returns whether it was there. Returns whether it still waited.
     pub(crate) fn leave(&self, lane: &L, id: u64, remove: impl FnOnce(&mut T) -> bool) -> bool {
-        // Dropped after the lock is released.
-        let _removed;
         let mut state = self.state();
         let Some(own) = state.lanes.get_mut(lane) else { return false };
-        let Some(position) = own.position(id) else { return false };
-        if own.waiting.get_mut(position).is_some_and(|waiting| remove(&mut waiting.decision)) {
-            _removed = own.waiting.remove(position).inspect(|waiting| {
-                own.load -= u64::from(waiting.load);
-                own.count -= waiting.count();
-            });
-            state.remove_if_empty(lane);
-            self.note_idle(&state);
-        }
-        true
+        let (waited, removed) = own.leave(id, remove);
+        state.remove_if_empty(lane);
+        self.note_idle(&state);
+        drop(state);
+        // Its permit is released without the lock.
+        drop(removed);
+        waited
     }
 
     /// Begins calls in addition to those that are on their way for all decisions that wait no longer at `now`. For the task that
@@ -232,7 +198,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let mut state = self.state();
         state.watch = None;
         let waiting = state.lanes.values_mut().flat_map(|own| {
-            (own.load, own.count) = (0, 0);
+            (own.load, own.joined, own.count) = (0, 0, 0);
             own.waiting.drain(..)
         });
         let removed = waiting.map(|waiting| waiting.decision).collect();
@@ -303,81 +269,8 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
     }
 }
 
-impl<T> Waiting<T> {
-    fn count(&self) -> usize {
-        1 + self.joined
-    }
-}
-
-impl<T> Lane<T> {
-    fn new() -> Self {
-        Self {
-            calls: 0,
-            starting: 0,
-            shared: 0,
-            waiting: VecDeque::new(),
-            load: 0,
-            count: 0,
-            left_last: usize::MAX,
-        }
-    }
-
-    /// Begins a call that a task sends.
-    fn begin_if(&mut self, begins_call: bool) {
-        self.calls += usize::from(begins_call);
-        self.starting += usize::from(begins_call);
-    }
-
-    /// How many have joined those that wait, each of which is a load of [`JOINED_LOAD`].
-    fn joined(&self) -> u32 {
-        u32::try_from(self.count - self.waiting.len()).unwrap_or(u32::MAX)
-    }
-
-    /// The last decision that waits no longer at `now`.
-    fn due(&self, now: Instant) -> Option<u64> {
-        self.waiting.iter().rfind(|waiting| waiting.latest <= now).map(|waiting| waiting.id)
-    }
-
-    /// The first instant at which a decision waits no longer.
-    fn first_due(&self) -> Option<Instant> {
-        self.waiting.iter().map(|waiting| waiting.latest).min()
-    }
-
-    fn position(&self, id: u64) -> Option<usize> {
-        self.waiting.binary_search_by_key(&id, |waiting| waiting.id).ok()
-    }
-
-    /// How many decisions fit in a call, at least one.
-    fn that_fit(&self, max_load: u32) -> usize {
-        let mut load = 0_u64;
-        let fits = self.waiting.iter().take_while(|waiting| {
-            load += u64::from(waiting.load);
-            load <= max_load.into()
-        });
-        fits.count().max(1).min(self.waiting.len())
-    }
-
-    /// Takes the decisions of the next call.
-    fn take(&mut self, max_load: u32) -> Vec<T> {
-        let count = if self.load <= max_load.into() { self.waiting.len() } else { self.that_fit(max_load) };
-        let taken = || self.waiting.iter().take(count);
-        let decisions = taken().map(Waiting::count).sum::<usize>();
-        self.load -= taken().map(|waiting| u64::from(waiting.load)).sum::<u64>();
-        self.count -= decisions;
-        if decisions > 0 {
-            self.left_last = decisions;
-        }
-        self.shared += usize::from(decisions > 1);
-        self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
-    }
-}
-
 /// The calls of a lane that are on their way before others wait.
 const MAX_CALLS: usize = 2;
-/// The load of a decision that has joined another one: the script makes both in one step.
-const JOINED_LOAD: u32 = 1;
-/// The part of a call that decisions fill which have joined others.
-const JOINED_SHARE: u32 = 4;
 
 #[cfg(test)]
 mod tests;

@@ -111,11 +111,11 @@ impl Link {
         }
         // Made before the queue is locked: it is likely to be needed.
         let (caller, answer) = oneshot::channel();
-        let (lane, caller) = (self.lane(command), Caller { end: command.end, before, answer: Some(caller) });
-        let id = self.combining.join(&lane, command.end, |decision| {
+        let (lane, end) = (self.lane(command), command.end);
+        let id = self.combining.join(&lane, end, |decision, id| {
             let takes = decision.takes(command);
             if takes {
-                decision.join(caller);
+                decision.join(Caller { id, end, before, answer: Some(caller) });
             }
             takes
         })?;
@@ -151,11 +151,11 @@ impl Link {
         let (mut own, mut answer) = (Some((command, permit)), None);
         // Made before the queue is locked, if it is likely to be needed.
         let mut channel = self.combining.is_busy().then(oneshot::channel);
-        let entered = self.combining.wait(&lane, load, tag, latest, || {
+        let entered = self.combining.wait(&lane, load, tag, latest, |id| {
             let (caller, receiver) = channel.take().unwrap_or_else(oneshot::channel);
             answer = Some(receiver);
             let (command, permit) = own.take().expect("a decision enters once");
-            Decision::new(command, permit, Caller { end, before, answer: Some(caller) })
+            Decision::new(command, permit, Caller { id, end, before, answer: Some(caller) })
         });
         let (Some(Entered { id, is_unwatched, begins_call }), Some(answer)) = (entered, answer) else {
             let (command, permit) = own.expect("a decision that does not wait is not in the queue");
@@ -230,7 +230,8 @@ impl SharedDecision<'_> {
     fn leave(&mut self) -> bool {
         self.has_left = true;
         self.answer.close();
-        self.link.combining.leave(&self.lane, self.id, Decision::remove_gone)
+        let id = self.id;
+        self.link.combining.leave(&self.lane, id, |decision| decision.leave(id))
     }
 }
 

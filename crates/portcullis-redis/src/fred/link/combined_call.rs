@@ -154,7 +154,7 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
         &link.in_flight,
         &link.outage_log,
     );
-    let (permits, count) = (decisions.len(), decisions.iter().map(Decision::count).sum());
+    let (permits, count) = (decisions.len(), count(&decisions));
     let (observer, liveness) = (Some(observer.of_decisions(permits, count)), Arc::clone(&live.liveness));
     let mut call =
         CombinedCall { link, slot, request, decisions, observer, liveness, sent: now, is_next: false };
@@ -176,9 +176,8 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
     call.finish(result);
 }
 
-/// The decisions of a call, as the queue counts them.
 fn count(decisions: &[Decision]) -> usize {
-    decisions.iter().map(Decision::joined_count).sum()
+    decisions.iter().map(Decision::count).sum()
 }
 
 /// A call for several decisions that was given to fred.

@@ -18,10 +18,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
 
     /// Waits without an end, and returns the id.
     fn wait_on(&self, lane: &L, load: u32, decision: T) -> Option<u64> {
-        self.wait(lane, load, 0, Instant::now() + FAR, || decision).map(|entered| entered.id)
+        self.wait(lane, load, 0, Instant::now() + FAR, |_| decision).map(|entered| entered.id)
     }
 
-    fn join_last(&self, lane: &L, join: impl FnOnce(&mut T) -> bool) -> Option<u64> {
+    fn join_last(&self, lane: &L, join: impl FnOnce(&mut T, u64) -> bool) -> Option<u64> {
         self.join(lane, Instant::now() + FAR * 2, join)
     }
 
@@ -41,6 +41,26 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// The calls of a lane, and how many decisions wait there.
     fn counts(&self, lane: &L) -> (usize, usize) {
         self.state().lanes.get(lane).map_or((0, 0), |own| (own.calls, own.waiting.len()))
+    }
+}
+
+impl CombiningQueue<u16, Vec<u64>> {
+    /// Checks what is counted against what waits.
+    fn assert_counts(&self, lane: &u16) {
+        let state = self.state();
+        let Some(own) = state.lanes.get(lane) else { return };
+        let (mut load, mut joined, mut count) = (0, 0, 0);
+        for waiting in &own.waiting {
+            let others = waiting.decision.len().checked_sub(1).unwrap();
+            assert_eq!(waiting.joined, others);
+            let of_others = others as u64 * u64::from(1 + waiting.load / 16);
+            assert!(of_others == 0 || of_others + u64::from(waiting.load) <= self.max_load.into());
+            load += u64::from(waiting.load) + of_others;
+            joined += of_others;
+            count += 1 + others;
+        }
+        assert_eq!((own.load, own.joined, own.count), (load, joined, count));
+        assert!(joined <= u64::from(self.max_load) / 4);
     }
 }
 
@@ -93,7 +113,7 @@ fn a_call_is_bounded_by_load_and_has_a_decision() {
 fn a_decision_that_leaves_is_in_no_call() {
     let (queue, ids) = waiting(&[1, 1, 1]);
     assert!(queue.leave(&LANE, ids[1], |decision| *decision == 1));
-    assert!(!queue.leave(&LANE, ids[1], |_| true));
+    assert!(!queue.leave(&LANE, ids[1], |decision| *decision == 1));
     assert_eq!(queue.end_and_take(&LANE, 1), [0, 2]);
     assert!(!queue.leave(&LANE, ids[0], |_| true), "it is on its way");
     assert_eq!(queue.begin_early(&LANE, ids[0]), None);
@@ -145,7 +165,7 @@ fn a_call_that_is_as_large_as_the_last_one_leaves() {
 fn a_full_call_waits_for_no_more() {
     let (queue, _) = waiting(&[MAX_LOAD - 1]);
     assert_eq!(queue.arrived(&LANE), 1);
-    queue.wait(&LANE, 1, 0, Instant::now() + FAR, || 1).unwrap();
+    queue.wait(&LANE, 1, 0, Instant::now() + FAR, |_| 1).unwrap();
     assert_eq!(queue.arrived(&LANE), 0);
 }
 
@@ -155,47 +175,97 @@ fn a_decision_joins_only_the_last_one_that_waits() {
     for _ in 0..MAX_CALLS {
         assert_eq!(queue.wait_on(&LANE, 1, 0), None);
     }
-    assert!(queue.join_last(&LANE, |_| true).is_none() && !queue.may_join(3));
-    let id = queue.wait(&LANE, 1, 3, Instant::now() + FAR, || 1).unwrap().id;
-    assert!(queue.may_join(3) && !queue.may_join(4));
-    assert_eq!(queue.join_last(&LANE, |last| *last == 2), None, "it takes no other one");
+    assert!(queue.join_last(&LANE, |_, _| true).is_none() && !queue.may_join(3));
+    for (tag, decision) in [(3, 1), (5, 2)] {
+        queue.wait(&LANE, 1, tag, Instant::now() + FAR, |_| decision).unwrap();
+        assert!(queue.may_join(tag) && !queue.may_join(4));
+    }
+    // Equal to the first, it would overtake the second.
+    assert!(!queue.may_join(3));
+    assert_eq!(queue.join_last(&LANE, |last, _| *last == 1), None);
     let join = || {
-        queue.join_last(&LANE, |last| {
+        queue.join_last(&LANE, |last, _| {
             *last += 10;
             true
         })
     };
-    assert_eq!((join(), join()), (Some(id), Some(id)));
-    assert_eq!((queue.arrived(&LANE), queue.waiting(|_| 3), queue.counts(&LANE)), (3, 3, (MAX_CALLS, 1)));
+    assert!(join() < join());
+    assert_eq!((queue.arrived(&LANE), queue.waiting(|_| 3), queue.counts(&LANE)), (4, 6, (MAX_CALLS, 2)));
     assert_eq!(join(), None, "they fill a quarter of a call");
 
     // Those that have joined leave together, in a call that is shared.
-    assert_eq!(queue.end_and_take(&LANE, 1), [21]);
-    assert!(!queue.leave(&LANE, id, |_| true), "it is on its way");
+    assert_eq!(queue.end_and_take(&LANE, 1), [1, 22]);
     assert!(queue.end_and_take(&LANE, 1).is_empty() && !queue.begin(&LANE));
-    assert!(queue.end_and_take(&LANE, 3).is_empty() && queue.is_empty());
+    assert!(queue.end_and_take(&LANE, 4).is_empty() && queue.is_empty());
+}
+
+#[test]
+fn decisions_that_join_keep_a_call_within_its_load() {
+    let queue = CombiningQueue::new(1_024);
+    assert!(queue.begin(&LANE) && queue.begin(&LANE));
+    let wait = |load, decision| queue.wait_on(&LANE, load, decision).unwrap();
+    let join = || queue.join_last(&LANE, |_, _| true).is_some();
+    let joined = || (0..2_000).take_while(|_| join()).count();
+
+    // One with many slots takes fewer.
+    wait(8, 0);
+    assert_eq!(joined(), 256);
+    assert_eq!(queue.end_and_take(&LANE, 1), [0]);
+    wait(607, 1);
+    assert_eq!(joined(), 6, "each is a load of 38");
+    assert_eq!(queue.end_and_take(&LANE, 257), [1]);
+    wait(1_007, 2);
+    assert!(!join(), "it fills the call");
+    // They do not push the one that they join out of its call.
+    wait(10, 3);
+    assert_eq!(joined(), 7);
+    assert_eq!(queue.end_and_take(&LANE, 7), [2, 3]);
+    wait(1_000, 4);
+    wait(20, 5);
+    assert_eq!(joined(), 2, "each is a load of 2");
+    assert_eq!(queue.end_and_take(&LANE, 9), [4, 5]);
+    // The same in the call after the next one.
+    wait(1_000, 6);
+    wait(100, 7);
+    assert_eq!(joined(), 36, "each is a load of 7");
+    assert_eq!([4, 1].map(|decisions| queue.end_and_take(&LANE, decisions)), [[6], [7]]);
+    wait(1_000, 8);
+    wait(1_000, 9);
+    assert!(!join());
 }
 
 #[test]
 fn one_that_joined_leaves_without_the_others() {
-    let (queue, ids) = waiting(&[1]);
-    assert_eq!(queue.join_last(&LANE, |_| true), Some(ids[0]));
-    assert!(queue.leave(&LANE, ids[0], |_| false));
+    let (queue, ids) = waiting(&[1, 1]);
+    let joined = queue.join_last(&LANE, |_, _| true).unwrap();
+    let first = ids[1];
+    assert!(!queue.leave(&LANE, joined, |_| false), "it was not there");
+    for leaving in [first, joined] {
+        assert_eq!(queue.arrived(&LANE), if leaving == first { 3 } else { 2 });
+        assert!(queue.leave(&LANE, leaving, |decision| *decision == 1));
+    }
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 1));
-    assert!(queue.leave(&LANE, ids[0], |_| true) && !queue.leave(&LANE, ids[0], |_| true));
-    assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
-    queue.wait_on(&LANE, MAX_LOAD, 1).unwrap();
-    assert_eq!((queue.arrived(&LANE), queue.take(&LANE)), (0, vec![1]), "no load is left of the first");
+    assert!(!queue.leave(&LANE, joined, |decision| *decision == 1), "it is not another one");
+    assert!(queue.leave(&LANE, ids[0], |decision| *decision == 0));
+    queue.wait_on(&LANE, MAX_LOAD - 1, 2).unwrap();
+    assert_eq!(queue.arrived(&LANE), 1, "no load is left of the others");
+
+    // Those that have left leave room for others.
+    let (queue, _) = waiting(&[1]);
+    for _ in 0..20 {
+        let joined = queue.join_last(&LANE, |_, _| true).unwrap();
+        assert!(queue.leave(&LANE, joined, |_| true));
+    }
 }
 
 #[test]
 fn a_decision_joins_none_that_may_leave_after_its_end() {
     let (queue, _) = waiting(&[]);
     let latest = Instant::now() + FAR;
-    queue.wait(&LANE, 1, 3, latest, || 0).unwrap();
+    queue.wait(&LANE, 1, 3, latest, |_| 0).unwrap();
     let early = latest.checked_sub(Duration::from_nanos(1)).unwrap();
-    assert_eq!(queue.join(&LANE, early, |_| unreachable!()), None);
-    assert!(queue.join(&LANE, latest, |_| true).is_some());
+    assert_eq!(queue.join(&LANE, early, |_, _| unreachable!()), None);
+    assert!(queue.join(&LANE, latest, |_, _| true).is_some());
 }
 
 #[test]
@@ -209,7 +279,7 @@ fn lanes_do_not_wait_for_each_other() {
 #[test]
 fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     let (queue, _) = waiting(&[1, 1]);
-    let wait = |decision| queue.wait(&LANE, 1, 0, Instant::now() + FAR, || decision).unwrap().begins_call;
+    let wait = |decision| queue.wait(&LANE, 1, 0, Instant::now() + FAR, |_| decision).unwrap().begins_call;
     assert_eq!(queue.end_and_take(&LANE, 1), [0, 1]);
     assert!(queue.end_and_take(&LANE, 1).is_empty());
     assert_eq!(queue.counts(&LANE), (1, 0));
@@ -244,7 +314,7 @@ fn a_call_with_several_decisions_counts_until_it_ends() {
     assert!(queue.end_and_take(&LANE, 2).is_empty() && queue.begin(&LANE) && queue.begin(&LANE));
 }
 
-/// Random decisions that arrive, leave, and are sent early, under random ends of calls.
+/// Random decisions that arrive, join, leave, and are sent early, under random ends of calls.
 #[test]
 fn no_schedule_loses_repeats_or_reorders_a_decision() {
     let mut seed = 1_u64;
@@ -253,31 +323,43 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
         (seed >> 33) % below
     };
     for _ in 0..2_000 {
-        let queue = queue();
+        let queue = CombiningQueue::<u16, Vec<u64>>::new(16);
         // Of each call on its way, its decisions; and the calls whose decisions are not taken yet.
         let (mut on_their_way, mut about_to_leave) = (Vec::new(), 0);
         let (mut waiting, mut left) = (BTreeMap::new(), BTreeSet::new());
         let (mut next, mut last_sent) = (0, None);
         for _ in 0..100 {
-            let sent = match random(5) {
+            let sent = match random(6) {
                 0 | 1 => {
                     let decision = next;
                     next += 1;
-                    let load = u32::try_from(random(12)).unwrap();
+                    let load = u32::try_from(random(18)).unwrap();
                     let latest = Instant::now() + FAR;
-                    match queue.wait(&LANE, load, 0, latest, || decision) {
+                    match queue.wait(&LANE, load, 0, latest, |_| vec![decision]) {
                         None => {
                             assert!(waiting.is_empty(), "it overtakes");
-                            vec![decision]
+                            vec![vec![decision]]
                         }
                         Some(Entered { id, begins_call, .. }) => {
                             waiting.insert(decision, id);
                             about_to_leave += usize::from(begins_call);
+                            queue.assert_counts(&LANE);
                             continue;
                         }
                     }
                 }
-                2 if !on_their_way.is_empty() => {
+                2 => {
+                    let decision = next;
+                    next += 1;
+                    let joined = queue.join_last(&LANE, |last, _| {
+                        last.push(decision);
+                        true
+                    });
+                    waiting.extend(joined.map(|id| (decision, id)));
+                    queue.assert_counts(&LANE);
+                    continue;
+                }
+                3 if !on_their_way.is_empty() => {
                     let ended = usize::try_from(random(on_their_way.len() as u64)).unwrap();
                     if random(2) == 0 {
                         about_to_leave += usize::from(queue.end(&LANE, on_their_way.swap_remove(ended)));
@@ -285,25 +367,33 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                     }
                     queue.end_and_take(&LANE, on_their_way.swap_remove(ended))
                 }
-                3 if about_to_leave > 0 => {
+                4 if about_to_leave > 0 => {
                     about_to_leave -= 1;
                     let taken = queue.take(&LANE);
                     if taken.is_empty() { queue.end_and_take(&LANE, 1) } else { taken }
                 }
                 _ => {
-                    let Some((&decision, &id)) = waiting.iter().nth(usize::try_from(random(3)).unwrap())
+                    let Some((&decision, &id)) = waiting.iter().nth(usize::try_from(random(4)).unwrap())
                     else {
                         continue;
                     };
-                    if random(2) == 0 {
-                        assert!(queue.leave(&LANE, id, |own| *own == decision));
+                    if random(3) > 0 {
+                        let remove = |own: &mut Vec<u64>| {
+                            let before = own.len();
+                            own.retain(|other| *other != decision);
+                            own.len() < before
+                        };
+                        assert!(queue.leave(&LANE, id, remove) && !queue.leave(&LANE, id, remove));
                         waiting.remove(&decision);
                         left.insert(decision);
+                        queue.assert_counts(&LANE);
                         continue;
                     }
                     queue.begin_early(&LANE, id).unwrap()
                 }
             };
+            queue.assert_counts(&LANE);
+            let sent: Vec<_> = sent.into_iter().flatten().collect();
             if !sent.is_empty() {
                 on_their_way.push(sent.len());
             }
@@ -313,7 +403,8 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                 last_sent = Some(decision);
             }
             let calls = on_their_way.len() + about_to_leave;
-            assert_eq!(queue.counts(&LANE), (calls, waiting.len()));
+            assert_eq!(queue.counts(&LANE).0, calls);
+            assert_eq!(queue.waiting(Vec::len), waiting.len());
             assert!(waiting.is_empty() || calls >= MAX_CALLS, "it waits in vain");
         }
     }
@@ -328,7 +419,7 @@ fn one_task_watches_over_what_waits_in_all_lanes() {
     let start = Instant::now();
     let at = |millis| start + Duration::from_millis(millis);
     let wait =
-        |lane, latest, decision| queue.wait(&lane, 6, 0, at(latest), || decision).unwrap().is_unwatched;
+        |lane, latest, decision| queue.wait(&lane, 6, 0, at(latest), |_| decision).unwrap().is_unwatched;
     assert!(wait(LANE, 10, 0));
     assert!(!wait(LANE, 30, 1) && !wait(8, 11, 2) && !wait(LANE, 20, 3));
 
@@ -355,7 +446,7 @@ fn what_nothing_watches_over_is_removed() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!(queue.clear(), [0, 1]);
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
-    assert!(queue.wait(&LANE, 1, 0, Instant::now() + FAR, || 2).unwrap().is_unwatched);
+    assert!(queue.wait(&LANE, 1, 0, Instant::now() + FAR, |_| 2).unwrap().is_unwatched);
     assert_eq!(queue.clear(), [2]);
     for _ in 0..MAX_CALLS {
         assert!(queue.end_and_take(&LANE, 1).is_empty());

@@ -17,15 +17,15 @@ use crate::transport::CallError;
 pub(in crate::fred::link) struct Decision {
     pub(super) command: Command,
     pub(super) permit: Permit,
-    /// How many have joined it, those included that have left since.
-    joined: usize,
-    /// One for each decision, in the order of their arrival.
+    /// One for each decision, in the order of their arrival and of their ids.
     pub(super) callers: SmallVec<[Caller; 1]>,
 }
 
 /// Who waits for a decision.
 #[derive(Debug)]
 pub(in crate::fred::link) struct Caller {
+    /// Its id in the queue.
+    pub(in crate::fred::link) id: u64,
     pub(in crate::fred::link) end: Instant,
     /// The time that was left when it requested its permit.
     pub(in crate::fred::link) before: Duration,
@@ -43,7 +43,7 @@ pub(in crate::fred::link) enum Answer {
 
 impl Decision {
     pub(in crate::fred::link) fn new(command: Command, permit: Permit, caller: Caller) -> Self {
-        Self { command, permit, joined: 0, callers: SmallVec::from_buf([caller]) }
+        Self { command, permit, callers: SmallVec::from_buf([caller]) }
     }
 
     /// Whether the decisions of a command may be made right after this one, as one more of them.
@@ -54,23 +54,13 @@ impl Decision {
     }
 
     pub(in crate::fred::link) fn join(&mut self, caller: Caller) {
-        if self.joined == 0 {
-            // For most calls once, because the queue is locked.
-            self.callers.reserve(ROOM);
-        }
-        self.joined += 1;
         self.callers.push(caller);
     }
 
-    /// Removes callers that have gone away. Returns whether none is left.
-    pub(in crate::fred::link) fn remove_gone(&mut self) -> bool {
-        self.callers.retain(|caller| caller.waits());
-        self.callers.is_empty()
-    }
-
-    /// How many decisions it is, those included that have left since.
-    pub(super) fn joined_count(&self) -> usize {
-        1 + self.joined
+    /// Removes the caller with this id. Returns whether it was there.
+    pub(in crate::fred::link) fn leave(&mut self, id: u64) -> bool {
+        let position = self.callers.binary_search_by_key(&id, |caller| caller.id);
+        position.map(|position| self.callers.remove(position)).is_ok()
     }
 
     /// How many decisions it is.
@@ -123,6 +113,3 @@ impl Caller {
         }
     }
 }
-
-/// The equal decisions for which there is room when the first one joins another.
-const ROOM: usize = 63;

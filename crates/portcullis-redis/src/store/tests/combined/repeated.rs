@@ -42,7 +42,8 @@ async fn a_flood_of_equal_decisions_is_decided_in_order() {
     // In the order of their arrival, each with its own figures.
     assert_eq!(counts, (0..900).rev().map(|left| (true, left)).collect::<Vec<_>>());
     let calls = server.calls("evalsha");
-    assert!(calls <= 100, "{calls} calls");
+    // Without decisions that join others there would be more than 40, of at most 64 decisions.
+    assert!(calls <= 25, "{calls} calls");
 }
 
 #[tokio::test]

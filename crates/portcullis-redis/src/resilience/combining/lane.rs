@@ -1,0 +1,178 @@
+//! What waits for the calls of one lane.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+/// What is known of a lane.
+#[derive(Debug)]
+pub(super) struct Lane<T> {
+    /// The calls on their way, and those that a task is about to send.
+    pub(super) calls: usize,
+    /// Those of them that a task is about to send.
+    pub(super) starting: usize,
+    /// Those of them with several decisions.
+    pub(super) shared: usize,
+    /// In the order of their ids.
+    pub(super) waiting: VecDeque<Waiting<T>>,
+    /// The load of all that wait.
+    pub(super) load: u64,
+    /// The part of it of those that have joined others.
+    pub(super) joined: u64,
+    /// The number of those that wait, with those that have joined them.
+    pub(super) count: usize,
+    /// The number of decisions in the call that left last.
+    pub(super) left_last: usize,
+}
+
+/// A decision that waits, with those that have joined it.
+#[derive(Debug)]
+pub(super) struct Waiting<T> {
+    /// The first of its ids. Those of decisions that have joined it are between this and that of the next one.
+    pub(super) id: u64,
+    /// The load of one decision.
+    pub(super) load: u32,
+    /// When it leaves at the latest.
+    pub(super) latest: Instant,
+    /// How many wait besides one.
+    pub(super) joined: usize,
+    pub(super) decision: T,
+}
+
+impl<T> Waiting<T> {
+    /// How many wait.
+    pub(super) fn count(&self) -> usize {
+        1 + self.joined
+    }
+
+    /// The load of a decision that joins: the script makes it in one step with the first, and sends a state for it.
+    pub(super) fn load_to_join(&self) -> u64 {
+        u64::from(1 + self.load / JOINED_PART)
+    }
+
+    /// The load of those that have joined.
+    pub(super) fn joined_load(&self) -> u64 {
+        self.load_to_join() * u64::try_from(self.joined).unwrap_or(u64::MAX)
+    }
+
+    /// The load of all.
+    pub(super) fn total_load(&self) -> u64 {
+        u64::from(self.load) + self.joined_load()
+    }
+}
+
+impl<T> Lane<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            calls: 0,
+            starting: 0,
+            shared: 0,
+            waiting: VecDeque::new(),
+            load: 0,
+            joined: 0,
+            count: 0,
+            left_last: usize::MAX,
+        }
+    }
+
+    /// Begins a call that a task sends.
+    pub(super) fn begin_if(&mut self, begins_call: bool) {
+        self.calls += usize::from(begins_call);
+        self.starting += usize::from(begins_call);
+    }
+
+    /// Adds a decision at the end.
+    pub(super) fn push(&mut self, id: u64, load: u32, latest: Instant, decision: T) {
+        self.load += u64::from(load);
+        self.count += 1;
+        self.waiting.push_back(Waiting { id, load, latest, joined: 0, decision });
+    }
+
+    /// Lets a decision join the last one, if that one takes it, leaves until `end`, and there is room. Returns whether it has
+    /// joined.
+    pub(super) fn join(&mut self, max_load: u32, end: Instant, join: impl FnOnce(&mut T) -> bool) -> bool {
+        let max_load = u64::from(max_load);
+        let Some(last) = self.waiting.back_mut().filter(|last| last.latest <= end) else { return false };
+        let load = last.load_to_join();
+        let is_room = self.joined + load <= max_load / JOINED_SHARE && last.total_load() + load <= max_load;
+        // Otherwise the last one might leave in a later call.
+        let fills_no_call = self.load.div_ceil(max_load) == (self.load + load).div_ceil(max_load);
+        if !is_room || !fills_no_call || !join(&mut last.decision) {
+            return false;
+        }
+        last.joined += 1;
+        self.joined += load;
+        self.load += load;
+        self.count += 1;
+        true
+    }
+
+    /// Removes the decision with this id by `remove`, which returns whether it was there. Returns whether it was, and what has no
+    /// decision left.
+    pub(super) fn leave(
+        &mut self,
+        id: u64,
+        remove: impl FnOnce(&mut T) -> bool,
+    ) -> (bool, Option<Waiting<T>>) {
+        let Some(position) = self.position(id) else { return (false, None) };
+        let waiting = &mut self.waiting[position];
+        if !remove(&mut waiting.decision) {
+            return (false, None);
+        }
+        self.count -= 1;
+        if waiting.joined == 0 {
+            self.load -= u64::from(waiting.load);
+            return (true, self.waiting.remove(position));
+        }
+        waiting.joined -= 1;
+        let load = waiting.load_to_join();
+        self.joined -= load;
+        self.load -= load;
+        (true, None)
+    }
+
+    /// The last decision that waits no longer at `now`.
+    pub(super) fn due(&self, now: Instant) -> Option<u64> {
+        self.waiting.iter().rfind(|waiting| waiting.latest <= now).map(|waiting| waiting.id)
+    }
+
+    /// The first instant at which a decision waits no longer.
+    pub(super) fn first_due(&self) -> Option<Instant> {
+        self.waiting.iter().map(|waiting| waiting.latest).min()
+    }
+
+    /// The position of what has this id, if it still waits.
+    pub(super) fn position(&self, id: u64) -> Option<usize> {
+        self.waiting.partition_point(|waiting| waiting.id <= id).checked_sub(1)
+    }
+
+    /// How many decisions fit in a call, at least one.
+    fn that_fit(&self, max_load: u32) -> usize {
+        let mut load = 0_u64;
+        let fits = self.waiting.iter().take_while(|waiting| {
+            load += waiting.total_load();
+            load <= max_load.into()
+        });
+        fits.count().max(1).min(self.waiting.len())
+    }
+
+    /// Takes the decisions of the next call.
+    pub(super) fn take(&mut self, max_load: u32) -> Vec<T> {
+        let count = if self.load <= max_load.into() { self.waiting.len() } else { self.that_fit(max_load) };
+        let taken = || self.waiting.iter().take(count);
+        let decisions = taken().map(Waiting::count).sum::<usize>();
+        self.load -= taken().map(Waiting::total_load).sum::<u64>();
+        self.joined -= taken().map(Waiting::joined_load).sum::<u64>();
+        self.count -= decisions;
+        if decisions > 0 {
+            self.left_last = decisions;
+        }
+        self.shared += usize::from(decisions > 1);
+        self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
+    }
+}
+
+/// The part of the load of a decision that one has besides 1 that joins it.
+const JOINED_PART: u32 = 16;
+/// The part of a call that decisions fill which have joined others.
+const JOINED_SHARE: u64 = 4;
