@@ -129,7 +129,8 @@ impl RedisStoreBuilder {
     /// cases nothing was sent.
     ///
     /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625), so a flood under one key is
-    /// rejected while clients with other keys are served. A decision counts under its
+    /// rejected while clients with other keys are served. Equal decisions that join another one, up to 256 that wait and in each call, are
+    /// beyond these bounds. A decision counts under its
     /// [narrowest](portcullis_core::store::Checks::narrowest_key) key. If all of its keys are shared between clients, it has
     /// none, and its calls are bounded only together with all others.
     pub fn max_waiting(self, calls: usize) -> Self {

@@ -6,8 +6,9 @@
 //! - A script runs at most once per call. If it is unknown whether the script ran, the error reports it
 //!   ([`CallError::fate_unknown`]). A call that certainly had no effect, because the server redirected it or has lost the
 //!   script, is repeated within the same deadline.
-//! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A call that is dropped before
-//!   it has a permit has sent nothing.
+//! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A combined call counts once for each of
+//!   its decisions, but those that have joined an equal one, which fill at most a quarter of it. A call that is dropped before it has a
+//!   permit has sent nothing.
 //! - Decisions that arrive while calls are on their way leave together, in the order of their arrival. Whatever happens to their
 //!   call, each gets its own reply, at its own deadline at the latest. A decision that would be refused by itself fails by itself.
 //! - A call that is not sent because of these bounds is an overload, and so is a call that gets no reply in time while other

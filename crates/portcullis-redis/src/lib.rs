@@ -48,14 +48,14 @@
 //!
 //! **Combined calls.** A check is sent at once if fewer than two calls are on their way on a connection, in a cluster for its slot.
 //! Checks that arrive meanwhile leave together, in the order of their arrival: at most 128 in a call, and fewer with sliding windows of
-//! many slots. Beside a call with several checks, a call takes those that arrive until the tasks that are ready have run.
-//! Checks wait for at most 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and
-//! deadline; a check that is dropped while it waits is not sent. Checks of a sliding log, refunds, settlements and resets have calls
-//! of their own.
+//! many slots. Equal checks of one key that follow each other are one step of the server: up to 256 of them join others in a call.
+//! Beside a call with several checks, a call takes those that arrive until the tasks that are ready have run. Checks wait for at most
+//! 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and deadline; a check that is dropped
+//! while it waits is not sent. Checks of a sliding log, refunds, settlements and resets have calls of their own.
 //!
 //! **Overload.** At most 1 024 calls are in flight on a connection and 10 000 wait, for one key at most 64 and 625. Each check of a
-//! combined call counts, from when it waits for that call. A check
-//! beyond that, or one that is not sent within its deadline, is an error of the kind
+//! combined call counts, from when it waits for that call, but those that have joined an equal one. A check beyond that, or
+//! one that is not sent within its deadline, is an error of the kind
 //! [`Overloaded`](portcullis_core::StoreErrorKind::Overloaded) and was not sent. A check that gets no reply in time while
 //! others are answered is [`Overtaken`](portcullis_core::StoreErrorKind::Overtaken). Neither is an outage. A policy that has
 //! denied a key denies it again without a round trip, for the same cost or more, until its wait is over and for at most 1 s;
