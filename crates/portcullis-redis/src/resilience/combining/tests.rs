@@ -46,9 +46,9 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
 
 impl CombiningQueue<u16, Vec<u64>> {
     /// Checks what is counted against what waits.
-    fn assert_counts(&self, lane: &u16) {
+    fn assert_counts(&self) {
         let state = self.state();
-        let Some(own) = state.lanes.get(lane) else { return };
+        let Some(own) = state.lanes.get(&LANE) else { return };
         let (mut load, mut joined, mut count) = (0, 0, 0);
         for waiting in &own.waiting {
             let others = waiting.decision.len().checked_sub(1).unwrap();
@@ -343,7 +343,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                         Some(Entered { id, begins_call, .. }) => {
                             waiting.insert(decision, id);
                             about_to_leave += usize::from(begins_call);
-                            queue.assert_counts(&LANE);
+                            queue.assert_counts();
                             continue;
                         }
                     }
@@ -356,7 +356,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                         true
                     });
                     waiting.extend(joined.map(|id| (decision, id)));
-                    queue.assert_counts(&LANE);
+                    queue.assert_counts();
                     continue;
                 }
                 3 if !on_their_way.is_empty() => {
@@ -386,13 +386,13 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                         assert!(queue.leave(&LANE, id, remove) && !queue.leave(&LANE, id, remove));
                         waiting.remove(&decision);
                         left.insert(decision);
-                        queue.assert_counts(&LANE);
+                        queue.assert_counts();
                         continue;
                     }
                     queue.begin_early(&LANE, id).unwrap()
                 }
             };
-            queue.assert_counts(&LANE);
+            queue.assert_counts();
             let sent: Vec<_> = sent.into_iter().flatten().collect();
             if !sent.is_empty() {
                 on_their_way.push(sent.len());
