@@ -98,7 +98,8 @@ proptest! {
         let (mut clock, mut rate, mut latest, mut most) = (VALID, 1_000, 0, 2_000);
         for (step, change) in steps {
             if change > 0 {
-                (rate, most) = (change, most + VALID / 5);
+                // The rate of two readings around it is between the old one and the new one.
+                (rate, most) = (change, most + 3 * VALID / 10);
             }
             ticks.increment(step);
             clock += step * rate / 1_000;
