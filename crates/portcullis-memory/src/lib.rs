@@ -46,6 +46,7 @@ mod fallback;
 mod figures;
 mod overrides;
 mod policies;
+mod prefetch;
 mod shard;
 mod shards;
 mod share;

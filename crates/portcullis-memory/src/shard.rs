@@ -15,6 +15,7 @@ use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_bytes};
 use crate::overrides::SharedOverrides;
+use crate::table::Location;
 use entry::{Entry, heap};
 use grains::Grains;
 use own::Own;
@@ -99,9 +100,9 @@ impl EntryId {
 }
 
 impl Shard {
-    pub(crate) fn new(strategy: &Strategy, bounds: Bounds) -> Self {
+    pub(crate) fn new(strategy: &Strategy, bounds: Bounds, location: Arc<Location>) -> Self {
         Self {
-            own: Own::new(strategy, bounds.keys),
+            own: Own::new(strategy, bounds.keys, location),
             grains: Grains::of(strategy),
             policy: [0; 2],
             latest: Timestamp::EPOCH,

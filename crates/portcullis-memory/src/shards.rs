@@ -5,7 +5,7 @@ mod owner;
 mod several;
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use portcullis_core::algorithm::{Algorithm, Figures, State};
 use portcullis_core::store::Position;
@@ -16,6 +16,7 @@ use self::owner::Owner;
 use crate::budget::Amount;
 use crate::shard::{Access, EntryId, Shard, SmallState};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::table::Location;
 use crate::throttle::LogThrottle;
 
 /// The states of one policy, in shards with one lock each.
@@ -29,6 +30,8 @@ pub(crate) struct Shards {
     /// Locks are taken in the order of these numbers, which are unique.
     number: u32,
     granted: Amount,
+    /// Where the entries of each shard are.
+    locations: Box<[Arc<Location>]>,
     mutexes: Box<[Padded]>,
     /// Not locked by checks.
     owner: Mutex<Owner>,
@@ -53,12 +56,14 @@ struct Padded(Mutex<Shard>);
 
 impl Shards {
     /// The shard of a key under the policy with this digest, and its id there. The upper half of the id selects the shard, the lower
-    /// half is its hash there.
+    /// half is its hash there. Begins to load the entry of the key.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
     pub(crate) fn shard_key(&self, digest: u128, key: Key) -> ShardKey<'_> {
         let id = key.fingerprint() ^ digest;
-        ShardKey { policy: self, shard: (id >> 64) as usize & (self.mutexes.len() - 1), id, digest }
+        let shard = (id >> 64) as usize & (self.mutexes.len() - 1);
+        self.locations[shard].prefetch(id);
+        ShardKey { policy: self, shard, id, digest }
     }
 
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.

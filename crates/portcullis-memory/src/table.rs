@@ -1,7 +1,11 @@
 //! A hash table of small entries that can be walked a few entries at a time.
 
+mod location;
+
 use std::fmt::Debug;
-use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+
+pub(crate) use location::Location;
 
 /// A map from ids to small values, with open addressing and linear probing.
 ///
@@ -14,7 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 pub(crate) struct Table<V: Value> {
     /// At least a fifth of the buckets are vacant.
     buckets: Box<[Bucket<V>]>,
-    /// Odd.
+    /// That of the location.
     multiplier: u64,
     /// No entry expires before this instant, in microseconds since the epoch.
     earliest: u64,
@@ -23,6 +27,7 @@ pub(crate) struct Table<V: Value> {
     /// The maximum number of entries.
     capacity: usize,
     cursor: usize,
+    location: Arc<Location>,
 }
 
 /// The walk of the cursor over all buckets, which finds a later instant before which no entry expires.
@@ -63,10 +68,28 @@ struct Bucket<V: Value> {
 impl<V: Value> Table<V> {
     /// An empty table, which allocates nothing, for at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        // Random in each process, and different in each table.
-        let multiplier = RandomState::new().hash_one(()) | 1;
-        let buckets = Box::default();
-        Self { buckets, len: 0, capacity, cursor: 0, multiplier, earliest: u64::MAX, pass: Pass::START }
+        Self::located(Arc::new(Location::new()), capacity)
+    }
+
+    /// The same, which records where its entries are.
+    pub(crate) fn located(location: Arc<Location>, capacity: usize) -> Self {
+        let (buckets, multiplier) = (Box::default(), location.multiplier());
+        location.record(&buckets);
+        Self {
+            buckets,
+            multiplier,
+            earliest: u64::MAX,
+            pass: Pass::START,
+            len: 0,
+            capacity,
+            cursor: 0,
+            location,
+        }
+    }
+
+    /// An empty table of other entries that takes the place of this one.
+    pub(crate) fn replacement<W: Value>(&self, capacity: usize) -> Table<W> {
+        Table::located(Arc::clone(&self.location), capacity)
     }
 
     #[inline]
@@ -248,6 +271,7 @@ impl<V: Value> Table<V> {
                 self.place(id, value);
             }
         }
+        self.location.record(&self.buckets);
     }
 
     fn place(&mut self, id: [u64; 2], value: V) {
@@ -269,10 +293,8 @@ impl<V: Value> Table<V> {
     /// Source: multiply-shift hashing, Dietzfelbinger, Hagerup, Katajainen and Penttonen, "A Reliable Randomized Algorithm for
     /// the Closest-Pair Problem" (1997).
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "less than the number of buckets")]
     fn home(&self, id: [u64; 2]) -> usize {
-        let hash = id[0].wrapping_mul(self.multiplier);
-        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
+        scaled(id[0].wrapping_mul(self.multiplier), self.buckets.len())
     }
 
     #[inline]
@@ -294,6 +316,13 @@ impl<V: Value> Default for Bucket<V> {
     fn default() -> Self {
         Self { id: VACANT, value: V::default(), _align: [] }
     }
+}
+
+/// The part of a size that a hash is of 2^64, less than the size.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "less than the size")]
+fn scaled(hash: u64, size: usize) -> usize {
+    ((u128::from(hash) * size as u128) >> 64) as usize
 }
 
 /// The number of buckets for this number of entries.

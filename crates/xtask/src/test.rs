@@ -14,6 +14,7 @@ mod release;
 mod rules;
 mod tally;
 mod toolchain;
+mod unsafe_module;
 mod valkey;
 
 use std::time::{Duration, Instant};

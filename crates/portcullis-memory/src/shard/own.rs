@@ -1,11 +1,13 @@
 //! The states of the keys of a shard, each kind in entries of its own size.
 
+use std::sync::Arc;
+
 use portcullis_core::algorithm::{CalendarCount, State, Tat, Window};
 use portcullis_core::{Strategy, Timestamp};
 
 use super::windows::{Lengths, SlotCounts, WindowCount};
 use super::{Bounds, Entry};
-use crate::table::{Align32, Align64, Table, Value};
+use crate::table::{Align32, Align64, Location, Table, Value};
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
 #[derive(Debug)]
@@ -69,18 +71,18 @@ pub(crate) struct NumberedCount {
 
 impl Own {
     /// Space for the states of at most `keys` keys under a strategy.
-    pub(super) fn new(strategy: &Strategy, keys: usize) -> Self {
+    pub(super) fn new(strategy: &Strategy, keys: usize, location: Arc<Location>) -> Self {
         match strategy {
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                Self::Levels(SmallStates::new(strategy, keys))
+                Self::Levels(SmallStates::new(strategy, keys, location))
             }
-            Strategy::FixedWindow(_) => Self::Counts(SmallStates::new(strategy, keys)),
-            Strategy::CalendarWindow(_) => Self::CalendarCounts(SmallStates::new(strategy, keys)),
+            Strategy::FixedWindow(_) => Self::Counts(SmallStates::new(strategy, keys, location)),
+            Strategy::CalendarWindow(_) => Self::CalendarCounts(SmallStates::new(strategy, keys, location)),
             Strategy::SlidingWindow(window) if window.slots() == 1 => {
-                Self::SlotCounts(SmallStates::new(strategy, keys))
+                Self::SlotCounts(SmallStates::new(strategy, keys, location))
             }
             Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) | Strategy::InFlight(_) => {
-                Self::Entries(Table::new(keys))
+                Self::Entries(Table::located(location, keys))
             }
         }
     }
@@ -110,12 +112,11 @@ impl Own {
 
     #[cold]
     fn unpack(&mut self, keys: usize) {
-        let mut entries = Table::new(keys);
-        match self {
-            Self::Counts(states) => states.unpack_into(&mut entries),
-            Self::SlotCounts(states) => states.unpack_into(&mut entries),
+        let entries = match self {
+            Self::Counts(states) => states.unpack(keys),
+            Self::SlotCounts(states) => states.unpack(keys),
             Self::Levels(_) | Self::CalendarCounts(_) | Self::Entries(_) => return,
-        }
+        };
         *self = Self::Entries(entries);
     }
 
@@ -215,8 +216,8 @@ impl Own {
 }
 
 impl<S: Value> SmallStates<S> {
-    fn new(strategy: &Strategy, keys: usize) -> Self {
-        Self { table: Table::new(keys), lengths: Lengths::of(strategy) }
+    fn new(strategy: &Strategy, keys: usize, location: Arc<Location>) -> Self {
+        Self { table: Table::located(location, keys), lengths: Lengths::of(strategy) }
     }
 }
 
@@ -241,13 +242,15 @@ impl<S: Small> SmallStates<S> {
         self.table.remove(id);
     }
 
-    /// Adds all states to a table of whole ones.
-    fn unpack_into(&self, entries: &mut Table<Entry>) {
+    /// A table of all states as whole ones, which takes the place of this one.
+    fn unpack(&self, keys: usize) -> Table<Entry> {
+        let mut entries = self.table.replacement(keys);
         for (id, held) in self.table.sample(0, usize::MAX) {
             let state = held.state(&self.lengths);
             let expires_at = expiry(&state);
             entries.insert(id, Entry { state: Some(state), expires_at }, expires_at);
         }
+        entries
     }
 
     fn sweep(&mut self, now: u64, count: usize, expires_at: impl Fn(&State) -> u64) {

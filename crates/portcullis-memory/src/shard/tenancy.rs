@@ -6,6 +6,7 @@ use portcullis_core::{Strategy, Timestamp};
 
 use super::{Bounds, Shard};
 use crate::overrides::SharedOverrides;
+use crate::table::Location;
 
 impl Shard {
     /// An empty shard of the policy with a digest, which was registered at an instant. A call that has read an earlier one reads
@@ -13,10 +14,11 @@ impl Shard {
     pub(crate) fn of_policy(
         (digest, latest): (u128, Timestamp),
         strategy: &Strategy,
-        bounds: Bounds,
+        (bounds, location): (Bounds, Arc<Location>),
         overrides: Arc<SharedOverrides>,
     ) -> Self {
-        Self { latest, policy: halves(digest), overrides: Some(overrides), ..Self::new(strategy, bounds) }
+        let shard = Self::new(strategy, bounds, location);
+        Self { latest, policy: halves(digest), overrides: Some(overrides), ..shard }
     }
 
     /// Whether a policy with this digest has the shard. A call that has found the shard before it locked it has to look.

@@ -11,6 +11,7 @@ use crate::overrides::SharedOverrides;
 use crate::shard::{Bounds, Shard, ShardStats, halves};
 use crate::stats::MemoryPolicyStats;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::table::Location;
 use crate::throttle::LogThrottle;
 
 /// The policy that has shards, or had them last.
@@ -36,13 +37,15 @@ impl Shards {
         let (granted, capacity) = limits;
         let count = count(granted);
         let owner = Owner::new(policy, overrides, (capacity, count));
-        let shard = || Padded(Mutex::new(owner.shard((policy, now), granted, count)));
+        let locations: Box<[_]> = (0..count).map(|_| Arc::new(Location::new())).collect();
+        let shard = |location| Padded(Mutex::new(owner.shard((policy, now), (granted, count), location)));
         let digest = halves(policy.digest()).map(AtomicU64::new);
-        let mutexes = (0..count).map(|_| shard()).collect();
+        let mutexes = locations.iter().map(shard).collect();
         Self {
             digest,
             number,
             granted,
+            locations,
             mutexes,
             owner: Mutex::new(owner),
             overflow: Overflow::default(),
@@ -67,8 +70,8 @@ impl Shards {
     pub(crate) fn assign(&self, policy: &Policy, now: Timestamp, overrides: Option<Arc<SharedOverrides>>) {
         let count = self.mutexes.len();
         let owner = Owner::new(policy, overrides, (self.overrides, count));
-        for Padded(shard) in &self.mutexes {
-            *lock(shard) = owner.shard((policy, now), self.granted, count);
+        for (Padded(shard), location) in self.mutexes.iter().zip(&self.locations) {
+            *lock(shard) = owner.shard((policy, now), (self.granted, count), location);
         }
         self.overflow.checks.store(0, Ordering::Relaxed);
         *self.owner() = owner;
@@ -103,9 +106,9 @@ impl Shards {
             return None;
         }
         self.set_digest(0);
-        for shard in &mut shards {
+        for (shard, location) in shards.iter_mut().zip(&self.locations) {
             let bounds = Bounds { keys: 0, bytes: 0, shards: self.mutexes.len(), used: None };
-            **shard = Shard::new(&owner.strategy, bounds);
+            **shard = Shard::new(&owner.strategy, bounds, Arc::clone(location));
         }
         Some(self.overflow.checks.swap(0, Ordering::Relaxed))
     }
@@ -165,7 +168,12 @@ impl Owner {
     }
 
     /// An empty shard, one of `count`, of the policy, which is registered at an instant.
-    fn shard(&self, (policy, now): (&Policy, Timestamp), granted: Amount, count: usize) -> Shard {
+    fn shard(
+        &self,
+        (policy, now): (&Policy, Timestamp),
+        (granted, count): (Amount, usize),
+        location: &Arc<Location>,
+    ) -> Shard {
         let keys = match self.used {
             Some(_) => granted.keys,
             None => granted.keys.min(Division::of(granted.bytes, &self.strategy).own / SMALL_ENTRY_BYTES),
@@ -176,7 +184,13 @@ impl Owner {
             shards: count,
             used: self.used.clone(),
         };
-        Shard::of_policy((policy.digest(), now), &self.strategy, bounds, Arc::clone(&self.overrides))
+        let location = Arc::clone(location);
+        Shard::of_policy(
+            (policy.digest(), now),
+            &self.strategy,
+            (bounds, location),
+            Arc::clone(&self.overrides),
+        )
     }
 }
 

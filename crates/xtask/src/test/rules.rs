@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{circles, client_module, dependencies, guides, links};
+use super::{circles, client_module, dependencies, guides, links, unsafe_module};
 use crate::workspace::Workspace;
 
 /// Reports all violations, not only the first.
@@ -29,6 +29,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));
+    broken.extend(unsafe_module::violations(&sources));
     if !broken.is_empty() {
         bail!(
             "{} broken\n    {}",
