@@ -6,30 +6,24 @@ use super::sip::SipHash;
 #[derive(Clone)]
 pub(super) struct Input {
     hash: SipHash,
-    /// The fingerprint of the first part, if there are more.
-    slot: Option<u128>,
+    /// The hash of the first part, if there are more. It is finished with that of all parts: a processor computes both at a time.
+    first: Option<SipHash>,
 }
 
 impl Input {
     #[inline]
     pub(super) fn new(key: [u8; 16]) -> Self {
-        Self { hash: SipHash::new(key), slot: None }
+        Self { hash: SipHash::new(key), first: None }
     }
 
     /// Appends one part. The caller bounds the sum of all lengths.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "so that the length of a constant tag is a constant")]
     pub(super) fn append(&mut self, tag: &[u8], value: &[u8]) {
-        if self.slot.is_none() && !self.hash.is_empty() {
-            self.slot = Some(self.hash_so_far());
+        if self.first.is_none() && !self.hash.is_empty() {
+            self.first = Some(self.hash);
         }
         self.hash.write_part(tag, value);
-    }
-
-    // Not inlined into each part that is written.
-    #[inline(never)]
-    fn hash_so_far(&self) -> u128 {
-        self.hash.finish()
     }
 
     /// The fingerprints of all parts and of the first part; `None` if nothing was written.
@@ -39,6 +33,7 @@ impl Input {
             return None;
         }
         let all = self.hash.finish();
-        Some((all, self.slot.unwrap_or(all)))
+        let slot = self.first.as_ref().map_or(all, SipHash::finish);
+        Some((all, slot))
     }
 }

@@ -20,6 +20,10 @@ pub(super) struct SipHash {
     length: u64,
 }
 
+#[expect(
+    clippy::inline_always,
+    reason = "no loop is left of a constant tag, and a hash in memory takes longer to read than a round"
+)]
 impl SipHash {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the key")]
@@ -44,7 +48,6 @@ impl SipHash {
 
     /// Adds a part, whose tag and value have less than 2^16 bytes each.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the tag is a constant, of which no loop is left")]
     pub(super) fn write_part(&mut self, tag: &[u8], value: &[u8]) {
         if !self.length.is_multiple_of(WORD) {
             self.compress(self.tail);
@@ -70,17 +73,13 @@ impl SipHash {
         self.length = self.length.wrapping_add(value.len() as u64);
     }
 
-    #[inline]
+    #[inline(always)]
     const fn write_word(&mut self, word: u64) {
         self.compress(word);
         self.length = self.length.wrapping_add(WORD);
     }
 
     #[inline(always)]
-    #[expect(
-        clippy::inline_always,
-        reason = "a hash that is passed through memory takes longer to read than two rounds"
-    )]
     pub(super) const fn finish(&self) -> u128 {
         let mut last = *self;
         last.compress((self.length << 56) | self.tail);
@@ -92,21 +91,21 @@ impl SipHash {
         (low as u128) | ((last.output() as u128) << 64)
     }
 
-    #[inline]
+    #[inline(always)]
     const fn compress(&mut self, word: u64) {
         self.v3 ^= word;
         self.round();
         self.v0 ^= word;
     }
 
-    #[inline]
+    #[inline(always)]
     const fn rounds_of_output(&mut self) {
         self.round();
         self.round();
         self.round();
     }
 
-    #[inline]
+    #[inline(always)]
     const fn round(&mut self) {
         self.v0 = self.v0.wrapping_add(self.v1);
         self.v2 = self.v2.wrapping_add(self.v3);
@@ -119,14 +118,15 @@ impl SipHash {
         self.v2 = self.v2.rotate_left(32);
     }
 
-    #[inline]
+    #[inline(always)]
     const fn output(&self) -> u64 {
         self.v0 ^ self.v1 ^ self.v2 ^ self.v3
     }
 }
 
 /// The number with these lowest bytes, at most eight.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the bytes of a tag are a constant")]
 fn little_endian(bytes: &[u8]) -> u64 {
     if let Ok(word) = bytes.try_into() {
         return u64::from_le_bytes(word);
