@@ -262,8 +262,16 @@ pub enum Identity {
 /// may pass on.
 ///
 /// Source: RFC 9110, section 5.5; RFC 9113, section 8.2.1.
+#[inline]
 fn without_whitespace(value: &HeaderValue) -> &[u8] {
-    let mut bytes = value.as_bytes();
+    match value.as_bytes() {
+        bytes @ ([b' ' | b'\t', ..] | [.., b' ' | b'\t']) => trimmed(bytes),
+        bytes => bytes,
+    }
+}
+
+#[cold]
+fn trimmed(mut bytes: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
         bytes = rest;
     }

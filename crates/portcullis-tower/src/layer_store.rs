@@ -335,7 +335,9 @@ impl LayerStore {
     /// The same for an answer of [`check_now`](Self::check_now), which never is that of a fallback.
     #[inline]
     pub(crate) fn emit_ready(&self) {
-        self.emit_store_state(None);
+        if self.signals.outage.is_failing() {
+            self.emit_store_state(None);
+        }
     }
 
     /// The same for an answer that is an outcome.

@@ -27,10 +27,16 @@ impl Outage {
         !self.is_long.swap(true, Relaxed)
     }
 
+    /// Whether an outage has begun and not ended.
+    #[inline]
+    pub(crate) fn is_failing(&self) -> bool {
+        self.is_failing.load(Relaxed)
+    }
+
     /// Records an answer. Returns whether an outage ends with it.
     pub(crate) fn end(&self) -> bool {
         // A load first, so that cores share the cache line while the store answers.
-        if !self.is_failing.load(Relaxed) {
+        if !self.is_failing() {
             return false;
         }
         // An unstable store fails and answers in turns; it has recovered once it has not failed for a while.

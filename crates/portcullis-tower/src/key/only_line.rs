@@ -14,12 +14,20 @@ pub(super) enum OnlyLine<'a> {
 /// Finds the line of a header.
 #[inline]
 pub(super) fn only_line<'a>(headers: &'a HeaderMap, name: &HeaderName) -> OnlyLine<'a> {
-    if headers.len() <= FEW {
-        let lines = headers.iter().filter(|(other, _)| *other == name);
-        only(lines.map(|(_, value)| value))
-    } else {
-        only(headers.get_all(name).iter())
+    if headers.len() > FEW {
+        return only(headers.get_all(name).iter());
     }
+    let mut found = OnlyLine::None;
+    // A loop, so that the code that compares names is there once.
+    for (other, value) in headers {
+        if other == name {
+            if let OnlyLine::One(_) = found {
+                return OnlyLine::Several;
+            }
+            found = OnlyLine::One(value);
+        }
+    }
+    found
 }
 
 fn only<'a>(mut lines: impl Iterator<Item = &'a HeaderValue>) -> OnlyLine<'a> {

@@ -59,13 +59,15 @@ impl<'h> Lines<'h> {
     }
 
     /// Inserts the lines that are not inserted yet.
+    // A reference, because what has room for all lines would be copied.
     #[inline]
-    pub(super) fn finish(mut self) {
+    pub(super) fn finish(&mut self) {
         if !self.waiting.is_empty() {
             self.insert_rendered();
         }
     }
 
+    #[inline(never)]
     fn insert_rendered(&mut self) {
         // As an owner the buffer is shared by one allocation; a vector would need another one for its reference count.
         let text = Bytes::from_owner(mem::take(&mut self.text));
