@@ -22,7 +22,7 @@ mod quota_lookups;
 mod refunds;
 mod second_check;
 mod shadow_checks;
-mod straight;
+pub(crate) mod straight;
 mod verdict;
 mod waitable_check;
 mod window_wait;
@@ -64,7 +64,7 @@ fn plan_checks(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &i
 }
 
 /// Decides about a request, as far as that is possible without waiting. `awaited` are the policies whose quotas have to be looked up
-/// first.
+/// first. A layer for which [`straight::policy`] finds a policy needs no plan.
 #[inline]
 pub(crate) fn start(
     config: &Arc<LayerConfig>,
@@ -72,9 +72,6 @@ pub(crate) fn start(
     parts: &mut Parts,
     body: &impl Body,
 ) -> Started {
-    if let Some(layer_policy) = straight::policy(config, parts) {
-        return straight::start(config, layer_policy, parts);
-    }
     let plan = plan_checks(config, awaited, parts, body);
     Admission::start(config, plan, parts).started(config, parts)
 }

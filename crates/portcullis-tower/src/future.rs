@@ -89,14 +89,16 @@ where
     }
 
     /// Calls the inner service, which is ready.
-    // The future of the service is moved as seldom as possible: each time takes as long as a look-up in a map.
-    #[inline]
-    pub(crate) fn call(inner: &mut S, request: Request<B>, mut context: ResponseContext) -> Self {
+    // The request and the future of the service are moved as seldom as possible: each time takes as long as a look-up in a map. So
+    // the request is made where it is passed on.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "parts that are passed to a function are moved")]
+    pub(crate) fn call(inner: &mut S, parts: Parts, body: B, mut context: ResponseContext) -> Self {
         if context.is_uncharged() {
-            let future = call_enclosed(inner, request, &mut context);
+            let future = call_enclosed(inner, Request::from_parts(parts, body), &mut context);
             return Self { state: State::Called { future }, context };
         }
-        Self { state: State::Called { future: inner.call(request) }, context }
+        Self { state: State::Called { future: inner.call(Request::from_parts(parts, body)) }, context }
     }
 
     pub(crate) fn rejected(response: Response<Full<Bytes>>) -> Self {
@@ -147,7 +149,6 @@ where
             };
             let answer = ready!(answer);
             if context.adds_nothing() {
-                *context = ResponseContext::default();
                 return Poll::Ready(answer.map(|response| response.map(of_inner)));
             }
             // Also after an error, as its caller may keep this future.

@@ -113,16 +113,14 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let Self { inner, selector } = self;
-        let (parts, body) = request.into_parts();
-        let Selection { target, header } = selector.select(&parts);
+        let request = request.into_parts();
+        let Selection { target, header } = selector.select(&request.0);
         let future = match target {
-            Target::None => {
-                ResponseFuture::call(inner, Request::from_parts(parts, body), ResponseContext::default())
-            }
+            Target::None => ResponseFuture::call(inner, request.0, request.1, ResponseContext::default()),
             Target::Layer(CurrentLayer(config)) => {
-                service::limit(inner, CurrentConfig::Changed(config), parts, body)
+                service::limit(inner, CurrentConfig::Changed(config), request)
             }
-            Target::Refused(refusal) => ResponseFuture::rejected(refusal.response(&parts)),
+            Target::Refused(refusal) => ResponseFuture::rejected(refusal.response(&request.0)),
         };
         SelectedFuture::new(future, header)
     }

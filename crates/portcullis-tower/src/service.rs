@@ -9,7 +9,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::admission::{self, Started};
+use crate::admission::{self, Admission, Started, straight};
 use crate::config::{CurrentConfig, LiveConfig};
 use crate::off;
 use crate::response_context::ResponseContext;
@@ -64,36 +64,57 @@ where
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
         let config = config.current();
-        let (parts, body) = request.into_parts();
-        limit(inner, config, parts, body)
+        limit(inner, config, request.into_parts())
     }
 }
 
 /// Limits a request by a configuration, and calls the inner service, which is ready, at once if possible.
+// The request is one argument, in its parts: each variable that it is moved to is a copy of some hundred bytes.
 #[inline]
 pub(crate) fn limit<S, ReqBody, ResBody>(
     inner: &mut S,
     config: CurrentConfig<'_>,
-    mut parts: Parts,
-    body: ReqBody,
+    mut request: (Parts, ReqBody),
 ) -> ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     ReqBody: Body,
 {
+    let (parts, body) = &mut request;
+    let started = match straight::policy(&config, parts) {
+        Some(layer_policy) => straight::start(&config, layer_policy, parts),
+        None => start(config, parts, body),
+    };
+    match started {
+        Started::Admitted(context) => ResponseFuture::call(inner, request.0, request.1, context),
+        Started::Rejected(response) => ResponseFuture::rejected(response),
+        Started::Waiting(admission) => wait(inner, admission, request),
+    }
+}
+
+/// Keeps a request that waits, with an instance of the inner service.
+#[inline(never)]
+fn wait<S, ReqBody>(
+    inner: &mut S,
+    admission: Admission,
+    (parts, body): (Parts, ReqBody),
+) -> ResponseFuture<S, ReqBody>
+where
+    S: Service<Request<ReqBody>> + Clone,
+{
+    let instance = if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
+    ResponseFuture::waiting(admission, instance, parts, body)
+}
+
+/// Decides about a request in the general way, as far as that is possible without waiting.
+#[inline(never)]
+fn start(config: CurrentConfig<'_>, parts: &mut Parts, body: &impl Body) -> Started {
     if config.registry.is_off() {
         off::admit(&config, &mut parts.extensions);
-        return ResponseFuture::call(inner, Request::from_parts(parts, body), ResponseContext::default());
+        return Started::Admitted(ResponseContext::default());
     }
-    let (config, awaited) = config.for_caller(&parts);
-    match admission::start(&config, awaited, &mut parts, &body) {
-        Started::Admitted(context) => ResponseFuture::call(inner, Request::from_parts(parts, body), context),
-        Started::Rejected(response) => ResponseFuture::rejected(response),
-        Started::Waiting(admission) => {
-            let instance = if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
-            ResponseFuture::waiting(admission, instance, parts, body)
-        }
-    }
+    let (config, awaited) = config.for_caller(parts);
+    admission::start(&config, awaited, parts, body)
 }
 
 /// Takes the instance that was polled ready, the only one that may be called. A clone that is not ready replaces it.

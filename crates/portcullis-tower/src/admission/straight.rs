@@ -20,14 +20,14 @@ use crate::{Charge, KeyError};
 /// The policy under which [`start`] may decide about a request. `None` if something else than one check decides, or if the request
 /// may be a preflight. Keys for events are collected by a plan.
 #[inline]
-pub(super) fn policy<'a>(config: &'a LayerConfig, parts: &Parts) -> Option<&'a LayerPolicy> {
+pub(crate) fn policy<'a>(config: &'a LayerConfig, parts: &Parts) -> Option<&'a LayerPolicy> {
     let applies = config.is_straight() && !config.store.wants_keys() && parts.method != Method::OPTIONS;
     if applies { config.policies().first() } else { None }
 }
 
 /// Decides about a request by one check under this policy. What differs from most requests goes on in the general way, without a
 /// second call of the extractor or of the store.
-pub(super) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts: &mut Parts) -> Started {
+pub(crate) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts: &mut Parts) -> Started {
     let resolved = match &layer_policy.key {
         KeySource::Sync(extractor) => ResolvedKey::find(&**extractor, config.registry.secret(), parts),
         KeySource::Async(_) => unreachable!("{}", LayerConfig::STRAIGHT),
