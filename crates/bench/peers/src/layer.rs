@@ -2,6 +2,7 @@
 
 mod apps;
 mod calls;
+mod minimal;
 mod wrk;
 
 use anyhow::{Result, ensure};
@@ -15,6 +16,7 @@ use self::apps::{
     Headers, Limits, PassingLayer, Place, axum_governor, bare, ours, ours_without_charge, tower_governor,
 };
 use self::calls::{App, requests, round, users};
+use self::minimal::{minimal, minimal_with_headers};
 use crate::Measure;
 use crate::scale::Scale;
 
@@ -24,6 +26,7 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
     let mut beyond_router = Comparison::new("Time that the layer adds to a request to an Axum router");
     let mut beyond_passing = Comparison::new("Time that the layer adds beyond a layer that does nothing");
     let mut around_router = Comparison::new("Time that a layer around the whole router adds to a request");
+    let mut least = Comparison::new("Time that the least a layer can do adds to a request");
     let (mut alone, mut adds, mut adds_around) = (Vec::new(), Vec::new(), Vec::new());
     for clients in [scale.clients, 1] {
         let users = users(clients);
@@ -32,6 +35,8 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
         in_router.push(&mut beyond_passing, PASSING, false, clients);
         let around = Times::of(scale, &runtime, Place::AroundRouter, &users)?;
         around.push(&mut around_router, BARE, true, clients);
+        in_router.push_least(&mut least, "in the router", clients);
+        around.push_least(&mut least, "around the router", clients);
         let median = |figures: Vec<f64>| {
             format!("{} ns with {}", digits(Spread::of(figures).median), number_of(clients))
         };
@@ -43,12 +48,13 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
     let rejected = rejected(scale, &runtime)?;
     Ok(format!(
         "{beyond_router}\nThe router alone takes {alone}. A layer that does nothing adds {adds}.\n\n\
-         {beyond_passing}\n{around_router}\nA layer that does nothing adds {adds_around}.\n\n{rejected}"
+         {beyond_passing}\n{around_router}\nA layer that does nothing adds {adds_around}.\n\n\
+         {least}\n{OF_LEAST}\n\n{rejected}"
     ))
 }
 
 /// Nanoseconds of a request to each of the [`admitting`] apps, by round.
-struct Times([Vec<f64>; 8]);
+struct Times([Vec<f64>; CASES]);
 
 impl Times {
     fn of(scale: &Scale, runtime: &Runtime, place: Place, users: &[HeaderValue]) -> Result<Self> {
@@ -77,6 +83,21 @@ impl Times {
         ] {
             let work = format!("{work}, {}", number_of(clients));
             table.push(&work, beside, "ns", &self.added(ours, base), &self.added(theirs, base), target);
+        }
+    }
+
+    /// What the [`minimal`] layers add, beside `tower_governor` and our layer.
+    fn push_least(&self, table: &mut Comparison, place: &str, clients: usize) {
+        let clients = number_of(clients);
+        for (work, beside, least, theirs, target) in [
+            ("X-RateLimit headers", "tower_governor with headers", MINIMAL, GOVERNED, Target::AtMost(0.5)),
+            ("X-RateLimit headers", "our layer", MINIMAL, OURS, Target::None),
+            ("no headers", "tower_governor", MINIMAL_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
+            ("no headers", "our layer", MINIMAL_PLAIN, OURS_PLAIN, Target::None),
+            ("no headers", "our layer without charge", MINIMAL_PLAIN, OURS_UNCHARGED, Target::None),
+        ] {
+            let work = format!("{work}, {clients}, {place}");
+            table.push(&work, beside, "ns", &self.added(least, BARE), &self.added(theirs, BARE), target);
         }
     }
 }
@@ -110,7 +131,7 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
     let (mut adds, mut adds_around) = (Vec::new(), Vec::new());
     for clients in [scale.clients, 1] {
         let counts_at = |place| counts(measure, &runtime, scale, place, clients);
-        let adds_of = |counts: &[f64; 8]| {
+        let adds_of = |counts: &[f64; CASES]| {
             format!("{} with {}", digits(counts[PASSING] - counts[BARE]), number_of(clients))
         };
         let in_router = counts_at(Place::InRouter)?;
@@ -154,8 +175,8 @@ fn counts(
     scale: &Scale,
     place: Place,
     clients: usize,
-) -> Result<[f64; 8]> {
-    let (users, mut counts) = (users(clients), [0.0; 8]);
+) -> Result<[f64; CASES]> {
+    let (users, mut counts) = (users(clients), [0.0; CASES]);
     for (counted, app) in counts.iter_mut().zip(&admitting(place, clients)) {
         admit_all(runtime, &**app, &users)?;
         *counted = count(measure, runtime, &**app, &users, scale.requests, StatusCode::OK)?;
@@ -164,7 +185,7 @@ fn counts(
 }
 
 /// The allocations beyond those of the case `base`.
-fn rows(counts: &[f64; 8], base: usize, clients: usize) -> [Vec<String>; 3] {
+fn rows(counts: &[f64; CASES], base: usize, clients: usize) -> [Vec<String>; 3] {
     let added = |case: usize| counts[case] - counts[base];
     [
         ("X-RateLimit headers", OURS, [Some(GOVERNED), Some(AXUM_GOVERNED)], 3.0),
@@ -207,7 +228,7 @@ fn admit_all(runtime: &Runtime, app: &dyn App, users: &[HeaderValue]) -> Result<
 }
 
 /// The apps that admit all requests, in the order of the constants below.
-fn admitting(place: Place, clients: usize) -> [Box<dyn App>; 8] {
+fn admitting(place: Place, clients: usize) -> [Box<dyn App>; CASES] {
     let limits = if clients == 1 { Limits::OneClient } else { Limits::ManyClients };
     [
         Box::new(bare()),
@@ -218,6 +239,8 @@ fn admitting(place: Place, clients: usize) -> [Box<dyn App>; 8] {
         place.tower_governor(limits, Headers::None),
         place.app(axum_governor(limits)),
         place.app(ours_without_charge(limits)),
+        place.app(minimal_with_headers(limits)),
+        place.app(minimal(limits)),
     ]
 }
 
@@ -239,6 +262,10 @@ fn number_of(clients: usize) -> String {
     if clients == 1 { "one client".to_owned() } else { format!("{clients} clients") }
 }
 
+const OF_LEAST: &str = "Here `ours` is a service that reads the header, makes the key, asks the same store for an exact decision and \
+    inserts three lines with values that exist already. It has no options, events, charges or rejections. A target that it misses is \
+    out of reach for every layer with such a decision.";
+
 const BARE: usize = 0;
 const PASSING: usize = 1;
 const OURS: usize = 2;
@@ -247,3 +274,6 @@ const GOVERNED: usize = 4;
 const GOVERNED_PLAIN: usize = 5;
 const AXUM_GOVERNED: usize = 6;
 const OURS_UNCHARGED: usize = 7;
+const MINIMAL: usize = 8;
+const MINIMAL_PLAIN: usize = 9;
+const CASES: usize = 10;

@@ -44,7 +44,7 @@ pub(super) enum Limits {
 }
 
 impl Limits {
-    fn quota(self) -> Quota {
+    pub(super) fn quota(self) -> Quota {
         match self {
             Self::ManyClients => Quota::per_week(1_000).burst(1_000),
             Self::OneClient => Quota::per_second(10_000_000).burst(1_000),
