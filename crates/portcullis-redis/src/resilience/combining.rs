@@ -9,9 +9,13 @@
 //! as many wait as have left in the call before: so calls get equally large, and the server and this process take turns. It delays
 //! nothing: the server is busy with the other call.
 //!
+//! Equal decisions that have joined each other are one step for the server, however many they are: what costs is the call. So while such
+//! a call is on its way, no other one begins for decisions that are equal to its own, unless one of them finds no more room to join. When
+//! it ends, its task sends the next one in its place, for what its callers decide next, by the same rule.
+//!
 //! Invariants:
-//! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its
-//!   place.
+//! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way, or one for decisions that are equal to all
+//!   that wait: when one ends, the next call takes its place.
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait, here or for a permit.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
@@ -129,9 +133,9 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
             state.watch = Some(latest);
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
-        own.push(id, load, latest, decision);
+        own.push(id, load, tag, latest, decision);
         self.last.store(tag, Relaxed);
-        let begins_call = own.calls < MAX_CALLS;
+        let begins_call = own.calls < MAX_CALLS && !own.begins_next && !own.repeats_last();
         own.begin_if(begins_call);
         Some(Entered { id, is_unwatched, begins_call })
     }
@@ -146,15 +150,32 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let mut state = self.state();
         let Some(own) = state.lanes.get_mut(lane) else { return Vec::new() };
         own.starting = own.starting.saturating_sub(1);
+        own.begins_next = false;
         own.take(self.max_load)
     }
 
-    /// How many decisions wait for a call that has begun beside one that is on its way. Zero if it waits for no more: if there is no
-    /// other call, the call is full, or it is as large as the last one.
+    /// Begins the next call in the place of one that ends, if the server has made all of its decisions in one step: for what waits, and for
+    /// what its callers decide next. Returns whether it does: a task must [take](Self::take) it. Otherwise [`end`](Self::end) must follow.
+    pub(crate) fn begin_next(&self, lane: &L, decisions: usize) -> bool {
+        let mut state = self.state();
+        let Some(own) = state.lanes.get_mut(lane) else { return false };
+        let begins = decisions > 1 && own.last_tag != 0 && own.calls <= MAX_CALLS && !own.begins_next;
+        if begins {
+            own.shared -= 1;
+            own.starting += 1;
+            own.begins_next = true;
+        }
+        begins
+    }
+
+    /// How many decisions wait for a call that has begun beside one that is on its way, or in the place of one that has ended. Zero if it
+    /// waits for no more: if there is no such call, the call is full, or it is as large as the last one.
     pub(crate) fn arrived(&self, lane: &L) -> usize {
         let state = self.state();
         let own = state.lanes.get(lane).filter(|own| {
-            own.calls > own.starting && own.load < self.max_load.into() && own.count < own.left_last
+            (own.begins_next || own.calls > own.starting)
+                && own.load < self.max_load.into()
+                && own.count < own.left_last
         });
         own.map_or(0, |own| own.count)
     }
@@ -245,7 +266,7 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
             self.lanes.insert(lane.clone(), Lane { calls: 1, ..Lane::new() });
             return true;
         };
-        let is_room = own.calls == 0 || own.calls < MAX_CALLS && own.shared == 0;
+        let is_room = own.calls == 0 || own.calls < MAX_CALLS && own.shared == 0 && !own.begins_next;
         if !is_room || !own.waiting.is_empty() {
             return false;
         }

@@ -71,24 +71,22 @@ impl Link {
         Lane { slot, instant: command.instant().cloned() }
     }
 
-    /// Sends what waits in one call, by a task, whose call has begun in the queue. Beside another call it leaves after the tasks that are
-    /// ready to run, and looks again as long as more arrives meanwhile.
+    /// Sends what waits in one call, by a task, whose call has begun in the queue, and then the calls that begin in its place.
     pub(super) fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
             let mut turn = Turn { link, lane, decisions: 0 };
-            let mut seen = 0;
-            for _ in 0..MOST_YIELDS {
-                let arrived = turn.link.combining.arrived(&turn.lane);
-                if arrived <= seen {
+            loop {
+                turn.wait_for_more().await;
+                let decisions = turn.link.combining.take(&turn.lane);
+                turn.decisions = count(&decisions);
+                send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
+                if !turn.begin_next() {
                     break;
                 }
-                seen = arrived;
+                // The callers that were answered decide again.
                 yield_now().await;
             }
-            let decisions = turn.link.combining.take(&turn.lane);
-            turn.decisions = count(&decisions);
-            send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
         });
     }
 
@@ -116,6 +114,29 @@ impl Link {
 impl Turn {
     pub(super) fn alone(link: &Arc<Link>, lane: Lane) -> Self {
         Self { link: Arc::clone(link), lane, decisions: 1 }
+    }
+
+    /// Lets the tasks run that are ready, and again as long as more decisions arrive meanwhile, if its call leaves beside another one or in
+    /// the place of one that has ended.
+    async fn wait_for_more(&self) {
+        let mut seen = 0;
+        for _ in 0..MOST_YIELDS {
+            let arrived = self.link.combining.arrived(&self.lane);
+            if arrived <= seen {
+                break;
+            }
+            seen = arrived;
+            yield_now().await;
+        }
+    }
+
+    /// Begins the next call in the place of its own, which has ended.
+    fn begin_next(&mut self) -> bool {
+        let begins = self.link.combining.begin_next(&self.lane, self.decisions);
+        if begins {
+            self.decisions = 0;
+        }
+        begins
     }
 }
 

@@ -23,6 +23,10 @@ pub(super) struct Lane<T> {
     pub(super) count: usize,
     /// The number of decisions in the call that left last.
     pub(super) left_last: usize,
+    /// The tag of its decisions, if all of them had joined the first; 0 otherwise.
+    pub(super) last_tag: u64,
+    /// Whether a call begins in the place of one that has ended, for what its callers decide next.
+    pub(super) begins_next: bool,
 }
 
 /// A decision that waits, with those that have joined it.
@@ -32,6 +36,8 @@ pub(super) struct Waiting<T> {
     pub(super) id: u64,
     /// The load of one decision.
     pub(super) load: u32,
+    /// Equal for all decisions that may join it, and 0 if none may.
+    pub(super) tag: u64,
     /// When it leaves at the latest.
     pub(super) latest: Instant,
     /// How many wait besides one.
@@ -72,6 +78,8 @@ impl<T> Lane<T> {
             joined: 0,
             count: 0,
             left_last: usize::MAX,
+            last_tag: 0,
+            begins_next: false,
         }
     }
 
@@ -82,10 +90,10 @@ impl<T> Lane<T> {
     }
 
     /// Adds a decision at the end.
-    pub(super) fn push(&mut self, id: u64, load: u32, latest: Instant, decision: T) {
+    pub(super) fn push(&mut self, id: u64, load: u32, tag: u64, latest: Instant, decision: T) {
         self.load += u64::from(load);
         self.count += 1;
-        self.waiting.push_back(Waiting { id, load, latest, joined: 0, decision });
+        self.waiting.push_back(Waiting { id, load, tag, latest, joined: 0, decision });
     }
 
     /// Lets a decision join the last one, if that one takes it, leaves until `end`, and there is room. Returns whether it has
@@ -105,6 +113,11 @@ impl<T> Lane<T> {
         self.load += load;
         self.count += 1;
         true
+    }
+
+    /// Whether all that wait may be equal to all of the call that left last.
+    pub(super) fn repeats_last(&self) -> bool {
+        self.last_tag != 0 && self.waiting.len() == 1 && self.waiting[0].tag == self.last_tag
     }
 
     /// Removes the decision with this id by `remove`, which returns whether it was there. Returns whether it was, and what has no
@@ -166,6 +179,7 @@ impl<T> Lane<T> {
         self.count -= decisions;
         if decisions > 0 {
             self.left_last = decisions;
+            self.last_tag = if count == 1 && decisions > 1 { self.waiting[0].tag } else { 0 };
         }
         self.shared += usize::from(decisions > 1);
         self.waiting.drain(..count).map(|waiting| waiting.decision).collect()

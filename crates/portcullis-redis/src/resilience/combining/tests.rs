@@ -1,4 +1,5 @@
 mod joined;
+mod repeated;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

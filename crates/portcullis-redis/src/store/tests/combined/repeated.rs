@@ -47,6 +47,28 @@ async fn a_flood_of_equal_decisions_is_decided_in_order() {
 }
 
 #[tokio::test]
+async fn callers_of_a_hot_key_share_one_call_at_a_time() {
+    const ROUNDS: u64 = 30;
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut callers = JoinSet::new();
+    for _ in 0..16 {
+        let store = store.clone();
+        callers.spawn(async move {
+            for _ in 0..ROUNDS {
+                assert!(store.check(of(&MONTHLY, user(0), 1)).await.unwrap().is_allowed());
+            }
+        });
+    }
+    callers.join_all().await;
+    let calls = server.calls("evalsha");
+    // The first two decisions are sent by themselves. With two calls on their way, each for a half, there would be twice as many.
+    assert!((ROUNDS..ROUNDS + 6).contains(&calls), "{calls} calls");
+    assert_eq!(left(&[store.check(of(&MONTHLY, user(0), 0)).await.unwrap()]), [(true, 1_000 - 16 * ROUNDS)]);
+}
+
+#[tokio::test]
 async fn a_decision_overtakes_none_that_waits_for_a_permit() {
     let server = Server::start(&[]);
     let store = open(&server).await;
