@@ -43,9 +43,10 @@ pub(super) fn minimal_with_headers(
 
 fn with_lines(mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
-    for name in ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"] {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static("1000"));
-    }
+    let value = || HeaderValue::from_static("1000");
+    headers.insert(const { HeaderName::from_static("x-ratelimit-limit") }, value());
+    headers.insert(const { HeaderName::from_static("x-ratelimit-remaining") }, value());
+    headers.insert(const { HeaderName::from_static("x-ratelimit-reset") }, value());
     response
 }
 
