@@ -43,7 +43,9 @@ impl KeyHasher {
     ///
     /// If nothing was written, which would put all clients under one key, or more than
     /// [`MAX_BYTES`](KeyHasher::MAX_BYTES).
-    #[inline]
+    // Always inlined: a key that is passed through memory is written in words and read in pairs of them, which waits for the writes.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     pub fn finish(self) -> Result<Key, KeyWriteError> {
         if self.bytes > Self::MAX_BYTES {
             return Err(KeyWriteError::TooLong { bytes: self.bytes });
