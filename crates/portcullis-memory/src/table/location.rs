@@ -15,7 +15,7 @@ pub(crate) struct Location {
     start: AtomicUsize,
     /// The size of all buckets in bytes.
     size: AtomicUsize,
-    /// Odd. Random in each process, and different in each table.
+    /// Odd. Random in each process, and different in each location.
     multiplier: u64,
 }
 
