@@ -24,8 +24,8 @@ pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> Result<bool,
     if key_id.family == Family::Log && matches!(verdict, Verdict::Contradiction(_)) {
         verdict = search(MAX_LINKS, false);
     }
-    let may_cancel = doubtful.iter().any(|op| op.correction().is_some());
-    if may_cancel && matches!(verdict, Verdict::Contradiction(_)) {
+    let has_correction = ops.iter().any(|op| op.correction().is_some());
+    if !doubtful.is_empty() && has_correction && matches!(verdict, Verdict::Contradiction(_)) {
         verdict = search(MAX_LINKS, true);
     }
     match verdict {

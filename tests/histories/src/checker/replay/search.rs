@@ -58,8 +58,8 @@ type Node = (Progress, Option<Rc<Trail>>);
 
 impl<'a> Search<'a> {
     /// Prepares a search. A `thorough` search tries the calls in doubt before every answer; otherwise only before answers that
-    /// need them. It is required if a charge and a refund in doubt cancel each other in the figures of an answer, and a later
-    /// answer tells them apart.
+    /// need them. It is required if the figures of an answer are the same with and without calls in doubt and a later answer tells
+    /// them apart: if a charge and a refund in doubt cancel each other, or if a settlement leaves no units either way.
     pub(super) fn new(
         key_id: KeyId,
         clock: &'a Clock,

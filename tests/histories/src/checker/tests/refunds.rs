@@ -171,6 +171,19 @@ fn calls_in_doubt_that_cancel_each_other_are_found() {
     assert_eq!(sim.rules(&[]), [4]);
 }
 
+/// Below zero the remaining units do not show whether the check in doubt has charged, until refunds have paid the debt.
+#[test]
+fn a_check_in_doubt_that_a_debt_hides_is_found() {
+    let mut sim = Simulation::new(Family::Window);
+    (0..9).for_each(|_| sim.check(1_000, 1));
+    sim.lose_reply(1_000, Call::Check(1), true);
+    sim.settle(1_000, 0, 4);
+    (0..5).for_each(|_| sim.settle(1_000, 1, 0));
+    assert_eq!(sim.rules(&[]), NONE);
+    sim.ops.remove(9);
+    assert_eq!(sim.rules(&[]), [4]);
+}
+
 #[test]
 fn corrections_under_another_clock_break_no_rule() {
     for family in Family::BUSY {
