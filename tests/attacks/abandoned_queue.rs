@@ -131,5 +131,6 @@ async fn abandoned_slots_in_memory_are_used_by_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_slots_in_redis_are_used_by_others() {
     let redis = RedisServer::start().unwrap();
-    assert_others_are_handled(&Limiter::redis(redis.url()).await.unwrap()).await;
+    assert_others_are_handled(&Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap())
+        .await;
 }

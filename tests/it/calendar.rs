@@ -67,7 +67,8 @@ async fn a_limit_begins_anew_at_midnight_of_the_first_in_its_zone() {
 async fn processes_on_one_redis_share_the_count_of_the_month() {
     let redis = RedisServer::start().unwrap();
     let months = Calendar::monthly().in_zone("Europe/Berlin").unwrap();
-    let limiter = || Limiter::redis(redis.url()).secret("2026", b"sixteen-bytes-ok");
+    let limiter =
+        || Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).secret("2026", b"sixteen-bytes-ok");
     let one = serve(api(&limiter().await.unwrap(), months)).await;
     let other = serve(api(&limiter().await.unwrap(), months)).await;
 
@@ -90,7 +91,8 @@ async fn processes_on_one_redis_share_the_count_of_the_month() {
 #[tokio::test]
 async fn builds_with_other_time_zone_data_do_not_reset_counts() {
     let redis = RedisServer::start().unwrap();
-    let limiter = || Limiter::redis(redis.url()).secret("2026", b"sixteen-bytes-ok");
+    let limiter =
+        || Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).secret("2026", b"sixteen-bytes-ok");
     let mut servers = Vec::new();
     let months = |zone| Calendar::monthly().in_zone(zone).unwrap();
     let (present, other) = (months("Pacific/Auckland"), months("America/Los_Angeles"));
@@ -108,7 +110,11 @@ async fn builds_with_other_time_zone_data_do_not_reset_counts() {
 #[tokio::test]
 async fn an_outage_is_bridged_by_a_share_of_the_month() {
     let mut redis = RedisServer::start().unwrap();
-    let limiter = Limiter::redis(redis.url()).secret("2026", b"sixteen-bytes-ok").await.unwrap();
+    let limiter = Limiter::redis(redis.url())
+        .deadline(Duration::from_secs(5))
+        .secret("2026", b"sixteen-bytes-ok")
+        .await
+        .unwrap();
     let months = Calendar::monthly().in_zone("UTC").unwrap();
     let monthly = Policy::calendar_window("monthly", 8, months).on_store_failure(FailureMode::local(4));
     let app = Router::new().route("/report", get(async || "").layer(limiter.layer(monthly).by(Global)));

@@ -190,8 +190,14 @@ async fn the_table_in_the_guide_has_all_figures_of_the_stores() {
     // A user whose rights are not those of one namespace.
     let url = format!("redis://127.0.0.1:{}", redis.port());
     let region = Region::new("eu", url.clone(), Shares::equal(2).unwrap());
-    let regional = Limiter::redis(url).namespace("regional").region(region).await.unwrap();
-    let limiters = [Limiter::memory(), Limiter::redis(redis.url()).await.unwrap(), regional];
+    let regional = Limiter::redis(url)
+        .deadline(Duration::from_secs(5))
+        .namespace("regional")
+        .region(region)
+        .await
+        .unwrap();
+    let shared = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
+    let limiters = [Limiter::memory(), shared, regional];
     let mut exported = BTreeSet::new();
     for limiter in limiters {
         let mut measured = Measured::start(limiter).await;

@@ -91,7 +91,8 @@ async fn limits_in_memory_are_in_the_spans() {
 #[tokio::test]
 async fn limits_on_redis_are_in_the_spans() {
     let redis = RedisServer::start().unwrap();
-    the_limits_are_in_the_spans(Limiter::redis(redis.url()).await.unwrap()).await;
+    the_limits_are_in_the_spans(Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap())
+        .await;
 }
 
 #[tokio::test]

@@ -108,7 +108,8 @@ async fn a_run_with_secrets_leaves_none_behind() {
     }
 
     let secret = Secret::new("2026", &SECRET).unwrap();
-    let limiter = Limiter::redis(redis.url()).secret("2026", &SECRET).await.unwrap();
+    let limiter =
+        Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).secret("2026", &SECRET).await.unwrap();
     let mut seen = format!("{limiter:?} {secret:?} {:?} {:?}", Header::named("x"), ClientIp::peer());
     for layer in layers(&limiter) {
         write!(seen, "{layer:?}").unwrap();

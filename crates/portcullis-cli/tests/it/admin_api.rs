@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -91,7 +92,7 @@ async fn an_operator_changes_a_service_in_memory() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_changes_a_service_on_redis() {
     let redis = RedisServer::start().unwrap();
-    let store = RedisStore::builder(redis.url()).connect().await.unwrap();
+    let store = RedisStore::builder(redis.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
     an_operator_changes_a_service(Arc::new(store)).await;
 }
 

@@ -213,7 +213,7 @@ async fn a_request_that_waits_in_vain_fails_like_a_call() {
 #[tokio::test]
 async fn a_reset_that_fails_keeps_the_lease() {
     let mut server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
     let leases = &store.0.leases;
     let units = ask(leases, "hot");
     grant(leases, &check("hot"), units);

@@ -275,7 +275,8 @@ async fn an_open_policy_does_not_disable_policies_of_healthy_slots() {
 async fn a_single_node_url_fails_at_the_first_key_of_another_node() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let user = cluster.url().replace("redis-cluster://", "redis://");
-    let store = RedisStore::builder(user.split('?').next().unwrap()).connect().await.unwrap();
+    let builder = RedisStore::builder(user.split('?').next().unwrap()).deadline(Duration::from_secs(5));
+    let store = builder.connect().await.unwrap();
     let door = Policy::fixed_window("door", Quota::per_week(3));
     let mut errors = Vec::new();
     for name in 0..20 {

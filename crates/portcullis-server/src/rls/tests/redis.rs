@@ -1,5 +1,7 @@
 //! Two services on one Redis server.
 
+use std::time::Duration;
+
 use portcullis::Limiter;
 use portcullis_servers::RedisServer;
 use tokio::task::JoinSet;
@@ -20,7 +22,11 @@ async fn services_on_one_server_admit_one_budget_exactly() {
     let redis = RedisServer::start().unwrap();
     let mut services = Vec::new();
     for _ in 0..2 {
-        let limiter = Limiter::redis(redis.url()).secret("2026", b"sixteen-bytes-ok").await.unwrap();
+        let limiter = Limiter::redis(redis.url())
+            .deadline(Duration::from_secs(5))
+            .secret("2026", b"sixteen-bytes-ok")
+            .await
+            .unwrap();
         services.push(RateLimitService::envoy(limiter, descriptors(LIMITS)));
     }
     let mut calls = JoinSet::new();
