@@ -12,9 +12,9 @@ use crate::single_key::{SingleKey, answer, done};
 pub(crate) async fn run(store: RedisStore, mut client: SingleKey) -> Vec<Op> {
     while let Some(turn) = client.next_turn() {
         let (policy, key) = (turn.key_id.family.policy(), turn.key_id.key());
-        let (call, outcome) = match client.random.below(20) {
+        let (call, outcome) = match client.random.u64(..20) {
             0..2 => {
-                let length = *client.random.one_of(&LENGTHS);
+                let length = *client.random.choice(&LENGTHS).expect("there is one");
                 let answer = store.block(&policy, key, length).await;
                 (Call::Block(u64::try_from(length.as_micros()).unwrap_or(u64::MAX)), done(answer))
             }

@@ -13,9 +13,12 @@ use crate::single_key::{SingleKey, answer, done};
 pub(crate) async fn run(store: RedisStore, mut client: SingleKey) -> Vec<Op> {
     while let Some(turn) = client.next_turn() {
         let (policy, key) = (turn.key_id.family.policy(), turn.key_id.key());
-        let (call, outcome) = match client.random.below(20) {
+        let (call, outcome) = match client.random.u64(..20) {
             0..2 => {
-                let (limit, length) = (*client.random.one_of(&LIMITS), *client.random.one_of(&LENGTHS));
+                let (limit, length) = (
+                    *client.random.choice(&LIMITS).expect("there is one"),
+                    *client.random.choice(&LENGTHS).expect("there is one"),
+                );
                 let quota =
                     Quota::new(limit, turn.key_id.family.quota().period()).expect("the limit is in bounds");
                 let answer = store.set_grant(&policy, key, Some((quota, length))).await;

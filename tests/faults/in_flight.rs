@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fastrand::Rng;
 use portcullis_core::Receipt;
 use portcullis_core::store::{Checks, Outcome as Decided, Position, Renewal, Store as _};
 use portcullis_histories::{
-    Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
+    Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, monotonic_micros,
 };
 use portcullis_redis::RedisStore;
 use tokio::time::sleep;
@@ -17,7 +18,7 @@ pub(crate) struct Requests {
     pub(crate) store: RedisStore,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) start: u64,
-    pub(crate) random: Random,
+    pub(crate) random: Rng,
     pub(crate) ops: Vec<Op>,
     pub(crate) running: Vec<Request>,
 }
@@ -43,7 +44,7 @@ impl Requests {
             }
             self.renew().await;
             self.end().await;
-            sleep(Duration::from_millis(20 + self.random.below(60))).await;
+            sleep(Duration::from_millis(20 + self.random.u64(..60))).await;
         }
         self.ops
     }
@@ -51,13 +52,13 @@ impl Requests {
     /// Takes permits, a part of them together with a unit of another policy, or looks at them.
     async fn begin(&mut self) {
         let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
-        let caller = u8::try_from(self.random.below(CALLERS)).unwrap_or_default();
+        let caller = u8::try_from(self.random.u64(..CALLERS)).unwrap_or_default();
         let key_id =
             KeyId { rotation: u32::try_from(rotation).unwrap_or_default(), family: Family::InFlight, caller };
-        let cost = [0, 1, 1, 1, 2][usize::try_from(self.random.below(5)).unwrap_or_default()];
+        let cost = [0, 1, 1, 1, 2][self.random.usize(..5)];
         let mut requested = vec![(key_id, cost)];
         let mut checks = Checks::one(key_id.family.policy(), key_id.key(), cost);
-        if cost > 0 && self.random.below(5) == 0 {
+        if cost > 0 && self.random.u64(..5) == 0 {
             let count = KeyId { family: Family::Count, ..key_id };
             requested.push((count, 1));
             checks = checks.and(count.family.policy(), count.key(), 1).expect("each family has its own name");
@@ -86,12 +87,12 @@ impl Requests {
             self.ops.push(Op { process: 0, key_id: *key_id, call, invoked, completed, outcome });
         }
         if let Some(receipt) = receipt_of(key_id) {
-            let longest = *self.random.one_of(&LONGEST_REQUESTS);
-            let end = completed + self.random.below(longest);
+            let longest = *self.random.choice(&LONGEST_REQUESTS).expect("there is one");
+            let end = completed + self.random.u64(..longest);
             // A third of them is never renewed: their leases may end first.
-            let renewal = Some(completed + LEASE_PART).filter(|_| self.random.below(3) > 0);
+            let renewal = Some(completed + LEASE_PART).filter(|_| self.random.u64(..3) > 0);
             // A quarter of them never releases its permits, and others release them twice.
-            let releases = [0, 1, 1, 2][usize::try_from(self.random.below(4)).unwrap_or_default()];
+            let releases = [0, 1, 1, 2][self.random.usize(..4)];
             self.running.push(Request { key_id, receipt: receipt.copy_for_retry(), end, renewal, releases });
         }
     }
@@ -135,7 +136,7 @@ impl Requests {
             if request.releases == 0 {
                 continue;
             }
-            let goes_on = request.receipt.cost() > 1 && self.random.below(3) == 0;
+            let goes_on = request.receipt.cost() > 1 && self.random.u64(..3) == 0;
             let to = if goes_on { request.receipt.cost() / 2 } else { 0 };
             let correction = Correction::new(&request.receipt, to);
             let invoked = monotonic_micros();
@@ -158,7 +159,7 @@ impl Requests {
             };
             let call = Call::Settle(correction);
             self.ops.push(Op { process: 0, key_id: request.key_id, call, invoked, completed, outcome });
-            request.end = completed + self.random.below(LONGEST_PAUSE);
+            request.end = completed + self.random.u64(..LONGEST_PAUSE);
             self.running.push(request);
         }
     }

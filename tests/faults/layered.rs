@@ -9,14 +9,13 @@ use std::time::Duration;
 use axum::body::{Body, Bytes};
 use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode};
+use fastrand::Rng;
 use portcullis::charge::{OnAbort, Usage};
 use portcullis::key::{Identity, KeyError, KeyExtractor, KeyWriter};
 use portcullis::{Limiter, Secret};
 use portcullis_core::store::{Checks, Outcome as Decided, Store, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError};
-use portcullis_histories::{
-    Answer, Call, Correction, Failure, Family, KeyId, Op, Outcome, Random, monotonic_micros,
-};
+use portcullis_histories::{Answer, Call, Correction, Failure, Family, KeyId, Op, Outcome, monotonic_micros};
 use portcullis_redis::RedisStore;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -162,19 +161,19 @@ impl Client {
     }
 
     /// Sends one request to a layer, and reads its response, drops it half-way, or drops the request.
-    pub(crate) async fn request(&self, rotation: u32, caller: u8, random: &mut Random) {
+    pub(crate) async fn request(&self, rotation: u32, caller: u8, random: &mut Rng) {
         let key_id = KeyId { rotation, family: Family::Count, caller };
         self.recorder.lock().callers.insert(key_id.key(), (rotation, caller));
         let request = Request::builder().extension(key_id).body(Body::empty()).expect("it has no headers");
-        let patience = if random.below(10) == 0 { Duration::from_millis(1) } else { Duration::from_secs(60) };
-        let answer = if random.below(2) == 0 {
-            tokio::time::timeout(patience, self.reserving(request, random.below(6))).await
+        let patience = if random.u64(..10) == 0 { Duration::from_millis(1) } else { Duration::from_secs(60) };
+        let answer = if random.u64(..2) == 0 {
+            tokio::time::timeout(patience, self.reserving(request, random.u64(..6))).await
         } else {
-            tokio::time::timeout(patience, self.by_outcome(request, random.below(2) == 0)).await
+            tokio::time::timeout(patience, self.by_outcome(request, random.u64(..2) == 0)).await
         };
         let Ok(response) = answer else { return };
         let body = response.into_body();
-        if random.below(4) > 0 {
+        if random.u64(..4) > 0 {
             let _ = axum::body::to_bytes(body, 1_024).await;
         }
     }

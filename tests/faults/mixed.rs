@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use fastrand::Rng;
 use portcullis_core::Decision;
 use portcullis_core::store::{Check, Outcome as Decided};
-use portcullis_histories::{Family, KeyId, Random};
+use portcullis_histories::{Family, KeyId};
 
 /// What is checked together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,33 +24,33 @@ impl Mix {
 
 /// The keys and costs of a check, in any order. The keys of leased policies are shared by all processes. Each caller has a key of the
 /// others, which is denied often.
-pub(crate) fn checks(mix: Mix, rotation: u32, random: &mut Random) -> Vec<(KeyId, u64)> {
-    let own = u8::try_from(random.below(CALLERS)).unwrap_or_default();
+pub(crate) fn checks(mix: Mix, rotation: u32, random: &mut Rng) -> Vec<(KeyId, u64)> {
+    let own = u8::try_from(random.u64(..CALLERS)).unwrap_or_default();
     let (leased, exact): (&[Family], _) = match mix {
         Mix::OneSlot => (&[Family::MixedBucket, Family::MixedCount], Family::MixedExact),
         Mix::Local => (&[Family::MixedLocal], Family::MixedLocalExact),
         Mix::Cancelled => (&[Family::CancelledBucket], Family::CancelledExact),
     };
     let mut families: Vec<(Family, u8)> = leased.iter().map(|family| (*family, SHARED)).collect();
-    if families.len() > 1 && random.below(3) == 0 {
-        let index = usize::try_from(random.below(2)).unwrap_or_default();
+    if families.len() > 1 && random.u64(..3) == 0 {
+        let index = random.usize(..2);
         families.remove(index);
     }
-    if random.below(8) > 0 {
+    if random.u64(..8) > 0 {
         families.push((exact, own));
     }
-    let rotated = usize::try_from(random.below(families.len() as u64)).unwrap_or_default();
+    let rotated = random.usize(..families.len());
     families.rotate_left(rotated);
     let mut check = |(family, caller): (Family, u8)| {
-        (KeyId { rotation, family, caller }, 1 + random.below(family.max_cost()))
+        (KeyId { rotation, family, caller }, 1 + random.u64(..family.max_cost()))
     };
     families.into_iter().map(&mut check).collect()
 }
 
 /// For how long a caller waits for an answer; `None` if it does not go away.
-pub(crate) fn patience(mix: Mix, random: &mut Random) -> Option<Duration> {
-    let goes_away = mix == Mix::Cancelled && random.below(6) == 0;
-    goes_away.then(|| Duration::from_micros(random.below(3_000)))
+pub(crate) fn patience(mix: Mix, random: &mut Rng) -> Option<Duration> {
+    let goes_away = mix == Mix::Cancelled && random.u64(..6) == 0;
+    goes_away.then(|| Duration::from_micros(random.u64(..3_000)))
 }
 
 /// Whether a check was paid from a lease although others of the decision were not: its instant is an estimate of this process, and

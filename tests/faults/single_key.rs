@@ -4,16 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fastrand::Rng;
 use portcullis_core::StoreError;
 use portcullis_core::store::Outcome as Decided;
-use portcullis_histories::{
-    Answer, Call, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
-};
+use portcullis_histories::{Answer, Call, Family, KeyId, Op, Outcome, ROTATION_MICROS, monotonic_micros};
 use tokio::time::sleep;
 
 /// Calls to the key of a caller in a family, another one in each rotation, until the process stops.
 pub(crate) struct SingleKey {
-    pub(crate) random: Random,
+    pub(crate) random: Rng,
     stopped: Arc<AtomicBool>,
     start: u64,
     family: Family,
@@ -28,13 +27,7 @@ pub(crate) struct Turn {
 }
 
 impl SingleKey {
-    pub(crate) fn new(
-        stopped: Arc<AtomicBool>,
-        start: u64,
-        random: Random,
-        family: Family,
-        caller: u8,
-    ) -> Self {
+    pub(crate) fn new(stopped: Arc<AtomicBool>, start: u64, random: Rng, family: Family, caller: u8) -> Self {
         Self { random, stopped, start, family, caller, ops: Vec::new() }
     }
 
@@ -52,7 +45,7 @@ impl SingleKey {
     pub(crate) async fn record(&mut self, turn: Turn, call: Call, outcome: Outcome) {
         let (Turn { key_id, invoked }, completed) = (turn, monotonic_micros());
         self.ops.push(Op { process: 0, key_id, call, invoked, completed, outcome });
-        sleep(Duration::from_millis(60 + self.random.below(20))).await;
+        sleep(Duration::from_millis(60 + self.random.u64(..20))).await;
     }
 
     pub(crate) fn into_ops(self) -> Vec<Op> {

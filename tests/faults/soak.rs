@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use portcullis_histories::{Random, monotonic_micros};
+use fastrand::Rng;
+use portcullis_histories::monotonic_micros;
 
 use crate::environment::{Environment, wait};
 use crate::faults::{ALL, Fault, Topology};
@@ -15,7 +16,7 @@ use crate::workers::Workers;
 pub(crate) fn run(topology: Topology, time: Duration, seed: u64) -> Result<Row> {
     println!("\n{}: {} s", topology.name(), time.as_secs());
     let faults: Vec<&Fault> = ALL.iter().filter(|fault| fault.topology == Some(topology)).collect();
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut environment = Environment::new(topology.servers()?);
     let workers = Workers::start(&environment.servers.url(), seed, monotonic_micros(), topology.offsets())?;
     wait(1_000);
@@ -26,7 +27,7 @@ pub(crate) fn run(topology: Topology, time: Duration, seed: u64) -> Result<Row> 
         println!("    {:>4} s  {}", start.elapsed().as_secs(), fault.name);
         (fault.inject)(&mut environment).with_context(|| format!("{} cannot be injected", fault.name))?;
         injected += 1;
-        wait(500 + random.below(2_500));
+        wait(500 + random.u64(..2_500));
     }
     wait(3_000);
     println!("{injected} faults in {} s", start.elapsed().as_secs());

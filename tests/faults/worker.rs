@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
+use fastrand::Rng;
 use portcullis_core::Receipt;
 use portcullis_core::store::{Checks, Outcome as Decided, Position, Store};
 use portcullis_histories::{
-    Answer, AnsweredBy, Call, Correction, Failure, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random,
+    Answer, AnsweredBy, Call, Correction, Failure, Family, KeyId, Op, Outcome, ROTATION_MICROS,
     monotonic_micros,
 };
 use portcullis_memory::Fallback;
@@ -70,13 +71,13 @@ async fn work(options: &Options) -> Result<()> {
             Load::Busy | Load::Slow(_) | Load::Leased(_) | Load::Mixed(_) => Arc::new(store.clone()),
         };
         let stopped = Arc::clone(&stopped);
-        let (random, ops, held) = (Random::new(seed), Vec::new(), Vec::new());
+        let (random, ops, held) = (Rng::with_seed(seed), Vec::new(), Vec::new());
         let caller = Caller { store, stopped, start: options.start, random, ops, held };
         tasks.spawn(caller.run(load));
     }
     let task = |index: u64| {
         let seed = options.seed ^ (u64::from(options.process) << 32) ^ (index << 48);
-        (store.clone(), Arc::clone(&stopped), Random::new(seed))
+        (store.clone(), Arc::clone(&stopped), Rng::with_seed(seed))
     };
     for index in 0..IN_FLIGHT {
         let ((store, stopped, random), start) = (task(200 + index), options.start);
@@ -95,7 +96,8 @@ async fn work(options: &Options) -> Result<()> {
     let recorder = Recorder::new(store.clone());
     let client = Arc::new(Client::new(recorder.clone()));
     for index in 0..CLIENTS {
-        let random = Random::new(options.seed ^ (u64::from(options.process) << 32) ^ ((100 + index) << 48));
+        let random =
+            Rng::with_seed(options.seed ^ (u64::from(options.process) << 32) ^ ((100 + index) << 48));
         tasks.spawn(send_requests(Arc::clone(&client), Arc::clone(&stopped), options.start, random));
     }
     let stall_task = tokio::spawn(measure_stall(Arc::clone(&stall)));
@@ -155,13 +157,13 @@ async fn send_requests(
     client: Arc<Client>,
     stopped: Arc<AtomicBool>,
     start: u64,
-    mut random: Random,
+    mut random: Rng,
 ) -> Vec<Op> {
     while !stopped.load(Ordering::Relaxed) {
         let rotation = u32::try_from((monotonic_micros() - start) / ROTATION_MICROS).unwrap_or_default();
-        let caller = u8::try_from(random.below(CALLERS)).unwrap_or_default();
+        let caller = u8::try_from(random.u64(..CALLERS)).unwrap_or_default();
         client.request(rotation, caller, &mut random).await;
-        sleep(Duration::from_millis(10 + random.below(40))).await;
+        sleep(Duration::from_millis(10 + random.u64(..40))).await;
     }
     Vec::new()
 }
@@ -170,7 +172,7 @@ struct Caller {
     store: Arc<dyn Store>,
     stopped: Arc<AtomicBool>,
     start: u64,
-    random: Random,
+    random: Rng,
     ops: Vec<Op>,
     /// The receipts of some charges, to be refunded or settled later.
     held: Vec<(KeyId, Receipt)>,
@@ -184,7 +186,7 @@ impl Caller {
             // The history of a key ends with its rotation.
             self.held.retain(|(key_id, _)| key_id.rotation == rotation);
             let corrects = !matches!(load, Load::Slow(_)) && !self.held.is_empty();
-            if corrects && self.random.below(100) < CORRECTIONS {
+            if corrects && self.random.u64(..100) < CORRECTIONS {
                 self.correct().await;
             } else {
                 let (checks, patience) = self.next(load, rotation);
@@ -213,19 +215,19 @@ impl Caller {
     fn pause(&mut self, load: Load) -> Duration {
         let (least, spread) = match load {
             Load::Slow(_) => (60, 20),
-            Load::Leased(_) | Load::Mixed(_) if self.random.below(CALLS_PER_BREAK) == 0 => (150, 600),
+            Load::Leased(_) | Load::Mixed(_) if self.random.u64(..CALLS_PER_BREAK) == 0 => (150, 600),
             Load::Leased(_) | Load::Mixed(_) | Load::Remembered | Load::Busy => (10, 40),
         };
-        Duration::from_millis(least + self.random.below(spread))
+        Duration::from_millis(least + self.random.u64(..spread))
     }
 
     fn random_checks(&mut self, rotation: u32) -> Vec<(KeyId, u64)> {
-        let caller = u8::try_from(self.random.below(CALLERS)).unwrap_or_default();
-        let family = *self.random.one_of(&Family::BUSY);
-        let cost = 1 + self.random.below(family.max_cost());
+        let caller = u8::try_from(self.random.u64(..CALLERS)).unwrap_or_default();
+        let family = *self.random.choice(&Family::BUSY).expect("there is one");
+        let cost = 1 + self.random.u64(..family.max_cost());
         let busy = (KeyId { rotation, family, caller }, cost);
         let count = (KeyId { rotation, family: Family::Count, caller }, 1);
-        match self.random.below(100) {
+        match self.random.u64(..100) {
             0..5 => vec![(busy.0, 0)],
             5..30 => vec![count],
             30..40 => vec![count, busy],
@@ -234,9 +236,9 @@ impl Caller {
     }
 
     fn remembered_checks(&mut self, rotation: u32) -> Vec<(KeyId, u64)> {
-        let (family, caller) = (Family::Remembered, self.random.below(REMEMBERED_CALLERS));
+        let (family, caller) = (Family::Remembered, self.random.u64(..REMEMBERED_CALLERS));
         let caller = u8::try_from(caller).unwrap_or_default();
-        vec![(KeyId { rotation, family, caller }, 1 + self.random.below(family.max_cost()))]
+        vec![(KeyId { rotation, family, caller }, 1 + self.random.u64(..family.max_cost()))]
     }
 
     /// Makes one check of these keys. After `patience` the caller goes away.
@@ -297,7 +299,7 @@ impl Caller {
 
     /// Keeps a random share of the receipts.
     fn hold(&mut self, key_id: KeyId, receipt: Receipt) {
-        if key_id.family != Family::Slow && self.random.below(100) < HELD {
+        if key_id.family != Family::Slow && self.random.u64(..100) < HELD {
             self.held.push((key_id, receipt));
         }
         if self.held.len() > MAX_HELD {
@@ -307,9 +309,9 @@ impl Caller {
 
     /// Refunds or settles a charge, or all held charges of its key at once.
     async fn correct(&mut self) {
-        let index = usize::try_from(self.random.below(self.held.len() as u64)).unwrap_or_default();
+        let index = self.random.usize(..self.held.len());
         let (key_id, mut receipt) = self.held.remove(index);
-        if self.random.below(2) == 0 {
+        if self.random.u64(..2) == 0 {
             let held = std::mem::take(&mut self.held);
             self.held = held
                 .into_iter()
@@ -319,8 +321,8 @@ impl Caller {
                 })
                 .collect();
         }
-        let more = 1 + self.random.below(3);
-        let to = match self.random.below(4) {
+        let more = 1 + self.random.u64(..3);
+        let to = match self.random.u64(..4) {
             0 => receipt.cost() + more,
             1 => receipt.cost() / 2,
             _ => 0,

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use axum::http::request::Builder;
 use axum::http::{Request, Response};
+use fastrand::Rng;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use portcullis_histories::Random;
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_testing::timeline::{seed, steps};
 use portcullis_tests::HttpClient;
@@ -21,7 +21,7 @@ use crate::process::Process;
 struct Client {
     url: String,
     http: HttpClient,
-    random: Random,
+    random: Rng,
     id: u64,
     report: Report,
     /// Streams that the process ends when it is stopped.
@@ -54,9 +54,9 @@ impl Client {
 
     async fn request(&mut self) {
         self.report.requests += 1;
-        let user = usize::try_from(self.random.below(USERS.len() as u64)).unwrap();
-        let (path, then) = *self.random.one_of(&OPERATIONS);
-        let (cost, units) = (1 + self.random.below(5), self.random.below(8));
+        let user = self.random.usize(..USERS.len());
+        let (path, then) = *self.random.choice(&OPERATIONS).expect("there is one");
+        let (cost, units) = (1 + self.random.u64(..5), self.random.u64(..8));
         self.id += 1;
         let request = Request::get(format!("{}{path}", self.url))
             .header("x-user", USERS[user])
@@ -88,7 +88,7 @@ impl Client {
         }
         assert!(body.frame().await.unwrap().unwrap().is_data());
         // Otherwise the client leaves half-way.
-        if self.open.len() < MAX_OPEN && self.random.below(2) == 0 {
+        if self.open.len() < MAX_OPEN && self.random.u64(..2) == 0 {
             self.open.push(body);
         }
     }
@@ -123,7 +123,7 @@ async fn run(process: Process, clients: u64, requests: usize, seed: u64) -> Repo
         let client = Client {
             url: process.url.clone(),
             http: if index % 2 == 0 { HttpClient::http_1() } else { HttpClient::http_2() },
-            random: Random::new(seed ^ (index << 32)),
+            random: Rng::with_seed(seed ^ (index << 32)),
             id: index << 32,
             report: Report::default(),
             open: Vec::new(),

@@ -46,19 +46,13 @@ impl Instances {
     /// The number of requests of one client that are admitted in a minute, on average over `minutes`.
     async fn admitted(&self, spread: &Spread, requests: usize, minutes: u32) -> u32 {
         let mut admitted = 0;
-        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut rng = fastrand::Rng::with_seed(1);
         for _ in 0..minutes {
             for request in 0..requests {
                 let instance = match spread {
                     Spread::InTurn => request % self.limiters.len(),
                     Spread::Tenths(tenths) => nth_instance(tenths, request % 10),
-                    Spread::AtRandom => {
-                        // Source: Marsaglia, "Xorshift RNGs" (2003).
-                        random ^= random << 13;
-                        random ^= random >> 7;
-                        random ^= random << 17;
-                        usize::try_from(random >> 33).unwrap() % self.limiters.len()
-                    }
+                    Spread::AtRandom => rng.usize(..self.limiters.len()),
                 };
                 admitted += u32::from(self.is_admitted(instance).await);
             }

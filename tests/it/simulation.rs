@@ -42,18 +42,14 @@ struct Entry {
 
 /// A small generator with a fixed seed: bursts of a few clients, with pauses.
 fn traffic(requests: usize) -> Vec<Entry> {
-    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = move |bound: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % bound
-    };
+    let mut rng = fastrand::Rng::with_seed(1);
     let mut micros = 1_700_000_000_000_000;
     let mut entries = Vec::new();
     for _ in 0..requests {
-        micros += if below(50) == 0 { 2_000_000 } else { below(150_000) };
-        let client = Ipv4Addr::new(127, 0, 0, u8::try_from(2 + below(5)).unwrap());
-        let key = (below(3) > 0).then(|| u32::try_from(below(4)).unwrap());
-        let status = if below(4) == 0 { 401 } else { 200 };
+        micros += if rng.u64(..50) == 0 { 2_000_000 } else { rng.u64(..150_000) };
+        let client = Ipv4Addr::new(127, 0, 0, rng.u8(2..7));
+        let key = (rng.u64(..3) > 0).then(|| rng.u32(..4));
+        let status = if rng.u64(..4) == 0 { 401 } else { 200 };
         entries.push(Entry { micros, client: client.into(), key, status });
     }
     entries

@@ -6,10 +6,8 @@
 pub mod checker;
 mod history;
 mod population;
-mod random;
 
 pub use history::{
     Answer, AnsweredBy, Call, Correction, Failure, Op, Outcome, ParseOpError, monotonic_micros,
 };
 pub use population::{Family, KeyId, ROTATION_MICROS};
-pub use random::Random;

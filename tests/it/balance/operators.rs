@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use fastrand::Rng;
 use tokio::sync::Mutex;
 
 use super::*;
@@ -75,7 +76,7 @@ struct Client {
     world: Arc<World>,
     url: String,
     http: HttpClient,
-    random: Random,
+    random: Rng,
     id: u64,
     open: Vec<(usize, Incoming)>,
 }
@@ -83,17 +84,17 @@ struct Client {
 impl Client {
     async fn run(mut self, requests: usize) -> Self {
         for _ in 0..requests {
-            let user = usize::try_from(self.random.below(USERS.len() as u64)).unwrap();
-            match self.random.below(8) {
+            let user = self.random.usize(..USERS.len());
+            match self.random.u64(..8) {
                 0 => self.operate(user).await,
                 1 => self.restart(user).await,
                 2..5 => self.grant(user).await,
                 _ => {
-                    if self.open.len() >= MAX_OPEN || self.random.below(3) == 0 {
+                    if self.open.len() >= MAX_OPEN || self.random.u64(..3) == 0 {
                         self.leave();
                     }
                     let ends = ["end", "fail", "task", "hang", "hang", "hang", "wait"];
-                    let then = *self.random.one_of(&ends);
+                    let then = *self.random.choice(&ends).expect("there is one");
                     self.hold(user, then).await;
                 }
             }
@@ -162,7 +163,7 @@ impl Client {
     /// Drops a stream half-way.
     fn leave(&mut self) {
         if !self.open.is_empty() {
-            let index = self.random.below(self.open.len() as u64);
+            let index = self.random.u64(..self.open.len() as u64);
             let (user, body) = self.open.swap_remove(usize::try_from(index).unwrap());
             self.world.users[user].held.fetch_sub(1, SeqCst);
             drop(body);
@@ -171,10 +172,13 @@ impl Client {
 
     /// A charge under the policy with grants, which the handler may correct.
     async fn grant(&mut self, user: usize) {
-        let then = *self.random.one_of(&["keep", "more", "settle", "refund", "refund", "refund"]);
-        let cost = 1 + self.random.below(5);
+        let then = self
+            .random
+            .choice(["keep", "more", "settle", "refund", "refund", "refund"])
+            .expect("there is one");
+        let cost = 1 + self.random.u64(..5);
         // No more than a charge that was made, except by another one.
-        let units = if then == "settle" { self.random.below(cost + 1) } else { self.random.below(5) };
+        let units = if then == "settle" { self.random.u64(..=cost) } else { self.random.u64(..5) };
         let request = self.request("grant", user).header("x-then", then);
         let request = request.header("x-cost", cost).header("x-units", units);
         let begin = self.world.mark();
@@ -188,7 +192,7 @@ impl Client {
 
     /// A charge under the policy whose states are reset.
     async fn restart(&mut self, user: usize) {
-        let cost = 1 + self.random.below(5);
+        let cost = 1 + self.random.u64(..5);
         let request = self.request("restart", user).header("x-cost", cost).header("x-units", 0);
         let begin = self.world.mark();
         let units = charged(&self.admitted(request).await.expect("there are enough units"));
@@ -199,15 +203,16 @@ impl Client {
     async fn operate(&mut self, user: usize) {
         let world = Arc::clone(&self.world);
         let Ok(mut changes) = world.users[user].changes.try_lock() else { return };
-        let change = *self
+        let change = self
             .random
-            .one_of(&["grant", "grant", "revoke", "block", "unblock", "unblock", "reset", "uploads"]);
+            .choice(["grant", "grant", "revoke", "block", "unblock", "unblock", "reset", "uploads"])
+            .expect("there is one");
         self.change(user, &mut changes, change).await;
     }
 
     async fn change(&mut self, user: usize, changes: &mut Changes, change: &str) {
         // No request costs more.
-        let limit = 5 + self.random.below(3 * LIMIT);
+        let limit = 5 + self.random.u64(..3 * LIMIT);
         let request = Request::post(format!("{}/operated/operate", self.url)).header("x-user", USERS[user]);
         let begin = self.world.mark();
         let request = request.header("x-change", change).header("x-limit", limit);
@@ -265,7 +270,7 @@ async fn run(process: &Process, world: &Arc<World>, requests: usize, seed: u64) 
             world: Arc::clone(world),
             url: process.url.clone(),
             http: if index % 2 == 0 { HttpClient::http_1() } else { HttpClient::http_2() },
-            random: Random::new(seed ^ (index << 32)),
+            random: Rng::with_seed(seed ^ (index << 32)),
             id: index << 32,
             open: Vec::new(),
         };
@@ -307,7 +312,7 @@ async fn redis_has_what_operators_and_a_killed_process_leave() {
     let holder = &mut clients[0];
     within_a_minute("permits", async {
         while holder.open.len() < 3 {
-            let user = usize::try_from(holder.random.below(USERS.len() as u64)).unwrap();
+            let user = holder.random.usize(..USERS.len());
             holder.change(user, &mut *world.users[user].changes.lock().await, "unblock").await;
             holder.hold(user, "hang").await;
         }

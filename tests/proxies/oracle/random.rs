@@ -4,8 +4,10 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// SplitMix64. Source: Steele, Lea, Flood, Fast splittable pseudorandom number generators, 2014.
-pub(super) struct Random(u64);
+use fastrand::Rng;
+
+/// Random lines.
+pub(super) struct Random(Rng);
 
 impl Random {
     /// Creates a generator seeded by `PORTCULLIS_SEED`, or randomly. Prints the seed.
@@ -15,17 +17,17 @@ impl Random {
             Err(_) => RandomState::new().hash_one("seed"),
         };
         println!("repeat with PORTCULLIS_SEED={seed}");
-        Self(seed)
+        Self(Rng::with_seed(seed))
     }
 
     /// Returns up to four lines of `X-Forwarded-For`.
     pub(super) fn lines(&mut self) -> Vec<String> {
-        (0..self.below(5)).map(|_| self.line()).collect()
+        (0..self.0.u64(..5)).map(|_| self.line()).collect()
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let elements = 1 + self.below(5);
+        let elements = 1 + self.0.u64(..5);
         for index in 0..elements {
             if index > 0 {
                 line += self.one_of(&[",", ", ", ", ", ", ", " ,", " , ", ",  "]);
@@ -36,7 +38,7 @@ impl Random {
     }
 
     fn element(&mut self) -> String {
-        match self.below(60) {
+        match self.0.u64(..60) {
             0..=19 => self.trusted(),
             20..=44 => self.address(),
             45 => String::new(),
@@ -69,19 +71,19 @@ impl Random {
     }
 
     fn address(&mut self) -> String {
-        match self.below(8) {
+        match self.0.u64(..8) {
             0..=2 => self.ipv4().to_string(),
             3 => self.ipv6().to_string(),
-            4 => format!("{}:{}", self.ipv4(), 1 + self.below(65_535)),
-            5 => format!("[{}]:{}", self.ipv6(), 1 + self.below(65_535)),
+            4 => format!("{}:{}", self.ipv4(), 1 + self.0.u64(..65_535)),
+            5 => format!("[{}]:{}", self.ipv6(), 1 + self.0.u64(..65_535)),
             6 => self.ipv4().to_ipv6_mapped().to_string(),
-            _ => format!("::ffff:{:x}:{:x}", self.below(0xffff), self.below(0xffff)),
+            _ => format!("::ffff:{:x}:{:x}", self.0.u64(..0xffff), self.0.u64(..0xffff)),
         }
     }
 
     fn trusted(&mut self) -> String {
-        let low = u8::try_from(self.below(256)).unwrap_or_default();
-        match self.below(6) {
+        let low = self.0.u8(..);
+        match self.0.u64(..6) {
             0 => format!("127.1.0.{low}"),
             1 => format!("10.0.{low}.1:8080"),
             2 => format!("172.31.255.{low}"),
@@ -118,7 +120,7 @@ impl Random {
     }
 
     fn garbage(&mut self) -> String {
-        let length = 1 + self.below(12);
+        let length = 1 + self.0.u64(..12);
         (0..length)
             .map(|_| {
                 self.one_of(&[
@@ -129,30 +131,18 @@ impl Random {
     }
 
     fn ipv4(&mut self) -> Ipv4Addr {
-        let [.., a, b, c, d] = self.next().to_be_bytes();
+        let [.., a, b, c, d] = self.0.u64(..).to_be_bytes();
         Ipv4Addr::new(a, b, c, d)
     }
 
     fn ipv6(&mut self) -> Ipv6Addr {
-        let [a, b, c, ..] = self.next().to_be_bytes();
+        let [a, b, c, ..] = self.0.u64(..).to_be_bytes();
         let zeros = Ipv6Addr::new(0x2001, 0xdb8, a.into(), 0, 0, 0, b.into(), c.into());
-        let all = Ipv6Addr::from((u128::from(self.next()) << 64) | u128::from(self.next()));
-        if self.below(2) == 0 { zeros } else { all }
+        let all = Ipv6Addr::from(self.0.u128(..));
+        if self.0.u64(..2) == 0 { zeros } else { all }
     }
 
     fn one_of<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[usize::try_from(self.below(choices.len() as u64)).unwrap_or_default()]
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        choices[self.0.usize(..choices.len())]
     }
 }

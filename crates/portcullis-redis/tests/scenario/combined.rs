@@ -1,5 +1,6 @@
 //! Decisions that share calls: a real Redis agrees in every figure with the memory store, which makes one after another.
 
+use fastrand::Rng;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
     Concurrency, Key, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
@@ -9,7 +10,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::{DEADLINE, key, random};
+use crate::support::{DEADLINE, key};
 
 const QUOTA: Quota = Quota::per_minute(7);
 
@@ -35,12 +36,12 @@ fn users() -> [Key; 3] {
 }
 
 /// A decision under one to three policies.
-fn decision(policies: &[Policy], users: &[Key], random: &mut impl FnMut(usize) -> usize) -> Checks {
-    let (first, count) = (random(policies.len()), 1 + random(3));
+fn decision(policies: &[Policy], users: &[Key], rng: &mut Rng) -> Checks {
+    let (first, count) = (rng.usize(..policies.len()), 1 + rng.usize(..3));
     let mut checks: Option<Checks> = None;
     for offset in 0..count {
         let policy = policies[(first + offset) % policies.len()].clone();
-        let (user, cost) = (users[random(users.len())], u64::try_from(random(4)).unwrap());
+        let (user, cost) = (users[rng.usize(..users.len())], rng.u64(..4));
         checks = Some(match checks {
             None => Checks::one(policy, user, cost),
             Some(checks) => checks.and(policy, user, cost).unwrap(),
@@ -58,18 +59,18 @@ async fn decisions_that_share_calls_agree_with_memory() {
     let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
     let redis = redis.connect().await.unwrap();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-    let mut random = random(seed);
+    let mut rng = Rng::with_seed(seed);
     let (policies, users) = (policies(), users());
     let (mut now, mut made, mut denied) = (1_000_000_000_000_000_u64, 0_u64, 0_u64);
     let steps = timeline::steps().min(20_000);
     while made < steps {
-        now += u64::try_from(random(10_000_000)).unwrap();
-        if random(20) == 0 {
-            now -= u64::try_from(random(100_000_000)).unwrap();
+        now += rng.u64(..10_000_000);
+        if rng.usize(..20) == 0 {
+            now -= rng.u64(..100_000_000);
         }
         clock.set(Timestamp::from_micros(now));
         let decisions: Vec<Checks> =
-            (0..=random(60)).map(|_| decision(&policies, &users, &mut random)).collect();
+            (0..=rng.usize(..60)).map(|_| decision(&policies, &users, &mut rng)).collect();
         let tasks: Vec<_> =
             decisions.iter().map(|checks| tokio::spawn(redis.check(checks.clone()))).collect();
         for (checks, task) in decisions.into_iter().zip(tasks) {

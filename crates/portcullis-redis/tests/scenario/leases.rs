@@ -6,6 +6,7 @@
 
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
     Anchor, FixedWindow, Key, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Strategy, Timestamp,
@@ -16,7 +17,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::{DEADLINE, random};
+use crate::support::DEADLINE;
 
 const LIMIT: u64 = 500;
 const LEASE: u64 = 50;
@@ -56,27 +57,28 @@ async fn leased_timelines_agree_with_memory() {
     clock.set(Timestamp::from_micros(1_000_000_000_000_000));
     let memory = MemoryStore::builder().clock(clock).build();
     let mut redis = connect(&server).await;
-    let mut random = random(seed);
+    let mut rng = Rng::with_seed(seed);
     let (policies, steps) = (policies(), (timeline::steps() / 2).min(20_000));
     let (mut counts, mut episode) = (Counts::default(), 0);
     while counts.made < steps {
-        let exact = u64::try_from(20 + random(300)).unwrap();
+        let exact = u64::try_from(20 + rng.usize(..300)).unwrap();
         let callers = &policies[episode % policies.len()];
         let mut subject = Subject::new(callers[0].clone(), exact, episode);
-        for _ in 0..200 + random(600) {
-            match random(100) {
+        for _ in 0..200 + rng.usize(..600) {
+            match rng.usize(..100) {
                 0 => redis.return_leases().await,
-                98 => subject.change_override(&redis, &memory, random(5)).await,
+                98 => subject.change_override(&redis, &memory, rng.usize(..5)).await,
                 // Another caller, or the same one under another plan.
-                99 => subject.policy = callers[random(callers.len())].clone(),
-                1..20 if subject.is_correctable() => subject.correct(&redis, &memory, &mut random).await,
+                99 => subject.policy = callers[rng.usize(..callers.len())].clone(),
+                1..20 if subject.is_correctable() => subject.correct(&redis, &memory, &mut rng).await,
                 _ => {
-                    let (cost, exact) = ([1, 1, 1, 1, 1, 2, 3, 8][random(8)], [0, 0, 1, 2][random(4)]);
+                    let (cost, exact) =
+                        ([1, 1, 1, 1, 1, 2, 3, 8][rng.usize(..8)], [0, 0, 1, 2][rng.usize(..4)]);
                     subject.check(&redis, &memory, (cost, exact), &mut counts).await;
                 }
             }
         }
-        match random(3) {
+        match rng.usize(..3) {
             // The leases expire.
             _ if episode == 0 => {}
             // The store before it is dropped, and returns its leases then.
@@ -193,14 +195,9 @@ impl Subject {
     }
 
     /// Refunds a charge, or settles it to fewer units.
-    async fn correct(
-        &mut self,
-        redis: &RedisStore,
-        memory: &impl Store,
-        random: &mut impl FnMut(usize) -> usize,
-    ) {
-        let (receipt, expected) = self.receipts.swap_remove(random(self.receipts.len()));
-        let to = if random(2) == 0 { 0 } else { receipt.cost() / 2 };
+    async fn correct(&mut self, redis: &RedisStore, memory: &impl Store, rng: &mut Rng) {
+        let (receipt, expected) = self.receipts.swap_remove(rng.usize(..self.receipts.len()));
+        let to = if rng.usize(..2) == 0 { 0 } else { receipt.cost() / 2 };
         let settled = redis.settle(receipt, to).await.unwrap();
         let expected = memory.settle(expected, to).await.unwrap();
         let left = settled.receipt.zip(expected.receipt);

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fastrand::Rng;
 use portcullis_core::overrides::{LockOut, Override};
 use portcullis_core::store::{Checks, Outcome, Receipt, Renewal, Store};
 use portcullis_core::{
@@ -47,37 +48,27 @@ fn policies() -> Vec<Policy> {
 struct Walk {
     policies: Vec<Policy>,
     users: [Key; 3],
-    state: u64,
+    rng: Rng,
 }
 
 impl Walk {
-    fn below(&mut self, end: u64) -> u64 {
-        self.state =
-            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.state >> 33) % end
-    }
-
-    fn index(&mut self, end: usize) -> usize {
-        usize::try_from(self.below(u64::try_from(end).unwrap())).unwrap()
-    }
-
     fn policy(&mut self) -> Policy {
-        let index = self.index(self.policies.len());
+        let index = self.rng.usize(..self.policies.len());
         self.policies[index].clone()
     }
 
     fn user(&mut self) -> Key {
-        let index = self.index(self.users.len());
+        let index = self.rng.usize(..self.users.len());
         self.users[index]
     }
 
     /// A decision under one to three policies.
     fn decision(&mut self) -> Checks {
-        let (first, count) = (self.index(self.policies.len()), 1 + self.index(3));
+        let (first, count) = (self.rng.usize(..self.policies.len()), 1 + self.rng.usize(..3));
         let mut checks: Option<Checks> = None;
         for offset in 0..count {
             let policy = self.policies[(first + offset) % self.policies.len()].clone();
-            let (user, cost) = (self.user(), self.below(5));
+            let (user, cost) = (self.user(), self.rng.u64(..5));
             checks = Some(match checks {
                 None => Checks::one(policy, user, cost),
                 Some(checks) => checks.and(policy, user, cost).unwrap(),
@@ -87,16 +78,16 @@ impl Walk {
     }
 
     fn length(&mut self) -> Duration {
-        Duration::from_micros(1 + self.below(90_000_000))
+        Duration::from_micros(1 + self.rng.u64(..90_000_000))
     }
 
     fn grant(&mut self, policy: &Policy) -> Option<(Quota, Duration)> {
-        if self.below(4) == 0 {
+        if self.rng.u64(..4) == 0 {
             return None;
         }
-        let quota = Quota::per_minute(1 + self.below(20));
-        let has_burst = matches!(policy.strategy().tag(), "gcra" | "token_bucket") && self.below(2) == 0;
-        let quota = if has_burst { quota.burst(1 + self.below(20)) } else { quota };
+        let quota = Quota::per_minute(1 + self.rng.u64(..20));
+        let has_burst = matches!(policy.strategy().tag(), "gcra" | "token_bucket") && self.rng.u64(..2) == 0;
+        let quota = if has_burst { quota.burst(1 + self.rng.u64(..20)) } else { quota };
         Some((quota, self.length()))
     }
 }
@@ -155,22 +146,22 @@ async fn grants_and_blocks_agree_with_memory() {
     let redis = [connect().await.unwrap(), connect().await.unwrap()];
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let users = ["ada", "grace", "barbara"].map(key);
-    let mut walk = Walk { policies: policies(), users, state: seed };
+    let mut walk = Walk { policies: policies(), users, rng: Rng::with_seed(seed) };
     let mut now = 1_700_000_000_000_000_u64;
     let mut receipts: Vec<[Receipt; 2]> = Vec::new();
     let (mut denied, mut blocked, mut granted) = (0, 0, 0);
     let steps = timeline::steps().min(20_000);
     for step in 0..steps {
-        now += walk.below(4_000_000);
-        if walk.below(50) == 0 {
+        now += walk.rng.u64(..4_000_000);
+        if walk.rng.u64(..50) == 0 {
             forget_ended(&walk, &redis[0], &memory, now).await;
-            now -= walk.below(100_000_000);
+            now -= walk.rng.u64(..100_000_000);
         }
         clock.set(Timestamp::from_micros(now));
         let (policy, user) = (walk.policy(), walk.user());
-        let redis = &redis[walk.index(2)];
+        let redis = &redis[walk.rng.usize(..2)];
         let context = format!("step {step} under {}", policy.name());
-        match walk.below(20) {
+        match walk.rng.u64(..20) {
             0 => {
                 let grant = walk.grant(&policy);
                 let [one, other] = [
@@ -190,11 +181,11 @@ async fn grants_and_blocks_agree_with_memory() {
                 assert_eq!(one, other, "{context}");
             }
             3 | 4 => {
-                let count = u32::try_from(walk.below(4)).unwrap();
+                let count = walk.rng.u32(..4);
                 let one = redis.record_denials(&policy, user, count, &LOCK_OUT).await;
                 assert_eq!(one, memory.record_denials(&policy, user, count, &LOCK_OUT).await, "{context}");
             }
-            5 if walk.below(4) == 0 => {
+            5 if walk.rng.u64(..4) == 0 => {
                 redis.reset(&policy, user).await.unwrap();
                 memory.reset(&policy, user).await.unwrap();
             }
@@ -204,13 +195,13 @@ async fn grants_and_blocks_agree_with_memory() {
                 assert_eq!(one, other, "{context}");
             }
             7 if !receipts.is_empty() => {
-                let [one, other] = receipts.swap_remove(walk.index(receipts.len()));
+                let [one, other] = receipts.swap_remove(walk.rng.usize(..receipts.len()));
                 let [one, other] = [redis.refund(one).await, memory.refund(other).await];
                 assert_eq!(one, other, "{context}");
             }
             8 if !receipts.is_empty() => {
-                let [one, other] = receipts.swap_remove(walk.index(receipts.len()));
-                let cost = walk.below(9);
+                let [one, other] = receipts.swap_remove(walk.rng.usize(..receipts.len()));
+                let cost = walk.rng.u64(..9);
                 let [one, other] = [redis.settle(one, cost).await, memory.settle(other, cost).await];
                 assert_eq!(format!("{one:?}"), format!("{other:?}"), "{context}");
             }

@@ -3,6 +3,7 @@
 //! The store is on the server's time, because on the time of a scenario it remembers none. The quotas replenish nothing while a test
 //! runs, so the figures do not depend on time.
 
+use fastrand::Rng;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
     Anchor, Decision, FixedWindow, Policy, Quota, Receipt, SlidingWindow, Strategy, Timestamp,
@@ -12,7 +13,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::{DEADLINE, key, random};
+use crate::support::{DEADLINE, key};
 
 const LIMIT: u64 = 12;
 
@@ -50,13 +51,13 @@ async fn remembered_denials_agree_with_memory() {
     clock.set(Timestamp::from_micros(1_000_000_000_000_000));
     let memory = MemoryStore::builder().clock(clock).build();
     let redis = RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap();
-    let mut random = random(seed);
+    let mut rng = Rng::with_seed(seed);
     let (policies, keys) = (policies(), ["ada", "grace", "barbara"].map(key));
     let mut receipts: Vec<(Receipt, Receipt)> = Vec::new();
     let (mut denied, mut remembered) = (0, 0);
     for _ in 0..(timeline::steps() / 2).min(20_000) {
-        let (first, user) = (random(policies.len()), keys[random(keys.len())]);
-        match random(40) {
+        let (first, user) = (rng.usize(..policies.len()), keys[rng.usize(..keys.len())]);
+        match rng.usize(..40) {
             0 => {
                 receipts.retain(|(receipt, _)| {
                     receipt.policy().name() != policies[first].name() || receipt.key() != user
@@ -65,8 +66,8 @@ async fn remembered_denials_agree_with_memory() {
                 memory.reset(&policies[first], user).await.unwrap();
             }
             1..4 if !receipts.is_empty() => {
-                let (receipt, expected) = receipts.swap_remove(random(receipts.len()));
-                let to = u64::try_from(random(4)).unwrap();
+                let (receipt, expected) = receipts.swap_remove(rng.usize(..receipts.len()));
+                let to = rng.u64(..4);
                 let settled = redis.settle(receipt, to).await.unwrap();
                 let expected = memory.settle(expected, to).await.unwrap();
                 assert_eq!(settled.decision.remaining(), expected.decision.remaining());
@@ -74,10 +75,10 @@ async fn remembered_denials_agree_with_memory() {
             }
             choice => {
                 let cost = |choice: usize| [0, 1, 1, 2, 3][choice];
-                let mut checks = Checks::one(policies[first].clone(), user, cost(random(5)));
+                let mut checks = Checks::one(policies[first].clone(), user, cost(rng.usize(..5)));
                 if choice % 3 == 0 {
                     let second = policies[(first + 3) % policies.len()].clone();
-                    checks = checks.and(second, keys[random(keys.len())], cost(random(5))).unwrap();
+                    checks = checks.and(second, keys[rng.usize(..keys.len())], cost(rng.usize(..5))).unwrap();
                 }
                 let outcome = redis.check(checks.clone()).await.unwrap();
                 let expected = memory.check(checks.clone()).await.unwrap();

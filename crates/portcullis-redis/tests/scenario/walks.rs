@@ -31,7 +31,7 @@ fn walk(most: u64, strategy: fn(&mut Rng) -> Strategy) {
     let redis = runtime.block_on(redis).unwrap();
     let seed = timeline::seed();
     println!("seed {seed}");
-    let mut rng = Rng(seed | 1);
+    let mut rng = Rng(fastrand::Rng::with_seed(seed));
     let (mut done, mut denied) = (0, 0);
     while done < steps {
         let mut walker = Walker::new(&redis, &clock, done, strategy(&mut rng), &mut rng);
@@ -361,15 +361,12 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Marsaglia's xorshift.
-struct Rng(u64);
+/// Random choices for a walk.
+struct Rng(fastrand::Rng);
 
 impl Rng {
     fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 3) % end.max(1)
+        self.0.u64(..end.max(1))
     }
 
     fn one_in(&mut self, count: u64) -> bool {
@@ -377,7 +374,7 @@ impl Rng {
     }
 
     fn pick<T: Copy>(&mut self, values: &[T]) -> T {
-        values[usize::try_from(self.below(values.len() as u64)).unwrap()]
+        values[self.0.usize(..values.len())]
     }
 
     fn large_quota(&mut self) -> Quota {

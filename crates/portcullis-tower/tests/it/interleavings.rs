@@ -278,7 +278,7 @@ fn run(registry: &Arc<Registry>, seed: u64) -> Totals {
         let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
                 let (registry, totals) = (Arc::clone(registry), Arc::clone(&totals));
-                let mut random = Random(seed ^ (task << 40));
+                let mut random = Random::new(seed ^ (task << 40));
                 tokio::spawn(async move {
                     let stack = stack(&registry);
                     for _ in 0..OPERATIONS {

@@ -296,20 +296,16 @@ async fn a_request_that_moved_up_is_refunded_for_its_new_slot() {
 async fn departures_keep_the_spacing_and_lose_no_slot() {
     for (seed, latency) in [(1_u64, AT_ONCE), (2, AT_ONCE), (3, LATER), (4, LATER), (5, LATER)] {
         let queue = Queue::new(20, latency);
-        let mut random = seed;
-        let mut next = |below: u64| {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 33) % below
-        };
+        let mut rng = fastrand::Rng::with_seed(seed);
         let mut waiting: Vec<JoinHandle<u16>> = Vec::new();
         for number in 0..400 {
             waiting.push(queue.send(number));
-            if next(3) > 0 && !waiting.is_empty() {
-                let left = usize::try_from(next(waiting.len() as u64)).unwrap();
+            if rng.u64(..3) > 0 && !waiting.is_empty() {
+                let left = rng.usize(..waiting.len());
                 waiting.swap_remove(left).abort();
             }
-            if next(4) == 0 {
-                tokio::time::sleep(Duration::from_millis(next(1_500))).await;
+            if rng.u64(..4) == 0 {
+                tokio::time::sleep(Duration::from_millis(rng.u64(..1_500))).await;
             }
         }
         settle().await;

@@ -40,15 +40,11 @@ fn a_request_without_required_identity_is_detected() {
 
 #[test]
 fn random_requests_are_never_uncounted() {
-    let mut state = 7_u64;
-    let mut next = move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut rng = fastrand::Rng::with_seed(7);
     for _ in 0..1_000 {
         // Zero is the usual case of most choices.
-        let byte = |random: u64| if random.is_multiple_of(3) { 0 } else { random.to_le_bytes()[1] };
-        let input: Vec<u8> = (0..8 + next() % 200).map(|_| byte(next())).collect();
+        let input: Vec<u8> =
+            (0..8 + rng.u8(..200)).map(|_| if rng.u8(..3) == 0 { 0 } else { rng.u8(..) }).collect();
         requests(&input);
     }
 }

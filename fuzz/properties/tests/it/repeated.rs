@@ -9,15 +9,11 @@ const MINUTE: f64 = 60_000_000.0;
 /// The first number that may not be sent.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Marsaglia's xorshift.
-struct Rng(u64);
+struct Rng(fastrand::Rng);
 
 impl Rng {
     fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 8).unwrap() % end
+        self.0.usize(..end)
     }
 
     fn pick<T: Copy>(&mut self, values: &[T]) -> T {
@@ -29,7 +25,7 @@ impl Rng {
 fn decisions_made_in_one_step_equal_single_ones() {
     let seed = timeline::seed();
     println!("seed {seed}");
-    let mut rng = Rng(seed | 1);
+    let mut rng = Rng(fastrand::Rng::with_seed(seed));
     let runs = timeline::steps() / 5;
     let compared = (0..runs).filter(|_| script_arguments_repeated(&input(&mut rng))).count() as u64;
     println!("{compared} of {runs} requests are compared");

@@ -13,8 +13,9 @@ mod remembered;
 use std::ops::Range;
 use std::thread;
 
-use super::super::{Call, Correction, Failure, Family, Outcome, Random};
+use super::super::{Call, Correction, Failure, Family, Outcome};
 use super::*;
+use fastrand::Rng;
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{Position, Run};
 use portcullis_core::{Decision, Timestamp};
@@ -153,22 +154,22 @@ impl Simulation {
     /// Creates a simulation of 200 random calls; `lost` and `corrected` are in percent.
     fn random(family: Family, seed: u64, lost: u64, corrected: u64) -> Self {
         let mut sim = Self::new(family);
-        sim.add_random_calls(200, &mut Random::new(seed), lost, corrected);
+        sim.add_random_calls(200, &mut Rng::with_seed(seed), lost, corrected);
         sim
     }
 
     /// Adds random calls; `lost` of them in percent lose their replies, and `corrected` are corrections.
-    fn add_random_calls(&mut self, calls: usize, random: &mut Random, lost: u64, corrected: u64) {
+    fn add_random_calls(&mut self, calls: usize, random: &mut Rng, lost: u64, corrected: u64) {
         let max_cost = self.key_id.family.max_cost();
         for _ in 0..calls {
-            let after = if random.below(10) == 0 { 0 } else { 1_000 + random.below(200_000) };
-            let cost = random.below(max_cost + 1);
-            let is_lost = random.below(100) < lost;
-            let corrects = !self.charges.is_empty() && random.below(100) < corrected;
+            let after = if random.u64(..10) == 0 { 0 } else { 1_000 + random.u64(..200_000) };
+            let cost = random.u64(..=max_cost);
+            let is_lost = random.u64(..100) < lost;
+            let corrects = !self.charges.is_empty() && random.u64(..100) < corrected;
             let call = if corrects {
-                let index = usize::try_from(random.below(self.charges.len() as u64)).unwrap();
+                let index = random.usize(..self.charges.len());
                 let charged = self.charges[index].0;
-                let to = if random.below(3) == 0 { random.below(5) } else { charged / 2 };
+                let to = if random.u64(..3) == 0 { random.u64(..5) } else { charged / 2 };
                 if !is_lost {
                     self.settle(after, index, to);
                     continue;
@@ -177,9 +178,9 @@ impl Simulation {
             } else {
                 Call::Check(cost)
             };
-            match random.below(4) {
+            match random.u64(..4) {
                 _ if !is_lost => self.check(after, cost),
-                0 => self.run_late(after, call, random.below(500_000)),
+                0 => self.run_late(after, call, random.u64(..500_000)),
                 runs => self.lose_reply(after, call, runs == 1),
             }
         }

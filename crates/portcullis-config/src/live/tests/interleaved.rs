@@ -140,18 +140,6 @@ impl Model {
     }
 }
 
-/// Numbers that are the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
 type Interruption = Arc<Mutex<Option<(LiveRules, Rules)>>>;
 
 /// A file whose variable is looked up by a function that swaps other rules in, if there are any.
@@ -167,7 +155,7 @@ fn loader(file: &File, interruption: &Interruption) -> Loader {
 }
 
 async fn interleave(seed: u64) {
-    let random = &mut Random(seed);
+    let mut rng = fastrand::Rng::with_seed(seed);
     let disk = Disk::Good(100_000, Accepts::Limits);
     let file = File::new(&format!("interleaved-{seed}"), &disk.text());
     let interruption = Interruption::default();
@@ -177,13 +165,13 @@ async fn interleave(seed: u64) {
     let (layer, _used) = (live.layer(), live.rule("p").unwrap());
     let mut model = Model::new(disk);
     for step in 0..400 {
-        let limit = 100_000 + random.below(1_000);
+        let limit = 100_000 + rng.u64(..1_000);
         // Rules that are swapped in while the file is read.
-        let other = (random.below(3) == 0).then(|| 200_000 + random.below(1_000));
-        let operation = random.below(10);
+        let other = (rng.u64(..3) == 0).then(|| 200_000 + rng.u64(..1_000));
+        let operation = rng.u64(..10);
         match operation {
             0..=2 => {
-                model.disk = match random.below(6) {
+                model.disk = match rng.u64(..6) {
                     0 => Disk::Bad,
                     1 => Disk::Empty,
                     2 => Disk::Good(limit, Accepts::Nothing),
@@ -206,7 +194,7 @@ async fn interleave(seed: u64) {
                 model.rejected();
             }
             _ => {
-                let number = 1 + random.below(6);
+                let number = 1 + rng.u64(..6);
                 let is_document = operation >= 8;
                 *interruption.lock().unwrap() = other.map(|limit| (live.clone(), by_hand(limit)));
                 let is_known = is_document && model.applied == Some(number);

@@ -237,16 +237,12 @@ mod tests {
         let quota = Quota::per_minute(5);
         let mut policies = policies_and_permits(quota);
         policies.push(Policy::gcra("spaced", quota));
-        let mut seed = 1_u64;
-        let mut random = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            usize::try_from(seed >> 33).unwrap()
-        };
+        let mut rng = fastrand::Rng::with_seed(1);
         let exponents = [31, 32, 53, 63, 64, 1_000].map(|exponent| 2_f64.powi(exponent));
         let odd = [&[0.0, 1.0, 2.0, 60e6, 2_f64.powi(53) - 1.0][..], &exponents].concat();
         for _ in 0..2 * portcullis_testing::timeline::steps() {
-            let policy = &policies[random() % policies.len()];
-            let mut number = || odd[random() % odd.len()];
+            let policy = &policies[rng.usize(..policies.len())];
+            let mut number = || odd[rng.usize(..odd.len())];
             let at = number_at(&bytes(&[number()]), 0).map_or(Timestamp::EPOCH, Timestamp::from_micros);
             let cost = number_at(&bytes(&[number()]), 0).unwrap();
             for count in [1, 2, 3, 4, 5] {

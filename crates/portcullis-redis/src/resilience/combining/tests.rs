@@ -221,11 +221,7 @@ fn a_call_with_several_decisions_counts_until_it_ends() {
 /// Random decisions that arrive, join, leave, and are sent early, under random ends of calls.
 #[test]
 fn no_schedule_loses_repeats_or_reorders_a_decision() {
-    let mut seed = 1_u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let queue = CombiningQueue::<u16, Vec<u64>>::new(16);
         // Of each call on its way, its decisions; and the calls whose decisions are not taken yet.
@@ -233,11 +229,11 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
         let (mut waiting, mut left) = (BTreeMap::new(), BTreeSet::new());
         let (mut next, mut last_sent) = (0, None);
         for _ in 0..100 {
-            let sent = match random(6) {
+            let sent = match rng.u64(..6) {
                 0 | 1 => {
                     let decision = next;
                     next += 1;
-                    let load = u32::try_from(random(18)).unwrap();
+                    let load = rng.u32(..18);
                     let latest = Instant::now() + FAR;
                     match queue.wait(&LANE, load, 0, latest, |_| vec![decision]) {
                         None => {
@@ -264,8 +260,8 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                     continue;
                 }
                 3 if !on_their_way.is_empty() => {
-                    let ended = usize::try_from(random(on_their_way.len() as u64)).unwrap();
-                    if random(2) == 0 {
+                    let ended = rng.usize(..on_their_way.len());
+                    if rng.u64(..2) == 0 {
                         about_to_leave += usize::from(queue.end(&LANE, on_their_way.swap_remove(ended)));
                         continue;
                     }
@@ -277,11 +273,10 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                     if taken.is_empty() { queue.end_and_take(&LANE, 1) } else { taken }
                 }
                 _ => {
-                    let Some((&decision, &id)) = waiting.iter().nth(usize::try_from(random(4)).unwrap())
-                    else {
+                    let Some((&decision, &id)) = waiting.iter().nth(rng.usize(..4)) else {
                         continue;
                     };
-                    if random(3) > 0 {
+                    if rng.u64(..3) > 0 {
                         let remove = |own: &mut Vec<u64>| {
                             let before = own.len();
                             own.retain(|other| *other != decision);

@@ -301,38 +301,34 @@ async fn permits_of_a_call_are_released_at_once() {
 
 #[test]
 fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
-    let mut seed = 7_u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut rng = fastrand::Rng::with_seed(7);
     let limit = InFlightLimit::new(64, 80);
     let (mut held, mut waiting) = (Vec::<Permit>::new(), Vec::<(Option<u128>, u64)>::new());
     for _ in 0..2 * portcullis_testing::timeline::steps() {
-        let key = match random(8) {
+        let key = match rng.u64(..8) {
             0 => None,
             key => Some(u128::from(key)),
         };
-        match random(10) {
+        match rng.u64(..10) {
             0..5 => match limit.state().enter(key) {
                 Entered::Permit => held.push(Permit::new(&limit, key)),
                 Entered::Waiting { id, .. } => waiting.push((key, id)),
                 Entered::Full => {}
             },
             5..8 if !held.is_empty() => {
-                let index = usize::try_from(random(held.len() as u64)).unwrap();
+                let index = rng.usize(..held.len());
                 drop(held.swap_remove(index));
             }
             8 if !waiting.is_empty() => {
-                let index = usize::try_from(random(waiting.len() as u64)).unwrap();
+                let index = rng.usize(..waiting.len());
                 let (key, id) = waiting.swap_remove(index);
                 limit.state().leave(key, id);
             }
             _ => {
-                if random(50) == 0 {
+                if rng.u64(..50) == 0 {
                     limit.congested(Instant::now());
                 }
-                for _ in 0..random(200) {
+                for _ in 0..rng.u64(..200) {
                     limit.answered(Instant::now(), 1);
                 }
             }

@@ -1,6 +1,7 @@
 //! Values that are damaged between decisions: equal decisions that the script makes in one step repair them as decisions that are sent
 //! one by one do, and leave the same values in the server.
 
+use fastrand::Rng;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Policy, Timestamp};
 use portcullis_redis::RedisStore;
@@ -9,7 +10,7 @@ use portcullis_testing::{ManualClock, timeline};
 
 use super::{arrivals, next_instant, policies, receipts, users};
 
-use crate::support::{DEADLINE, random};
+use crate::support::DEADLINE;
 
 /// Two servers with the same values. In one the decisions of a step arrive together, in the other one after another.
 struct Pair {
@@ -47,25 +48,25 @@ async fn damaged_values_are_repaired_as_by_single_decisions() {
     let (clock, seed) = (ManualClock::default(), timeline::seed());
     println!("seed {seed}");
     let pair = Pair::start(&clock).await;
-    let mut random = random(seed);
+    let mut rng = Rng::with_seed(seed);
     let (policies, users) = (policies::all(), users());
     let (mut now, mut made, mut denied, mut damaged) = (1_600_000_000_000_000_u64, 0_u64, 0_u64, 0_u64);
     let steps = timeline::steps().min(50_000);
     while made < steps {
         // A few policies at a time, so that decisions meet damaged values.
-        let first = random(policies.len());
+        let first = rng.usize(..policies.len());
         let few: Vec<Policy> = policies.iter().cycle().skip(first).take(3).cloned().collect();
         let names = few.iter().map(|policy| policy.name().as_str()).collect::<Vec<_>>().join(",");
         let mut charged = Vec::new();
         for _ in 0..8 {
-            now = next_instant(now, &mut random);
+            now = next_instant(now, &mut rng);
             clock.set(Timestamp::from_micros(now));
-            for _ in 0..random(3) {
-                let (seed, now) = (random(1 << 30).to_string(), now.to_string());
+            for _ in 0..rng.usize(..3) {
+                let (seed, now) = (rng.usize(..1 << 30).to_string(), now.to_string());
                 let reply = pair.run(DAMAGE, &[&seed, &now, &names]);
                 damaged += u64::from(!reply.trim().is_empty());
             }
-            let decisions = arrivals(&few, &users, &mut random);
+            let decisions = arrivals(&few, &users, &mut rng);
             let tasks: Vec<_> =
                 decisions.iter().map(|checks| tokio::spawn(pair.stores[0].check(checks.clone()))).collect();
             for (checks, task) in decisions.into_iter().zip(tasks) {
@@ -84,9 +85,9 @@ async fn damaged_values_are_repaired_as_by_single_decisions() {
                 charged.extend(own.into_iter().zip(expected));
             }
             pair.run(VALUES, &[]);
-            if !charged.is_empty() && random(3) == 0 {
-                let (own, expected) = charged.swap_remove(random(charged.len()));
-                let cost = [0, own.cost() / 2, own.cost() + 3][random(3)];
+            if !charged.is_empty() && rng.usize(..3) == 0 {
+                let (own, expected) = charged.swap_remove(rng.usize(..charged.len()));
+                let cost = [0, own.cost() / 2, own.cost() + 3][rng.usize(..3)];
                 let settled = pair.stores[0].settle(own, cost).await.unwrap();
                 let expected = pair.stores[1].settle(expected, cost).await.unwrap();
                 assert_eq!((settled.decision, settled.uncharged), (expected.decision, expected.uncharged));

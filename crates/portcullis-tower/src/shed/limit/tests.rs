@@ -94,16 +94,10 @@ fn the_limit_follows_a_capacity_that_changes() {
 
 /// The mean of a window of exponentially distributed work, in thousandths of the mean of all work.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few thousand")]
-fn mean_of_a_window(state: &mut u64) -> u64 {
-    let sum: f64 = std::iter::repeat_with(|| {
-        // SplitMix64, by Steele, Lea and Flood.
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        -((f64::from(u32::try_from((mixed ^ mixed >> 31) >> 32).unwrap()) + 0.5) / 4_294_967_296.0).ln()
-    })
-    .take(usize::try_from(LEAST_SAMPLES).unwrap())
-    .sum();
+fn mean_of_a_window(rng: &mut fastrand::Rng) -> u64 {
+    // `f64` is below 1.
+    let works = std::iter::repeat_with(|| -(1.0 - rng.f64()).ln());
+    let sum: f64 = works.take(usize::try_from(LEAST_SAMPLES).unwrap()).sum();
     (sum * 1_000.0 / f64::from(LEAST_SAMPLES)).round() as u64
 }
 
@@ -111,10 +105,10 @@ fn mean_of_a_window(state: &mut u64) -> u64 {
 fn work_that_varies_does_not_wear_the_limit_down() {
     let service = Workers { number: 100, work: 20 * MILLI };
     let mut limit = AdaptiveLimit::new(4, 2_000);
-    let (mut state, mut least) = (0, u32::MAX);
+    let (mut rng, mut least) = (fastrand::Rng::with_seed(0), u32::MAX);
     // Half an hour of windows, and more.
     for window in 0..20_000 {
-        let latency = service.latency(limit.limit) * mean_of_a_window(&mut state) / 1_000;
+        let latency = service.latency(limit.limit) * mean_of_a_window(&mut rng) / 1_000;
         limit.observe(&pressed(latency, limit.limit), Tolerance::DEFAULT);
         if window > 100 {
             least = least.min(limit.limit);

@@ -2,22 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+use fastrand::Rng;
 use portcullis_tower::{Charge, InFlightPermit};
 
 use super::*;
 
 const THREADS: u64 = 8;
 const REQUESTS: u64 = 400;
-
-/// The numbers of a linear congruential generator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
 
 /// The requests that hold a permit at the same time, and the most of them.
 #[derive(Default)]
@@ -43,8 +34,8 @@ impl Drop for Counted {
 }
 
 /// One request that ends in one of the ways in which requests end.
-async fn run(layer: &RateLimitLayer, running: &Arc<Running>, mut random: Random) -> bool {
-    let (end, turns) = (random.below(7), random.below(4));
+async fn run(layer: &RateLimitLayer, running: &Arc<Running>, mut rng: Rng) -> bool {
+    let (end, turns) = (rng.u64(..7), rng.u64(..4));
     let running = Arc::clone(running);
     let service = layer.layer(service_fn(move |request: Request<String>| {
         let counted = Counted::new(&running);
@@ -92,8 +83,8 @@ async fn run_all(setup: &Setup, running: &Arc<Running>, thread: u64) -> u64 {
     let layer = setup.layer();
     let mut passed = 0;
     for number in 0..REQUESTS {
-        let random = Random(thread * REQUESTS + number);
-        passed += u64::from(run(&layer, running, random).await);
+        let rng = Rng::with_seed(thread * REQUESTS + number);
+        passed += u64::from(run(&layer, running, rng).await);
     }
     // The tasks end with the runtime otherwise.
     for _ in 0..100 {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
+use fastrand::Rng;
 use portcullis_tower::Charge;
 
 pub(super) const KEYS: [&str; 3] = ["ada", "bob", "eve"];
@@ -12,28 +13,24 @@ pub(super) const POLICIES: [&str; 7] = ["guesses", "looked", "both", "calls", "t
 pub(super) const LIMIT: u64 = 1_000_000_000;
 pub(super) const SCARCE: u64 = 50;
 
-/// `SplitMix64`.
-pub(super) struct Random(pub(super) u64);
+/// The choices of a task.
+pub(super) struct Random(Rng);
 
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    pub(super) fn new(seed: u64) -> Self {
+        Self(Rng::with_seed(seed))
     }
 
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.0.u64(..bound)
     }
 
     pub(super) fn index(&mut self, bound: usize) -> usize {
-        usize::try_from(self.below(bound.try_into().unwrap())).unwrap()
+        self.0.usize(..bound)
     }
 
     pub(super) fn fork(&mut self) -> Self {
-        Self(self.next())
+        Self(self.0.fork())
     }
 
     fn maybe<T>(&mut self, one_in: u64, value: impl FnOnce(&mut Self) -> T) -> Option<T> {

@@ -59,7 +59,7 @@ fn run(world: &Arc<World>, seed: u64) -> Vec<Arc<Run>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
         let tasks = (0..TASKS).map(|task| {
-            let (world, mut random) = (Arc::clone(world), Random(seed ^ (task << 40)));
+            let (world, mut random) = (Arc::clone(world), Random::new(seed ^ (task << 40)));
             tokio::spawn(async move {
                 let (stack, mut runs) = (stack(&world.registry), Vec::new());
                 for _ in 0..OPERATIONS {
@@ -202,7 +202,7 @@ fn operators_interleaved_with_requests_leave_the_exact_balance() {
                 expected.join(&run.left());
             }
             check_seen(&world, &mut numbers);
-            check_balances(&world, &mut expected, &mut Random(round_seed));
+            check_balances(&world, &mut expected, &mut Random::new(round_seed));
         }
         assert!(numbers.blocked > 0 && numbers.granted > 0 && numbers.above_default > 0, "{numbers:?}");
         drop(held);

@@ -88,21 +88,15 @@ fn poll(guess: &mut Guess) -> Option<StatusCode> {
 
 /// Starts, ends and drops guesses in a random order, and checks how many have run.
 async fn random_guesses(seed: u64, mode: Mode) {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut random = |below: u64| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state % below
-    };
-    let (limit, bound) = (1 + random(4), 1 + random(4));
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (limit, bound) = (1 + rng.u64(..4), 1 + rng.u64(..4));
     let registry = in_mode(mode);
     let layer = looking(&registry, limit).look_first_at_most(usize::try_from(bound).unwrap());
     let ran = Arc::new(AtomicUsize::new(0));
     let mut pending: Vec<Guess> = Vec::new();
     for _ in 0..200 {
-        let index = usize::try_from(random(1_000)).unwrap() % pending.len().max(1);
-        match random(4) {
+        let index = rng.usize(..pending.len().max(1));
+        match rng.u64(..4) {
             0 | 1 => {
                 let (flag, ran) = (Arc::new(AtomicBool::new(false)), Arc::clone(&ran));
                 let is_over = Arc::clone(&flag);
@@ -124,7 +118,7 @@ async fn random_guesses(seed: u64, mode: Mode) {
             _ => {}
         }
         pending.retain_mut(|guess| poll(guess).is_none());
-        if random(2) == 0 {
+        if rng.u64(..2) == 0 {
             tokio::task::yield_now().await;
         }
     }

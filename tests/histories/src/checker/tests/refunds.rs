@@ -188,7 +188,7 @@ fn a_check_in_doubt_that_a_debt_hides_is_found() {
 fn corrections_under_another_clock_break_no_rule() {
     for family in Family::BUSY {
         for seed in 0..60 {
-            let (mut sim, mut random) = (Simulation::new(family), Random::new(seed));
+            let (mut sim, mut random) = (Simulation::new(family), Rng::with_seed(seed));
             sim.add_random_calls(60, &mut random, 0, 25);
             sim.advance(10_000);
             let hour = 3_600_000_000;

@@ -90,25 +90,21 @@ fn a_next_call_begins_only_where_there_is_room() {
 /// Equal decisions that arrive, join and leave, under random ends of calls.
 #[test]
 fn no_equal_decision_waits_without_a_call() {
-    let mut seed = 1_u64;
-    let mut random = |below: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % below
-    };
+    let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let queue = CombiningQueue::<u16, Vec<u64>>::new(64);
         // Of each call on its way, its decisions; and the calls whose decisions are not taken yet.
         let (mut on_their_way, mut about_to_leave) = (Vec::new(), 0);
         let (mut next, mut last_sent) = (0, 0);
         for _ in 0..100 {
-            let sent = match random(5) {
+            let sent = match rng.u64(..5) {
                 0 | 1 => {
                     next += 1;
                     let joined = queue.join_last(&LANE, |last, _| {
                         last.push(next);
                         true
                     });
-                    let tag = TAG + random(8) / 7;
+                    let tag = TAG + rng.u64(..8) / 7;
                     if joined.is_some() {
                         continue;
                     }
@@ -121,7 +117,7 @@ fn no_equal_decision_waits_without_a_call() {
                     }
                 }
                 2 if !on_their_way.is_empty() => {
-                    let ended = usize::try_from(random(on_their_way.len() as u64)).unwrap();
+                    let ended = rng.usize(..on_their_way.len());
                     let ended = on_their_way.swap_remove(ended);
                     let begins = queue.begin_next(&LANE, ended) || queue.end(&LANE, ended);
                     about_to_leave += usize::from(begins);
