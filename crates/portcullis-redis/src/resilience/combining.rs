@@ -75,6 +75,15 @@ pub(crate) struct Entered {
     pub(crate) begins_call: bool,
 }
 
+/// The result of [`CombiningQueue::take`].
+#[derive(Debug)]
+pub(crate) struct Taken<T> {
+    /// None if all have left by now.
+    pub(crate) decisions: Vec<T>,
+    /// Whether another call begins for what still waits: a task must take it.
+    pub(crate) begins_call: bool,
+}
+
 /// The result of [`CombiningQueue::due`].
 #[derive(Debug)]
 pub(crate) struct Due<L, T> {
@@ -145,13 +154,19 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         self.is_busy.load(Relaxed)
     }
 
-    /// Takes the decisions of a call that has begun for what waits; none if all have left by now.
-    pub(crate) fn take(&self, lane: &L) -> Vec<T> {
+    /// Takes the decisions of a call that has begun for what waits.
+    pub(crate) fn take(&self, lane: &L) -> Taken<T> {
         let mut state = self.state();
-        let Some(own) = state.lanes.get_mut(lane) else { return Vec::new() };
+        let Some(own) = state.lanes.get_mut(lane) else {
+            return Taken { decisions: Vec::new(), begins_call: false };
+        };
         own.starting = own.starting.saturating_sub(1);
         own.begins_next = false;
-        own.take(self.max_load)
+        let decisions = own.take(self.max_load);
+        // While a call began in the place of another one, none began beside it.
+        let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty() && !own.repeats_last();
+        own.begin_if(begins_call);
+        Taken { decisions, begins_call }
     }
 
     /// Begins the next call in the place of one that ends, if the server has made all of its decisions in one step: for what waits, and for
@@ -164,6 +179,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
             own.shared -= 1;
             own.starting += 1;
             own.begins_next = true;
+            own.last_tag = 0;
         }
         begins
     }
@@ -234,7 +250,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let mut state = self.state();
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         own.calls -= 1;
-        own.shared -= usize::from(decisions > 1);
+        if decisions > 1 {
+            own.shared -= 1;
+            own.last_tag = 0;
+        }
         let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
         own.begin_if(begins_call);
         state.remove_if_empty(lane);

@@ -35,6 +35,7 @@ use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
+use crate::resilience::combining::Taken;
 use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::Permit;
 use crate::resilience::liveness::Liveness;
@@ -78,8 +79,11 @@ impl Link {
             let mut turn = Turn { link, lane, decisions: 0 };
             loop {
                 turn.wait_for_more().await;
-                let decisions = turn.link.combining.take(&turn.lane);
+                let Taken { decisions, begins_call } = turn.link.combining.take(&turn.lane);
                 turn.decisions = count(&decisions);
+                if begins_call {
+                    turn.link.send_what_arrives(&turn.lane);
+                }
                 send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
                 if !turn.begin_next() {
                     break;

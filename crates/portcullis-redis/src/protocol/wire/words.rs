@@ -23,12 +23,14 @@ impl CallWords {
 
     /// The words of a decision. The script may make those with a replay several times.
     pub(crate) fn of_decision(keys: Words, args: Words, replay: Option<Replay>) -> Arc<Self> {
-        let key = keys.first().filter(|_| replay.is_some());
-        let tag = key.map_or(0, |key| quick_hash(key) | 1);
+        let tag = match (keys.first(), args.first()) {
+            (Some(key), Some(request)) if replay.is_some() => tag_of(key, request),
+            _ => 0,
+        };
         Arc::new(Self { keys, args, replay, tag })
     }
 
-    /// Equal for all decisions about a key that the script may make several times, and 0 for all other words.
+    /// Equal for equal decisions that the script may make several times, hardly ever for different ones, and 0 for all other words.
     pub(crate) fn tag(&self) -> u64 {
         self.tag
     }
@@ -45,5 +47,38 @@ impl CallWords {
     /// What the decision is computed from if the script makes it several times; `None` for one that is never repeated.
     pub(crate) fn replay(&self) -> Option<&Replay> {
         self.replay.as_ref()
+    }
+}
+
+fn tag_of(key: &[u8], request: &[u8]) -> u64 {
+    let end_of = |word: &[u8]| word.last_chunk().map_or(0, |end| u64::from_le_bytes(*end));
+    let hash_of = |word: &[u8]| quick_hash(word).wrapping_add(end_of(word));
+    hash_of(key).rotate_left(32) ^ hash_of(request) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_that_differ_have_other_tags() {
+        let tag_of = |key: &'static str, request: &'static str, replay: Option<Replay>| {
+            let [keys, args] = [key, request].map(|word| [Bytes::from(word)].into_iter().collect());
+            CallWords::of_decision(keys, args, replay).tag()
+        };
+        let gcra = portcullis_core::Policy::gcra("gcra", portcullis_core::Quota::per_minute(5));
+        let replay = Replay::of(gcra.strategy(), 1);
+        assert!(replay.is_some());
+        let tag = tag_of("portcullis:ada:gcra-1", "a request of one unit", replay);
+        assert_eq!(tag, tag_of("portcullis:ada:gcra-1", "a request of one unit", replay));
+        for (key, request) in [
+            ("portcullis:ada:gcra-2", "a request of one unit"),
+            ("portcullis:eve:gcra-1", "a request of one unit"),
+            ("portcullis:ada:gcra-1", "a request of two unit"),
+            ("portcullis:ada:gcra-1", "a request of one unis"),
+        ] {
+            assert_ne!(tag, tag_of(key, request, replay), "{key} {request}");
+        }
+        assert_eq!(tag_of("portcullis:ada:gcra-1", "a request of one unit", None), 0);
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Lane<T> {
     pub(super) count: usize,
     /// The number of decisions in the call that left last.
     pub(super) left_last: usize,
-    /// The tag of its decisions, if all of them had joined the first; 0 otherwise.
+    /// The tag of its decisions, if all of them had joined the first and no call with several has ended since; 0 otherwise.
     pub(super) last_tag: u64,
     /// Whether a call begins in the place of one that has ended, for what its callers decide next.
     pub(super) begins_next: bool,

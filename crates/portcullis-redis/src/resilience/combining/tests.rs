@@ -32,9 +32,13 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         self.state().begin(lane)
     }
 
+    fn taken(&self, lane: &L) -> Vec<T> {
+        self.take(lane).decisions
+    }
+
     /// Ends a call, and takes the decisions of the one in its place.
     fn end_and_take(&self, lane: &L, decisions: usize) -> Vec<T> {
-        if self.end(lane, decisions) { self.take(lane) } else { Vec::new() }
+        if self.end(lane, decisions) { self.taken(lane) } else { Vec::new() }
     }
 
     fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
@@ -143,7 +147,7 @@ fn a_call_sees_what_arrives_only_beside_another() {
     assert_eq!(queue.arrived(&LANE), 2);
     assert!(queue.end(&LANE, 1), "and in that of the other, for the second if the first takes one");
     assert_eq!(queue.arrived(&LANE), 0, "both are about to leave");
-    assert_eq!(queue.take(&LANE), [0, 1]);
+    assert_eq!(queue.taken(&LANE), [0, 1]);
     assert!(!queue.end(&LANE, 2));
     assert_eq!(queue.arrived(&LANE), 0);
     assert!(!queue.end(&LANE, 1) && queue.is_empty());
@@ -157,9 +161,9 @@ fn a_call_that_is_as_large_as_the_last_one_leaves() {
     assert!(queue.end(&LANE, 1));
     assert_eq!(queue.arrived(&LANE), 1);
     queue.wait_on(&LANE, 1, 3).unwrap();
-    assert_eq!((queue.arrived(&LANE), queue.take(&LANE)), (0, vec![2, 3]));
+    assert_eq!((queue.arrived(&LANE), queue.taken(&LANE)), (0, vec![2, 3]));
     // A task that finds nothing left is no call.
-    assert!(queue.take(&LANE).is_empty() && !queue.end(&LANE, 2));
+    assert!(queue.taken(&LANE).is_empty() && !queue.end(&LANE, 2));
     queue.wait_on(&LANE, 1, 4).unwrap();
     assert_eq!(queue.arrived(&LANE), 1);
 }
@@ -191,12 +195,12 @@ fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
     assert!(!queue.begin(&LANE) && wait(2));
     assert!(!queue.begin(&LANE) && !wait(3) && !wait(4), "one call for all of them");
     assert_eq!(queue.counts(&LANE), (MAX_CALLS, 3));
-    assert_eq!(queue.take(&LANE), [2, 3, 4]);
+    assert_eq!(queue.taken(&LANE), [2, 3, 4]);
 
     // If another call ends before, it has taken them.
     assert!(queue.end_and_take(&LANE, 2).is_empty() && wait(5));
     assert_eq!(queue.end_and_take(&LANE, 2), [5]);
-    assert!(queue.take(&LANE).is_empty() && queue.end_and_take(&LANE, 1).is_empty());
+    assert!(queue.taken(&LANE).is_empty() && queue.end_and_take(&LANE, 1).is_empty());
 
     // Beside a call with one decision, and without any call, a decision leaves at once.
     assert_eq!(queue.counts(&LANE), (1, 0));
@@ -269,7 +273,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                 }
                 4 if about_to_leave > 0 => {
                     about_to_leave -= 1;
-                    let taken = queue.take(&LANE);
+                    let taken = queue.taken(&LANE);
                     if taken.is_empty() { queue.end_and_take(&LANE, 1) } else { taken }
                 }
                 _ => {
