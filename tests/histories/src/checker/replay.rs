@@ -24,9 +24,18 @@ pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> Result<bool,
     if key_id.family == Family::Log && matches!(verdict, Verdict::Contradiction(_)) {
         verdict = search(MAX_LINKS, false);
     }
-    let has_correction = ops.iter().any(|op| op.correction().is_some());
-    if !doubtful.is_empty() && has_correction && matches!(verdict, Verdict::Contradiction(_)) {
+    let may_cancel = doubtful.iter().any(|op| op.correction().is_some());
+    if may_cancel && matches!(verdict, Verdict::Contradiction(_)) {
         verdict = search(MAX_LINKS, true);
+    }
+    // A log shows the instants of its units, and has too many orders.
+    let has_debt = ops.iter().any(|op| op.correction().is_some_and(|it| it.missing() > 0));
+    let may_hide = has_debt && !doubtful.is_empty() && !may_cancel && key_id.family != Family::Log;
+    if may_hide && matches!(verdict, Verdict::Contradiction(_)) {
+        verdict = match search(0, true) {
+            Verdict::Undecided => verdict,
+            thorough => thorough,
+        };
     }
     match verdict {
         Verdict::Consistent => Ok(true),

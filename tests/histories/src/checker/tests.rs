@@ -19,7 +19,6 @@ use fastrand::Rng;
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{Position, Run};
 use portcullis_core::{Decision, Timestamp};
-use portcullis_testing::timeline::steps;
 
 impl Findings {
     /// The numbers of the rules that are violated.
@@ -227,16 +226,12 @@ fn lost_replies_are_explained_run_or_not() {
 
 #[test]
 fn a_log_with_lost_replies_is_checked_in_every_figure() {
-    // In two threads, because each search takes long.
-    // Two of the first searches take ten seconds each.
-    let seeds = if steps() >= 100_000 { 0..50 } else { 12..50 };
-    let (middle, count) = (31, seeds.clone().count());
+    // In two threads, because some searches take a second.
     let noticed = thread::scope(|scope| {
-        let halves =
-            [seeds.start..middle, middle..seeds.end].map(|seeds| scope.spawn(|| noticed_errors(seeds)));
+        let halves = [0..25, 25..50].map(|seeds| scope.spawn(|| noticed_errors(seeds)));
         halves.into_iter().map(|half| half.join().unwrap()).sum::<usize>()
     });
-    assert!(noticed * 10 > count * 9, "{noticed} of {count} are noticed");
+    assert!(noticed > 45, "{noticed} of 50 are noticed");
 }
 
 /// The number of seeds for which one wrong figure in a history is noticed.

@@ -111,12 +111,8 @@ async fn simulate(layer: &ShedLayer, phases: &[Phase]) -> Run {
 
 /// Work that varies as much as an exponential distribution, with the same mean.
 fn varied(call: u64) -> Duration {
-    // SplitMix64, by Steele, Lea and Flood.
-    let mixed = call.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    let uniform = f64::from(u32::try_from((mixed ^ mixed >> 31) >> 32).unwrap()) + 0.5;
-    WORK.mul_f64(-(uniform / 4_294_967_296.0).ln())
+    // `f64` is below 1.
+    WORK.mul_f64(-(1.0 - fastrand::Rng::with_seed(call).f64()).ln())
 }
 
 const fn seconds(seconds: u64) -> Duration {
