@@ -14,8 +14,8 @@
 //! it ends, its task sends the next one in its place, for what its callers decide next, by the same rule.
 //!
 //! Invariants:
-//! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way, or one for decisions that are equal to all
-//!   that wait: when one ends, the next call takes its place.
+//! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way, unless one of them is for decisions that are
+//!   equal to all that wait, or is about to leave in the place of such a call. When one ends, the next call takes its place.
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait, here or for a permit.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
