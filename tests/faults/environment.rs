@@ -157,7 +157,7 @@ impl Environment {
                 ensure!(is_counted, "only counts do not expire");
                 let peek = store.check(Checks::one(key_id.family.policy(), key_id.key(), 0)).await?;
                 let decision = peek.decision();
-                counts.insert(key_id, u64::from(decision.limit() - decision.remaining()));
+                counts.insert(key_id, decision.limit() - decision.remaining());
             }
             Ok(counts)
         })

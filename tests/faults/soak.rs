@@ -23,7 +23,7 @@ pub(crate) fn run(topology: Topology, time: Duration, seed: u64) -> Result<Row> 
     let start = Instant::now();
     let mut injected = 0;
     while start.elapsed() < time || injected == 0 {
-        let fault = random.one_of(&faults);
+        let fault = random.choice(&faults).expect("each topology has faults");
         println!("    {:>4} s  {}", start.elapsed().as_secs(), fault.name);
         (fault.inject)(&mut environment).with_context(|| format!("{} cannot be injected", fault.name))?;
         injected += 1;

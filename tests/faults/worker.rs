@@ -334,7 +334,9 @@ impl Caller {
         let outcome = match answer {
             Ok(settlement) => {
                 let left = settlement.receipt.filter(|receipt| receipt.cost() > 0);
-                left.into_iter().for_each(|receipt| self.hold(key_id, receipt));
+                if let Some(receipt) = left {
+                    self.hold(key_id, receipt);
+                }
                 let answer = Answer::new(&settlement.decision, true);
                 Outcome::Answered(Answer { uncharged: settlement.uncharged, ..answer })
             }

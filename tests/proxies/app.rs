@@ -36,17 +36,17 @@ impl App {
         let app = Router::new().route("/", inner).layer(limiter.layer(policy.clone()).by(clients));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(async {
+        let running = tokio::spawn(async {
             axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await.unwrap();
         });
-        Self { address, limiter, policy, served, server }
+        Self { address, limiter, policy, served, server: running }
     }
 
     /// The remaining budget of `address`, as the layer reports it.
     pub(crate) async fn remaining(&self, address: &str) -> u64 {
         let bucket = ClientIp::peer().prefix(address.parse().unwrap());
         let key = self.limiter.key(|key| bucket.write(key)).unwrap();
-        u64::from(self.limiter.peek(&self.policy, key).await.unwrap().remaining())
+        self.limiter.peek(&self.policy, key).await.unwrap().remaining()
     }
 
     /// The number of requests that passed the layer.

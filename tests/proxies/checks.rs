@@ -97,7 +97,7 @@ impl Checked {
         let prefix = ClientIp::peer().prefix(address.parse().unwrap());
         let key = self.limiter.key(|key| prefix.write(key)).unwrap();
         let policy = self.limiter.rule_policy("address").unwrap();
-        u64::from(self.limiter.peek(&policy, key).await.unwrap().remaining())
+        self.limiter.peek(&policy, key).await.unwrap().remaining()
     }
 
     /// The number of connections on which the endpoint was asked.

@@ -34,7 +34,7 @@ struct Stack {
 }
 
 impl Stack {
-    async fn start(change: impl Fn(String) -> String) -> Self {
+    fn start(change: impl Fn(String) -> String) -> Self {
         let limiter = testing::limiter(&ManualClock::default());
         let service =
             RateLimitService::envoy(limiter, limits(LIMITS)).response_headers(ResponseHeaders::RateLimit);
@@ -110,7 +110,7 @@ fn text<'r>(response: &'r Response<Bytes>, name: &str) -> &'r str {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_choose_limits_and_figures_reach_the_client() {
-    let stack = Stack::start(|text| text).await;
+    let stack = Stack::start(|text| text);
     let first = stack.get("/", Some("trial")).await;
     assert_eq!((first.status().as_u16(), &first.body()[..]), (200, &b"application"[..]));
     assert_eq!(text(&first, "x-ratelimit-remaining"), "1", "made by Envoy");
@@ -134,7 +134,7 @@ async fn headers_choose_limits_and_figures_reach_the_client() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_have_descriptors_of_their_own() {
-    let stack = Stack::start(|text| text).await;
+    let stack = Stack::start(|text| text);
     for status in [200, 200, 200, 429, 429] {
         assert_eq!(stack.status("/login", None).await, status);
     }
@@ -150,7 +150,7 @@ async fn routes_have_descriptors_of_their_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_header_that_is_not_utf_8_is_limited() {
-    let stack = Stack::start(|text| text).await;
+    let stack = Stack::start(|text| text);
     for status in [200, 200, 200, 200, 200, 429] {
         let request = Request::get(&stack.url).header("x-api-key", &b"\xff"[..]);
         assert_eq!(HttpClient::http_1().send(request, ()).await.status(), status);
@@ -161,7 +161,7 @@ async fn a_header_that_is_not_utf_8_is_limited() {
 async fn without_the_service_the_failure_mode_of_envoy_decides() {
     for (deny, status) in [("false", 200), ("true", 500)] {
         let mode = format!("failure_mode_deny: {deny}");
-        let mut stack = Stack::start(|text| text.replace("failure_mode_deny: false", &mode)).await;
+        let mut stack = Stack::start(|text| text.replace("failure_mode_deny: false", &mode));
         assert_eq!(stack.status("/", Some("trial")).await, 200);
         stack.stop_service();
         for _ in 0..4 {
@@ -172,7 +172,7 @@ async fn without_the_service_the_failure_mode_of_envoy_decides() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_are_replaced_under_load() {
-    let stack = Arc::new(Stack::start(|text| text).await);
+    let stack = Arc::new(Stack::start(|text| text));
     let stop = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     for _ in 0..4 {

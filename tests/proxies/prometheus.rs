@@ -119,7 +119,7 @@ impl Prometheus {
 }
 
 fn encoded(text: &str) -> String {
-    text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |encoded, byte| encoded + &format!("%{byte:02x}"))
 }
 
 /// The expressions of all panels, for all instances and policies.

@@ -142,7 +142,7 @@ async fn documented_misconfigurations_let_a_client_choose() {
     for number in 0..20 {
         assert_eq!(send_request("127.0.0.2", address, &forged(number)).await, Answer::Layer(200));
     }
-    assert_eq!(app.remaining("6.6.6.1").await, u64::from(BUDGET) - 1);
+    assert_eq!(app.remaining("6.6.6.1").await, BUDGET - 1);
 
     // With another proxy in front, the single header has the address of that proxy.
     let app = App::behind(ClientIp::behind(Trust::networks(PROXIES)).header("x-real-ip")).await;
@@ -151,5 +151,5 @@ async fn documented_misconfigurations_let_a_client_choose() {
     for client in ["127.0.0.2", "127.0.0.3"] {
         assert_eq!(send_request(client, address, &[]).await, Answer::Layer(200));
     }
-    assert_eq!(app.remaining("127.0.0.1").await, u64::from(BUDGET) - 2);
+    assert_eq!(app.remaining("127.0.0.1").await, BUDGET - 2);
 }

@@ -17,7 +17,7 @@ impl RealIp {
     pub(super) fn start(trusted: &[&str]) -> Self {
         let address = free_address();
         let trusted: String =
-            trusted.iter().map(|network| format!("    set_real_ip_from {network};\n")).collect();
+            trusted.iter().map(|network| ["    set_real_ip_from ", network, ";\n"].concat()).collect();
         let http = format!(
             "keepalive_requests 1000000;\nserver {{\n    listen {address};\n{trusted}    real_ip_header X-Forwarded-For;\n    \
              real_ip_recursive on;\n    location / {{ return 200 $remote_addr; }}\n}}\n"
