@@ -144,8 +144,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
         own.push(id, load, tag, latest, decision);
         self.last.store(tag, Relaxed);
-        let begins_call = own.calls < MAX_CALLS && !own.begins_next && !own.repeats_last();
-        own.begin_if(begins_call);
+        let begins_call = own.begin_beside();
         Some(Entered { id, is_unwatched, begins_call })
     }
 
@@ -164,9 +163,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         own.begins_next = false;
         let decisions = own.take(self.max_load);
         // While a call began in the place of another one, none began beside it.
-        let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty() && !own.repeats_last();
-        own.begin_if(begins_call);
-        Taken { decisions, begins_call }
+        Taken { decisions, begins_call: own.begin_beside() }
     }
 
     /// Begins the next call in the place of one that ends, if the server has made all of its decisions in one step: for what waits, and for
@@ -176,10 +173,9 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         let begins = decisions > 1 && own.last_tag != 0 && own.calls <= MAX_CALLS && !own.begins_next;
         if begins {
-            own.shared -= 1;
+            own.end_shared();
             own.starting += 1;
             own.begins_next = true;
-            own.last_tag = 0;
         }
         begins
     }
@@ -251,8 +247,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         own.calls -= 1;
         if decisions > 1 {
-            own.shared -= 1;
-            own.last_tag = 0;
+            own.end_shared();
         }
         let begins_call = own.calls < MAX_CALLS && !own.waiting.is_empty();
         own.begin_if(begins_call);

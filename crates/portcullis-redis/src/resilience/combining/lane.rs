@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use tokio::time::Instant;
 
+use super::MAX_CALLS;
+
 /// What is known of a lane.
 #[derive(Debug)]
 pub(super) struct Lane<T> {
@@ -83,6 +85,21 @@ impl<T> Lane<T> {
         }
     }
 
+    /// Begins a call for what waits beside those that are on their way, if there is room and it need not wait for one of them. Returns
+    /// whether it does.
+    pub(super) fn begin_beside(&mut self) -> bool {
+        let is_room = self.calls < MAX_CALLS && !self.begins_next;
+        let begins_call = is_room && !self.waiting.is_empty() && !self.repeats_last();
+        self.begin_if(begins_call);
+        begins_call
+    }
+
+    /// Ends a call with several decisions.
+    pub(super) fn end_shared(&mut self) {
+        self.shared -= 1;
+        self.last_tag = 0;
+    }
+
     /// Begins a call that a task sends.
     pub(super) fn begin_if(&mut self, begins_call: bool) {
         self.calls += usize::from(begins_call);
@@ -116,7 +133,7 @@ impl<T> Lane<T> {
     }
 
     /// Whether all that wait may be equal to all of the call that left last.
-    pub(super) fn repeats_last(&self) -> bool {
+    fn repeats_last(&self) -> bool {
         self.last_tag != 0 && self.waiting.len() == 1 && self.waiting[0].tag == self.last_tag
     }
 
