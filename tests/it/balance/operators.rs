@@ -163,8 +163,7 @@ impl Client {
     /// Drops a stream half-way.
     fn leave(&mut self) {
         if !self.open.is_empty() {
-            let index = self.random.u64(..self.open.len() as u64);
-            let (user, body) = self.open.swap_remove(usize::try_from(index).unwrap());
+            let (user, body) = self.open.swap_remove(self.random.usize(..self.open.len()));
             self.world.users[user].held.fetch_sub(1, SeqCst);
             drop(body);
         }
