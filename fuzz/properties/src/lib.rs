@@ -1,7 +1,7 @@
 //! Properties that must hold for any input that a client can send, or that is found in place of stored state.
 //!
 //! Each function takes any bytes and panics if a property is violated. The fuzzers of `fuzz/fuzz_targets` call them with
-//! generated inputs; the tests of this crate with the inputs of `fuzz/corpus`, on stable Rust.
+//! generated inputs; the tests of this crate with the inputs in `fuzz/corpus`, on stable Rust.
 
 mod bytes;
 mod client_ip;
@@ -29,7 +29,7 @@ pub use state::{encoded_state, state};
 pub use stored_state::stored_state;
 
 /// All targets. A new one needs a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
-/// `fuzz/dictionaries` and initial inputs in `fuzz/corpus`; a test reports which of them is missing.
+/// `fuzz/dictionaries` and an archive of initial inputs in `fuzz/corpus`; a test reports which of them is missing.
 pub const TARGETS: &[Target] = &[
     Target { name: "accept", check: accept },
     Target { name: "encoded_state", check: encoded_state },
@@ -49,7 +49,7 @@ pub const TARGETS: &[Target] = &[
 /// A fuzzer: its name, and the function that it calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name of the fuzzer and of its folder in `fuzz/corpus`.
+    /// The name of the fuzzer and of its archive in `fuzz/corpus`.
     pub name: &'static str,
     /// Panics if these bytes violate a property.
     pub check: fn(&[u8]),

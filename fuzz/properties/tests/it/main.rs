@@ -4,11 +4,13 @@
 mod repeated;
 
 use std::fs;
+use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use portcullis_fuzz::{TARGETS, Target};
+use tar::Archive;
 
 #[test]
 fn all_properties_hold_for_the_corpora() {
@@ -20,14 +22,13 @@ fn all_properties_hold_for_the_corpora() {
 }
 
 fn check_corpus(target: &Target) {
-    let files = files(&fuzz().join("corpus").join(target.name));
-    assert!(!files.is_empty(), "{} has no corpus", target.name);
-    for file in files {
-        let input = fs::read(&file).unwrap();
-        check(target, &input, &file);
+    let inputs = inputs(target.name);
+    assert!(!inputs.is_empty(), "{} has no corpus", target.name);
+    for (name, input) in inputs {
+        check(target, &input, &name);
         // Truncated inputs are checked as well.
         for end in (0..input.len()).step_by(input.len() / 8 + 1) {
-            check(target, &input[..end], &file);
+            check(target, &input[..end], &name);
         }
     }
 }
@@ -54,14 +55,14 @@ fn a_target_is_complete() {
     }
 }
 
-fn check(target: &Target, input: &[u8], file: &Path) {
+fn check(target: &Target, input: &[u8], name: &Path) {
     let held = catch_unwind(AssertUnwindSafe(|| (target.check)(input)));
     assert!(
         held.is_ok(),
         "{} does not hold for \"{}\" from {}",
         target.name,
         input.escape_ascii(),
-        file.display()
+        name.display()
     );
 }
 
@@ -69,8 +70,21 @@ fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
-    entries(folder).into_iter().filter(|entry| entry.is_file()).collect()
+/// The names and the contents of the files in the corpus of a target.
+fn inputs(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let file = fuzz().join("corpus").join(target).with_extension("tar");
+    let mut corpus = Archive::new(fs::File::open(file).unwrap());
+    let mut inputs = Vec::new();
+    for entry in corpus.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        // An archive of a folder has the folder itself as well.
+        if entry.header().entry_type().is_file() {
+            let mut input = Vec::new();
+            entry.read_to_end(&mut input).unwrap();
+            inputs.push((entry.path().unwrap().into_owned(), input));
+        }
+    }
+    inputs
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
