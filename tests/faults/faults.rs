@@ -28,6 +28,8 @@ pub(crate) struct Fault {
     pub(crate) topology: Option<Topology>,
     /// The shifts of the workers' clocks, in faketime's format.
     pub(crate) offsets: &'static [&'static str],
+    /// Whether a run with `--sample` has it: one of each kind.
+    pub(crate) is_sample: bool,
 }
 
 const fn fault(
@@ -36,7 +38,7 @@ const fn fault(
     servers: fn() -> Result<Servers>,
     inject: fn(&mut Environment) -> Result<()>,
 ) -> Fault {
-    Fault { name, title, servers, inject, is_outage: false, topology: None, offsets: &[] }
+    Fault { name, title, servers, inject, is_outage: false, topology: None, offsets: &[], is_sample: false }
 }
 
 impl Fault {
@@ -46,6 +48,10 @@ impl Fault {
 
     const fn in_soak(self, topology: Topology) -> Self {
         Self { topology: Some(topology), ..self }
+    }
+
+    const fn in_sample(self) -> Self {
+        Self { is_sample: true, ..self }
     }
 }
 
@@ -90,21 +96,25 @@ pub(crate) const ALL: &[Fault] = &[
         .in_soak(Topology::Server),
     fault("replies-cut", "replies cut off, the call having run", one, network::replies_cut)
         .outage()
-        .in_soak(Topology::Server),
+        .in_soak(Topology::Server)
+        .in_sample(),
     fault("requests-cut", "requests cut in half", one, network::requests_cut)
         .outage()
         .in_soak(Topology::Server),
     fault("half-open", "connections half-open", one, network::half_open).outage().in_soak(Topology::Server),
     fault("slices", "packets of a few bytes", one, network::slices).in_soak(Topology::Server),
     fault("refused", "connections refused", one, network::refused).outage().in_soak(Topology::Server),
-    fault("frozen", "server frozen (SIGSTOP)", one, server::frozen).outage().in_soak(Topology::Server),
+    fault("frozen", "server frozen (SIGSTOP)", one, server::frozen)
+        .outage()
+        .in_soak(Topology::Server)
+        .in_sample(),
     fault("killed", "killed, restarted empty", one, server::killed).outage().in_soak(Topology::Server),
     fault("killed-but-kept", "killed, restarted from its file", kept, server::killed_but_kept).outage(),
     fault("paused", "CLIENT PAUSE", one, server::paused).outage().in_soak(Topology::Server),
     fault("scripts-flushed", "SCRIPT FLUSH, 20 times", one, server::scripts_flushed)
         .in_soak(Topology::Server),
     fault("flushed", "FLUSHALL", one, server::flushed).in_soak(Topology::Server),
-    fault("full", "memory full", one, server::full).in_soak(Topology::Server),
+    fault("full", "memory full", one, server::full).in_soak(Topology::Server).in_sample(),
     fault("no-right-to-write", "right to SET lost", one, server::no_right_to_write).in_soak(Topology::Server),
     fault("no-right-to-expire", "right to PEXPIRE lost", one, server::no_right_to_expire)
         .in_soak(Topology::Server),
@@ -113,11 +123,14 @@ pub(crate) const ALL: &[Fault] = &[
     fault("failover", "failover behind one address", two, failover::behind_one_address)
         .outage()
         .in_soak(Topology::Server),
-    fault("failover-ahead", "failover, new clock 1 h ahead", ahead, failover::behind_one_address).outage(),
+    fault("failover-ahead", "failover, new clock 1 h ahead", ahead, failover::behind_one_address)
+        .outage()
+        .in_sample(),
     fault("failover-behind", "failover, new clock 1 h behind", behind, failover::behind_one_address).outage(),
     Fault { offsets: CLOCKS, ..fault("callers-clock", "callers' clocks 5 h off", one, server::nothing) },
     fault("cluster-failover", "cluster: primary killed", replicated, cluster::primary_killed)
-        .in_soak(Topology::Cluster),
+        .in_soak(Topology::Cluster)
+        .in_sample(),
     fault("cluster-by-hand", "cluster: replica promoted by hand", replicated, cluster::promoted_by_hand)
         .in_soak(Topology::Cluster),
     fault("cluster-handed-over", "cluster: primary hands over", replicated, cluster::handed_over)
@@ -129,7 +142,8 @@ pub(crate) const ALL: &[Fault] = &[
     fault("cluster-node-added", "cluster: node added", three, cluster::node_added).in_soak(Topology::Cluster),
     fault("sentinel-failover", "sentinels: primary killed", sentinels, failover::sentinel_kill)
         .outage()
-        .in_soak(Topology::Sentinels),
+        .in_soak(Topology::Sentinels)
+        .in_sample(),
     fault("sentinel-by-hand", "sentinels: failover by hand", sentinels, failover::sentinel_by_hand)
         .in_soak(Topology::Sentinels),
 ];

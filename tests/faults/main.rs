@@ -39,6 +39,9 @@ struct Cli {
     /// Leaves out the soak
     #[arg(long)]
     short: bool,
+    /// Runs one fault of each kind, and no soak
+    #[arg(long)]
+    sample: bool,
     /// Runs only the faults whose name contains this; `soak` selects the soak
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -77,11 +80,12 @@ fn run(cli: &Cli) -> Result<()> {
     println!("the seed is {seed}");
     let is_wanted = |name: &str| cli.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut table = Table::default();
-    for fault in faults::ALL.iter().filter(|fault| is_wanted(fault.name)) {
+    let faults = faults::ALL.iter().filter(|fault| fault.is_sample || !cli.sample);
+    for fault in faults.filter(|fault| is_wanted(fault.name)) {
         table.add(runner::run(fault, seed)?);
     }
     for (topology, tenths) in Topology::ALL {
-        if !cli.short && is_wanted(topology.name()) {
+        if !cli.short && !cli.sample && is_wanted(topology.name()) {
             table.add(soak::run(topology, Duration::from_secs(cli.soak * 6 * tenths), seed)?);
         }
     }

@@ -68,20 +68,12 @@ impl Cmd {
     /// Like [`run`](Self::run), and passes each line of standard output to `read` after showing it. If the limit is exceeded, the
     /// lines about tests that still run are shown last.
     pub(crate) fn run_reading(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
-        println!("$ {self}");
-        let mut child = self.spawn(self.command(dir).stdout(Stdio::piped()))?;
-        let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
         let mut slow = SlowTests::default();
-        let status = self.within_limit(child.id(), || {
-            let mut line = Vec::new();
-            while output.read_until(b'\n', &mut line)? > 0 {
-                io::stdout().write_all(&line)?;
-                let text = String::from_utf8_lossy(&line);
-                slow.read(&text);
-                read(&text);
-                line.clear();
-            }
-            child.wait()
+        let status = self.lines(dir, |line| {
+            io::stdout().write_all(line.as_bytes())?;
+            slow.read(line);
+            read(line);
+            Ok(())
         });
         if status.is_err() {
             for line in slow.lines() {
@@ -89,6 +81,30 @@ impl Cmd {
             }
         }
         self.ensure_success(status?)
+    }
+
+    /// Like [`run`](Self::run), and passes each line of standard output to `read` instead of showing it.
+    pub(crate) fn read_lines(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
+        let status = self.lines(dir, |line| {
+            read(line);
+            Ok(())
+        });
+        self.ensure_success(status?)
+    }
+
+    /// Shows the command, runs it, and passes each line of standard output to `read`.
+    fn lines(&self, dir: &Path, mut read: impl FnMut(&str) -> io::Result<()>) -> Result<ExitStatus> {
+        println!("$ {self}");
+        let mut child = self.spawn(self.command(dir).stdout(Stdio::piped()))?;
+        let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
+        self.within_limit(child.id(), || {
+            let mut line = Vec::new();
+            while output.read_until(b'\n', &mut line)? > 0 {
+                read(&String::from_utf8_lossy(&line))?;
+                line.clear();
+            }
+            child.wait()
+        })
     }
 
     /// Runs the command without showing anything; the caller checks the outcome.

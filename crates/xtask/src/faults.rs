@@ -23,9 +23,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     check(&workspace, &suite)
 }
 
-/// Runs each fault once, for the tests.
-pub(crate) fn run_short(workspace: &Workspace) -> Result<()> {
-    check(workspace, &command(workspace, &["--short".to_owned()]))
+/// Runs each fault once, or one of each kind.
+pub(crate) fn run_short(workspace: &Workspace, all: bool) -> Result<()> {
+    let faults = if all { "--short" } else { "--sample" };
+    check(workspace, &command(workspace, &[faults.to_owned()]))
 }
 
 fn check(workspace: &Workspace, suite: &Cmd) -> Result<()> {

@@ -1,247 +1,126 @@
 //! `cargo xtask test`: all checks, in an order that fails early.
 
-mod circles;
-mod client_module;
 mod clients;
-mod dependencies;
+mod doctests;
 mod fuzzers;
-mod guides;
-mod links;
 mod no_std;
+mod programs;
 mod proxies;
 mod python;
 mod release;
+mod report;
 mod rules;
-mod tally;
+mod step;
 mod toolchain;
-mod unsafe_module;
 mod valkey;
 
+use std::fmt;
 use std::time::{Duration, Instant};
-use std::{env, fmt, thread};
 
-use anyhow::{Error, Result, anyhow, ensure};
-use clap::{Args, ValueEnum};
+use anyhow::{Error, Result, anyhow};
+use clap::{Args, ValueEnum as _};
 
-use self::tally::Tally;
-use crate::bench;
-use crate::cmd::{Cmd, Failed};
-use crate::faults;
-use crate::instructions;
-use crate::tools;
+use self::report::Report;
+use self::step::{Run, Size, Step};
+use crate::cmd::Failed;
 use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also runs the checks that are slow or need more programs
+    /// Runs every check in full, also those that are slow or need more programs
     #[arg(long)]
     pub(crate) all: bool,
+    /// Runs every kind of check once, at the size that each change has to pass
+    #[arg(long, conflicts_with = "all")]
+    pub(crate) gate: bool,
     /// Runs these steps only, in their usual order
     steps: Vec<Step>,
 }
 
-/// The steps, in the order they run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Step {
-    /// the programs that the tests start; missing ones are installed
-    Tools,
-    /// the compiler, its components, and the oldest supported version
-    Toolchain,
-    /// cargo fmt
-    Format,
-    /// file sizes, dead links, dependencies that point the wrong way or in a circle
-    Rules,
-    /// cargo clippy, warnings are errors; with --all, or by name
-    Lint,
-    /// cargo doc, warnings are errors; with --all, or by name
-    Docs,
-    /// the core compiles without std, and the check fails with std
-    NoStd,
-    /// unit and integration tests
-    Tests,
-    /// the examples in the documentation
-    Doctests,
-    /// instructions of decisions beside the recorded ones; with --all, or by name
-    Instructions,
-    /// the published crates build with each of their features alone; with --all, or by name
-    Features,
-    /// licences and sources of dependencies, packages, and the last release's API; with --all, or by name
-    Release,
-    /// limits behind a real nginx, haproxy, Envoy and Caddy; with --all, or by name
-    Proxies,
-    /// the Redis store and the scenarios on Valkey; with --all, or by name
-    Valkey,
-    /// curl, urllib3, grpcio and a browser against limited servers; with --all, or by name
-    Clients,
-    /// thirty faults of servers and networks under load; with --all, or by name
-    Faults,
-}
-
-/// Runs the steps up to the first failure, and prints at the end how long each took.
+/// Runs the steps, and prints at the end how long each took and which tests failed. A failed step does not keep later ones from
+/// running, unless they need it.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
-    let mut steps = Step::value_variants().to_vec();
-    if options.steps.is_empty() {
-        steps.retain(|step| options.all || !step.is_for_all_only());
-    } else {
-        steps.retain(|step| options.steps.contains(step));
-    }
-    let mut times = Vec::new();
-    let mut tally = Tally::default();
-    let mut outcome = Ok(());
-    for step in &steps {
+    let size = options.size();
+    let is_wanted = |step: &Step| match options.steps.as_slice() {
+        [] => step.is_part_of(size),
+        named => named.contains(step),
+    };
+    let steps: Vec<_> = Step::value_variants().iter().copied().filter(is_wanted).collect();
+    let mut report = Report::default();
+    let mut done = Vec::new();
+    let mut errors = Vec::new();
+    for &step in &steps {
         println!("\n==> {step}");
-        let start = Instant::now();
-        outcome = step.run(&workspace, options, &mut tally);
-        let elapsed = start.elapsed();
-        println!("<== {step}: {} after {}", verdict(outcome.is_ok()), Seconds(elapsed));
-        times.push(elapsed);
-        if outcome.is_err() {
-            outcome = outcome.map_err(|error| repeatable(error, *step, options.all));
+        let (start, failures) = (Instant::now(), report.failures());
+        let outcome = step.run(&mut Run { workspace: &workspace, size, report: &mut report });
+        let is_ok = outcome.is_ok() && report.failures() == failures;
+        let time = start.elapsed();
+        println!("<== {step}: {} after {}", verdict(is_ok), Seconds(time));
+        done.push(Done { time, is_ok });
+        if let Err(error) = outcome {
+            errors.push(repeatable(&error, step, size));
+        }
+        if !is_ok && step.is_needed_by_others() {
             break;
         }
     }
-    print!("\n{}", summary(&steps, &times, outcome.is_ok()));
-    if !tally.is_empty() {
-        println!("{tally}");
+    for error in &errors {
+        println!("\nerror: {error}");
     }
-    outcome
+    print!("\n{}", summary(&steps, &done));
+    if !report.is_empty() {
+        println!("{report}");
+    }
+    if done.iter().all(|done| done.is_ok) {
+        Ok(())
+    } else {
+        Err(anyhow!("not all checks have passed, see above"))
+    }
 }
 
-/// The random steps per algorithm with `--all`; without it the tests run 10 000.
-const STEPS: (&str, &str) = ("PORTCULLIS_RANDOM_STEPS", "100000");
-
-impl Step {
-    fn run(self, workspace: &Workspace, options: &Options, tally: &mut Tally) -> Result<()> {
-        let root = &workspace.root;
-        let cargo = |line: &str| workspace.cargo(line);
-        match self {
-            Self::Tools => {
-                tools::ensure_installed(tools::SERVERS, root)?;
-                let others =
-                    [tools::PROXIES, tools::MONITORING, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
-                others.iter().filter(|_| options.all).try_for_each(|set| tools::ensure_installed(set, root))
-            }
-            Self::Toolchain => toolchain::check(workspace),
-            Self::Format => {
-                cargo("fmt --all --check").run(root)?;
-                cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)?;
-                cargo("fmt --check --manifest-path").args(fuzzers::MANIFEST).run(root)?;
-                cargo("fmt --check --manifest-path").args(bench::MANIFEST).run(root)?;
-                cargo("fmt --check --manifest-path examples/tonic/generate/Cargo.toml").run(root)
-            }
-            Self::Rules => rules::check(workspace),
-            Self::Lint => {
-                cargo("clippy --locked --workspace --all-features --all-targets -- -D warnings").run(root)?;
-                // `--all-targets` leaves out the targets that a plain `cargo test` does not run, even if they are named.
-                cargo(
-                    "clippy --locked --workspace --all-features --test clients --test faults --test proxies",
-                )
-                .args("-- -D warnings")
-                .run(root)?;
-                // Half of their dependencies have other features, and are checked a second time.
-                if !options.all {
-                    return Ok(());
-                }
-                fuzzers::check(workspace)?;
-                bench::check(workspace)
-            }
-            Self::Docs => {
-                // The whole workspace even without its programs: the dependencies then have the features of the step `lint`, which
-                // has checked them. `--lib` ignores `doc = false`, and the interleavings have the name of the memory store.
-                let targets =
-                    if options.all { "" } else { "--lib --exclude portcullis-memory-interleavings" };
-                cargo("doc --locked --workspace --no-deps --all-features")
-                    .args(targets)
-                    .env("RUSTDOCFLAGS", "-D warnings")
-                    .run(root)
-            }
-            Self::NoStd => no_std::check(workspace),
-            Self::Instructions => instructions::check(workspace),
-            Self::Features => release::check_features(workspace),
-            Self::Release => release::check(workspace),
-            Self::Tests => {
-                // With `--lib` or `--bins` cargo would also build the targets with `test = false`.
-                let mut test =
-                    parallel(cargo("test --locked --workspace --all-features --tests"), options.all);
-                if options.all {
-                    test = test.env(STEPS.0, STEPS.1);
-                }
-                test.run_reading(root, |line| tally.read(line))?;
-                ensure!(!tally.is_empty(), "no test ran");
-                Ok(())
-            }
-            Self::Proxies => proxies::check(workspace, tally),
-            Self::Valkey => valkey::check(workspace, tally),
-            // The sources of the interleavings are those of the memory store, whose examples do not run under a scheduler. `--doc`
-            // ignores `doctest = false`.
-            Self::Doctests => cargo(
-                "test --locked --workspace --exclude portcullis-memory-interleavings --all-features --doc",
-            )
-            .run_reading(root, |line| tally.read(line)),
-            Self::Clients => clients::check(workspace, tally),
-            Self::Faults => faults::run_short(workspace),
+impl Options {
+    fn size(&self) -> Size {
+        match (self.all, self.gate) {
+            (true, _) => Size::Full,
+            (false, true) => Size::Gate,
+            (false, false) => Size::Quick,
         }
     }
-
-    /// Whether the step needs programs that most changes do not need, or doubles the time of a first run.
-    fn is_for_all_only(self) -> bool {
-        matches!(
-            self,
-            Self::Lint
-                | Self::Docs
-                | Self::Instructions
-                | Self::Features
-                | Self::Release
-                | Self::Proxies
-                | Self::Valkey
-                | Self::Clients
-                | Self::Faults
-        )
-    }
 }
 
-/// Runs three tests at a time per processor, unless a number is set: most tests wait for a server. With all random steps a test
-/// computes more, so that three of them would delay the servers that others wait for.
-fn parallel(test: Cmd, all: bool) -> Cmd {
-    const THREADS: &str = "RUST_TEST_THREADS";
-    let each = if all { 2 } else { 3 };
-    let threads = thread::available_parallelism().map_or(each, |processors| each * processors.get());
-    if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
+/// How a step ended.
+#[derive(Debug)]
+struct Done {
+    time: Duration,
+    is_ok: bool,
 }
 
-/// The name on the command line.
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let value = self.to_possible_value();
-        f.pad(value.as_ref().map_or("", |value| value.get_name()))
-    }
-}
-
-/// Adds the command that runs `step` again, unless the error is of a command and states that itself.
-fn repeatable(error: Error, step: Step, all: bool) -> Error {
+/// The error of `step` with its causes, and the command that runs the step again, unless it is of a command and states that itself.
+fn repeatable(error: &Error, step: Step, size: Size) -> String {
     if error.is::<Failed>() {
-        return error;
+        return format!("{error:#}");
     }
-    let all = if all { "--all " } else { "" };
-    anyhow!("{error:#}\n\nrepeat it from the workspace root with\n\n    cargo xtask test {all}{step}\n")
+    format!(
+        "{error:#}\n\nrepeat it from the workspace root with\n\n    cargo xtask test {}{step}\n",
+        size.flag()
+    )
 }
 
-/// The last of the `times` belongs to the failed step, if there is one.
-fn summary(steps: &[Step], times: &[Duration], success: bool) -> String {
+/// A line for each step; the last ones may not have run.
+fn summary(steps: &[Step], done: &[Done]) -> String {
     let mut table = String::new();
     for (i, step) in steps.iter().enumerate() {
-        let line = match times.get(i) {
-            Some(&time) => {
-                format!("{step:<13} {:>9}  {}", Seconds(time), verdict(success || i + 1 < times.len()))
-            }
+        let line = match done.get(i) {
+            Some(&Done { time, is_ok }) => format!("{step:<13} {:>9}  {}", Seconds(time), verdict(is_ok)),
             None => format!("{step:<13} {:>9}  not run", "-"),
         };
         table += &line;
         table.push('\n');
     }
-    let total: Duration = times.iter().sum();
-    table + &format!("{:<13} {:>9}  {}\n", "total", Seconds(total), verdict(success))
+    let total: Duration = done.iter().map(|done| done.time).sum();
+    let is_ok = done.iter().all(|done| done.is_ok);
+    table + &format!("{:<13} {:>9}  {}\n", "total", Seconds(total), verdict(is_ok))
 }
 
 fn verdict(ok: bool) -> &'static str {
@@ -260,26 +139,32 @@ impl fmt::Display for Seconds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd::Cmd;
 
     #[test]
-    fn every_failure_names_a_command_that_repeats_it() {
-        let error = repeatable(anyhow!("a rule is broken"), Step::Rules, true).to_string();
+    fn failure_names_command_that_repeats_it() {
+        let error = repeatable(&anyhow!("a rule is broken"), Step::Rules, Size::Full);
         assert!(error.ends_with("\n    cargo xtask test --all rules\n"), "{error}");
         let failed = Cmd::new("false").run(std::path::Path::new(".")).unwrap_err();
-        assert!(repeatable(failed.context("why"), Step::Lint, true).is::<Failed>());
+        let error = repeatable(&failed.context("why"), Step::Lint, Size::Gate);
+        assert!(error.starts_with("why: ") && error.ends_with("\n    false\n"), "{error}");
     }
 
     #[test]
-    fn the_summary_shows_what_failed_and_what_did_not_run() {
+    fn summary_shows_failed_and_missing_steps() {
         let steps = [Step::Tools, Step::NoStd, Step::Tests];
-        let times = [Duration::from_millis(80), Duration::from_millis(12_340)];
+        let mut done = vec![
+            Done { time: Duration::from_millis(80), is_ok: true },
+            Done { time: Duration::from_millis(12_340), is_ok: false },
+        ];
         let expected = "\
 tools             0.1 s  ok
 no-std           12.3 s  FAILED
 tests                 -  not run
 total            12.4 s  FAILED
 ";
-        assert_eq!(summary(&steps, &times, false), expected);
-        assert!(!summary(&steps[..2], &times, true).contains("FAILED"));
+        assert_eq!(summary(&steps, &done), expected);
+        done[1].is_ok = true;
+        assert!(!summary(&steps[..2], &done).contains("FAILED"));
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Workspace {
     #[serde(rename = "workspace_root")]
     pub(crate) root: PathBuf,
     #[serde(rename = "target_directory")]
-    target: PathBuf,
+    pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
 
@@ -65,14 +65,6 @@ impl Workspace {
     /// The target directory itself, relative to the root if possible.
     pub(crate) fn shared_target(&self) -> PathBuf {
         self.target.strip_prefix(&self.root).unwrap_or(&self.target).to_path_buf()
-    }
-}
-
-impl Workspace {
-    /// Returns a member by its name.
-    pub(crate) fn package(&self, name: &str) -> Result<&Package> {
-        let found = self.packages.iter().find(|package| package.name == name);
-        found.with_context(|| format!("the workspace has no package {name}"))
     }
 }
 

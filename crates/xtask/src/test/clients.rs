@@ -2,19 +2,17 @@
 
 use anyhow::Result;
 
+use super::programs;
 use super::python::Environment;
-use super::tally::Tally;
+use super::step::Run;
 use crate::tools;
-use crate::workspace::Workspace;
 
 /// Installs the clients and runs them against limited servers. A missing client is a failure.
-pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
+    let workspace = run.workspace;
     let root = &workspace.root;
     tools::ensure_installed(tools::CLIENTS, root)?;
     let environment = Environment::new(&workspace.target("clients"), root)?;
     environment.install().args("--require-hashes --requirement tests/clients/requirements.txt").run(root)?;
-    workspace
-        .cargo("test --locked --workspace --all-features --test clients")
-        .env("PORTCULLIS_PYTHON", environment.python())
-        .run_reading(root, |line| tally.read(line))
+    programs::run(run, "clients", |tests| tests.env("PORTCULLIS_PYTHON", environment.python()))
 }

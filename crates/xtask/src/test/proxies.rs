@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use super::programs;
 use super::python::Environment;
-use super::tally::Tally;
+use super::step::Run;
 use crate::cmd::Cmd;
 use crate::tools;
-use crate::workspace::Workspace;
 
 /// A proxy in a package for Python, and the environment variable in which the tests find its path.
 struct Proxy {
@@ -38,17 +38,20 @@ const FETCHED: [Proxy; 2] = [
 ];
 
 /// Runs the tests behind real proxies and Prometheus, with the features of the other tests, so that nothing is built twice.
-pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
+    let workspace = run.workspace;
     let root = &workspace.root;
     tools::ensure_installed(tools::PROXIES, root)?;
     tools::ensure_installed(tools::MONITORING, root)?;
-    let mut test = workspace.cargo("test --locked --workspace --all-features --test proxies");
+    let mut variables = Vec::new();
     for proxy in FETCHED {
         let program = proxy.fetched(root, &workspace.target("proxies"))?;
         println!("{}", Cmd::new(&program).args(proxy.version_args).read(root)?.trim());
-        test = test.env(proxy.variable, program);
+        variables.push((proxy.variable, program));
     }
-    test.run_reading(root, |line| tally.read(line))
+    programs::run(run, "proxies", |tests| {
+        variables.iter().fold(tests, |tests, (variable, program)| tests.env(variable, program))
+    })
 }
 
 impl Proxy {

@@ -5,17 +5,20 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+use super::step::Size;
 use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Builds every published crate without features, with each of its features alone, and with the default ones, and the
+/// Builds every published crate without features, in full also with each of its features alone and with the default ones, and the
 /// quickstart with the features that a newcomer gets.
-pub(super) fn check_features(workspace: &Workspace) -> Result<()> {
+pub(super) fn check_features(workspace: &Workspace, size: Size) -> Result<()> {
     let target = workspace.target("features");
+    let features = if size == Size::Full { "--each-feature" } else { "--no-default-features" };
     installed("cargo-hack", "0.6.46", workspace)?
-        .args("hack check --locked --workspace --ignore-private --each-feature --target-dir")
+        .args("hack check --locked --workspace --ignore-private --target-dir")
         .path(&target)
+        .args(features)
         .run(&workspace.root)?;
     workspace.cargo("check --locked --package quickstart --target-dir").path(&target).run(&workspace.root)
 }

@@ -1,11 +1,17 @@
 //! The rules of this repository that no compiler checks.
 
+mod circles;
+mod client_module;
+mod dependencies;
+mod guides;
+mod links;
+mod unsafe_module;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{circles, client_module, dependencies, guides, links, unsafe_module};
 use crate::workspace::Workspace;
 
 /// Reports all violations, not only the first.

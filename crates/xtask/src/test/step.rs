@@ -1,0 +1,197 @@
+//! The steps of `cargo xtask test`.
+
+use std::{env, fmt, thread};
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+
+use super::report::Report;
+use super::{clients, doctests, fuzzers, no_std, programs, proxies, release, rules, toolchain, valkey};
+use crate::bench;
+use crate::cmd::Cmd;
+use crate::faults;
+use crate::instructions;
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// The steps, in the order they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Step {
+    /// the programs that the tests start; missing ones are installed
+    Tools,
+    /// the compiler, its components, and the oldest supported version
+    Toolchain,
+    /// cargo fmt
+    Format,
+    /// file sizes, dead links, dependencies that point the wrong way or in a circle
+    Rules,
+    /// cargo clippy, warnings are errors; with --gate, --all, or by name
+    Lint,
+    /// cargo doc, warnings are errors; with --gate, --all, or by name
+    Docs,
+    /// the core compiles without std, and the check fails with std
+    NoStd,
+    /// unit and integration tests
+    Tests,
+    /// the examples in the documentation
+    Doctests,
+    /// instructions of decisions beside the recorded ones; with --gate, --all, or by name
+    Instructions,
+    /// the published crates build with each of their features alone; with --gate, --all, or by name
+    Features,
+    /// licences and sources of dependencies, packages, and the last release's API; with --gate, --all, or by name
+    Release,
+    /// limits behind a real nginx, haproxy, Envoy and Caddy; with --gate, --all, or by name
+    Proxies,
+    /// the Redis store and the scenarios on Valkey; with --gate, --all, or by name
+    Valkey,
+    /// curl, urllib3, grpcio and a browser against limited servers; with --gate, --all, or by name
+    Clients,
+    /// thirty faults of servers and networks under load; with --gate, --all, or by name
+    Faults,
+}
+
+/// How much of each check runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Size {
+    /// What a change needs: the tests, and the checks that take seconds.
+    Quick,
+    /// Every kind of check once.
+    Gate,
+    /// Every check in full.
+    Full,
+}
+
+/// What a step runs in, and what it reports to.
+pub(super) struct Run<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) size: Size,
+    pub(super) report: &'a mut Report,
+}
+
+impl Step {
+    pub(super) fn run(self, run: &mut Run<'_>) -> Result<()> {
+        let Run { workspace, size, .. } = *run;
+        let root = &workspace.root;
+        let cargo = |line: &str| workspace.cargo(line);
+        match self {
+            Self::Tools => {
+                tools::ensure_installed(tools::SERVERS, root)?;
+                let others =
+                    [tools::PROXIES, tools::MONITORING, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
+                let needed = others.iter().filter(|_| size > Size::Quick);
+                needed.into_iter().try_for_each(|set| tools::ensure_installed(set, root))
+            }
+            Self::Toolchain => toolchain::check(workspace),
+            Self::Format => {
+                cargo("fmt --all --check").run(root)?;
+                let others = [
+                    no_std::MANIFEST,
+                    fuzzers::MANIFEST,
+                    bench::MANIFEST,
+                    "examples/tonic/generate/Cargo.toml",
+                ];
+                others
+                    .iter()
+                    .try_for_each(|manifest| cargo("fmt --check --manifest-path").args(manifest).run(root))
+            }
+            Self::Rules => rules::check(workspace),
+            Self::Lint => {
+                cargo("clippy --locked --workspace --all-features --all-targets -- -D warnings").run(root)?;
+                // `--all-targets` leaves out the targets that a plain `cargo test` does not run, even if they are named.
+                cargo(
+                    "clippy --locked --workspace --all-features --test clients --test faults --test proxies",
+                )
+                .args("-- -D warnings")
+                .run(root)?;
+                // Half of their dependencies have other features, and are checked a second time.
+                if size < Size::Full {
+                    return Ok(());
+                }
+                fuzzers::check(workspace)?;
+                bench::check(workspace)
+            }
+            Self::Docs => {
+                // The whole workspace even without its programs: the dependencies then have the features of the step `lint`, which
+                // has checked them. `--lib` ignores `doc = false`, and the interleavings have the name of the memory store.
+                let targets =
+                    if size == Size::Full { "" } else { "--lib --exclude portcullis-memory-interleavings" };
+                cargo("doc --locked --workspace --no-deps --all-features")
+                    .args(targets)
+                    .env("RUSTDOCFLAGS", "-D warnings")
+                    .run(root)
+            }
+            Self::NoStd => no_std::check(workspace),
+            Self::Instructions => instructions::check(workspace),
+            Self::Features => release::check_features(workspace, size),
+            Self::Release => release::check(workspace),
+            Self::Tests => {
+                // With `--lib` or `--bins` cargo would also build the targets with `test = false`.
+                for program in programs::built(workspace, "--tests")? {
+                    let tests = sized(program.command(), size);
+                    let repeat = |test: &str| program.by_hand().args("-- --exact").word(test).to_string();
+                    run.report.run(&tests, program.folder(), repeat)?;
+                }
+                ensure!(!run.report.is_empty(), "no test ran");
+                Ok(())
+            }
+            Self::Proxies => proxies::check(run),
+            Self::Valkey => valkey::check(run),
+            Self::Doctests => doctests::check(run),
+            Self::Clients => clients::check(run),
+            Self::Faults => faults::run_short(workspace, size == Size::Full),
+        }
+    }
+
+    /// Whether a run of this size has the step, unless steps are named. The others need programs that most changes do not need, or
+    /// double the time of a first run.
+    pub(super) fn is_part_of(self, size: Size) -> bool {
+        let is_quick = matches!(
+            self,
+            Self::Tools
+                | Self::Toolchain
+                | Self::Format
+                | Self::Rules
+                | Self::NoStd
+                | Self::Tests
+                | Self::Doctests
+        );
+        is_quick || size > Size::Quick
+    }
+
+    /// Whether no later step can run if this one fails.
+    pub(super) fn is_needed_by_others(self) -> bool {
+        matches!(self, Self::Tools | Self::Toolchain)
+    }
+}
+
+impl Size {
+    /// The flag of `cargo xtask test`, and a blank.
+    pub(super) fn flag(self) -> &'static str {
+        match self {
+            Self::Quick => "",
+            Self::Gate => "--gate ",
+            Self::Full => "--all ",
+        }
+    }
+}
+
+/// Lets a test program run as many random steps as the size asks for, and three tests at a time per processor, unless a number is
+/// set: most tests wait for a server. With all random steps a test computes more, so that three of them would delay the servers that
+/// others wait for.
+pub(super) fn sized(test: Cmd, size: Size) -> Cmd {
+    const THREADS: &str = "RUST_TEST_THREADS";
+    // The random steps per algorithm. Otherwise the tests run 10 000.
+    let test = if size == Size::Full { test.env("PORTCULLIS_RANDOM_STEPS", "100000") } else { test };
+    let each = if size == Size::Full { 2 } else { 3 };
+    let threads = thread::available_parallelism().map_or(each, |processors| each * processors.get());
+    if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
+}
+
+/// The name on the command line.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.pad(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
