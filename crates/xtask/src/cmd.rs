@@ -52,6 +52,11 @@ impl Cmd {
         self
     }
 
+    /// Ends the command after this time instead of half an hour.
+    pub(crate) fn limited(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     /// Lets the command run for as long as it takes, where the user chooses the duration.
     pub(crate) fn unlimited(self) -> Self {
         Self { limit: Duration::MAX, ..self }
@@ -69,12 +74,17 @@ impl Cmd {
     /// lines about tests that still run are shown last.
     pub(crate) fn run_reading(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
         let mut slow = SlowTests::default();
-        let status = self.lines(dir, |line| {
-            io::stdout().write_all(line.as_bytes())?;
-            slow.read(line);
-            read(line);
-            Ok(())
-        });
+        println!("$ {self}");
+        let status = self.lines(
+            self.command(dir).stdout(Stdio::piped()),
+            |_| {},
+            |line| {
+                io::stdout().write_all(line.as_bytes())?;
+                slow.read(line);
+                read(line);
+                Ok(())
+            },
+        );
         if status.is_err() {
             for line in slow.lines() {
                 print!("{line}");
@@ -85,17 +95,43 @@ impl Cmd {
 
     /// Like [`run`](Self::run), and passes each line of standard output to `read` instead of showing it.
     pub(crate) fn read_lines(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
-        let status = self.lines(dir, |line| {
-            read(line);
-            Ok(())
-        });
+        println!("$ {self}");
+        let status = self.lines(
+            self.command(dir).stdout(Stdio::piped()),
+            |_| {},
+            |line| {
+                read(line);
+                Ok(())
+            },
+        );
         self.ensure_success(status?)
     }
 
-    /// Shows the command, runs it, and passes each line of standard output to `read`.
-    fn lines(&self, dir: &Path, mut read: impl FnMut(&str) -> io::Result<()>) -> Result<ExitStatus> {
-        println!("$ {self}");
-        let mut child = self.spawn(self.command(dir).stdout(Stdio::piped()))?;
+    /// Runs the command without showing anything. Passes the number of its process to `started`, and each line of its standard
+    /// output to `read`. What it writes to standard error is dropped.
+    pub(crate) fn watch(
+        &self,
+        dir: &Path,
+        started: impl FnOnce(u32),
+        mut read: impl FnMut(&str),
+    ) -> Result<()> {
+        let status =
+            self.lines(self.command(dir).stdout(Stdio::piped()).stderr(Stdio::null()), started, |line| {
+                read(line);
+                Ok(())
+            });
+        self.ensure_success(status?)
+    }
+
+    /// Runs the command, and passes each line of standard output to `read`.
+    fn lines(
+        &self,
+        command: &mut Command,
+        started: impl FnOnce(u32),
+        mut read: impl FnMut(&str) -> io::Result<()>,
+    ) -> Result<ExitStatus> {
+        let mut child = self.spawn(command)?;
+        started(child.id());
         let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
         self.within_limit(child.id(), || {
             let mut line = Vec::new();
@@ -143,7 +179,8 @@ impl Cmd {
         Failed { command: self.to_string(), end }.into()
     }
 
-    fn command(&self, dir: &Path) -> Command {
+    /// The command for a process in `dir`, without variables about this package.
+    pub(crate) fn command(&self, dir: &Path) -> Command {
         let (program, args) = self.words.split_first().expect("`new` puts the program first");
         let cargo = (program == "cargo").then(|| std::env::var_os("CARGO")).flatten();
         let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));

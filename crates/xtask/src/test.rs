@@ -11,6 +11,7 @@ mod release;
 mod report;
 mod rules;
 mod step;
+mod stress;
 mod toolchain;
 mod valkey;
 
@@ -18,7 +19,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, anyhow};
-use clap::{Args, ValueEnum as _};
+use clap::{Args, Subcommand, ValueEnum as _};
 
 use self::report::Report;
 use self::step::{Run, Size, Step};
@@ -26,6 +27,7 @@ use crate::cmd::Failed;
 use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
     /// Runs every check in full, also those that are slow or need more programs
     #[arg(long)]
@@ -35,11 +37,23 @@ pub(crate) struct Options {
     pub(crate) gate: bool,
     /// Runs these steps only, in their usual order
     steps: Vec<Step>,
+    #[command(subcommand)]
+    instead: Option<Instead>,
+}
+
+/// What runs in place of the steps.
+#[derive(Debug, Subcommand)]
+enum Instead {
+    /// Runs each test many times on a busy machine that stands still now and then: takes hours
+    Stress(stress::Options),
 }
 
 /// Runs the steps, and prints at the end how long each took and which tests failed. A failed step does not keep later ones from
 /// running, unless they need it.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(Instead::Stress(options)) = &options.instead {
+        return stress::run(options);
+    }
     let workspace = Workspace::load()?;
     let size = options.size();
     let is_wanted = |step: &Step| match options.steps.as_slice() {

@@ -3,7 +3,9 @@
 //! They run one by one instead of under one `cargo test`, so that it is known which program a failed test is in, and that a
 //! failure hides nothing.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
@@ -62,6 +64,12 @@ impl Program {
         Cmd::new(&self.executable.display().to_string())
             .env("CARGO_PKG_NAME", &self.package)
             .env("CARGO_MANIFEST_DIR", self.folder.display().to_string())
+    }
+
+    /// A name for files about the program as it was built: another one after it was built anew.
+    pub(super) fn id(&self) -> Result<String> {
+        let built = fs::metadata(&self.executable)?.modified()?.duration_since(SystemTime::UNIX_EPOCH)?;
+        Ok(format!("{}-{}-{}", self.package, self.target, built.as_millis()))
     }
 
     pub(super) fn folder(&self) -> &Path {

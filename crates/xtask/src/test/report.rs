@@ -84,8 +84,13 @@ impl Counts {
 }
 
 /// The test that `line` reports as failed.
-fn failed_test(line: &str) -> Option<&str> {
-    let test = line.trim_end().strip_prefix("test ")?.strip_suffix(" ... FAILED")?;
+pub(super) fn failed_test(line: &str) -> Option<&str> {
+    ended_test(line).filter(|_| line.trim_end().ends_with(" ... FAILED"))
+}
+
+/// The test whose end `line` reports.
+pub(super) fn ended_test(line: &str) -> Option<&str> {
+    let (test, _) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     Some(test.strip_suffix(" - should panic").unwrap_or(test))
 }
 

@@ -49,7 +49,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// Returns all files below `root`, relative to it and sorted, without hidden files and build output.
-fn files(root: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -81,7 +81,7 @@ fn has_extension(file: &Path, extensions: &[&str]) -> bool {
     file.extension().and_then(|e| e.to_str()).is_some_and(|e| extensions.contains(&e))
 }
 
-fn read(root: &Path, file: &Path) -> Result<String> {
+pub(super) fn read(root: &Path, file: &Path) -> Result<String> {
     fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))
 }
 
