@@ -45,7 +45,7 @@ impl Round {
             .command()
             .env("RUST_TEST_THREADS", threads.to_string())
             // The number of random cases says nothing about time.
-            .env("PORTCULLIS_RANDOM_STEPS", "500")
+            .env("PORTCULLIS_RANDOM_STEPS", "1000")
             .args("--exact");
         let command = self.tests.iter().fold(command, |command, test| command.word(test)).limited(LIMIT);
         let start = Instant::now();
