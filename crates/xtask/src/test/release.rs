@@ -23,12 +23,18 @@ pub(super) fn check_features(workspace: &Workspace, size: Size) -> Result<()> {
     workspace.cargo("check --locked --package quickstart --target-dir").path(&target).run(&workspace.root)
 }
 
-/// Checks licences, bans and sources of dependencies, packs what would be published, and compares with the last release.
+/// Checks licences, bans, sources and advisories of dependencies, packs what would be published, and compares with the last release.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let root = &workspace.root;
-    installed("cargo-deny", "0.20.2", workspace)?
-        .args("--all-features --locked check licenses bans sources")
-        .run(root)?;
+    let deny = installed("cargo-deny", "0.20.2", workspace)?.args("--all-features --locked");
+    deny.clone().args("check licenses bans sources").run(root)?;
+    // The database is a repository of its own, which not every network reaches.
+    let database = deny.clone().args("fetch db").output(root)?;
+    if database.status.success() {
+        deny.args("check --disable-fetch advisories").run(root)?;
+    } else {
+        println!("NOT CHECKED: advisories, because their database cannot be had");
+    }
     let published = workspace.packages.iter().filter(|package| package.is_published());
     // Without building from the archives: cargo takes the archive of an earlier run for a version that has not changed.
     let package = Cmd::cargo().args("package --locked --allow-dirty --no-verify");
