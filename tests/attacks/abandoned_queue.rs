@@ -109,9 +109,9 @@ async fn others(server: SocketAddr) -> Duration {
     start.elapsed()
 }
 
-/// At 100 per second, the other clients take 2 s without an attack.
+/// At 50 per second, the other clients take 4 s without an attack.
 async fn assert_others_are_handled(limiter: &Limiter) {
-    let (app, handled) = app(limiter, 100, 100);
+    let (app, handled) = app(limiter, 50, 100);
     let server = serve(app).await;
     let stop = Arc::<AtomicBool>::default();
     let attacker = tokio::spawn(attack(server, Arc::clone(&stop)));
@@ -119,8 +119,8 @@ async fn assert_others_are_handled(limiter: &Limiter) {
     stop.store(true, Relaxed);
     attacker.await.unwrap();
     assert_eq!(handled.load(Relaxed), OTHERS);
-    // If the slots of cancelled requests stayed empty, it would take 10 s.
-    assert!(duration.as_ref().unwrap() < &Duration::from_secs(7), "{duration:?}");
+    // If the slots of cancelled requests stayed empty, it would take 20 s. A busy machine may add 11 s to the 4 s.
+    assert!(duration.as_ref().unwrap() < &Duration::from_secs(15), "{duration:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,8 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use axum::http::request::Parts;
 use axum::{Router, routing::get};
 use portcullis::key::{Identity, KeyExtractor as _, KeyWriter};
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy};
 use portcullis_servers::within_a_minute;
+use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -26,7 +27,7 @@ async fn serve() -> SocketAddr {
         key.part("tenant", &tenant.id.to_be_bytes());
         Ok(Identity::Found)
     };
-    let policy = Policy::fixed_window("api", Quota::per_hour(10));
+    let policy = Policy::fixed_window("api", per_half_century(10));
     let limit = Limiter::memory().layer(policy).by(tenant.or(ClientIp::peer()));
     let app = Router::new().route("/", get(async || "")).layer(limit);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();

@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::Global;
 use portcullis::{ClientIp, FailureMode, Limiter, Policy, Quota};
 use portcullis_servers::{RedisServer, within_a_minute};
+use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -28,8 +29,10 @@ type Client = SendRequest<Empty<Bytes>>;
 struct LimitedServer {
     redis: RedisServer,
     address: SocketAddr,
-    hourly: Arc<AtomicU32>,
+    per_address: Arc<AtomicU32>,
     global: Arc<AtomicU32>,
+    /// The requests that clients have seen rejected as overload.
+    overloaded: Arc<AtomicU32>,
 }
 
 /// The number of responses to a flood, by status.
@@ -45,9 +48,10 @@ impl LimitedServer {
     async fn start(mode: FailureMode) -> Self {
         let redis = RedisServer::start().unwrap();
         let limiter = Limiter::redis(redis.url()).deadline(DEADLINE).await.unwrap();
-        let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT.into())).on_store_failure(mode);
+        let per_address =
+            Policy::fixed_window("address", per_half_century(LIMIT.into())).on_store_failure(mode);
         let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE.into())).on_store_failure(mode);
-        let [hourly_runs, global_runs] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
+        let [per_address_runs, global_runs] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
         let handler = |runs: &Arc<AtomicU32>| {
             let runs = Arc::clone(runs);
             get(async move || {
@@ -55,14 +59,23 @@ impl LimitedServer {
             })
         };
         let app = Router::new()
-            .route("/hourly", handler(&hourly_runs).layer(limiter.layer(hourly).by(ClientIp::peer())))
+            .route(
+                "/address",
+                handler(&per_address_runs).layer(limiter.layer(per_address).by(ClientIp::peer())),
+            )
             .route("/global", handler(&global_runs).layer(limiter.layer(global).by(Global)));
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let service = app.into_make_service_with_connect_info::<SocketAddr>();
         tokio::spawn(async move { axum::serve(listener, service).await });
         let address = (Ipv4Addr::LOCALHOST, port).into();
-        Self { redis, address, hourly: hourly_runs, global: global_runs }
+        Self {
+            redis,
+            address,
+            per_address: per_address_runs,
+            global: global_runs,
+            overloaded: Arc::default(),
+        }
     }
 
     /// Opens an HTTP/2 connection from one of the addresses of this machine.
@@ -83,7 +96,7 @@ impl LimitedServer {
             let client = self.connect(Ipv4Addr::LOCALHOST).await;
             for _ in 0..STREAMS {
                 let (client, left) = (client.clone(), Arc::clone(&left));
-                streams.spawn(stream(client, left));
+                streams.spawn(stream(client, left, Arc::clone(&self.overloaded)));
             }
         }
         let mut answers = Answers::default();
@@ -105,22 +118,25 @@ impl LimitedServer {
         let [.., high, low] = (256 + number).to_be_bytes();
         let mut client = self.connect(Ipv4Addr::new(127, 0, high, low)).await;
         for _ in 0..5 {
-            let (status, is_degraded) = send(&mut client, "/hourly").await;
+            let (status, is_degraded) = send(&mut client, "/address").await;
             assert_eq!((status, is_degraded), (StatusCode::OK, false), "client {number}");
         }
     }
 
     fn runs(&self) -> u32 {
-        self.hourly.load(Ordering::SeqCst)
+        self.per_address.load(Ordering::SeqCst)
     }
 }
 
 /// Sends requests over one stream of a flood until none are left, and returns the statuses.
-async fn stream(mut client: Client, left: Arc<AtomicU32>) -> Vec<StatusCode> {
+async fn stream(mut client: Client, left: Arc<AtomicU32>, overloaded: Arc<AtomicU32>) -> Vec<StatusCode> {
     let mut statuses = Vec::new();
     while let Ok(before) = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
-        let path = if before.is_multiple_of(10) { "/global" } else { "/hourly" };
+        let path = if before.is_multiple_of(10) { "/global" } else { "/address" };
         let (status, _) = send(&mut client, path).await;
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            overloaded.fetch_add(1, Ordering::SeqCst);
+        }
         statuses.push(status);
     }
     statuses
@@ -184,7 +200,12 @@ async fn a_flood_during_a_redis_pause_is_overload_not_an_outage() {
         let server = LimitedServer::start(mode).await;
         server.redis.signal("STOP").unwrap();
         let (answers, ()) = tokio::join!(server.flood(5_000), async {
-            sleep(Duration::from_millis(500)).await;
+            within_a_minute("overload", async {
+                while server.overloaded.load(Ordering::SeqCst) == 0 {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            })
+            .await;
             server.redis.signal("CONT").unwrap();
         });
         println!("{mode}: {answers:?}");

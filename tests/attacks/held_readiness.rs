@@ -11,6 +11,7 @@ use axum::http::{HeaderMap, Request};
 use axum::routing;
 use portcullis::key::{KeyExtractor as _, Lookup};
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -29,7 +30,7 @@ fn queue(limiter: &Limiter) -> RateLimitLayer {
 
 /// Looks up the tenant of an API key. The look-up of the key `hangs` takes five minutes.
 fn lookup(limiter: &Limiter) -> RateLimitLayer {
-    let address = Policy::fixed_window("address", Quota::per_hour(1_000));
+    let address = Policy::fixed_window("address", per_half_century(1_000));
     let tenant = |parts: &Parts| {
         let hangs = parts.headers.get("x-api-key").is_some_and(|key| key == "hangs");
         async move {
@@ -41,7 +42,7 @@ fn lookup(limiter: &Limiter) -> RateLimitLayer {
     };
     let layer = limiter.layer(address).by(ClientIp::peer());
     layer
-        .and_policy(Policy::fixed_window("tenant", Quota::per_hour(1_000)))
+        .and_policy(Policy::fixed_window("tenant", per_half_century(1_000)))
         .by_async(tenant)
         .lookup_deadline(Duration::from_secs(300))
 }
@@ -132,7 +133,7 @@ async fn one_address_cannot_use_all_of_the_waiting_capacity() {
     let request = Request::builder().extension(SocketAddr::from(([127, 0, 0, 66], 1)));
     let (parts, ()) = request.body(()).unwrap().into_parts();
     let key = limiter.key(|key| drop(ClientIp::peer().extract(&parts, key))).unwrap();
-    let address = Policy::fixed_window("address", Quota::per_hour(1_000));
+    let address = Policy::fixed_window("address", per_half_century(1_000));
     assert_eq!(limiter.peek(&address, key).await.unwrap().remaining(), 990);
     assert_eq!(answers.len(), 10);
 }

@@ -9,7 +9,8 @@ use axum::Router;
 use axum::http::request::Parts;
 use axum::routing;
 use portcullis::key::{Bearer, Global, Lookup};
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use portcullis_tests::per_half_century;
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
 
@@ -29,7 +30,7 @@ struct Counters {
 }
 
 fn policy(name: &'static str, limit: u64) -> Policy {
-    Policy::fixed_window(name, Quota::per_hour(limit))
+    Policy::fixed_window(name, per_half_century(limit))
 }
 
 /// A layer whose look-up of a key takes 2 ms.

@@ -12,6 +12,7 @@ use portcullis::store::{Checks, MemoryStore, Store};
 use portcullis::{ClientIp, Decision, Limiter, Policy, Quota, Retry, Secret};
 use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
+use portcullis_tests::set_global_subscriber;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::filter::LevelFilter;
@@ -107,6 +108,7 @@ fn clients_beyond_the_capacity_share_4096_budgets_without_debt() {
 
 #[test]
 fn an_overflow_is_logged_once_an_hour_without_identity() {
+    set_global_subscriber();
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

@@ -11,7 +11,8 @@ use hyper::body::{Bytes, Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::Global;
-use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -20,15 +21,15 @@ use tower_http::limit::RequestBodyLimitLayer;
 
 type Body = BoxBody<Bytes, Infallible>;
 
-fn two_per_hour() -> RateLimitLayer {
-    Limiter::memory().layer(Policy::fixed_window("calls", Quota::per_hour(2))).by(Global)
+fn two_calls() -> RateLimitLayer {
+    Limiter::memory().layer(Policy::fixed_window("calls", per_half_century(2))).by(Global)
 }
 
 async fn tonic() -> SendRequest<Body> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (_, health) = tonic_health::server::health_reporter();
-    let limits = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1 << 20)).layer(two_per_hour());
+    let limits = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1 << 20)).layer(two_calls());
     let server = Server::builder().layer(limits.into_inner()).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
     connect(stream).await
@@ -37,7 +38,7 @@ async fn tonic() -> SendRequest<Body> {
 async fn axum() -> SendRequest<Body> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let limits = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1 << 20)).layer(two_per_hour());
+    let limits = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1 << 20)).layer(two_calls());
     let app = Router::new().route(CALL, any(async || "ran")).layer(limits);
     tokio::spawn(axum::serve(listener, app).into_future());
     connect(stream).await

@@ -8,15 +8,16 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::get;
 use portcullis::key::Global;
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy};
 use portcullis_servers::{RedisServer, ServerSetup, within_a_minute};
+use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 /// In the default failure mode.
-const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_hour(10));
-const ALL: Policy = Policy::fixed_window("all", Quota::per_hour(25));
+const ADDRESS: Policy = Policy::fixed_window("address", per_half_century(10));
+const ALL: Policy = Policy::fixed_window("all", per_half_century(25));
 const ATTACKER: [u8; 4] = [127, 0, 0, 66];
 
 /// A server with its own limiter over a Redis that other instances share.

@@ -8,9 +8,8 @@ use std::time::Duration;
 use axum::{Router, routing};
 use portcullis::key::Key;
 use portcullis::store::{Checks, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
-use portcullis::{
-    ClientIp, Decision, FailureMode, Limiter, Policy, Quota, Receipt, Secret, Settlement, StoreError,
-};
+use portcullis::{ClientIp, Decision, FailureMode, Limiter, Policy, Receipt, Secret, Settlement, StoreError};
+use portcullis_tests::per_half_century;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -54,7 +53,7 @@ impl Store for OverloadedStore {
 /// Sends 2 000 requests over 20 connections. Returns their statuses, and the number of requests handled.
 async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
     let store = OverloadedStore { store: MemoryStore::new(), permits: Arc::new(Semaphore::new(2)) };
-    let policy = Policy::fixed_window("address", Quota::per_hour(LIMIT.try_into().unwrap()));
+    let policy = Policy::fixed_window("address", per_half_century(LIMIT.try_into().unwrap()));
     let limiter = Limiter::new(store, Secret::published());
     let layer = limiter.layer(policy.on_store_failure(failure)).by(ClientIp::peer());
     let calls = Arc::<AtomicUsize>::default();

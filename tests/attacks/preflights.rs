@@ -8,8 +8,9 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::any;
 use portcullis::key::{Header, Lookup};
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
 use portcullis_servers::within_a_minute;
+use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -17,7 +18,7 @@ const LIMIT: u32 = 10;
 const GUESSES: usize = 10_000;
 
 fn policy(name: &'static str) -> Policy {
-    Policy::fixed_window(name, Quota::per_hour(LIMIT.into()))
+    Policy::fixed_window(name, per_half_century(LIMIT.into()))
 }
 
 fn by_address() -> RateLimitLayer {

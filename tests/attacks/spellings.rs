@@ -11,13 +11,14 @@ use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor};
-use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpStream};
 
 type Client = SendRequest<Empty<Bytes>>;
 
-fn one_per_hour(key: impl KeyExtractor) -> RateLimitLayer {
-    Limiter::memory().layer(Policy::fixed_window("all", Quota::per_hour(1))).by(key)
+fn one_request(key: impl KeyExtractor) -> RateLimitLayer {
+    Limiter::memory().layer(Policy::fixed_window("all", per_half_century(1))).by(key)
 }
 
 async fn serve(app: Router) -> Client {
@@ -36,7 +37,7 @@ async fn limited(key: impl KeyExtractor) -> Client {
         let value = request.headers()["x-name"].to_str().unwrap().to_owned();
         assert_eq!(format!("{:?}", request.headers()[value.as_str()].to_str().unwrap()), sent);
     };
-    serve(Router::new().route("/", get(handler)).layer(one_per_hour(key))).await
+    serve(Router::new().route("/", get(handler)).layer(one_request(key))).await
 }
 
 async fn status(client: &mut Client, name: &str, value: &str) -> u16 {
@@ -90,7 +91,7 @@ async fn padding_does_not_change_the_key_that_the_verifier_sets() {
         next.run(request).await
     };
     let by_token = Extension::<Token>::with(|token, key| key.part("token", &token.0));
-    let app = Router::new().route("/", get(async || "")).layer(one_per_hour(by_token));
+    let app = Router::new().route("/", get(async || "")).layer(one_request(by_token));
     let mut client = serve(app.layer(middleware::from_fn(verify))).await;
     assert_eq!(budgets(&mut client, "authorization", &spellings).await, 1);
 

@@ -1,6 +1,8 @@
-//! The HTTP client of the tests.
+//! The HTTP client of the tests, quotas whose windows no test sees end, and a subscriber that keeps their log lines.
 
+use std::io;
 use std::net::IpAddr;
+use std::sync::Once;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -11,6 +13,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use portcullis::Quota;
 use tokio::time::timeout;
 
 /// A client with a pool of connections, which follows no redirects. Clones share the pool.
@@ -74,5 +77,31 @@ pub async fn get(url: &str) -> Response<Bytes> {
     HttpClient::http_1().send(Request::get(url), ()).await
 }
 
+/// Units per 50 years, for a fixed window on a real clock. Such windows begin at the multiples of their period since 1970: the current
+/// one ends in 2069. One of an hour would end between two requests of a test that runs at the full hour.
+///
+/// # Panics
+///
+/// Panics if the limit is zero or beyond that of a quota.
+pub const fn per_half_century(limit: u64) -> Quota {
+    Quota::per(limit, HALF_CENTURY)
+}
+
+/// Sets a subscriber for all threads. Otherwise a line that another test logs first, without a subscriber, may be disabled for all of
+/// them.
+///
+/// # Panics
+///
+/// Panics if there is another global subscriber.
+pub fn set_global_subscriber() {
+    static GLOBAL_SUBSCRIBER: Once = Once::new();
+
+    GLOBAL_SUBSCRIBER.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_writer(io::sink).finish();
+        tracing::subscriber::set_global_default(subscriber).expect("it is the only one");
+    });
+}
+
+const HALF_CENTURY: Duration = Duration::from_secs(50 * 365 * 24 * 3_600);
 /// A request without a response by then never gets one.
 const PATIENCE: Duration = Duration::from_secs(120);
