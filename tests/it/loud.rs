@@ -4,7 +4,7 @@
 use std::future::IntoFuture as _;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +13,7 @@ use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::testing::{self, ManualClock};
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
-use portcullis_tests::HttpClient;
+use portcullis_tests::{HttpClient, set_global_subscriber};
 use tokio::net::TcpListener;
 
 /// In seconds.
@@ -174,13 +174,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn start() -> (Self, tracing::subscriber::DefaultGuard) {
-        static GLOBAL_SUBSCRIBER: Once = Once::new();
-
-        // Otherwise a line that another test logs first, without a subscriber, may be disabled for all threads.
-        GLOBAL_SUBSCRIBER.call_once(|| {
-            let subscriber = tracing_subscriber::fmt().with_writer(io::sink).finish();
-            tracing::subscriber::set_global_default(subscriber).unwrap();
-        });
+        set_global_subscriber();
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()

@@ -21,7 +21,7 @@ use portcullis::metrics::Metrics;
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
-use portcullis_tests::HttpClient;
+use portcullis_tests::{HttpClient, set_global_subscriber};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tracing::Instrument as _;
@@ -263,6 +263,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn start() -> (Self, tracing::subscriber::DefaultGuard) {
+        set_global_subscriber();
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()

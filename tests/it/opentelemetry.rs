@@ -11,7 +11,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanData};
 use portcullis::Limiter;
 use portcullis_servers::{RedisServer, within_a_minute};
-use portcullis_tests::get;
+use portcullis_tests::{get, set_global_subscriber};
 use tokio::net::TcpListener;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -48,6 +48,7 @@ async fn next_span(exporter: &InMemorySpanExporter) -> SpanData {
 }
 
 async fn the_limits_are_in_the_spans(limiter: Limiter) {
+    set_global_subscriber();
     let exporter = InMemorySpanExporter::default();
     let provider = SdkTracerProvider::builder().with_simple_exporter(exporter.clone()).build();
     let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));

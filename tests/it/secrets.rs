@@ -12,6 +12,7 @@ use axum::{Router, routing::get};
 use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor as _, Lookup, Query, Trust};
 use portcullis::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Secret};
 use portcullis_servers::RedisServer;
+use portcullis_tests::set_global_subscriber;
 use tower::ServiceExt as _;
 
 /// Values in requests, each different from any other text in the output.
@@ -87,6 +88,7 @@ async fn answer(app: &Router, malformed: bool) -> (u16, String) {
 
 #[tokio::test]
 async fn a_run_with_secrets_leaves_none_behind() {
+    set_global_subscriber();
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -102,7 +104,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while !redis.cli(&["CLIENT", "LIST"]).unwrap().contains("cmd=monitor") {
         assert!(Instant::now() < end, "the monitor does not start");
     }
