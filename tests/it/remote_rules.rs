@@ -59,7 +59,7 @@ impl Instance {
     async fn with(url: String, file: &Loader) -> Self {
         // Hundreds of requests at a time, on a machine that is busy with other tests.
         let limiter = Limiter::redis(url.clone()).deadline(Duration::from_secs(5)).await.unwrap();
-        Self::follow(limiter, file, Arc::new(RedisStore::builder(url).connect().await.unwrap()))
+        Self::follow(limiter, file, Arc::new(documents(url).await))
     }
 
     fn follow(limiter: Limiter, file: &Loader, documents: Arc<dyn DocumentStore>) -> Self {
@@ -97,7 +97,12 @@ impl Instance {
 
 /// The store of a user who may write documents.
 async fn pusher(redis: &RedisServer) -> RedisStore {
-    RedisStore::builder(redis.admin_url()).connect().await.unwrap()
+    documents(redis.admin_url()).await
+}
+
+/// A store whose deadline no busy machine reaches: a push without a reply fails, and its fate is unknown.
+async fn documents(url: String) -> RedisStore {
+    RedisStore::builder(url).deadline(Duration::from_secs(10)).connect().await.unwrap()
 }
 
 fn limit(limit: u64) -> String {

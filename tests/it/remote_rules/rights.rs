@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limiter_cannot_push() {
     let (redis, key) = (RedisServer::start().unwrap(), SigningKey::from_seed([3; 32]));
-    let limiter = RedisStore::builder(redis.url()).connect().await.unwrap();
+    let limiter = documents(redis.url()).await;
     let refused = push(&limiter, NAME, &key, &limit(6), 0).await.unwrap_err().to_string();
     assert!(refused.contains("NOPERM") || refused.contains("permission"), "{refused}");
     assert_eq!(limiter.read(NAME, 10).await, Ok(vec![]));

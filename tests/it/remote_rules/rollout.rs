@@ -100,7 +100,7 @@ async fn two_documents_admit_no_more_than_the_higher_limit_on_redis() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_follows_a_document_in_a_cluster() {
     let (cluster, key) = (RedisCluster::start(3, 0).unwrap(), SigningKey::from_seed([3; 32]));
-    let store = RedisStore::builder(cluster.admin_url()).connect().await.unwrap();
+    let store = documents(cluster.admin_url()).await;
     let start = async |file: &Loader| Instance::with(cluster.url(), file).await;
     two_documents(start, &key, &store, WINDOW).await;
 }

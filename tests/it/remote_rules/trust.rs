@@ -127,7 +127,8 @@ async fn minimum_number_keeps_old_documents_away_after_a_restart() {
     assert_eq!(restarted.limiter.live_rules().unwrap().reload().unwrap(), 3);
     assert_eq!(restarted.limit(), 5);
     let rules = Rules::from_file(&file.path).unwrap();
-    let limiter = Limiter::redis(redis.url()).await.unwrap().rules(rules).unwrap();
+    let limiter =
+        Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap().rules(rules).unwrap();
     let (refused, live) = (refusals(&limiter), limiter.live_rules().unwrap());
     let _remote = RemoteWatch::start(live, Arc::new(store)).unwrap();
     let findings = refusal(&refused, 1).await;
