@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::http::{Request, Response};
-use portcullis_servers::RedisServer;
+use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::HttpClient;
 
 use crate::process::{Process, timing_lock};
@@ -17,22 +17,27 @@ fn is_degraded(response: &Response<Bytes>) -> bool {
     response.headers().contains_key("x-ratelimit-degraded")
 }
 
+/// A unit of the quickstart's route `/` comes back in this time.
+const INTERVAL: Duration = Duration::from_secs(2);
+
 /// Tests the quickstart's route `/`: five requests pass, the sixth gets a `Retry-After`, and that wait is enough. Returns false
-/// if the machine was too busy for the quickstart's deadline, so that the process counted a request by itself.
+/// if the machine was too busy: for the quickstart's deadline, so that the process counted a request by itself, or for six requests
+/// before a unit came back.
 async fn sixth_request_waits_for_retry_after(server: &Process) -> bool {
-    for left in (0..5).rev() {
-        let response = server.get("/").await;
-        assert_eq!(response.status(), 200);
-        if is_degraded(&response) {
-            return false;
-        }
-        assert_eq!(header(&response, "x-ratelimit-limit"), Some(5));
-        assert_eq!(header(&response, "x-ratelimit-remaining"), Some(left));
-        assert!(header(&response, "x-ratelimit-reset").is_some_and(|reset| (1..=10).contains(&reset)));
+    let started = Instant::now();
+    let mut responses = Vec::new();
+    for _ in 0..6 {
+        responses.push(server.get("/").await);
     }
-    let refused = server.get("/").await;
-    if is_degraded(&refused) {
+    if started.elapsed() >= INTERVAL || responses.iter().any(is_degraded) {
         return false;
+    }
+    let refused = responses.pop().unwrap();
+    for (response, left) in responses.iter().zip((0..5).rev()) {
+        assert_eq!(response.status(), 200);
+        assert_eq!(header(response, "x-ratelimit-limit"), Some(5));
+        assert_eq!(header(response, "x-ratelimit-remaining"), Some(left));
+        assert!(header(response, "x-ratelimit-reset").is_some_and(|reset| (1..=10).contains(&reset)));
     }
     assert_eq!(refused.status(), 429);
     assert_eq!(header(&refused, "x-ratelimit-remaining"), Some(0));
@@ -46,7 +51,12 @@ async fn sixth_request_waits_for_retry_after(server: &Process) -> bool {
 #[tokio::test]
 async fn in_memory() {
     let _lock = timing_lock().await;
-    assert!(sixth_request_waits_for_retry_after(&Process::quickstart(None).await).await);
+    for _ in 0..5 {
+        if sixth_request_waits_for_retry_after(&Process::quickstart(None).await).await {
+            return;
+        }
+    }
+    panic!("never six requests before a unit comes back");
 }
 
 #[tokio::test]
@@ -82,11 +92,15 @@ async fn the_quickstart_survives_a_redis_restart() {
     let _lock = timing_lock().await;
     let mut redis = RedisServer::start().unwrap();
     let server = Process::quickstart(Some(&redis.url())).await;
-    assert_eq!(server.get("/").await.status(), 200);
+    let started = Instant::now();
+    let first = server.get("/").await;
+    assert_eq!(first.status(), 200);
+    // If Redis answers this one late, the process counts it by itself.
+    let spent = u64::from(is_degraded(&first));
 
     redis.kill().unwrap();
     // The process limits by itself: five at once, and one more every two seconds.
-    let (killed, mut passed) = (Instant::now(), 0);
+    let mut passed = 0;
     for _ in 0..20 {
         let response = server.get("/").await;
         assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
@@ -99,14 +113,11 @@ async fn the_quickstart_survives_a_redis_restart() {
             status => assert_eq!(status, 429),
         }
     }
-    assert!((5..=6 + killed.elapsed().as_secs() / 2).contains(&passed), "{passed}");
+    assert!((5 - spent..=6 + came_back(started)).contains(&passed), "{passed}");
 
     redis.restart().unwrap();
     let restarted = Instant::now();
-    while server.get("/").await.headers().contains_key("x-ratelimit-degraded") {
-        assert!(restarted.elapsed() < Duration::from_secs(2), "not reconnected within 2 s");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_redis_counts(&server).await;
     // That request was the first of five that Redis counts. A late call may have been charged nevertheless.
     let (mut counted, mut late) = (1, 0);
     loop {
@@ -116,9 +127,10 @@ async fn the_quickstart_survives_a_redis_restart() {
             200 => counted += 1,
             status => break assert_eq!(status, 429),
         }
-        assert!(counted <= 5 && late <= 20, "{counted} {late}");
+        assert!(counted <= 5 + came_back(restarted), "{counted}");
+        assert!(restarted.elapsed() < Duration::from_secs(60), "{counted} requests, and {late} late ones");
     }
-    assert!(counted == 5 || late > 0, "{counted}");
+    assert!(counted >= 5 || late > 0, "{counted}");
 }
 
 #[tokio::test]
@@ -129,9 +141,20 @@ async fn the_quickstart_starts_without_redis() {
     let server = Process::quickstart(Some(&redis.url())).await;
     assert!(server.get("/").await.headers().contains_key("x-ratelimit-degraded"));
     redis.restart().unwrap();
-    let restarted = Instant::now();
-    while is_degraded(&server.get("/").await) {
-        assert!(restarted.elapsed() < Duration::from_secs(5), "not connected within 5 s");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until_redis_counts(&server).await;
+}
+
+/// Sends requests until Redis counts one. The minute detects a process that does not connect again.
+async fn until_redis_counts(server: &Process) {
+    within_a_minute("connection", async {
+        while is_degraded(&server.get("/").await) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
+}
+
+/// The units that may have come back since an instant.
+fn came_back(since: Instant) -> u64 {
+    since.elapsed().as_secs() / INTERVAL.as_secs()
 }
