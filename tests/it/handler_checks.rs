@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use portcullis::check::Limited;
 use portcullis::{Charge, ClientIp, Limiter, Policy, Quota, Reason};
 use portcullis_servers::RedisServer;
-use portcullis_tests::HttpClient;
+use portcullis_tests::{HttpClient, per_half_century};
 use tokio::net::TcpListener;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Code, Response, Status};
@@ -21,11 +21,11 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use crate::grpc::listen;
 
 static MAIL: Policy = Policy::sliding_window("mail", Quota::per_hour(2));
-static ALL_MAIL: Policy = Policy::fixed_window("all mail", Quota::per_day(4));
+static ALL_MAIL: Policy = Policy::fixed_window("all mail", per_half_century(4));
 /// Ten rows per second, for which requests of other routes may wait for an hour.
 static ROWS: Policy = Policy::token_bucket("rows", Quota::per_minute(600).burst(1_000))
     .wait_at_most(Duration::from_secs(3_600));
-static CALLS: Policy = Policy::fixed_window("calls", Quota::per_day(2));
+static CALLS: Policy = Policy::fixed_window("calls", per_half_century(2));
 
 /// A limiter in memory, and one on a Redis server.
 pub(crate) async fn limiters() -> (RedisServer, [Limiter; 2]) {
@@ -34,7 +34,7 @@ pub(crate) async fn limiters() -> (RedisServer, [Limiter; 2]) {
     (redis, [Limiter::memory(), shared])
 }
 
-/// Mails a link to an address: twice an hour to each, four times a day in all.
+/// Mails a link to an address: twice an hour to each, four times in all.
 async fn forgot(
     State(limiter): State<Limiter>,
     headers: HeaderMap,
@@ -180,7 +180,7 @@ async fn failure_modes_apply_in_a_handler_while_redis_is_down() {
     use portcullis::FailureMode;
 
     let mut redis = RedisServer::start().unwrap();
-    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
     let quota = Quota::per_week(4);
     let local = Policy::fixed_window("local", quota).on_store_failure(FailureMode::local(2));
     let open = Policy::fixed_window("open", quota).on_store_failure(FailureMode::Open);

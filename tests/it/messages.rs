@@ -13,7 +13,8 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use hyper_util::rt::TokioIo;
 use portcullis::key::Global;
-use portcullis::{Charge, ClientIp, Policy, Quota};
+use portcullis::{Charge, ClientIp, Policy};
+use portcullis_tests::per_half_century;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::{Stream, StreamExt as _};
@@ -27,7 +28,7 @@ use tower::Service;
 use crate::grpc::listen;
 use crate::handler_checks::limiters;
 
-const MESSAGES: Policy = Policy::fixed_window("messages", Quota::per_day(5));
+const MESSAGES: Policy = Policy::fixed_window("messages", per_half_century(5));
 
 /// Switches to a protocol of lines, which are echoed until one is rejected. Then the last line has the close code and the reason.
 async fn chat(charge: Charge, request: Request) -> Response {
@@ -182,7 +183,7 @@ async fn a_grpc_stream_ends_with_the_status_of_its_rejection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn batches_of_two_streams_share_one_limit() {
     let (_redis, limiters) = limiters().await;
-    let messages = Policy::fixed_window("batched", Quota::per_day(1_000));
+    let messages = Policy::fixed_window("batched", per_half_century(1_000));
     for limiter in limiters {
         let mut used = tokio::task::JoinSet::new();
         for _ in 0..2 {

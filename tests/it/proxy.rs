@@ -15,8 +15,8 @@ use portcullis_tests::HttpClient;
 use crate::handler_checks::limiters;
 use start::{echo, limits, start};
 
-/// Two requests a day for each client, wherever it is.
-const TWO: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '2/day'\nkey = 'client_ip'\n";
+/// Two requests for each client, wherever it is. The window ends in 2069, and so in no test.
+const TWO: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '2/18250d'\nkey = 'client_ip'\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_limits_its_upstream() {
