@@ -167,7 +167,7 @@ async fn a_decorated_store_is_called_inside_the_fallback() {
     let calls = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&calls);
     let limiter = Limiter::redis(redis.url())
-        .deadline(Duration::from_secs(2))
+        .deadline(Duration::from_secs(5))
         .map_store(|inner| Counted { inner, calls: counter })
         .secret("2026", &SECRET)
         .await

@@ -232,7 +232,7 @@ async fn metrics_are_exact_in_memory() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn metrics_are_exact_while_redis_is_killed_and_restarted() {
     let mut redis = RedisServer::start().unwrap();
-    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
     let mut measured = Measured::start(limiter).await;
     // Those of the set-up, which nobody observed.
     let unobserved = measured.value("portcullis_store_calls_total");

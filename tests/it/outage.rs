@@ -35,7 +35,7 @@ async fn check_until(
 #[tokio::test]
 async fn each_failure_mode_applies_and_receipts_find_their_store() {
     let mut redis = RedisServer::start().unwrap();
-    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
     let key = limiter.key(|key| key.part("user", b"ada")).unwrap();
     let first = check(&limiter, &LOCAL, key, 7).await.unwrap();
     assert_eq!((first.decision().is_degraded(), first.decision().remaining()), (false, 33));
@@ -67,11 +67,12 @@ async fn each_failure_mode_applies_and_receipts_find_their_store() {
 #[tokio::test]
 async fn open_for_expires_on_a_full_redis_while_denials_go_on() {
     let redis = RedisServer::start().unwrap();
-    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
     let [ada, grace] =
         ["ada", "grace"].map(|user| limiter.key(|key| key.part("user", user.as_bytes())).unwrap());
+    // Long enough that a process which stops for a second still makes two checks before its end.
     let brief = Policy::fixed_window("brief", Quota::per_week(1))
-        .on_store_failure(FailureMode::OpenFor(Duration::from_secs(1)));
+        .on_store_failure(FailureMode::OpenFor(Duration::from_secs(3)));
     assert!(check(&limiter, &brief, ada, 1).await.unwrap().is_allowed());
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let start = Instant::now();
