@@ -12,9 +12,9 @@ use tower_http::trace::TraceLayer;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 
-pub(crate) const SEARCH: Policy = Policy::fixed_window("search", Quota::per_hour(3));
+pub(crate) const SEARCH: Policy = Policy::token_bucket("search", Quota::per_hour(3));
 /// Tried out: it never rejects.
-pub(crate) const TRIAL: Policy = Policy::fixed_window("trial", Quota::per_hour(1));
+pub(crate) const TRIAL: Policy = Policy::token_bucket("trial", Quota::per_hour(1));
 
 pub(crate) fn app(limiter: Limiter) -> Router {
     let limiter = limiter.observe(SpanFields::new());
