@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Policy, Quota, Secret};
+use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{Global, LayerBuilder, Registry};
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use crate::support::{Recorded, from_user, send};
 #[tokio::test(start_paused = true)]
 async fn waits_in_a_queue_are_recorded_for_its_policy() {
     let recorded = Recorded::new();
-    let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    // Only the time of tokio passes, which is paused.
+    let store = Arc::new(MemoryStore::builder().clock(ManualClock::default()).build());
+    let registry = Arc::new(Registry::new(store, Secret::published()));
     recorded.metrics.observe(&registry);
     let exports = Policy::leaky_bucket("exports", Quota::per_second(1).burst(3));
     let layer = LayerBuilder::new(Arc::clone(&registry), exports).by(Global);
