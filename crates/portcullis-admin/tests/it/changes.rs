@@ -30,13 +30,13 @@ async fn a_blocked_caller_is_rejected_until_it_is_unblocked() {
 #[tokio::test]
 async fn a_grant_applies_until_it_is_revoked() {
     let limited = Limited::new();
-    let grant = with(of(ADA), &json!({ "quota": "100/d", "duration_seconds": 3_600 }));
+    let grant = with(of(ADA), &json!({ "quota": "100/w", "duration_seconds": 3_600 }));
     assert_eq!(limited.post("/v1/grant", &grant).await.status, 200);
     for _ in 0..10 {
         assert_eq!(limited.request(ADA).await, 200);
     }
     let overrides = limited.post("/v1/overrides", &of(ADA)).await.json();
-    assert_eq!((&overrides["grant"]["quota"], &overrides["block"]), (&json!("100/d"), &json!(null)));
+    assert_eq!((&overrides["grant"]["quota"], &overrides["block"]), (&json!("100/w"), &json!(null)));
     assert_eq!(limited.post("/v1/budget", &of(ADA)).await.json()["limit"], 100);
     assert_eq!(limited.post("/v1/revoke", &of(ADA)).await.status, 200);
     assert_eq!(limited.request(ADA).await, 429);
@@ -60,7 +60,7 @@ async fn each_change_is_an_audit_event_with_its_actor() {
     let day = json!({ "duration_seconds": 86_400 });
     for (path, body) in [
         ("/v1/reset", of(ADA)),
-        ("/v1/grant", with(with(of(ADA), &day), &json!({ "quota": "9/d" }))),
+        ("/v1/grant", with(with(of(ADA), &day), &json!({ "quota": "9/w" }))),
         ("/v1/revoke", of(ADA)),
         ("/v1/block", with(of(ADA), &day)),
         ("/v1/unblock", of(ADA)),

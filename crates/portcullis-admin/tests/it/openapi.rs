@@ -75,7 +75,7 @@ async fn requests_and_answers_have_the_described_forms() {
         assert!(errors.is_empty(), "{path} {errors:?}");
     };
     for (path, body) in [
-        ("/v1/grant", with(with(of(ADA), &day), &json!({ "quota": "9/d" }))),
+        ("/v1/grant", with(with(of(ADA), &day), &json!({ "quota": "9/w" }))),
         ("/v1/block", with(of(ADA), &day)),
         ("/v1/overrides", of(ADA)),
         ("/v1/budget", of(ADA)),

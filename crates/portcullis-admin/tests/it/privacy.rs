@@ -85,7 +85,7 @@ async fn no_identity_is_in_answers_or_logs() {
         ("/v1/budget", of(ADA)),
         ("/v1/overrides", of(ADA)),
         ("/v1/reset", of(ADA)),
-        ("/v1/grant", with(with(of(ADA), &day), &json!({ "quota": "9/d" }))),
+        ("/v1/grant", with(with(of(ADA), &day), &json!({ "quota": "9/w" }))),
         ("/v1/revoke", of(ADA)),
         ("/v1/block", with(of(ADA), &day)),
         ("/v1/block", with(of(ADA), &json!({ "duration_seconds": ADA }))),

@@ -36,7 +36,7 @@ async fn requests_without_an_identity_are_listed_without_a_key() {
 async fn a_lock_out_is_listed_until_it_is_ended() {
     let limited = Limited::new();
     let lock_out = LockOut::after(1).within(Duration::from_secs(60)).block_for(Duration::from_secs(600));
-    let login = portcullis_core::Policy::fixed_window("login", portcullis_core::Quota::per_day(1));
+    let login = portcullis_core::Policy::fixed_window("login", portcullis_core::Quota::per_week(1));
     let layer =
         LayerBuilder::new(limited.registry.clone(), login).by(Header::named("x-user")).lock_out(lock_out);
     let service = layer.layer(service_fn(async |_: http::Request<String>| {

@@ -23,7 +23,7 @@ async fn a_snapshot_shows_policies_callers_and_rejections() {
     assert_eq!(
         snapshot["policies"],
         json!([{
-            "name": "search", "strategy": "fixed_window 3/d", "mode": "enforce", "routes": ["GET /search"], "key": snapshot["policies"][0]["key"],
+            "name": "search", "strategy": "fixed_window 3/w", "mode": "enforce", "routes": ["GET /search"], "key": snapshot["policies"][0]["key"],
             "grantable": true, "admitted": 4, "rejected": 1, "would_reject": 0, "exempt": 0, "charged_units": 4,
         }])
     );
@@ -174,7 +174,7 @@ async fn mistakes_are_problems_that_name_the_field() {
         ),
         ("/v1/grant", of("a"), 422, "quota"),
         ("/v1/grant", with(of("a"), &json!({ "quota": "many" })), 422, "quota"),
-        ("/v1/grant", with(of("a"), &json!({ "quota": "5/d" })), 422, "duration_seconds"),
+        ("/v1/grant", with(of("a"), &json!({ "quota": "5/w" })), 422, "duration_seconds"),
         ("/v1/grant", with(of("a"), &json!({ "quota": "5/s", "duration_seconds": 60 })), 422, "quota"),
         ("/v1/block", with(of("a"), &json!({ "duration_seconds": 0 })), 422, "duration_seconds"),
         ("/v1/block", with(of("a"), &json!({ "duration_seconds": 1.5 })), 422, "duration_seconds"),

@@ -29,9 +29,9 @@ pub(crate) fn registry(store: impl Store, secret: Secret) -> Arc<Registry> {
     Arc::new(Registry::new(Arc::new(store), secret))
 }
 
-/// Three requests per day, with grants and blocks.
+/// Three requests per week, with grants and blocks.
 pub(crate) fn search() -> Policy {
-    Policy::fixed_window("search", Quota::per_day(3)).grantable()
+    Policy::fixed_window("search", Quota::per_week(3)).grantable()
 }
 
 pub(crate) fn authorize(parts: &Parts) -> Result<Actor, Refused> {
