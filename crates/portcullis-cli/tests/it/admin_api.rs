@@ -29,7 +29,7 @@ impl Service {
     async fn start(store: Arc<dyn Store>) -> Self {
         let secret = Secret::new("test", b"0123456789abcdef").unwrap();
         let registry = Arc::new(Registry::new(store, secret));
-        let search = Policy::fixed_window("search", Quota::per_hour(2)).with_overrides();
+        let search = Policy::fixed_window("search", Quota::per_week(2)).with_overrides();
         let layer = LayerBuilder::new(Arc::clone(&registry), search).by(Header::named("x-api-key"));
         let admin = Admin::new(registry, |parts: &http::request::Parts| {
             if has_bearer_token(parts, TOKEN) {
@@ -137,7 +137,7 @@ async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
     assert_eq!(service.search("ada").await, 200);
     assert_eq!(service.search("ada").await, 429);
 
-    service.shown(&[&["grant", "--quota", "5/h", "--for", "1h"][..], &by_request].concat()).await;
+    service.shown(&[&["grant", "--quota", "5/w", "--for", "1h"][..], &by_request].concat()).await;
     assert_eq!(service.search("ada").await, 200);
     service.shown(&[&["revoke"][..], &of].concat()).await;
     assert_eq!(service.search("ada").await, 429);

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use crate::rules::Folder;
 
-const RULES: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '1/day'\nkey = 'client_ip'\n";
+/// One request. The window ends in 2069, and so in no test.
+const RULES: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '1/18250d'\nkey = 'client_ip'\n";
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));

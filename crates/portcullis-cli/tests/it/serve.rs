@@ -12,7 +12,7 @@ use std::time::Duration;
 use process::{RULES, Service, folder, read_until, rest, run};
 
 const SHOP: &str =
-    "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: day, requests_per_unit: 1 }\n";
+    "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: year, requests_per_unit: 1 }\n";
 const ADA: &str = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
 
 /// The head of a check with a body of this length.
