@@ -14,8 +14,11 @@ use super::*;
 /// No test waits for longer, and none takes nearly as long.
 const BOUND: Duration = Duration::from_secs(20);
 
-/// A timeout of the server that a test waits for, and that a request before it does not reach on a busy machine.
+/// A timeout of the server that a test waits for.
 const SHORT: Duration = Duration::from_secs(1);
+
+/// The same, after a whole request that a process which stops for a second must have sent before.
+const LATER: Duration = Duration::from_secs(3);
 
 struct Running {
     addr: SocketAddr,
@@ -100,7 +103,7 @@ async fn slow_head_ends_by_the_header_timeout() {
         assert_eq!(rest(&mut stream).await, "", "{text:?}");
     }
     // Here a whole request has to come before.
-    let server = start(ListenerOptions::default().header_timeout(Duration::from_secs(3)), app()).await;
+    let server = start(ListenerOptions::default().header_timeout(LATER), app()).await;
     let mut stream = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
     read_until(&mut stream, "127.0.0.1:").await;
     stream.write_all(b"GET /").await.unwrap();
@@ -109,7 +112,7 @@ async fn slow_head_ends_by_the_header_timeout() {
 
 #[tokio::test]
 async fn idle_connection_ends_by_the_idle_timeout() {
-    let options = ListenerOptions::default().idle_timeout(SHORT);
+    let options = ListenerOptions::default().idle_timeout(LATER);
     let server = start(options, app()).await;
     let mut stream =
         connect(server.addr, "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi").await;
