@@ -87,7 +87,7 @@ async fn the_page_shows_the_figures_of_the_requests() {
     let app = admin(&limiter);
     let search = Policy::gcra("search", "3/h burst 3".parse().unwrap());
     let search = limited(by_key(&limiter, search, "GET /search"));
-    let exports = Policy::fixed_window("exports", "1/day".parse().unwrap());
+    let exports = Policy::fixed_window("exports", "1/18250d".parse().unwrap());
     let exports = limited(by_key(&limiter, exports, "GET /exports").shadow());
     assert_eq!(send(&search, "ada", 5).await, [3, 2]);
     assert_eq!(send(&search, "bob", 4).await, [3, 1]);

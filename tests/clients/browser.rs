@@ -8,7 +8,8 @@ use axum::response::Html;
 use axum::{Router, routing::get};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
-use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis::testing::{self, ManualClock};
+use portcullis::{Policy, RateLimitLayer};
 use tokio::process::Command;
 use tower_http::cors::{Any, CorsLayer};
 
@@ -16,7 +17,9 @@ use crate::server::{Server, output_of};
 
 fn limit() -> RateLimitLayer {
     let policy = Policy::gcra("all", "1/h".parse().unwrap());
-    Limiter::memory().layer(policy).by(Header::named("x-api-key")).headers(RateLimitHeaders::IETF)
+    // The clock stands still, so that every wait is the whole hour.
+    let limiter = testing::limiter(&ManualClock::default());
+    limiter.layer(policy).by(Header::named("x-api-key")).headers(RateLimitHeaders::IETF)
 }
 
 fn cors(limit: &RateLimitLayer) -> CorsLayer {

@@ -2,16 +2,17 @@
 
 use axum::{Router, routing::get};
 use portcullis::headers::RateLimitHeaders;
+use portcullis::testing::{self, ManualClock};
 use portcullis::{ClientIp, Limiter, Policy};
 use tokio::process::Command;
 
 use crate::server::{Server, output_of};
 
 /// Starts a server that allows one request per three seconds and sends all kinds of rate limit headers.
-async fn server() -> Server {
+async fn server(limiter: &Limiter) -> Server {
     let policy = Policy::gcra("all", "1/3s".parse().unwrap());
     let all = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
-    let limit = Limiter::memory().layer(policy).by(ClientIp::peer()).headers(all);
+    let limit = limiter.layer(policy).by(ClientIp::peer()).headers(all);
     Server::start(Router::new().route("/", get(async || "found\n")).layer(limit)).await
 }
 
@@ -24,7 +25,7 @@ fn curl(arguments: &[&str]) -> Command {
 /// Without `Retry-After` curl waits one second, then two: it would be rejected twice.
 #[tokio::test]
 async fn curl_waits_for_retry_after() {
-    let server = server().await;
+    let server = server(&Limiter::memory()).await;
     let url = format!("http://{}/", server.address);
     let both = output_of(&mut curl(&["--retry", "3", &url, &url])).await;
     assert!(both.ends_with("found\n"), "{both}");
@@ -36,7 +37,8 @@ async fn curl_shows_the_headers_and_the_body() {
     for (version, status) in
         [("--http1.1", "HTTP/1.1 429 Too Many Requests"), ("--http2-prior-knowledge", "HTTP/2 429 ")]
     {
-        let server = server().await;
+        // The clock stands still, so that every wait is the whole three seconds.
+        let server = server(&testing::limiter(&ManualClock::default())).await;
         let url = format!("http://{}/", server.address);
         output_of(&mut curl(&[version, &url])).await;
         let head = output_of(&mut curl(&[version, "--head", &url])).await;

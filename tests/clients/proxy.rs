@@ -15,10 +15,10 @@ use tokio::process::{Child, Command};
 use crate::devtools::Browser;
 use crate::server::{Server, output_of};
 
-/// Starts a proxy in front of an upstream, with this many requests per hour. Returns its address.
+/// Starts a proxy in front of an upstream, with this many requests in a window that ends in 2069. Returns its address.
 async fn proxy(upstream: &str, requests: u32) -> String {
     let text =
-        format!("[policy.all]\nstrategy = 'fixed_window'\nquota = '{requests}/h'\nkey = 'client_ip'\n");
+        format!("[policy.all]\nstrategy = 'fixed_window'\nquota = '{requests}/18250d'\nkey = 'client_ip'\n");
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, text)).unwrap();
     let limiter = Limiter::memory().rules(rules).unwrap();
     let proxy = ReverseProxy::new(&limiter, Upstream::new(upstream).unwrap()).unwrap();

@@ -14,7 +14,8 @@ use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Global;
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::testing::{self, ManualClock};
+use portcullis::{Policy, Quota};
 use portcullis_tests::HttpClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -64,7 +65,9 @@ async fn upgrade(request: Request) -> Response {
 fn limited(burst: u64) -> Router {
     let policy = Policy::try_gcra("all", Quota::per_hour(1).burst(burst)).unwrap();
     let every = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
-    app().layer(Limiter::memory().layer(policy).by(Global).headers(every))
+    // The clock stands still, so that every wait is the whole hour.
+    let limiter = testing::limiter(&ManualClock::default());
+    app().layer(limiter.layer(policy).by(Global).headers(every))
 }
 
 async fn serve(app: Router) -> std::net::SocketAddr {
