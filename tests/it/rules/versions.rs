@@ -47,9 +47,9 @@ impl Instance {
 #[tokio::test]
 async fn versions_with_other_windows_enforce_each_its_own_limit() {
     for (case, old, new) in [
-        ("window", limits("fixed_window", "4/w", ""), limits("fixed_window", "7/d", "")),
+        ("window", limits("fixed_window", "4/w", ""), limits("fixed_window", "7/9w", "")),
         ("slots", limits("sliding_window", "4/w", "slots = 7"), limits("sliding_window", "7/w", "slots = 6")),
-        ("sliding", limits("sliding_window", "4/w", ""), limits("sliding_window", "7/d", "")),
+        ("sliding", limits("sliding_window", "4/w", ""), limits("sliding_window", "7/9w", "")),
         ("algorithm", limits("fixed_window", "4/w", ""), limits("sliding_log", "7/w", "")),
     ] {
         let redis = RedisServer::start().unwrap();
