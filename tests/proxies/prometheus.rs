@@ -7,6 +7,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command as StdCommand, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::http::Request;
@@ -27,6 +28,8 @@ const EXPORTS: usize = 3;
 /// The example, on a Redis.
 struct Example {
     url: String,
+    /// Whether Redis has answered a request too late, so that the example has counted it by itself.
+    is_degraded: AtomicBool,
     _child: Child,
     _redis: RedisServer,
 }
@@ -44,7 +47,7 @@ impl Example {
                 let url = format!("http://{address}");
                 // Read to its end, so that the example never writes into a closed pipe.
                 tokio::spawn(async move { while let Ok(Some(_)) = output.next_line().await {} });
-                return Self { url, _child: child, _redis: redis };
+                return Self { url, is_degraded: AtomicBool::new(false), _child: child, _redis: redis };
             }
         }
         panic!("the example exited without printing its address");
@@ -56,11 +59,13 @@ impl Example {
         let mut sent = tokio::task::JoinSet::new();
         for _ in 0..requests {
             let (client, url) = (client.clone(), format!("{}{path}", self.url));
-            sent.spawn(async move { client.send(Request::get(url), ()).await.status().as_u16() });
+            sent.spawn(async move { client.send(Request::get(url), ()).await });
         }
         let mut seen = BTreeMap::new();
-        for status in sent.join_all().await {
-            *seen.entry(status).or_default() += 1;
+        for response in sent.join_all().await {
+            *seen.entry(response.status().as_u16()).or_default() += 1;
+            self.is_degraded
+                .fetch_or(response.headers().contains_key("x-ratelimit-degraded"), Ordering::Relaxed);
         }
         seen
     }
@@ -136,6 +141,16 @@ fn expressions() -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn prometheus_has_data_for_each_panel_and_exact_counters() {
+    for _ in 0..5 {
+        if panels_have_data_and_counters_are_exact().await {
+            return;
+        }
+    }
+    panic!("never within the deadline of the example");
+}
+
+/// Returns false if the machine was too busy for the example's deadline, so that the example counted a request by itself.
+async fn panels_have_data_and_counters_are_exact() -> bool {
     let example = Example::start().await;
     let prometheus = Prometheus::scraping(&example.url);
     prometheus.query_until("up", |values| values == [1.0]).await;
@@ -145,6 +160,9 @@ async fn prometheus_has_data_for_each_panel_and_exact_counters() {
     let search = example.send("/search", 40).await;
     let login = example.send("/login", 12).await;
     let exports = example.send("/exports", EXPORTS).await;
+    if example.is_degraded.load(Ordering::Relaxed) {
+        return false;
+    }
     assert_eq!(login, [(200, 5), (429, 7)].into());
     assert_eq!(exports, [(200, 3)].into());
     let admitted = [&search, &login, &exports].iter().map(|seen| seen[&200]).sum::<u64>();
@@ -182,6 +200,7 @@ async fn prometheus_has_data_for_each_panel_and_exact_counters() {
     let rules = rules["groups"][0]["rules"].as_array().unwrap();
     assert_eq!(rules.len(), ALERTS.matches("- alert:").count());
     assert!(rules.iter().all(|rule| rule["health"] == "ok"), "{rules:#?}");
+    true
 }
 
 /// What promtool prints when it reads an input: nothing, if it has no complaints.
