@@ -42,7 +42,7 @@
 //! assert_eq!(client.clone().oneshot(request()?).await?.status(), 429);
 //!
 //! let Err(OutgoingError::Limited(paced)) = client.oneshot(request()?).await else { unreachable!() };
-//! assert!(paced.is_closed() && paced.retry_after() > Some(Duration::from_secs(29)));
+//! assert!(paced.is_closed() && paced.retry_after() > Some(Duration::from_secs(20)));
 //! # Ok(())
 //! # }
 //! ```
