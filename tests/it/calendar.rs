@@ -35,7 +35,7 @@ async fn serve(app: Router) -> SocketAddr {
 async fn stay_in_month(months: &WindowTable) {
     let now = Timestamp::from(SystemTime::now());
     let left = months.window(months.number_at(now)).end.saturating_since(now);
-    if left < Duration::from_mins(1) {
+    if left < Duration::from_secs(60) {
         tokio::time::sleep(left + Duration::from_secs(1)).await;
     }
 }
