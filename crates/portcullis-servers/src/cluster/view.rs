@@ -14,6 +14,9 @@ pub(super) struct Node {
     pub(super) failed: bool,
     /// The id of its primary, if it is a replica.
     pub(super) primary: Option<String>,
+    /// The number of its last claim to slots. While nodes see different ones, a migration could make a claim that is already taken, and
+    /// the nodes would never agree.
+    pub(super) epoch: u64,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
 
@@ -37,6 +40,8 @@ impl Node {
         let mut next = || words.next();
         let (id, address, flags, primary) = (next()?, next()?, next()?, next()?);
         let port = address.split('@').next()?.rsplit(':').next()?.parse().ok()?;
+        // Behind the instants of the last ping and pong.
+        let epoch = words.nth(2)?.parse().ok()?;
         let failed = ["fail", "fail?", "handshake", "noaddr"];
         let slot = |word: &str| -> Option<RangeInclusive<u16>> {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
@@ -47,8 +52,9 @@ impl Node {
             id: id.to_owned(),
             failed: flags.split(',').any(|flag| failed.contains(&flag)),
             primary: (primary != "-").then(|| primary.to_owned()),
-            // Four more words, then the slots; migrating slots are in brackets.
-            slots: words.skip(4).filter_map(slot).collect(),
+            epoch,
+            // The state of the link, then the slots; migrating slots are in brackets.
+            slots: words.skip(1).filter_map(slot).collect(),
         })
     }
 }
@@ -62,7 +68,7 @@ mod tests {
         let line = "07c3 127.0.0.1:11001@21001,,shard-id=9f master,fail? - 0 1 2 connected 0-9 12 [5->-3a]";
         let node = Node::parse(line).unwrap();
         assert_eq!((node.port, node.id.as_str(), node.failed, node.primary), (11_001, "07c3", true, None));
-        assert_eq!(node.slots, [0..=9, 12..=12]);
+        assert_eq!((node.epoch, node.slots.as_slice()), (2, &[0..=9, 12..=12][..]));
         let replica = Node::parse("9a 127.0.0.1:1@2 myself,slave 07c3 0 1 2 connected").unwrap();
         assert_eq!((replica.failed, replica.primary.as_deref()), (false, Some("07c3")));
         assert!(replica.slots.is_empty());
