@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
-use portcullis_config::{Diagnostics, Rules};
+use clap::{Args, ValueEnum};
+use portcullis_config::{Diagnostics, Door, Rules};
 
 use crate::findings::{self, OutputFormat};
-use crate::load::LoadArguments;
+use crate::load::{self, LoadArguments};
 
 /// Checks rules files, and prints every mistake with its place and its fix.
 ///
@@ -23,6 +23,11 @@ pub(crate) struct Check {
     #[command(flatten)]
     load: LoadArguments,
 
+    /// Also checks that one place can do all that the rules say: `portcullis proxy`, `portcullis serve`, a check that a proxy asks for, or the
+    /// code of a program.
+    #[arg(long = "for", value_enum, value_name = "DOOR")]
+    door: Option<CheckedDoor>,
+
     /// Exits with 1 for warnings as well.
     #[arg(long)]
     deny_warnings: bool,
@@ -30,6 +35,29 @@ pub(crate) struct Check {
     /// How findings are printed.
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     format: OutputFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum CheckedDoor {
+    /// `portcullis proxy`
+    Proxy,
+    /// Envoy's calls of `portcullis serve`
+    Serve,
+    /// The check endpoint of `portcullis serve`
+    Check,
+    /// A layer in a program
+    Code,
+}
+
+impl From<CheckedDoor> for Door {
+    fn from(door: CheckedDoor) -> Self {
+        match door {
+            CheckedDoor::Proxy => Self::Proxy,
+            CheckedDoor::Serve => Self::Serve,
+            CheckedDoor::Check => Self::Check,
+            CheckedDoor::Code => Self::Code,
+        }
+    }
 }
 
 impl Check {
@@ -46,13 +74,19 @@ impl Check {
     }
 
     fn findings_of(&self, file: &Path) -> Diagnostics {
-        if is_of_envoy(file) {
+        // Only `portcullis serve` reads such files.
+        if is_of_envoy(file) && matches!(self.door, None | Some(CheckedDoor::Serve)) {
             return match portcullis_config::envoy::Descriptors::from_files(&[file]) {
                 Ok(descriptors) => descriptors.warnings().clone(),
                 Err(findings) => findings,
             };
         }
-        match Rules::load(&self.load.loader(file)) {
+        let loaded = match self.door {
+            // The program has the names that others lack.
+            None | Some(CheckedDoor::Code) => Rules::load(&self.load.loader(file)),
+            Some(door) => load::usable(&self.load.strict_loader(file), door.into()),
+        };
+        match loaded {
             Ok(rules) => rules.warnings().clone(),
             Err(findings) => findings,
         }

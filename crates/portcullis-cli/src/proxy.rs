@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use portcullis::rules::{Loader, Rules, Watch, WatchOptions};
+use portcullis::rules::{Door, Loader, Rules, Watch, WatchOptions};
 use portcullis::{ClientIp, key::Trust};
-use portcullis_cli::findings;
+use portcullis_cli::{findings, load};
 use portcullis_server::proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
 
@@ -101,7 +101,7 @@ impl Proxy {
             Some(clients) => loader.client_ip(clients),
             None => loader,
         };
-        let (rules, findings) = match Rules::load(&loader) {
+        let (rules, findings) = match load::usable(&loader, Door::Proxy) {
             Ok(rules) => (Some(rules.clone()), rules.warnings().clone()),
             Err(findings) => (None, findings),
         };

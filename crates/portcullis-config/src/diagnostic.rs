@@ -78,6 +78,11 @@ impl Diagnostics {
         Self { sources, list }
     }
 
+    /// These and more findings about the same texts.
+    pub(crate) fn with(&self, more: &[Diagnostic]) -> Self {
+        Self::new(Arc::clone(&self.sources), [self.list.as_slice(), more].concat())
+    }
+
     /// The texts that the findings point into.
     pub fn sources(&self) -> &Sources {
         &self.sources

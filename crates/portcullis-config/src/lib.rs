@@ -29,7 +29,7 @@ mod watch;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use live::{LiveRules, ReloadError, RulesLayer, RulesRequirement, RulesService, UnknownRule};
 pub use load::Loader;
-pub use rules::{Match, Rule, RuleSet, Rules, Tier};
+pub use rules::{Door, Match, Rule, RuleSet, Rules, Tier};
 pub use schema::schema;
 pub use source::{FileId, Format, Source, Sources, Span};
 #[cfg(feature = "watch")]

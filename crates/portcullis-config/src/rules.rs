@@ -1,10 +1,10 @@
 //! Rules: what the policies of a file limit, and how.
 
-mod beyond_head;
 mod build;
 mod check;
 #[cfg(feature = "signed")]
 mod document;
+mod door;
 mod explain;
 mod key;
 mod matcher;
@@ -29,6 +29,7 @@ use crate::diagnostic::Diagnostics;
 use crate::fields::Findings;
 use crate::load::{Loaded, Loader};
 
+pub use door::Door;
 pub use explain::Match;
 pub use rule::Rule;
 pub use set::RuleSet;
@@ -51,6 +52,8 @@ struct Inner {
     files: Vec<PathBuf>,
     folders: Vec<PathBuf>,
     options: LayerOptions,
+    /// What not every door can do.
+    needs: Vec<door::Need>,
     #[cfg(feature = "signed")]
     remote: Option<crate::overlay::RemoteSettings>,
     #[cfg(feature = "signed")]
@@ -116,6 +119,7 @@ impl Rules {
             files,
             folders,
             options,
+            needs: door::needs(&read.documents),
             #[cfg(feature = "signed")]
             remote: read.remote,
             #[cfg(feature = "signed")]

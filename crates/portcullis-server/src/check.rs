@@ -11,7 +11,6 @@ mod endpoint;
 mod error;
 mod forwarded;
 mod log;
-mod requirement;
 mod trusted;
 
 #[cfg(test)]

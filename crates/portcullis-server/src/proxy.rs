@@ -25,8 +25,9 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::Authority;
+use portcullis::LayerError;
 use portcullis::Limiter;
-use portcullis::rules::LiveRules;
+use portcullis::rules::{Door, LiveRules, RulesRequirement};
 use tokio::sync::Semaphore;
 
 use crate::serve::Tls;
@@ -68,6 +69,7 @@ pub use upstream::{Upstream, UpstreamError};
 #[must_use]
 pub struct ReverseProxy {
     rules: LiveRules,
+    requirement: RulesRequirement,
     upstream: Upstream,
     host: Host,
     timeouts: Timeouts,
@@ -84,6 +86,9 @@ pub enum ProxyError {
     /// The limiter has no rules: see [`Limiter::rules`].
     #[error("the limiter has no rules")]
     NoRules,
+    /// The rules need more than a proxy has.
+    #[error(transparent)]
+    Rules(#[from] LayerError),
     /// An `https://` upstream without [`Upstream::tls`].
     #[error("an https:// upstream needs the roots of its certificate")]
     NoRoots,
@@ -98,14 +103,17 @@ pub enum ProxyError {
 impl ReverseProxy {
     /// A proxy in front of an upstream, with the limits in the tables of the documentation.
     ///
+    /// As long as it exists, rules that a proxy cannot apply are refused, also by a reload.
+    ///
     /// # Errors
     ///
-    /// If the limiter has no rules, or an `https://` upstream no roots.
+    /// If the limiter has no rules, if a proxy cannot apply them, or if an `https://` upstream has no roots.
     pub fn new(limiter: &Limiter, upstream: Upstream) -> Result<Self, ProxyError> {
         let rules = limiter.live_rules().ok_or(ProxyError::NoRules)?.clone();
         if !upstream.is_complete() {
             return Err(ProxyError::NoRoots);
         }
+        let requirement = rules.require_usable_by(Door::Proxy)?;
         let timeouts = Timeouts {
             connect: Duration::from_secs(5),
             response: Duration::from_secs(60),
@@ -115,7 +123,17 @@ impl ReverseProxy {
         };
         let (host, listener) = (Host::Client, ListenerOptions::default());
         let (max_requests, max_header_bytes) = (1_024, 32 * 1_024);
-        Ok(Self { rules, upstream, host, timeouts, max_requests, max_header_bytes, is_tls: false, listener })
+        Ok(Self {
+            rules,
+            requirement,
+            upstream,
+            host,
+            timeouts,
+            max_requests,
+            max_header_bytes,
+            is_tls: false,
+            listener,
+        })
     }
 
     /// Sends the host of the upstream's URL instead of that which the client has written.
@@ -208,11 +226,14 @@ impl ReverseProxy {
     }
 
     fn into_shared(self) -> Arc<Shared> {
-        let Self { rules, upstream, host, timeouts, max_requests, max_header_bytes, is_tls, .. } = self;
+        let Self {
+            rules, requirement, upstream, host, timeouts, max_requests, max_header_bytes, is_tls, ..
+        } = self;
         let header_bytes = usize::try_from(max_header_bytes).unwrap_or(usize::MAX);
         let (upstream_host, upstream_scheme) = (upstream.host(), upstream.scheme());
         Arc::new(Shared {
             rules,
+            _requirement: requirement,
             pool: Arc::new(Pool::new(upstream, MAX_IDLE, timeouts.pool_idle, header_bytes)),
             requests: Arc::new(Semaphore::new(max_requests)),
             timeouts,

@@ -102,7 +102,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use portcullis::event::EventKind;
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
-use portcullis::{FailureMode, Limiter, Reason, StoreError};
+use portcullis::{FailureMode, LayerError, Limiter, Reason, StoreError};
 
 use self::call::Call;
 use self::decide::Decider;
@@ -171,17 +171,22 @@ impl RateLimitService {
     /// "#);
     /// let limiter = Limiter::memory().rules(Rules::load(&limits)?)?;
     /// let rules = limiter.live_rules().cloned().ok_or("the limiter has rules")?;
-    /// let service = RateLimitService::native(limiter, rules);
+    /// let service = RateLimitService::native(limiter, rules)?;
     /// # let _ = service;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    ///
+    /// # Errors
+    ///
+    /// If rules need more than descriptors, such as the response to a request. Such rules are refused by a reload as well, as long as the
+    /// service exists.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "a handle, which callers give away as they do the limiter"
     )]
-    pub fn native(limiter: Limiter, rules: LiveRules) -> Self {
-        let native = Limits::Native(Arc::new(NativeRules::new(&limiter, &rules)));
-        Self::new(limiter, native)
+    pub fn native(limiter: Limiter, rules: LiveRules) -> Result<Self, LayerError> {
+        let native = Limits::Native(Arc::new(NativeRules::new(&limiter, &rules)?));
+        Ok(Self::new(limiter, native))
     }
 
     fn new(limiter: Limiter, limits: Limits) -> Self {

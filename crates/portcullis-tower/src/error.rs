@@ -153,12 +153,10 @@ pub enum LayerError {
         /// The name.
         rule: String,
     },
-    /// The program requires of its rules what this one does not meet.
-    #[error("rule {rule} cannot be used here: {reason}")]
+    /// The program requires of its rules what these do not meet.
+    #[error("the rules cannot be used here: {reason}")]
     Unusable {
-        /// The name.
-        rule: String,
-        /// What is wrong with it.
+        /// What is wrong with them.
         reason: String,
     },
     /// The policy cannot be replaced by the other one while it is in use.

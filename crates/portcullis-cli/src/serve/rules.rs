@@ -7,9 +7,9 @@ use std::time::Duration;
 use axum::Router;
 use clap::{Args, ValueEnum};
 use portcullis::rules::envoy::Descriptors;
-use portcullis::rules::{Loader, Rules, Watch, WatchHandle, WatchOptions};
+use portcullis::rules::{Door, Loader, Rules, Watch, WatchHandle, WatchOptions};
 use portcullis::{FailureMode, Limiter};
-use portcullis_cli::findings;
+use portcullis_cli::{findings, load};
 use portcullis_server::check::CheckEndpoint;
 use portcullis_server::rls::{RateLimitService, ResponseHeaders, reflection};
 use portcullis_server::serve::{DescriptorFiles, Readiness};
@@ -131,7 +131,7 @@ impl Limits {
     /// Reads the rules, and prints findings to standard error. `None` if they have errors.
     pub(super) fn load(path: &Path, arguments: &RulesArguments) -> anyhow::Result<Option<Self>> {
         let loaded = match arguments.format_of(path) {
-            Format::Native => Rules::load(&Loader::file(path))
+            Format::Native => load::usable(&Loader::file(path), Door::Serve)
                 .map(|rules| (rules.warnings().clone(), Self::Native(rules.clone()))),
             Format::Envoy => {
                 let files = DescriptorFiles::new(PathBuf::from(path)).merge_domains(arguments.merge_domains);
@@ -178,20 +178,21 @@ impl Limits {
                 let check = if arguments.no_check || !listeners.has_http() {
                     None
                 } else {
-                    match CheckEndpoint::new(limiter) {
-                        Ok(check) if listeners.trusted().is_empty() => Some(check),
-                        Ok(check) => Some(check.trust(listeners.trusted().iter().copied())),
-                        Err(error) => {
-                            eprintln!("portcullis: {error}; --no-check serves them over gRPC alone");
-                            return None;
-                        }
-                    }
+                    let check = unless_refused(CheckEndpoint::new(limiter))?;
+                    let trusted = listeners.trusted().iter().copied();
+                    Some(if trusted.len() == 0 { check } else { check.trust(trusted) })
                 };
-                let service = arguments.calls.configured(RateLimitService::native(limiter.clone(), live));
+                let service = unless_refused(RateLimitService::native(limiter.clone(), live))?;
+                let service = arguments.calls.configured(service);
                 Some(Served { service, check, files: None, limiter: limiter.clone() })
             }
         }
     }
+}
+
+/// Prints why rules are refused that no finding has named before.
+fn unless_refused<T, E: std::fmt::Display>(made: Result<T, E>) -> Option<T> {
+    made.inspect_err(|error| eprintln!("portcullis: {error}")).ok()
 }
 
 /// What answers by the rules.

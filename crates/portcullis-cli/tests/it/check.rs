@@ -182,6 +182,41 @@ fn what_the_program_registers_counts_as_there() {
 }
 
 #[test]
+fn check_for_door_names_all_that_it_lacks() {
+    let folder = Folder::new("doors");
+    let text = "[layer]\nexcept = { route = '/health' }\n[policy.a]\nstrategy = 'gcra'\nquota = '5/s'\nkey = 'client_ip'\n\
+                charge_when = { status = 401 }\ntiers = { pro = '9/s' }\nin_flight = { limit = 4 }\n";
+    let file = folder.write("a.toml", text);
+    assert_eq!(portcullis(&["check", &file]), (0, String::new(), String::new()));
+    let lines = |door: &str| {
+        let (code, out, _) = portcullis(&["check", "--format", "line", "--for", door, &file]);
+        assert_eq!(code, i32::from(!out.is_empty()), "{out}");
+        let line = |line: &str| {
+            line.rsplit_once("a.toml:").unwrap().1.split(' ').take(3).collect::<Vec<_>>().join(" ")
+        };
+        out.lines().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(lines("code"), [""; 0]);
+    let (except, tiers) = ("2:20: error: layer.except.route:", "8:9: error: policy.a.tiers:");
+    assert_eq!(lines("proxy"), [except, tiers]);
+    for door in ["check", "serve"] {
+        let (outcome, permits) = ("7:15: error: policy.a.charge_when:", "9:13: error: policy.a.in_flight:");
+        assert_eq!(lines(door), [except, outcome, tiers, permits], "{door}");
+    }
+    // Only a program registers names.
+    let named = folder.write(
+        "b.toml",
+        "[policy.a]\nstrategy = 'gcra'\nquota = '5/s'\nkey = 'client_ip'\ncost = { function = 'size' }\n",
+    );
+    assert_eq!(portcullis(&["check", "--for", "code", &named]).0, 0);
+    let (code, out, _) = portcullis(&["check", "--for", "proxy", &named]);
+    assert!(code == 1 && out.contains("size"), "{out}");
+    let envoy = folder.write("c.yaml", "domain: shop\ndescriptors: []\n");
+    assert_eq!(portcullis(&["check", "--for", "serve", &envoy]).0, 0);
+    assert_eq!(portcullis(&["check", "--for", "proxy", &envoy]).0, 1);
+}
+
+#[test]
 fn the_schema_is_printed_for_editors() {
     let (code, out, error) = portcullis(&["schema"]);
     let schema: Value = serde_json::from_str(&out).unwrap();

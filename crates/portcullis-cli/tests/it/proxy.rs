@@ -109,6 +109,7 @@ fn mistakes_end_the_start_with_an_exit_code() {
     let rules = folder.write("limits.toml", RULES);
     let table = "[client_ip]\nheader = 'x-forwarded-for'\ntrusted_proxies = ['10.0.0.0/8']\n";
     let twice = folder.write("twice.toml", &format!("{RULES}{table}"));
+    let route = folder.write("route.toml", &RULES.replace("'client_ip'", "{ all = ['client_ip', 'route'] }"));
     let missing = folder.path("missing.toml");
     for (arguments, code, text) in [
         (vec![&*rules, "--upstream", "http://a/b"], 2, "it has a path"),
@@ -116,6 +117,7 @@ fn mistakes_end_the_start_with_an_exit_code() {
         (vec![&*rules, "--upstream", "http://a", "--trust", "10.0.0.1/8"], 2, "10.0.0.0/8"),
         (vec![&*rules], 2, "--upstream"),
         (vec![&*missing, "--upstream", "http://a"], 1, "missing.toml"),
+        (vec![&*route, "--upstream", "http://a"], 1, "`key` needs the route"),
         (vec![&*twice, "--upstream", "http://a", "--trust", "10.0.0.0/8"], 1, "client_ip"),
     ] {
         let output = command(&arguments).output().unwrap();

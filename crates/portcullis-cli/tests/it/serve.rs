@@ -63,7 +63,10 @@ fn mistakes_end_the_start_with_an_exit_code() {
     let folder = folder();
     let broken = folder.write("broken.toml", "[policy.all]\nquota = \"much\"\n");
     let rules = folder.write("limits.toml", RULES);
+    let permits = folder.write("permits.toml", &format!("{RULES}in_flight = {{ limit = 4 }}\n"));
     for (arguments, expected) in [
+        (vec!["serve", &permits], 1),
+        (vec!["serve", &permits, "--no-check"], 1),
         (vec!["serve", &broken], 1),
         (vec!["serve", &rules, "--store", "elsewhere"], 2),
         (vec!["serve", &rules, "--grpc", "off", "--http", "off"], 2),
@@ -208,6 +211,16 @@ fn refused_rules_show_in_readiness_until_they_are_mended() {
         service.write_rules(good);
         service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
     }
+}
+
+#[test]
+fn reload_refuses_what_the_service_cannot_do() {
+    let service = Service::start("limits.toml", RULES, &["--poll", "20ms", "--no-check"]);
+    service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+    service.write_rules(&format!("{RULES}in_flight = {{ limit = 4 }}\n"));
+    service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+    service.write_rules(RULES);
+    service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::{Arc, Weak};
 use portcullis_tower::LayerError;
 
 use super::LiveRules;
-use crate::rules::Rules;
+use crate::diagnostic::Diagnostics;
+use crate::rules::{Door, Rules};
 
 type Condition = dyn Fn(&Rules) -> Result<(), LayerError> + Send + Sync;
 
@@ -40,13 +41,12 @@ impl LiveRules {
     /// let live = LiveRules::new(registry, daily(100)?)?;
     /// let small = live.require(|rules| match rules.iter().find(|rule| rule.policy().strategy().limit() > 500) {
     ///     Some(rule) => Err(LayerError::Unusable {
-    ///         rule: rule.name().to_string(),
-    ///         reason: "the database serves 500 a day".to_owned(),
+    ///         reason: format!("{}: the database serves 500 a day", rule.name()),
     ///     }),
     ///     None => Ok(()),
     /// })?;
     /// let refused = live.swap(daily(1_000)?).unwrap_err();
-    /// assert_eq!(refused.to_string(), "rule daily cannot be used here: the database serves 500 a day");
+    /// assert_eq!(refused.to_string(), "the rules cannot be used here: daily: the database serves 500 a day");
     /// drop(small);
     /// assert_eq!(live.swap(daily(1_000)?), Ok(2));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -64,6 +64,16 @@ impl LiveRules {
         let condition: Arc<Condition> = Arc::new(condition);
         changes.required.add(&condition);
         Ok(RulesRequirement(condition))
+    }
+
+    /// Refuses rules that a door cannot apply, as long as the returned value exists. See [`Rules::usable_by`].
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError::Unusable`] with all that the door cannot do of the current rules. Nothing is required then.
+    pub fn require_usable_by(&self, door: Door) -> Result<RulesRequirement, LayerError> {
+        let unusable = |refused: Diagnostics| LayerError::Unusable { reason: refused.to_string() };
+        self.require(move |rules| rules.usable_by(door).map_err(unusable))
     }
 }
 

@@ -169,13 +169,11 @@ fn rules_that_miss_a_requirement_are_refused_while_it_exists() {
     let live = live(&small);
     let at_most = |limit: u64| {
         live.require(move |rules| match rules.iter().find(|rule| rule.policy().strategy().limit() > limit) {
-            Some(rule) => {
-                Err(LayerError::Unusable { rule: rule.table().to_owned(), reason: "too much".to_owned() })
-            }
+            Some(rule) => Err(LayerError::Unusable { reason: format!("{} has too much", rule.table()) }),
             None => Ok(()),
         })
     };
-    assert_eq!(at_most(4).unwrap_err().to_string(), "rule p cannot be used here: too much");
+    assert_eq!(at_most(4).unwrap_err().to_string(), "the rules cannot be used here: p has too much");
     let requirement = at_most(5).unwrap();
     let clone = requirement.clone();
     drop(requirement);

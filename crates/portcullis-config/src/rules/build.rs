@@ -127,7 +127,7 @@ impl Rule {
     fn add_quota(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
         match self.options.quota.clone() {
             None => Ok(layer),
-            Some(QuotaSource::Sync(quota) | QuotaSource::Extension(quota)) => {
+            Some(QuotaSource::Sync(quota)) => {
                 layer.try_quota(move |parts: &Parts| quota(parts)).map_err(at("tiers"))
             }
             Some(QuotaSource::Async(look_up)) => {

@@ -64,26 +64,6 @@ impl Key {
         }
     }
 
-    /// Whether the program, or its router, puts a part of it into the extensions of the request.
-    pub(super) fn reads_extensions(&self) -> bool {
-        match self {
-            Self::Route | Self::Extension(_) => true,
-            Self::Credential(key, _) => key.reads_extensions(),
-            Self::All(parts) | Self::First(parts) => parts.iter().any(Self::reads_extensions),
-            Self::ClientIp
-            | Self::Peer
-            | Self::Global
-            | Self::Method
-            | Self::GrpcService
-            | Self::GrpcMethod
-            | Self::Bearer
-            | Self::Header(_)
-            | Self::Cookie(_)
-            | Self::Query(_)
-            | Self::Lookup(_) => false,
-        }
-    }
-
     /// Whether it is the address of a client or proxy, and nothing else.
     pub(super) fn is_address(&self) -> bool {
         matches!(self, Self::ClientIp | Self::Peer)

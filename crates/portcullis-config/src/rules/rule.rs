@@ -50,8 +50,6 @@ pub(super) struct RuleOptions {
 #[derive(Clone)]
 pub(super) enum QuotaSource {
     Sync(Arc<dyn CallerQuota>),
-    /// The same, by a tier that the program puts into the extensions of the request.
-    Extension(Arc<dyn CallerQuota>),
     Async(QuotaLookup),
 }
 

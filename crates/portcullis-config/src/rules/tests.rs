@@ -1,7 +1,7 @@
 //! Tests of rules.
 
-mod beyond_head;
 mod calendar;
+mod door;
 mod equality;
 mod errors;
 mod hostile;
@@ -19,7 +19,7 @@ use portcullis_core::{ManualClock, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::Registry;
 
-use crate::{Format, Loader, Rule, Rules};
+use crate::{Format, Loader, Rules};
 
 fn loader(text: &str) -> Loader {
     Loader::text("limits.toml", Format::Toml, text).without_environment()

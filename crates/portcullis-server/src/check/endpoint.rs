@@ -13,7 +13,7 @@ use axum::routing::any;
 use http::{Request, Response, StatusCode};
 use ipnet::IpNet;
 use portcullis::Limiter;
-use portcullis::rules::{RulesRequirement, RulesService};
+use portcullis::rules::{Door, RulesRequirement, RulesService};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::answer::{self, Admitted};
@@ -21,7 +21,6 @@ use super::dialect::Dialect;
 use super::error::CheckEndpointError;
 use super::forwarded::client_request;
 use super::log::LogThrottle;
-use super::requirement::only_heads;
 use super::trusted::TrustedPeers;
 
 /// Answers proxies that ask over HTTP whether a request may pass, by the [rules](Limiter::rules) of a limiter.
@@ -104,7 +103,7 @@ impl CheckEndpoint {
     /// If the limiter has no rules, or one of them needs more than the head of a request.
     pub fn new(limiter: &Limiter) -> Result<Self, CheckEndpointError> {
         let live = limiter.live_rules().ok_or(CheckEndpointError::NoRules)?;
-        let requirement = live.require(only_heads)?;
+        let requirement = live.require_usable_by(Door::Check)?;
         Ok(Self { limiter: limiter.clone(), requirement, trusted: TrustedPeers::loopback() })
     }
 

@@ -9,7 +9,7 @@ pub enum CheckEndpointError {
     /// The limiter has no rules.
     #[error("the limiter has no rules: give it some by `Limiter::rules`")]
     NoRules,
-    /// A rule needs more than the head of a request.
+    /// The rules need more than the head of a request.
     #[error(transparent)]
-    Rule(#[from] LayerError),
+    Rules(#[from] LayerError),
 }

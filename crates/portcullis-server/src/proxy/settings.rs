@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::Scheme;
-use portcullis::rules::LiveRules;
+use portcullis::rules::{LiveRules, RulesRequirement};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -18,6 +18,8 @@ use super::upstream::Timeouts;
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) rules: LiveRules,
+    /// Rules that a proxy cannot apply are refused as long as it exists.
+    pub(super) _requirement: RulesRequirement,
     pub(super) pool: Arc<Pool>,
     /// The places of requests that are with the upstream.
     pub(super) requests: Arc<Semaphore>,

@@ -10,8 +10,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
-use portcullis::rules::{LiveRules, RulesLayer, RulesService};
-use portcullis::{Charge, Decision, Limiter, Policy};
+use portcullis::rules::{Door, LiveRules, RulesLayer, RulesRequirement, RulesService};
+use portcullis::{Charge, Decision, LayerError, Limiter, Policy};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::CallError;
@@ -24,6 +24,8 @@ type Body = Empty<Bytes>;
 pub(super) struct NativeRules {
     limiter: Limiter,
     layer: RulesLayer,
+    /// Rules that descriptors cannot serve are refused as long as it exists.
+    _requirement: RulesRequirement,
 }
 
 /// The decision on one descriptor.
@@ -34,10 +36,11 @@ struct Decided {
 }
 
 impl NativeRules {
-    pub(super) fn new(limiter: &Limiter, rules: &LiveRules) -> Self {
+    pub(super) fn new(limiter: &Limiter, rules: &LiveRules) -> Result<Self, LayerError> {
+        let requirement = rules.require_usable_by(Door::Serve)?;
         // The decision of a denial is in the response then.
         let limiter = limiter.clone().decision_in_response();
-        Self { limiter, layer: rules.layer() }
+        Ok(Self { limiter, layer: rules.layer(), _requirement: requirement })
     }
 
     pub(super) async fn decide(&self, call: &Call<'_>) -> Result<Verdict, CallError> {

@@ -13,14 +13,12 @@ use crate::workspace::Workspace;
 /// Builds every published crate without features, in full also with each of its features alone and with the default ones, and the
 /// quickstart with the features that a newcomer gets.
 pub(super) fn check_features(workspace: &Workspace, size: Size) -> Result<()> {
-    let target = workspace.target("features");
     let features = if size == Size::Full { "--each-feature" } else { "--no-default-features" };
     installed("cargo-hack", "0.6.46", workspace)?
-        .args("hack check --locked --workspace --ignore-private --target-dir")
-        .path(&target)
+        .args("hack check --locked --workspace --ignore-private")
         .args(features)
         .run(&workspace.root)?;
-    workspace.cargo("check --locked --package quickstart --target-dir").path(&target).run(&workspace.root)
+    workspace.cargo("check --locked --package quickstart").run(&workspace.root)
 }
 
 /// Checks licences, bans, sources and advisories of dependencies, packs what would be published, and compares with the last release.

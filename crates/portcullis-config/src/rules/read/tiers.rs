@@ -69,7 +69,7 @@ impl Reader<'_> {
             Some(header) => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 by_name.get(parts.headers.get(&header)?.to_str().ok()?.trim()).copied()
             })),
-            None => QuotaSource::Extension(Arc::new(move |parts: &Parts| {
+            None => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 by_name.get(parts.extensions.get::<Tier>()?.name()).copied()
             })),
         };

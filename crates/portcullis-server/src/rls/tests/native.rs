@@ -29,7 +29,7 @@ fn native(clock: &ManualClock) -> RateLimitService {
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).expect("the rules are valid");
     let limiter = testing::limiter(clock).rules(rules).unwrap();
     let rules = limiter.live_rules().unwrap().clone();
-    RateLimitService::native(limiter, rules)
+    RateLimitService::native(limiter, rules).unwrap()
 }
 
 const SEARCH: &[(&str, &str)] =
