@@ -36,7 +36,8 @@ impl HttpClient {
         Self::new(Some(address), false)
     }
 
-    fn new(address: Option<IpAddr>, is_http_2: bool) -> Self {
+    /// A client that connects from an address, if there is one, and speaks HTTP/2 from the first byte or HTTP/1.1.
+    pub fn new(address: Option<IpAddr>, is_http_2: bool) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
         connector.set_local_address(address);

@@ -1,0 +1,165 @@
+//! The options of a policy in a layer, and of the layer.
+
+use axum::http::request::Parts;
+use portcullis::charge::{OnAbort, ResponseOutcome};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::rules::Tier;
+use portcullis::{ClientIp, Limiter, OnMissing, Quota, RateLimitLayer};
+use toml::{Table, Value};
+
+use super::{duration, each, flag, key, lists, matching, number, policy, text};
+use crate::program;
+
+/// Adds a policy to a layer, or begins one.
+pub(super) fn with(
+    layer: Option<RateLimitLayer>,
+    limiter: &Limiter,
+    clients: &ClientIp,
+    name: &str,
+    table: &Table,
+) -> RateLimitLayer {
+    let added = policy::of(name, table);
+    let key = key::of(&table["key"], clients).map(|key| lists::except(key, table.get("except"), clients));
+    let layer = match (layer, key) {
+        (Some(layer), Some(key)) => layer.and_policy(added).by(key),
+        (Some(layer), None) => layer.and_policy(added).by_async(program::owner()),
+        (None, Some(key)) => limiter.layer(added).by(key),
+        (None, None) => limiter.layer(added).by_async(program::owner()),
+    };
+    let layer = shared(layer, table);
+    let layer = outcome(costs(layer, table), table);
+    let layer = quotas(layer, table).mode(policy::mode(table.get("mode")));
+    let layer = if text(table, "until") == Some("headers") { layer.until_headers() } else { layer };
+    let layer = match table.get("warn_at") {
+        Some(share) => layer.warn_at(share.as_float().unwrap()),
+        None => layer,
+    };
+    let layer = match table.get("lock_out") {
+        Some(lock_out) => layer.lock_out(policy::lock_out(lock_out.as_table().unwrap())),
+        None => layer,
+    };
+    let Some(places) = table.get("in_flight").and_then(Value::as_table) else { return layer };
+    let layer = layer.and_in_flight(policy::concurrency(&format!("{name}.in_flight"), places));
+    let layer = if text(places, "until") == Some("headers") { layer.until_headers() } else { layer };
+    shared(layer, table)
+}
+
+/// What a policy and its limit on requests in flight have in common.
+fn shared(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
+    let layer = match text(table, "on_missing") {
+        Some("exempt") => layer.on_missing(OnMissing::Exempt),
+        Some("shared") => layer.on_missing(OnMissing::Shared),
+        _ => layer,
+    };
+    let layer = if flag(table, "counts_rejections") { layer.counts_rejections() } else { layer };
+    if flag(table, "unlisted") { layer.unlisted() } else { layer }
+}
+
+fn costs(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
+    let cost = table.get("cost").cloned();
+    let units = move |parts: &Parts| match &cost {
+        None => 1,
+        Some(Value::Integer(units)) => u64::try_from(*units).unwrap(),
+        Some(cost) => of_request(cost.as_table().unwrap(), parts),
+    };
+    match text(table, "reserve") {
+        None => layer.cost(units),
+        Some("used") => layer.reserve(units),
+        Some("nothing") => layer.reserve_or(units, OnAbort::Nothing),
+        Some(_) => layer.reserve_or(units, OnAbort::Reservation),
+    }
+}
+
+fn of_request(cost: &Table, parts: &Parts) -> u64 {
+    if let Some(name) = text(cost, "header") {
+        let max: u64 = number(cost, "max").unwrap();
+        let Some(value) = parts.headers.get(name) else { return 1 };
+        return value.to_str().ok().and_then(|units| units.parse().ok()).unwrap_or(max).clamp(1, max);
+    }
+    if let Some(paths) = cost.get("path").and_then(Value::as_table) {
+        let costs = paths.iter().filter(|(path, _)| matching::is_path(path, parts.uri.path()));
+        return costs
+            .map(|(_, units)| u64::try_from(units.as_integer().unwrap()).unwrap())
+            .max()
+            .unwrap_or(1);
+    }
+    program::items(parts)
+}
+
+fn outcome(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
+    let layer = if flag(table, "refund_unanswered") { layer.refund_unanswered() } else { layer };
+    let Some(charge) = table.get("charge_when").and_then(Value::as_table).cloned() else { return layer };
+    let layer = layer.charge_when(move |outcome: &ResponseOutcome<'_>| {
+        let status = outcome.status().as_u16();
+        let is_status = |value: &Value| match value {
+            Value::Integer(number) => *number == i64::from(status),
+            class => class.as_str().unwrap() == format!("{}xx", status / 100),
+        };
+        let is_grpc = |value: &Value| outcome.grpc_status().map(i64::from) == value.as_integer();
+        charge.get("status").is_some_and(|value| each(value).iter().any(is_status))
+            || charge.get("grpc_status").is_some_and(|value| each(value).iter().any(is_grpc))
+            || charge.contains_key("function") && program::failed(outcome)
+    });
+    match table.get("look_first") {
+        Some(Value::Integer(requests)) => {
+            layer.look_first().look_first_at_most(usize::try_from(*requests).unwrap())
+        }
+        Some(Value::Boolean(true)) => layer.look_first(),
+        _ => layer,
+    }
+}
+
+fn quotas(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
+    if table.contains_key("quota_lookup") {
+        return layer.quota_by_async(program::contract());
+    }
+    let Some(tiers) = table.get("tiers").and_then(Value::as_table).cloned() else { return layer };
+    let header = table.get("tier").map(|tier| text(tier.as_table().unwrap(), "header").unwrap().to_owned());
+    layer.quota(move |parts: &Parts| -> Option<Quota> {
+        let tier = match &header {
+            Some(name) => parts.headers.get(name)?.to_str().ok()?,
+            None => parts.extensions.get::<Tier>()?.name(),
+        };
+        Some(tiers.get(tier)?.as_str().unwrap().parse().unwrap())
+    })
+}
+
+/// Adds what concerns all policies.
+pub(super) fn options(layer: RateLimitLayer, table: Option<&Value>, clients: &ClientIp) -> RateLimitLayer {
+    let Some(table) = table.and_then(Value::as_table) else { return layer };
+    let layer = match table.get("headers") {
+        Some(names) => {
+            layer.headers(each(names).iter().fold(RateLimitHeaders::NONE, |all, name| all | headers(name)))
+        }
+        None => layer,
+    };
+    let layer = match duration(table, "spread_retries") {
+        Some(spread) => layer.spread_retries(spread),
+        None => layer,
+    };
+    let layer = match duration(table, "lookup_deadline") {
+        Some(deadline) => layer.lookup_deadline(deadline),
+        None => layer,
+    };
+    let layer = match duration(table, "ready_deadline") {
+        Some(deadline) => layer.ready_deadline(deadline),
+        None => layer,
+    };
+    let layer = if flag(table, "limit_preflights") { layer.limit_preflights() } else { layer };
+    let layer = if flag(table, "decision_in_response") { layer.decision_in_response() } else { layer };
+    let layer = if flag(table, "without_charge") { layer.without_charge() } else { layer };
+    let layer = if table.contains_key("reject_with") { layer.reject_with(program::page) } else { layer };
+    lists::of_layer(layer, table, clients)
+}
+
+fn headers(name: &Value) -> RateLimitHeaders {
+    match name.as_str().unwrap() {
+        "x-ratelimit" => RateLimitHeaders::X_RATELIMIT,
+        "x-ratelimit-unix-time" => RateLimitHeaders::X_RATELIMIT.reset_as_unix_time(),
+        "ietf" => RateLimitHeaders::IETF,
+        "ietf-draft-6" => RateLimitHeaders::IETF_DRAFT_6,
+        "shadow" => RateLimitHeaders::SHADOW,
+        "none" => RateLimitHeaders::NONE,
+        other => panic!("no headers {other}"),
+    }
+}

@@ -1,0 +1,10 @@
+//! The layer of the rules, around a router.
+
+use axum::Router;
+use portcullis::Limiter;
+
+use crate::program::Service;
+
+pub(super) fn router(limiter: &Limiter, service: &Service) -> Router {
+    service.router().layer(limiter.rules_layer()).layer(service.extension())
+}
