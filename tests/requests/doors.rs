@@ -30,7 +30,7 @@ pub(crate) enum DoorKind {
 
 /// An open door.
 pub(crate) enum Opened {
-    Code(code::Code),
+    Code(Box<code::Code>),
     Rules(Router),
     Check(Router),
     Serve(serve::Serve),
@@ -81,7 +81,7 @@ impl DoorKind {
         service: &Service,
     ) -> Result<Opened, String> {
         if self == Self::Code {
-            return Ok(Opened::Code(code::Code::new(&file.rules, limiter, service)));
+            return Ok(Opened::Code(Box::new(code::Code::new(&file.rules, limiter, service))));
         }
         let limiter = limiter.rules(load(file)).map_err(|error| error.to_string())?;
         Ok(match self {

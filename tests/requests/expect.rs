@@ -9,11 +9,9 @@ use crate::timeline::{Shown, Step};
 /// stand for 200 and 429, and neither has a challenge or a type of content.
 pub(crate) fn head(door: DoorKind, step: &Step, answer: &Answer) -> Option<String> {
     let expected = match door {
-        DoorKind::Code | DoorKind::Rules | DoorKind::Proxy => step.status,
-        DoorKind::Check if step.is_admitted() => 200,
-        DoorKind::Serve if step.is_admitted() => 200,
+        DoorKind::Check | DoorKind::Serve if step.is_admitted() => 200,
         DoorKind::Serve if step.status < 500 => 429,
-        DoorKind::Check | DoorKind::Serve => step.status,
+        _ => step.status,
     };
     let status = answer.status.as_u16();
     if status != expected {

@@ -48,8 +48,8 @@ impl Service {
         body
     }
 
-    /// A router with one route that has a parameter, and everything else.
-    pub(crate) fn router(&self) -> Router {
+    /// A router with one route that has a parameter, and everything else. Its handlers need the [`extension`](Self::extension).
+    pub(crate) fn router() -> Router {
         let answer =
             any(|Extract(service): Extract<Self>, request: Request| async move { service.answer(&request) });
         Router::new()

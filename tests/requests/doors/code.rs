@@ -33,7 +33,7 @@ impl Code {
             rules: rules.clone(),
             clients: key::clients(rules.get("client_ip")),
             limiter,
-            router: service.router(),
+            router: Service::router(),
             service: service.clone(),
             layers: Mutex::default(),
         }

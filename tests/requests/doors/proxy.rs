@@ -29,7 +29,7 @@ impl Proxy {
         let proxy = ReverseProxy::new(limiter, upstream).map_err(|error| error.to_string())?;
         let bound =
             proxy.bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.expect("the loopback has a free port");
-        let (addr, app) = (bound.local_addr(), service.router().layer(service.extension()));
+        let (addr, app) = (bound.local_addr(), Service::router().layer(service.extension()));
         let mut servers = JoinSet::new();
         servers
             .spawn(async move { axum::serve(listener, app).await.expect("it serves until it is aborted") });

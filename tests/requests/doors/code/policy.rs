@@ -134,12 +134,11 @@ fn anchored(name: &str, table: &Table) -> Policy {
     let window = Policy::try_fixed_window(name, quota(table)).unwrap();
     let Strategy::FixedWindow(kind) = *window.strategy() else { unreachable!("it is a window") };
     let anchor = match table.get("anchor") {
-        None => return window,
         Some(Value::Integer(micros)) => {
             Anchor::Instant(Timestamp::from_micros(u64::try_from(*micros).unwrap()))
         }
         Some(Value::String(text)) if text == "first_request" => Anchor::FirstRequest,
-        Some(_) => return window,
+        _ => return window,
     };
     Policy::new(PolicyName::new(name).unwrap(), Strategy::FixedWindow(kind.anchored(anchor)))
 }

@@ -41,12 +41,7 @@ impl Round {
 
     /// Runs the tests. If one fails, the output is kept in a file.
     pub(super) fn run(&self, program: &Program, folder: &Path, threads: usize) -> Result<Outcome> {
-        let command = program
-            .command()
-            .env("RUST_TEST_THREADS", threads.to_string())
-            // The number of random cases says nothing about time.
-            .env("PORTCULLIS_RANDOM_STEPS", "1000")
-            .args("--exact");
+        let command = program.command().env("RUST_TEST_THREADS", threads.to_string()).args("--exact");
         let command = self.tests.iter().fold(command, |command, test| command.word(test)).limited(LIMIT);
         let start = Instant::now();
         let (mut output, mut failed, mut stops) = (String::new(), Vec::new(), None);
