@@ -108,7 +108,7 @@ async fn send(url: &str, path: &str, address: &str, is_broken: bool) -> u16 {
     let more = if is_broken { format!("&q={QUERY}") } else { String::new() };
     let mut request = Request::get(format!("{url}{path}?q={QUERY}{more}"))
         .header("x-api-key", KEY)
-        .header("authorization", format!("Bearer {TOKEN}{suffix}"))
+        .header("authorization", format!("Bearer {TOKEN}{}", if is_broken { " x" } else { "" }))
         .header("cookie", format!("sid={SESSION}"))
         .header("x-forwarded-for", format!("{address}{suffix}{suffix}"));
     if is_broken {

@@ -129,9 +129,47 @@ impl<F: Fn(&Parts) -> bool + Send + Sync + 'static> RequestMatcher for F {
 
 /// Matches requests with this method, in upper and lower case as it is.
 ///
-/// A server need not respect it: Tonic runs a call whatever its method, and Axum answers `HEAD` with the handler for `GET`.
+/// `HEAD`, and the handshake of a web socket over HTTP/2, are not told apart from `GET`, by whose handler they are answered: they are limited and
+/// denied with it, and not exempt with it. A server need not respect the method: Tonic runs a call whatever it is.
 impl RequestMatcher for Method {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        if parts.method != *self && handling_method(parts) == self {
+            return Err(Undecided::Ambiguous);
+        }
         Ok(parts.method == *self)
+    }
+}
+
+/// The method whose handler answers a request: `GET` for `HEAD`, and for an extended `CONNECT`, with which a web socket begins over
+/// HTTP/2. A plain `CONNECT` has no path.
+///
+/// Source: RFC 9110, section 9.3.2; RFC 8441, section 4.
+#[doc(hidden)]
+pub fn handling_method(parts: &Parts) -> &Method {
+    let is_get =
+        parts.method == Method::HEAD || parts.method == Method::CONNECT && !parts.uri.path().is_empty();
+    if is_get { &Method::GET } else { &parts.method }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    #[test]
+    fn get_is_not_told_apart_from_what_it_answers() {
+        let matches = |of: Method, method: &str, uri: &str| {
+            let (parts, ()) = Request::builder().method(method).uri(uri).body(()).unwrap().into_parts();
+            of.matches(&parts)
+        };
+        assert_eq!(matches(Method::GET, "GET", "/ws"), Ok(true));
+        assert_eq!(matches(Method::GET, "HEAD", "/ws"), Err(Undecided::Ambiguous));
+        // A web socket over HTTP/2, and a tunnel.
+        assert_eq!(matches(Method::GET, "CONNECT", "https://a.example/ws"), Err(Undecided::Ambiguous));
+        assert_eq!(matches(Method::GET, "CONNECT", "a.example:443"), Ok(false));
+        assert_eq!(matches(Method::CONNECT, "CONNECT", "https://a.example/ws"), Ok(true));
+        assert_eq!(matches(Method::HEAD, "HEAD", "/ws"), Ok(true));
+        assert_eq!(matches(Method::POST, "HEAD", "/ws"), Ok(false));
     }
 }

@@ -108,18 +108,17 @@ impl Cmd {
     }
 
     /// Runs the command without showing anything. Passes the number of its process to `started`, and each line of its standard
-    /// output to `read`. What it writes to standard error is dropped.
+    /// output to `read`.
     pub(crate) fn watch(
         &self,
         dir: &Path,
         started: impl FnOnce(u32),
         mut read: impl FnMut(&str),
     ) -> Result<()> {
-        let status =
-            self.lines(self.command(dir).stdout(Stdio::piped()).stderr(Stdio::null()), started, |line| {
-                read(line);
-                Ok(())
-            });
+        let status = self.lines(self.command(dir).stdout(Stdio::piped()), started, |line| {
+            read(line);
+            Ok(())
+        });
         self.ensure_success(status?)
     }
 

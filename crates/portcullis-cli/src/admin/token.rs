@@ -34,14 +34,20 @@ impl TokenArguments {
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or the token is empty, longer than 8 KiB, or has characters beyond printable ASCII.
+/// If the file cannot be read, or the token has fewer than 16 characters, is longer than 8 KiB, or has characters beyond printable ASCII.
 pub fn of_server(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     let (text, name) = match (file, std::env::var(VARIABLE)) {
         (Some(file), _) => (read(file)?, file.display().to_string()),
         (None, Ok(text)) => (text, VARIABLE.to_owned()),
         (None, Err(_)) => return Ok(None),
     };
-    Ok(Some(checked(&text).context(name)?.to_owned()))
+    let token = checked(&text).context(name.clone())?;
+    let length = token.len();
+    ensure!(
+        length >= MIN,
+        "{name}: the token has {length} characters, which can be guessed: make one of at least {MIN}, as by `openssl rand -hex 16`"
+    );
+    Ok(Some(token.to_owned()))
 }
 
 fn read(file: &Path) -> anyhow::Result<String> {
@@ -79,6 +85,8 @@ impl Token {
     }
 }
 
+/// The fewest characters of the token of a server.
+const MIN: usize = 16;
 const VARIABLE: &str = "PORTCULLIS_ADMIN_TOKEN";
 
 /// The longest token, in bytes.

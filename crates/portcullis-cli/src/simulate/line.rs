@@ -52,8 +52,12 @@ impl Line {
         self.target = self.append(target);
     }
 
-    /// Adds a header.
+    /// Adds a header, unless the value is what a server writes for one that is absent: nothing, a dash, or `(null)`. Otherwise all
+    /// requests without it would be one client.
     pub fn add_header(&mut self, name: HeaderName, value: &[u8]) {
+        if matches!(value.trim_ascii(), b"" | b"-" | b"(null)") {
+            return;
+        }
         let value = self.append(value);
         self.headers.push((name, value));
     }

@@ -226,7 +226,12 @@ fn reload_refuses_what_the_service_cannot_do() {
 #[test]
 fn admin_api_needs_the_token() {
     let folder = folder();
-    let token = folder.write("token", "s3cret\n");
+    let short = folder.write("short", "fifteen-letters\n");
+    let rules = folder.write("limits.toml", RULES);
+    let (code, _, error) = run(&["serve", &rules, "--admin", "127.0.0.1:0", "--admin-token-file", &short]);
+    assert!(code == 2 && error.contains("the token has 15 characters"), "{code} {error}");
+    assert!(!error.contains("fifteen-letters"), "{error}");
+    let token = folder.write("token", "sixteen-letters-\n");
     let service =
         Service::start("limits.toml", RULES, &["--admin", "127.0.0.1:0", "--admin-token-file", &token]);
     assert!(service.page("admin", "/v1/policies").starts_with("HTTP/1.1 401"));

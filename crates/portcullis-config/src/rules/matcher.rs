@@ -9,7 +9,7 @@ use std::fmt;
 
 use http::Method;
 use http::request::Parts;
-use portcullis_tower::matching::{matched_path, original_path};
+use portcullis_tower::matching::{handling_method, matched_path, original_path};
 
 use host::HostPattern;
 use path::PathPattern;
@@ -87,7 +87,8 @@ impl Condition {
     /// `None` if it holds, else the number of parts before the first that does not.
     fn mismatch(&self, request: &RequestView<'_>) -> Option<(usize, Part)> {
         // The cheapest comparison first.
-        if !self.has_method(&request.parts.method) {
+        let parts = request.parts;
+        if !self.has_method(&parts.method) && !self.has_method(handling_method(parts)) {
             return Some((0, Part::Methods));
         }
         if !self.path.as_ref().is_none_or(|path| request.has_path(path)) {

@@ -77,7 +77,7 @@ fn each_outcome_is_counted_exactly() {
             layer("by token").by(Bearer),
             || with_header("authorization", "Bearer a b"),
             &[
-                "portcullis_identity_errors_total{policy=\"by token\",error=\"malformed\"}",
+                "portcullis_identity_errors_total{policy=\"by token\",error=\"missing\"}",
                 "portcullis_requests_total{outcome=\"unauthenticated\"}",
             ],
         ),

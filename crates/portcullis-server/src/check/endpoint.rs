@@ -41,7 +41,7 @@ use super::trusted::TrustedPeers;
 /// repeated or malformed 400; neither is charged to any key. A request that may pass is answered 200 without a body.
 ///
 /// A check sees the head of a request alone. So rules that need the response, the end of the request, or what a program adds to it
-/// [are refused](CheckEndpointError::Rule), also when the rules are reloaded: limits on requests in flight, `charge_when`, `reserve`,
+/// [are refused](CheckEndpointError::Rules), also when the rules are reloaded: limits on requests in flight, `charge_when`, `reserve`,
 /// `refund_unanswered`, keys by route or extension, and `tiers` without a header. A rule with `wait` lets the proxy wait.
 ///
 /// ```

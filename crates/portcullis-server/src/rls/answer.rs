@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
 use envoy_types::pb::google::protobuf::Duration as ProtoDuration;
 use portcullis::rules::envoy::Unit;
 
-use super::headers::ResponseHeaders;
+use super::headers::{ResponseHeaders, whole_seconds};
 use super::verdict::{LimitStatus, Status, Verdict};
 
 /// The response to a call.
@@ -42,7 +42,12 @@ fn code(over: bool) -> Code {
 
 fn status(status: &Status) -> DescriptorStatus {
     let Some(LimitStatus { limit, figures }) = &status.limit else {
-        return DescriptorStatus { code: code(status.over).into(), ..DescriptorStatus::default() };
+        let limit_remaining = if status.is_unlimited { u32::MAX } else { 0 };
+        return DescriptorStatus {
+            code: code(status.over).into(),
+            limit_remaining,
+            ..DescriptorStatus::default()
+        };
     };
     DescriptorStatus {
         code: code(status.over).into(),
@@ -69,9 +74,9 @@ fn proto_unit(unit: Unit) -> ProtoUnit {
     }
 }
 
+/// Whole seconds: Envoy cuts off a fraction, and so would show a client 0 in place of a part of a second.
 fn duration(length: Duration) -> ProtoDuration {
-    let seconds = i64::try_from(length.as_secs()).unwrap_or(i64::MAX);
-    ProtoDuration { seconds, nanos: i32::try_from(length.subsec_nanos()).unwrap_or_default() }
+    ProtoDuration { seconds: i64::try_from(whole_seconds(length)).unwrap_or(i64::MAX), nanos: 0 }
 }
 
 /// Whether a header tells the client its budget.

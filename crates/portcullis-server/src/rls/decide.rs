@@ -59,7 +59,10 @@ impl<'a> Decider<'a> {
     pub(super) async fn decide(&self, plan: Plan) -> Result<Verdict, CallError> {
         let Plan { slots, quotas_deny } = plan;
         let mut progress = Progress {
-            statuses: vec![Status::default(); slots.len()],
+            statuses: slots
+                .iter()
+                .map(|slot| Status { is_unlimited: matches!(slot, Slot::Unlimited), ..Status::default() })
+                .collect(),
             decisions: Vec::new(),
             limits: slots
                 .iter()
@@ -269,7 +272,7 @@ impl Progress {
             let is_shadow = role == Role::Shadow;
             if let Some(slot) = self.statuses.get_mut(index) {
                 let limit = figures.map(|figures| LimitStatus { limit, figures });
-                *slot = Status { over: over && !is_shadow, is_shadow, limit };
+                *slot = Status { over: over && !is_shadow, is_shadow, is_unlimited: false, limit };
             }
         }
     }

@@ -32,12 +32,13 @@ impl ResponseHeaders {
         };
         let Some((limit, over)) = decisive(verdict) else { return Vec::new() };
         let LimitStatus { limit, figures } = limit;
-        let values = [u64::from(limit.requests_per_unit), figures.remaining, seconds(figures.reset)];
+        let values = [u64::from(limit.requests_per_unit), figures.remaining, whole_seconds(figures.reset)];
         let mut headers: Vec<_> =
             names.into_iter().zip(values).map(|(name, value)| header(name, value)).collect();
-        if over && verdict.over {
+        // No wait helps against a limit of 0.
+        if over && verdict.over && limit.requests_per_unit > 0 {
             let wait = figures.retry.unwrap_or(figures.reset);
-            headers.push(header("retry-after", seconds(wait)));
+            headers.push(header("retry-after", whole_seconds(wait)));
         }
         headers
     }
@@ -57,7 +58,7 @@ fn decisive(verdict: &Verdict) -> Option<(&LimitStatus, bool)> {
 }
 
 /// Whole seconds, rounded up: a client that waits for them is not early.
-fn seconds(length: Duration) -> u64 {
+pub(super) fn whole_seconds(length: Duration) -> u64 {
     length.as_secs() + u64::from(length.subsec_nanos() > 0)
 }
 

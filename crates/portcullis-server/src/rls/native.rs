@@ -116,7 +116,7 @@ impl NativeRules {
         let charge = charge.filter(|_| !over && descriptor.hits > 0);
         let limit =
             decision.as_ref().filter(|decision| decision.is_metered()).map(|decision| self.shown(decision));
-        let status = Status { over, is_shadow: false, limit };
+        let status = Status { over, limit, ..Status::default() };
         Ok(Decided { status, charge, response: Response::from_parts(parts, body) })
     }
 

@@ -19,8 +19,10 @@ pub(super) struct Plan {
 /// What applies to a descriptor.
 #[derive(Debug)]
 pub(super) enum Slot {
-    /// Nothing is counted.
+    /// No limit applies.
     Free,
+    /// A rule says that there is no limit.
+    Unlimited,
     /// A limit of 0, which needs no state.
     Zero(Counted),
     /// A limit with state.
@@ -66,6 +68,7 @@ impl Plan {
             .map(|(asked, applied)| match (asked.limit, applied) {
                 (Some(limit), _) if has_domain => overridden(service, call.domain, asked, limit),
                 (None, Applied::Limit(found)) => limited(service, asked, found),
+                (None, Applied::Unlimited(_)) => Slot::Unlimited,
                 _ => Slot::Free,
             })
             .collect();
@@ -91,14 +94,14 @@ impl Plan {
 impl Slot {
     pub(super) fn counted(&self) -> Option<&Counted> {
         match self {
-            Self::Free => None,
+            Self::Free | Self::Unlimited => None,
             Self::Zero(counted) | Self::Limit(counted, ..) => Some(counted),
         }
     }
 
     fn counted_mut(&mut self) -> Option<&mut Counted> {
         match self {
-            Self::Free => None,
+            Self::Free | Self::Unlimited => None,
             Self::Zero(counted) | Self::Limit(counted, ..) => Some(counted),
         }
     }

@@ -23,6 +23,8 @@ pub(super) struct Status {
     pub(super) over: bool,
     /// Whether the limit never denies, and is not shown to clients.
     pub(super) is_shadow: bool,
+    /// Whether a rule says that there is no limit.
+    pub(super) is_unlimited: bool,
     /// The limit with its figures; `None` if nothing is counted or known.
     pub(super) limit: Option<LimitStatus>,
 }

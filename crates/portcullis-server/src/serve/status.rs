@@ -11,11 +11,14 @@ use serde_json::json;
 use super::Readiness;
 use super::metrics::Exporter;
 
-/// `/healthz`, `/readyz` and, with an exporter, `/metrics`.
+/// `/healthz`, `/healthcheck`, which deployments of Envoy's own service probe, `/readyz` and, with an exporter, `/metrics`.
 pub(super) fn router(readiness: &Readiness, limiter: &Limiter, exporter: Option<&Exporter>) -> Router {
     let readiness = readiness.clone();
     let ready = get(async move || ready_page(&readiness));
-    let router = Router::new().route("/healthz", get(healthz)).route("/readyz", ready);
+    let router = Router::new()
+        .route("/healthz", get(healthz))
+        .route("/healthcheck", get(healthz))
+        .route("/readyz", ready);
     let Some(exporter) = exporter.cloned() else {
         return router;
     };

@@ -10,9 +10,10 @@ use super::{Identity, KeyError, KeyExtractor};
 
 /// The value of a cookie, byte for byte except for whitespace around it: it is not percent-decoded, and quotes are kept.
 ///
-/// If the cookie is absent or empty, the identity is missing. A cookie that occurs several times, in one line or in several, is
-/// an error of the client, because the inner service may use another one; so are a `Cookie` header that is not UTF-8 and a value
-/// that is longer than a key may be. Pairs that are not of the form `name=value` are ignored.
+/// If the cookie is absent or empty, the identity is missing. Of a cookie that occurs several times with different values, in one line or in
+/// several, the first counts, or by [`last`](Self::last) the last: say which your service reads, because browsers send several where two paths or
+/// domains have set one. All other cookies are ignored, and so are pairs that are not of the form `name=value`. A value that is
+/// longer than a key may be is an error of the client.
 ///
 /// The client chooses a cookie that is not verified: see [`Header`](super::Header). A verified cookie may still have several
 /// spellings, such as `31d4` and `%33%31d4`, if the verifier decodes it first, and each spelling is a separate key: in this case
@@ -32,30 +33,37 @@ use super::{Identity, KeyError, KeyExtractor};
 #[derive(Clone, Debug)]
 pub struct Cookie {
     name: String,
+    is_last: bool,
 }
 
 impl Cookie {
     /// Uses the cookie of exactly this name.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: name.into() }
+        Self { name: name.into(), is_last: false }
+    }
+
+    /// Uses the first of several different values, as by default.
+    #[must_use]
+    pub fn first(self) -> Self {
+        Self { is_last: false, ..self }
+    }
+
+    /// Uses the last of several different values.
+    #[must_use]
+    pub fn last(self) -> Self {
+        Self { is_last: true, ..self }
     }
 }
 
 impl KeyExtractor for Cookie {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        let mut found = None;
-        for line in parts.headers.get_all(COOKIE) {
-            let line = str::from_utf8(line.as_bytes())
-                .map_err(|_| KeyError::client("the cookie header is not UTF-8"))?;
-            for (_, value) in pairs(line).filter(|(name, _)| *name == self.name) {
-                if found.replace(value).is_some() {
-                    return Err(KeyError::client(format!("cookie {} was sent more than once", self.name)));
-                }
-            }
-        }
+        let lines = parts.headers.get_all(COOKIE).iter();
+        let pairs = lines.flat_map(|line| pairs(line.as_bytes()));
+        let mut values = pairs.filter(|(name, _)| *name == self.name.as_bytes());
+        let found = if self.is_last { values.last() } else { values.next() };
         match found {
-            Some(value) if !value.is_empty() => {
-                key.part("cookie", value.as_bytes());
+            Some((_, value)) if !value.is_empty() => {
+                key.part("cookie", value);
                 key.part("cookie name", self.name.as_bytes());
                 Ok(Identity::Found)
             }
@@ -75,9 +83,12 @@ impl KeyExtractor for Cookie {
 /// The names and values in one line, without the whitespace around them. Other parts of the line are skipped, as servers do.
 ///
 /// Source: RFC 6265, section 4.2.1.
-fn pairs(line: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = line.split(';').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (name.trim(), value.trim())).filter(|(name, _)| !name.is_empty())
+fn pairs(line: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let pairs = line.split(|byte| *byte == b';').filter_map(|pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        Some((pair[..equals].trim_ascii(), pair[equals + 1..].trim_ascii()))
+    });
+    pairs.filter(|(name, _)| !name.is_empty())
 }
 
 #[cfg(test)]
@@ -88,7 +99,7 @@ mod tests {
     fn pairs_end_at_semicolons_and_begin_with_a_name() {
         let line = r#"a=1;b = "2;3" ; c=;=4; d;e==5=;;f=6"#;
         let expected = [("a", "1"), ("b", "\"2"), ("c", ""), ("e", "=5="), ("f", "6")];
-        assert!(pairs(line).eq(expected));
-        assert_eq!(pairs("").count() + pairs(";=;").count(), 0);
+        assert!(pairs(line.as_bytes()).eq(expected.map(|(name, value)| (name.as_bytes(), value.as_bytes()))));
+        assert_eq!(pairs(b"").count() + pairs(b";=;").count(), 0);
     }
 }

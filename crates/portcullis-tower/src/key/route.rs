@@ -9,6 +9,7 @@ use portcullis_core::KeyWriter;
 use super::{Identity, KeyError, KeyExtractor};
 #[cfg(feature = "axum")]
 use crate::log_throttle::LogThrottle;
+use crate::matching::handling_method;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -54,7 +55,7 @@ impl Route {
         Self { part: Part::MatchedPath }
     }
 
-    /// Uses the method of the request. All methods except `PATCH` and those of RFC 9110 count as one, because a client can
+    /// Uses the method of the request; `HEAD`, and the handshake of a web socket over HTTP/2, are `GET`. All methods except `PATCH` and those of RFC 9110 count as one, because a client can
     /// invent methods.
     pub const fn http_method() -> Self {
         Self { part: Part::HttpMethod }
@@ -80,7 +81,7 @@ impl KeyExtractor for Route {
         let (tag, value) = match self.part {
             #[cfg(feature = "axum")]
             Part::MatchedPath => ("route", matched_path(parts)),
-            Part::HttpMethod => ("http method", Some(known(&parts.method))),
+            Part::HttpMethod => ("http method", Some(known(handling_method(parts)))),
             Part::GrpcService => ("grpc service", grpc_call(parts.uri.path()).map(|(service, _)| service)),
             Part::GrpcMethod => ("grpc method", grpc_call(parts.uri.path()).map(|_| &parts.uri.path()[1..])),
         };
@@ -126,9 +127,8 @@ fn matched_path(parts: &Parts) -> Option<&str> {
 }
 
 fn known(method: &Method) -> &str {
-    const KNOWN: [Method; 9] = [
+    const KNOWN: [Method; 8] = [
         Method::GET,
-        Method::HEAD,
         Method::POST,
         Method::PUT,
         Method::DELETE,

@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 use portcullis_core::{Key, Policy, Quota, Secret};
 use portcullis_tower::{
-    Bearer, Cookie, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, Query, Route,
+    Bearer, Cookie, Header, Identity, KeyError, KeyExtractor, LayerBuilder, Query, Route,
 };
 
 use crate::probe::{grpc, probed, request, send};
@@ -42,33 +42,38 @@ fn a_bearer_token_is_what_follows_the_scheme() {
     for same in ["bearer abc", "BEARER   abc", " Bearer abc", "Bearer\tabc", "\t Bearer \t abc\t "] {
         assert_eq!(token(same), Ok(Some(found)), "{same}");
     }
-    for other in ["Bearer abd", "Bearer ABC", "Bearer abc=", "Bearer a-._~+/9=="] {
+    for other in [
+        "Bearer abd",
+        "Bearer ABC",
+        "Bearer abc=",
+        "Bearer a-._~+/9==",
+        "Bearer 5|abc",
+        "Bearer =",
+        "Bearer a,\"b\"",
+    ] {
         assert!(token(other).unwrap().is_some_and(|key| key != found), "{other}");
     }
-    for missing in ["", " ", "Basic abc", "Bearerabc", "Bear abc", "Digest Bearer abc"] {
-        assert_eq!(token(missing), Ok(None), "{missing}");
-    }
-    assert_eq!(find(&Bearer, &parts(&[])), Ok(None));
-    for broken in [
+    for missing in [
+        "",
+        " ",
+        "Basic abc",
+        "Bearerabc",
+        "Bear abc",
+        "Digest Bearer abc",
         "Bearer",
         "Bearer ",
         "\tBearer\t",
         "Bearer a b",
-        "Bearer a,b",
-        "Bearer =",
-        "Bearer a=b",
-        "Bearer \"a\"",
         "Bearer a\tb",
     ] {
-        let error = token(broken).unwrap_err();
-        assert_eq!(error.to_string(), "the bearer token is malformed", "{broken}");
-        assert_eq!(error.challenge().unwrap(), "Bearer error=\"invalid_token\"");
+        assert_eq!(token(missing), Ok(None), "{missing}");
     }
-    assert!(find(&Bearer, &raw("authorization", b"Bearer \xff")).is_err());
-    let twice =
-        find(&Bearer, &parts(&[("authorization", "Bearer a"), ("authorization", "Basic b")])).unwrap_err();
-    assert_eq!(twice.to_string(), "header authorization was sent more than once");
-    assert!(token(&format!("Bearer {}", "x".repeat(9_000))).is_err());
+    assert_eq!(find(&Bearer, &parts(&[])), Ok(None));
+    assert_eq!(find(&Bearer, &raw("authorization", b"Bearer \xff")), Ok(None));
+    let twice = parts(&[("authorization", "Bearer a"), ("authorization", "Basic b")]);
+    assert_eq!(find(&Bearer, &twice), Ok(None));
+    assert!(token(&format!("Bearer {}", "x".repeat(4_096))).unwrap().is_some());
+    assert_eq!(token(&format!("Bearer {}", "x".repeat(4_097))), Ok(None));
 }
 
 #[test]
@@ -94,11 +99,16 @@ fn a_cookie_is_found_by_name_among_others_and_across_lines() {
     for missing in ["", "sid", "sid=", "SID=31d4", "xsid=31d4", "sid2=31d4", "a=sid=31d4"] {
         assert_eq!(cookie(missing), Ok(None), "{missing}");
     }
-    for broken in ["sid=1; sid=2", "sid=1; sid=1", "sid=; sid=1", "sid=1; sid="] {
-        assert_eq!(cookie(broken).unwrap_err().to_string(), "cookie sid was sent more than once", "{broken}");
-    }
-    assert!(find(&sid, &parts(&[("cookie", "sid=1"), ("cookie", "sid=1")])).is_err());
-    assert!(find(&sid, &raw("cookie", b"a=\xff; sid=1")).is_err());
+    // A browser sends several where two paths have set one. The first counts, or the last.
+    assert_eq!(cookie("sid=31d4; sid=31d4"), Ok(Some(found)));
+    assert_eq!(cookie("sid=31d4; sid=other"), Ok(Some(found)));
+    let last = |value: &str| find(&sid.clone().last(), &parts(&[("cookie", value)]));
+    assert_eq!(last("sid=other; sid=31d4"), Ok(Some(found)));
+    assert_eq!((cookie("sid=; sid=1"), last("sid=1; sid=")), (Ok(None), Ok(None)));
+    assert_eq!(find(&sid.clone().last().first(), &parts(&[("cookie", "sid=31d4; sid=1")])), Ok(Some(found)));
+    assert_eq!(find(&sid, &parts(&[("cookie", "sid=31d4"), ("cookie", "sid=1")])), Ok(Some(found)));
+    // Another cookie that cannot be read says nothing of this one.
+    assert_eq!(find(&sid, &raw("cookie", b"a=\xff; sid=31d4")), Ok(Some(found)));
     assert!(cookie(&format!("sid={}", "x".repeat(9_000))).is_err());
     assert_ne!(cookie("sid=v"), find(&Cookie::named("tid"), &parts(&[("cookie", "tid=v")])));
 }
@@ -202,11 +212,10 @@ async fn a_missing_or_malformed_credential_is_challenged() {
     let twice = [("x-api-key", "a"), ("x-api-key", "b")];
     for (layer, headers, status, challenge, code) in [
         (start().by(Bearer), &[][..], 401, Some("Bearer"), "16"),
-        (start().by(Bearer), &broken, 401, Some("Bearer error=\"invalid_token\""), "16"),
+        (start().by(Bearer), &broken, 401, Some("Bearer"), "16"),
         (start().by(Header::named("x-api-key").or(Bearer)), &[], 401, Some("Bearer"), "16"),
         (start().by(Header::named("x-api-key").or(Bearer)), &twice, 400, None, "3"),
         (start().by(Bearer.and(Route::http_method())), &[], 401, Some("Bearer"), "16"),
-        (start().by(Bearer.or(Global)), &broken, 401, Some("Bearer error=\"invalid_token\""), "16"),
         (start().by(api_key.clone()), &[], 401, Some("ApiKey"), "16"),
         (start().by(api_key), &twice, 401, Some("ApiKey"), "16"),
         (start().by(Header::named("x-api-key")), &[], 400, None, "3"),

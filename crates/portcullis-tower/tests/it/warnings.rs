@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Extensions, Request};
 use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
-    Bearer, ClientIp, Global, KeyExtractor, LayerBuilder, OnMissing, RateLimitLayer, Trust,
+    Bearer, ClientIp, Global, Header, KeyExtractor, LayerBuilder, OnMissing, RateLimitLayer, Trust,
 };
 use tower::{Layer as _, ServiceExt as _};
 
@@ -144,15 +144,15 @@ fn connected_from(peer: &str) -> Extensions {
 #[tokio::test]
 async fn missing_and_malformed_identities_are_throttled_in_the_log() {
     let (log, _guard) = log();
-    let (service, _) = probed(&limit(Bearer));
+    let (service, _) = probed(&limit(Header::named("x-api-key")));
     for _ in 0..50 {
         send(&service, request(&[])).await;
-        send(&service, request(&[("authorization", "Bearer s3cret s3cret")])).await;
+        send(&service, request(&[("x-api-key", "s3cret"), ("x-api-key", "s3cret")])).await;
     }
     let expected = [
         "WARN requests have no identity; counted since the last such line policy=all on_missing=Reject requests=1",
         "WARN requests have a malformed identity, the latest with this error; counted since the last such line policy=all \
-         error=the bearer token is malformed requests=1",
+         error=header x-api-key was sent more than once requests=1",
     ];
     assert_eq!(log.lines(), expected);
 

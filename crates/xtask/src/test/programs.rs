@@ -5,11 +5,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
+use super::report::Report;
 use super::step::Run;
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
@@ -57,6 +60,33 @@ pub(super) fn run(run: &mut Run<'_>, target: &str, prepare: impl Fn(Cmd) -> Cmd)
     }
     Ok(())
 }
+
+/// Runs programs, two at the same time: most tests wait for servers. The largest begin first, so that none is left over at the end.
+pub(super) fn run_side_by_side(
+    programs: &[Program],
+    command: impl Fn(&Program) -> Cmd + Sync,
+    report: &mut Report,
+) -> Result<()> {
+    let mut queue: Vec<_> = programs.iter().collect();
+    queue.sort_by_key(|program| fs::metadata(&program.executable).map_or(0, |file| file.len()));
+    let (queue, report) = (Mutex::new(queue), Mutex::new(report));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let work = || -> Result<()> {
+        while let Some(program) = next() {
+            let mut own = Report::default();
+            let repeat = |test: &str| program.by_hand().args("-- --exact").word(test).to_string();
+            own.run_quietly(&command(program), program.folder(), repeat)?;
+            report.lock().unwrap_or_else(PoisonError::into_inner).add(own);
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })
+}
+
+const SIDE_BY_SIDE: usize = 2;
 
 impl Program {
     /// A call of the program, in the environment that tests have under `cargo test`.

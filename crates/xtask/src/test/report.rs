@@ -36,6 +36,31 @@ impl Report {
     pub(super) fn run(&mut self, tests: &Cmd, folder: &Path, repeat: impl Fn(&str) -> String) -> Result<()> {
         let known = self.failures.len();
         let outcome = tests.run_reading(folder, |line| self.read(line, &repeat));
+        self.ended(tests, known, outcome)
+    }
+
+    /// Like [`run`](Self::run), and shows the output when the tests have ended.
+    pub(super) fn run_quietly(
+        &mut self,
+        tests: &Cmd,
+        folder: &Path,
+        repeat: impl Fn(&str) -> String,
+    ) -> Result<()> {
+        let known = self.failures.len();
+        let mut output = format!("$ {tests}\n");
+        let outcome = tests.watch(
+            folder,
+            |_| {},
+            |line| {
+                output.push_str(line);
+                self.read(line, &repeat);
+            },
+        );
+        print!("{output}");
+        self.ended(tests, known, outcome)
+    }
+
+    fn ended(&mut self, tests: &Cmd, known: usize, outcome: Result<()>) -> Result<()> {
         match outcome {
             // It has named no test: it was killed, or could not be compiled.
             Err(error) if error.is::<Failed>() && self.failures.len() == known => {
@@ -45,6 +70,15 @@ impl Report {
             Err(error) if !error.is::<Failed>() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Adds what another report has.
+    pub(super) fn add(&mut self, other: Self) {
+        let Counts { passed, failed, ignored } = other.counts;
+        self.counts.passed += passed;
+        self.counts.failed += failed;
+        self.counts.ignored += ignored;
+        self.failures.extend(other.failures);
     }
 
     fn read(&mut self, line: &str, repeat: impl Fn(&str) -> String) {

@@ -127,11 +127,8 @@ impl Step {
             Self::Release => release::check(workspace),
             Self::Tests => {
                 // With `--lib` or `--bins` cargo would also build the targets with `test = false`.
-                for program in programs::built(workspace, "--tests")? {
-                    let tests = sized(program.command(), size);
-                    let repeat = |test: &str| program.by_hand().args("-- --exact").word(test).to_string();
-                    run.report.run(&tests, program.folder(), repeat)?;
-                }
+                let programs = programs::built(workspace, "--tests")?;
+                programs::run_side_by_side(&programs, |program| sized(program.command(), size), run.report)?;
                 ensure!(!run.report.is_empty(), "no test ran");
                 Ok(())
             }

@@ -21,12 +21,8 @@ pub(super) fn read(text: &[u8], line: &mut Line, last_time: &mut LastTime) -> Re
     line.status = super::status(status)?;
     let Some((_bytes, rest)) = word(rest) else { return Ok(()) };
     let Some((referer, rest)) = quoted(rest) else { return Ok(()) };
-    if referer != b"-" {
-        line.add_header(REFERER, referer);
-    }
-    if let Some((agent, _)) = quoted(rest)
-        && agent != b"-"
-    {
+    line.add_header(REFERER, referer);
+    if let Some((agent, _)) = quoted(rest) {
         line.add_header(USER_AGENT, agent);
     }
     Ok(())

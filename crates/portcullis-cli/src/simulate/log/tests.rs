@@ -56,6 +56,17 @@ fn named_fields_replace_the_usual_ones() {
 }
 
 #[test]
+fn absent_headers_are_left_out() {
+    for absent in [r#""""#, r#""-""#, r#"" - ""#, r#""(null)""#, "null"] {
+        let log = format!(
+            r#"{{"time":"2026-01-01T00:00:00Z","remote_addr":"192.0.2.1","request":"GET / HTTP/1.1","x_api_key":{absent}}}"#
+        );
+        let (lines, notes) = lines(&log, "header:x-api-key=x_api_key".parse().unwrap());
+        assert_eq!((lines.len(), notes.bad, lines[0].headers().count()), (1, 0, 0), "{log}: {notes:?}");
+    }
+}
+
+#[test]
 fn bad_lines_are_counted_with_their_numbers() {
     let too_long = "x".repeat(MAX_LINE + 1);
     let log = format!(

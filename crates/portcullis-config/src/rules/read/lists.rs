@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use http::request::Parts;
 use portcullis_tower::matching::{
     GrpcMethod, MatcherError, Network, RequestMatcher, RequestPath, Undecided, matched_path,
@@ -38,7 +37,7 @@ impl Reader<'_> {
             fields.parse_with("path", RequestPath::try_exact).map(shared),
             fields.parse_with("prefix", RequestPath::try_prefix).map(shared),
             fields.parse_with("route", route).map(shared),
-            fields.parse_with("method", method).map(|method| shared(NamedMethod(method))),
+            fields.parse_with("method", method).map(shared),
             fields.parse_with("grpc", grpc).map(shared),
             // Last: the program is not asked about requests that another part excludes.
             function,
@@ -68,19 +67,6 @@ impl Reader<'_> {
 
 fn shared(matcher: impl RequestMatcher) -> Shared {
     Arc::new(matcher)
-}
-
-/// Requests with a method. Routers answer `HEAD` where they answer `GET`, so that `HEAD` is not told apart from `GET`: it is denied and
-/// limited with it, and is not exempt with it.
-struct NamedMethod(Method);
-
-impl RequestMatcher for NamedMethod {
-    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        if self.0 == Method::GET && parts.method == Method::HEAD {
-            return Err(Undecided::Ambiguous);
-        }
-        Ok(parts.method == self.0)
-    }
 }
 
 /// The route that Axum has matched, whichever features are enabled.

@@ -91,7 +91,7 @@ fn refusal_names_everything_at_once() {
     assert!(
         text.contains(
             "`strategy` needs the end of each request, and Envoy shows only descriptors of the request"
-        ) && text.contains("limits.toml:11:12: error: policy.q.strategy"),
+        ) && text.contains("limits.toml:10:12: error: policy.q.strategy"),
         "{text}"
     );
 }

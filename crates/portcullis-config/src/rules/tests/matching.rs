@@ -61,6 +61,10 @@ fn get_includes_head() {
         &[("GET /a", true), ("HEAD /a", true), ("POST /a", false), ("get /a", false)],
     );
     assert_matches("{ methods = \"HEAD\" }", &[("GET /a", false), ("HEAD /a", true)]);
+    // A web socket over HTTP/2.
+    let handshake = "CONNECT https://a.example/a";
+    assert_matches("{ methods = \"GET\" }", &[("GET /a", true), ("HEAD /a", true), (handshake, true)]);
+    assert_matches("{ methods = \"POST\" }", &[("HEAD /a", false), (handshake, false)]);
 }
 
 #[test]

@@ -28,7 +28,8 @@ async fn the_least_permissions_suffice() {
     let rules = [&["on", ">pw", "~portcullis:a*", "resetchannels", "-@all"], &LEAST_RIGHTS[..]].concat();
     server.cli(&[&["ACL", "SETUSER", "least"], &rules[..]].concat());
     let url = format!("redis://least:pw@127.0.0.1:{}", server.port);
-    let connection = Connection::open(&url, Options::default()).await.unwrap();
+    let options = Options::default().deadline(Duration::from_secs(5));
+    let connection = Connection::open(&url, options).await.unwrap();
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "a").await, Ok(1));
     let error = count(&connection, &script, "other").await.unwrap_err();

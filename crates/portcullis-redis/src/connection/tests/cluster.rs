@@ -17,9 +17,11 @@ use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::waiting::{recovery, until};
 
 async fn open(cluster: &RedisCluster) -> Connection {
-    let options = Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_secs(10));
+    let options = Options::default().deadline(DEADLINE).connect_wait(Duration::from_secs(10));
     Connection::open(&cluster.url(), options).await.unwrap()
 }
+
+const DEADLINE: Duration = Duration::from_secs(2);
 
 /// The slot of a key in the namespace of the cluster's user.
 fn slot_of(key: &str) -> u16 {

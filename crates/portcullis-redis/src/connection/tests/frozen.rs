@@ -15,7 +15,7 @@ async fn a_frozen_server_under_steady_traffic_is_disconnected() {
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
     let script = Script::new(COUNT);
-    count(&connection, &script, "k").await.unwrap();
+    recovery(&connection, &script, "k").await;
     server.signal("STOP");
     let started = Instant::now();
     let (mut waited, mut refused) = (0, 0);
@@ -60,13 +60,13 @@ async fn a_frozen_server_is_detected_although_callers_give_up_early() {
     }
     assert!(did_reject && connection.availability(None).outage.is_some());
     server.signal("CONT");
-    assert!(recovery(&connection, &script, "k").await < Duration::from_secs(2));
+    assert!(recovery(&connection, &script, "k").await < Duration::from_secs(10));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_calls_are_bounded_and_a_blocked_socket_is_closed() {
     let server = Server::start(&[]);
-    let options = Options::default().max_in_flight(16).max_waiting(20).deadline(Duration::from_millis(300));
+    let options = Options::default().max_in_flight(16).max_waiting(20).deadline(Duration::from_secs(1));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
 
 use super::*;
+use crate::rls::ResponseHeaders;
 
 const USERS: &str = "
 domain: shop
@@ -187,4 +188,23 @@ async fn a_new_number_applies_from_the_next_call_on() {
     assert_eq!(outcome(&service, &ada).await, (true, vec![8]));
     service.replace(descriptors(&USERS.replace("requests_per_unit: 3", "requests_per_unit: 1"))).unwrap();
     assert_eq!(outcome(&service, &ada).await, (false, vec![0]));
+}
+
+#[tokio::test]
+async fn figures_are_those_that_envoy_shows() {
+    let clock = ManualClock::default();
+    let service = service(&clock, USERS).response_headers(ResponseHeaders::XRateLimit);
+    // A part of a second is a second: Envoy would cut it off.
+    clock.advance(Duration::from_millis(59_045));
+    let response = decide(&service, &call(&[&[("user", "ada")]])).await;
+    let reset = response.statuses[0].duration_until_reset.unwrap();
+    assert_eq!((reset.seconds, reset.nanos), (1, 0));
+    // No wait helps against a limit of 0.
+    let banned = decide(&service, &call(&[&[("nobody", "x")]])).await;
+    assert_eq!(banned.overall_code(), Code::OverLimit);
+    let names: Vec<_> = banned.response_headers_to_add.iter().map(|header| header.key.as_str()).collect();
+    assert!(names.contains(&"x-ratelimit-limit") && !names.contains(&"retry-after"), "{names:?}");
+    let free = decide(&service, &call(&[&[("plan", "free")], &[("unknown", "x")]])).await;
+    let left: Vec<_> = free.statuses.iter().map(|status| status.limit_remaining).collect();
+    assert_eq!((free.overall_code(), left), (Code::Ok, vec![u32::MAX, 0]));
 }

@@ -9,7 +9,7 @@ use crate::connection::tests::server::Log;
 use crate::protocol::script::Script;
 use crate::transport::{CallError, Options, Transport as _};
 
-use super::{COUNT, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
+use super::{COUNT, DEADLINE, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_primary_affects_only_its_own_slots() {
@@ -33,7 +33,8 @@ async fn a_dead_primary_affects_only_its_own_slots() {
                 );
                 if node == dead {
                     assert!(matches!(counted, Err(CallError::Unavailable(_))), "{counted:?}");
-                    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+                    // It did not wait for the deadline of its connection.
+                    assert!(started.elapsed() < DEADLINE, "{:?}", started.elapsed());
                     assert!(
                         rejected.is_some() && connection.availability(Some(slot_of(key))).outage.is_some()
                     );
@@ -75,7 +76,8 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     until(|| connection.availability(Some(slot_of(&keys[0]))).rejection.is_none()).await;
     let took = known.elapsed();
     println!("the promoted replica was found {took:?} after the cluster knew");
-    assert!(took < Duration::from_secs(4), "{took:?}");
+    // Without a look at the map it would take until the next restart.
+    assert!(took < Duration::from_secs(20), "{took:?}");
     let loads = || cluster.nodes()[replica].calls("script|load").unwrap();
     assert_eq!(loads_of_two_hundred(&connection, &script, &keys[0], loads).await, 1);
     assert_eq!(loads(), 1, "none before it had a slot");
@@ -112,7 +114,8 @@ async fn a_promoted_replica_is_found_with_few_calls() {
         assert!(frozen.elapsed() < Duration::from_secs(20), "the replica is not found");
     };
     println!("found after {took:?}");
-    assert!(took < Duration::from_secs(3), "{took:?}");
+    // With a call every half second only, and a breaker whose probes back off, it could take for as long as the loop waits.
+    assert!(took < Duration::from_secs(10), "{took:?}");
     cluster.nodes()[0].signal("CONT").unwrap();
 }
 
