@@ -57,3 +57,20 @@ async fn a_charge_by_outcome_sees_the_response_of_the_upstream() {
     }
     assert_eq!(statuses, [401, 401, 429]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reload_keeps_rules_that_proxy_can_apply() {
+    let limiter = portcullis::Limiter::memory().rules(limits(TWO, None)).unwrap();
+    let live = limiter.live_rules().unwrap().clone();
+    let proxy = start(limiter, &echo().await, |proxy| proxy).await;
+    let by_route = limits(&TWO.replace("'client_ip'", "{ all = ['client_ip', 'route'] }"), None);
+    let refused = live.swap(by_route.clone()).unwrap_err().to_string();
+    assert!(refused.contains("policy.all.key: `key` needs the route"), "{refused}");
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(portcullis_tests::get(&format!("{proxy}/")).await.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    assert_eq!(proxy.stop().await, 0);
+    assert!(live.swap(by_route).is_ok(), "the proxy has ended");
+}

@@ -7,51 +7,83 @@ use toml::Value;
 
 use crate::timeline::File;
 
+/// A field, and the field that has the table in which it is.
+type Place = (String, String);
+
 #[test]
 fn files_have_every_field_of_rules() {
-    let schema: Json = portcullis::rules::schema();
+    let schema = portcullis::rules::schema();
     let mut known = BTreeSet::new();
-    properties(&schema, &mut known);
-    assert!(known.len() > 60, "{known:?}");
+    Fields { schema: &schema, seen: BTreeSet::new(), known: &mut known }.of(&schema, "");
+    assert!(known.len() > 70, "{known:?}");
     let mut used = BTreeSet::new();
     for file in File::all() {
-        keys(&Value::Table(file.rules), &mut used);
+        keys(&Value::Table(file.rules), "", &mut used);
     }
-    let missing: Vec<_> =
-        known.difference(&used).filter(|field| !ELSEWHERE.contains(&field.as_str())).collect();
+    // Where rules come from, not what they do.
+    let is_elsewhere = |(table, field): &&Place| table == "remote" || field == "remote" || field == "include";
+    let missing: Vec<_> = known.difference(&used).filter(|place| !is_elsewhere(place)).collect();
     assert!(missing.is_empty(), "no file has {missing:?}");
-    let found: Vec<_> = ELSEWHERE.iter().filter(|field| used.contains(**field)).collect();
-    assert!(found.is_empty(), "a file has {found:?}");
 }
 
-/// Fields that say where rules come from, not what they do.
-const ELSEWHERE: [&str; 6] = ["include", "remote", "verify_key", "allow", "minimum_number", "poll"];
-
-/// The names of the fields of all tables.
-fn properties(schema: &Json, names: &mut BTreeSet<String>) {
-    match schema {
-        Json::Object(fields) => {
-            for (name, value) in fields {
-                if name == "properties" {
-                    names.extend(value.as_object().into_iter().flatten().map(|(name, _)| name.clone()));
-                }
-                properties(value, names);
-            }
-        }
-        Json::Array(all) => all.iter().for_each(|one| properties(one, names)),
-        _ => {}
+/// The three lists have the same fields, and so have the tables of a key.
+fn table_of(field: &str) -> &str {
+    match field {
+        "except" | "deny" | "only" => "list",
+        "all" => "key",
+        field => field,
     }
 }
 
-fn keys(value: &Value, names: &mut BTreeSet<String>) {
-    match value {
-        Value::Table(table) => {
-            for (name, value) in table {
-                names.insert(name.clone());
-                keys(value, names);
+struct Fields<'a> {
+    schema: &'a Json,
+    seen: BTreeSet<Place>,
+    known: &'a mut BTreeSet<Place>,
+}
+
+impl Fields<'_> {
+    /// The fields of the tables that a part of the schema describes.
+    fn of(&mut self, part: &Json, table: &str) {
+        let Json::Object(part) = part else { return };
+        for (keyword, value) in part {
+            match (keyword.as_str(), value) {
+                ("$ref", Json::String(path)) if self.seen.insert((path.clone(), table.to_owned())) => {
+                    let definition = self.schema.pointer(path.trim_start_matches('#')).cloned();
+                    self.of(&definition.expect("the schema defines it"), table);
+                }
+                ("properties", Json::Object(fields)) => {
+                    for (field, value) in fields {
+                        self.known.insert((table.to_owned(), field.clone()));
+                        self.of(value, table_of(field));
+                    }
+                }
+                ("items" | "additionalProperties", value) => self.of(value, table),
+                ("anyOf" | "oneOf" | "allOf" | "prefixItems", Json::Array(all)) => {
+                    for one in all {
+                        self.of(one, table);
+                    }
+                }
+                _ => {}
             }
         }
-        Value::Array(all) => all.iter().for_each(|one| keys(one, names)),
+    }
+}
+
+fn keys(value: &Value, table: &str, used: &mut BTreeSet<Place>) {
+    match value {
+        Value::Table(fields) => {
+            for (field, value) in fields {
+                used.insert((table.to_owned(), field.clone()));
+                match (field.as_str(), value) {
+                    // The names of policies.
+                    ("policy", Value::Table(policies)) if table.is_empty() => {
+                        policies.values().for_each(|policy| keys(policy, "policy", used));
+                    }
+                    _ => keys(value, table_of(field), used),
+                }
+            }
+        }
+        Value::Array(all) => all.iter().for_each(|one| keys(one, table, used)),
         _ => {}
     }
 }

@@ -46,7 +46,8 @@ async fn one(door: DoorKind, stores: &Stores, file: &File) -> Vec<String> {
     events.take();
     let mut held = Held::new(opened.clock, limiter, events);
     let mut differences = Vec::new();
-    for (number, step) in file.timeline.requests.iter().enumerate() {
+    let is_sent = |step: &Step| step.doors.is_empty() || step.doors.iter().any(|name| name == door.name());
+    for (number, step) in file.timeline.requests.iter().enumerate().filter(|(_, step)| is_sent(step)) {
         held.go_to(step.at).await;
         opened.fails.store(step.store_fails, Ordering::SeqCst);
         let rest = service.plan(step.handler.clone());

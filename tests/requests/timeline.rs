@@ -58,8 +58,14 @@ pub(crate) struct Step {
     #[serde(default, with = "humantime_serde")]
     pub(crate) until: Option<std::time::Duration>,
 
+    /// The doors at which it is sent; all of them if it names none.
+    #[serde(default)]
+    pub(crate) doors: Vec<String>,
     #[serde(default = "ok")]
     pub(crate) status: u16,
+    /// Whether the request is rejected although its status is that of the service, as gRPC does.
+    #[serde(default)]
+    pub(crate) rejected: bool,
     /// Headers of the response: a value, or false for one that is not there.
     #[serde(default)]
     pub(crate) shows: BTreeMap<String, Shown>,
@@ -141,7 +147,7 @@ impl Step {
 
     /// Whether the request reaches the service.
     pub(crate) fn is_admitted(&self) -> bool {
-        self.status == self.handler.status
+        self.status == self.handler.status && !self.rejected
     }
 }
 

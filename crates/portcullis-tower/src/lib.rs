@@ -216,6 +216,7 @@ mod lock_out;
 mod log_throttle;
 mod lookup_cache;
 pub mod matching;
+mod method;
 mod mode;
 mod no_store;
 mod off;

@@ -56,6 +56,9 @@ pub use grpc::GrpcMethod;
 pub use network::Network;
 pub use path::{RequestPath, matched_path, original_path};
 
+#[doc(hidden)]
+pub use crate::method::handling_method;
+
 /// Decides whether a request is one of those that an exemption or a list of a layer names.
 ///
 /// Closures `Fn(&Parts) -> bool` are matchers. **A client chooses everything in a request except its extensions**: a closure that
@@ -138,17 +141,6 @@ impl RequestMatcher for Method {
         }
         Ok(parts.method == *self)
     }
-}
-
-/// The method whose handler answers a request: `GET` for `HEAD`, and for an extended `CONNECT`, with which a web socket begins over
-/// HTTP/2. A plain `CONNECT` has no path.
-///
-/// Source: RFC 9110, section 9.3.2; RFC 8441, section 4.
-#[doc(hidden)]
-pub fn handling_method(parts: &Parts) -> &Method {
-    let is_get =
-        parts.method == Method::HEAD || parts.method == Method::CONNECT && !parts.uri.path().is_empty();
-    if is_get { &Method::GET } else { &parts.method }
 }
 
 #[cfg(test)]

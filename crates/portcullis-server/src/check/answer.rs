@@ -2,21 +2,17 @@
 
 use axum::body::Body;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::dialect::Dialect;
-
-/// In the response of the service behind the layer, so that no response of the layer itself is taken for an admission.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Admitted;
+use crate::outcome;
 
 /// The answer by what the layer has made of the request.
 pub(super) fn verdict(dialect: Dialect, mut response: Response<Body>) -> Response<Body> {
-    if response.extensions_mut().remove::<Admitted>().is_some() {
-        return response;
+    match outcome::rejection(&mut response) {
+        None => response,
+        Some(status) => with_status(dialect, status, response),
     }
-    let status = rejected(response.status(), response.headers());
-    with_status(dialect, status, response)
 }
 
 /// The answer to a request whose head is malformed.
@@ -48,22 +44,6 @@ fn with_status(dialect: Dialect, status: StatusCode, mut response: Response<Body
         response.headers_mut().remove(CONTENT_LENGTH);
     }
     response
-}
-
-/// The status of a rejection. One that is 2xx, as in gRPC or by a response of the program's own, would let the request pass.
-fn rejected(status: StatusCode, headers: &HeaderMap) -> StatusCode {
-    if !status.is_success() && !status.is_informational() {
-        return status;
-    }
-    // Source: grpc.io, "Status codes and their use in gRPC".
-    match headers.get("grpc-status").map(HeaderValue::as_bytes) {
-        Some(b"3") => StatusCode::BAD_REQUEST,
-        Some(b"7") => StatusCode::FORBIDDEN,
-        Some(b"13") => StatusCode::INTERNAL_SERVER_ERROR,
-        Some(b"14") => StatusCode::SERVICE_UNAVAILABLE,
-        Some(b"16") => StatusCode::UNAUTHORIZED,
-        _ => StatusCode::TOO_MANY_REQUESTS,
-    }
 }
 
 /// The status that the client is to get, where nginx gets another. It is on no other response, such as that to a peer which is not trusted.

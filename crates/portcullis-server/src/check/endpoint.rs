@@ -16,12 +16,13 @@ use portcullis::Limiter;
 use portcullis::rules::{Door, RulesRequirement, RulesService};
 use tower::{Layer as _, Service, ServiceExt as _};
 
-use super::answer::{self, Admitted};
+use super::answer;
 use super::dialect::Dialect;
 use super::error::CheckEndpointError;
 use super::forwarded::client_request;
 use super::log::LogThrottle;
 use super::trusted::TrustedPeers;
+use crate::outcome::Admitted;
 
 /// Answers proxies that ask over HTTP whether a request may pass, by the [rules](Limiter::rules) of a limiter.
 ///

@@ -17,6 +17,7 @@ use tower::{Layer as _, Service, ServiceExt as _};
 use super::CallError;
 use super::call::{Call, Descriptor, unit_of_length};
 use super::verdict::{Figures, Limit, LimitStatus, Status, Verdict};
+use crate::outcome::{self, Admitted};
 
 type Body = Empty<Bytes>;
 
@@ -84,13 +85,13 @@ impl NativeRules {
         descriptor: &Descriptor<'_>,
         request: Request<Body>,
     ) -> Result<Decided, CallError> {
-        let Ok(response) = self.service().oneshot(request).await;
+        let Ok(mut response) = self.service().oneshot(request).await;
+        let rejected = outcome::rejection(&mut response);
         let (mut parts, body) = response.into_parts();
         let charge = parts.extensions.remove::<Charge>();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        let status = parts.status;
         let mut decision = charge.as_ref().map(Charge::decision);
-        let mut over = is_denial(status)?;
+        let mut over = rejected.map_or(Ok(false), is_denial)?;
         if over {
             decision = parts.extensions.remove::<Decision>();
         }
@@ -144,12 +145,12 @@ async fn refund(charges: &[Charge]) {
     }
 }
 
-/// Whether the status of a response denies the request. One of a server that cannot decide is an error.
+/// Whether a rejection denies the request: always, unless it is that of a server that cannot decide, which is an error.
 fn is_denial(status: StatusCode) -> Result<bool, CallError> {
     if status.is_server_error() {
         return Err(CallError::Undecided { status: status.as_u16() });
     }
-    Ok(!status.is_success())
+    Ok(true)
 }
 
 fn period(policy: &Policy) -> Option<std::time::Duration> {
@@ -171,6 +172,7 @@ impl Service<Request<Body>> for Inner {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let mut response = Response::new(Body::new());
+        response.extensions_mut().insert(Admitted);
         if let Some(charge) = request.extensions_mut().remove::<Charge>() {
             response.extensions_mut().insert(charge);
         }

@@ -9,7 +9,7 @@ use portcullis_core::KeyWriter;
 use super::{Identity, KeyError, KeyExtractor};
 #[cfg(feature = "axum")]
 use crate::log_throttle::LogThrottle;
-use crate::matching::handling_method;
+use crate::method::handling_method;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).

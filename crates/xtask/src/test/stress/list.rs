@@ -92,7 +92,7 @@ fn names_time(test: &str, sources: &[String]) -> bool {
     defining.any(|source| WORDS.iter().any(|word| source.contains(word)))
 }
 
-/// Whether the test waits when it runs alone, or starts a process that uses the processor.
+/// Whether the test waits when it runs alone,.
 fn waits(program: &Program, test: &str) -> Result<bool> {
     let start = Instant::now();
     let mut command = program.command().args("--exact").word(test).command(program.folder());

@@ -33,32 +33,35 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Stops a process at random moments, without its children, until this is dropped.
+/// Stops a process at random moments, without its children.
 #[derive(Debug)]
 pub(super) struct Stops {
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    end: Sender<()>,
+    thread: JoinHandle<u32>,
 }
 
 impl Stops {
     pub(super) fn start(process: u32, seed: u64) -> Self {
         let (end, has_ended) = channel::<()>();
         let thread = thread::spawn(move || {
-            let mut random = fastrand::Rng::with_seed(seed);
-            let pause = |random: &mut fastrand::Rng| Duration::from_millis(random.u64(0..MAX_PAUSE));
-            while has_ended.recv_timeout(pause(&mut random)) == Err(RecvTimeoutError::Timeout) {
+            let (mut random, mut stops) = (fastrand::Rng::with_seed(seed), 0);
+            // The first stop comes soon, so that a short program meets one.
+            let mut pause = random.u64(0..FIRST_PAUSE);
+            while has_ended.recv_timeout(Duration::from_millis(pause)) == Err(RecvTimeoutError::Timeout) {
                 stop(process);
+                stops += 1;
+                pause = random.u64(0..MAX_PAUSE);
             }
+            stops
         });
-        Self { end: Some(end), thread: Some(thread) }
+        Self { end, thread }
     }
-}
 
-impl Drop for Stops {
-    fn drop(&mut self) {
-        drop(self.end.take());
+    /// Ends the stops, and returns how many there were.
+    pub(super) fn end(self) -> u32 {
+        drop(self.end);
         // A panic of the thread stops nothing any more.
-        let _ = self.thread.take().map(JoinHandle::join);
+        self.thread.join().unwrap_or(0)
     }
 }
 
@@ -69,6 +72,8 @@ fn stop(process: u32) {
     let _ = Cmd::new("sh").args("-c").word(script).word("sh").word(&process.to_string()).output(".".as_ref());
 }
 
+/// Milliseconds before the first stop, at most.
+const FIRST_PAUSE: u64 = 100;
 /// Milliseconds between two stops, at most.
 const MAX_PAUSE: u64 = 3_000;
 

@@ -13,37 +13,45 @@ use super::round::{Outcome, Round};
 #[derive(Debug)]
 pub(super) struct Record(PathBuf);
 
+/// A run that the file has.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    number: u32,
+    tests: usize,
+    pub(super) outcome: Outcome,
+}
+
 impl Record {
     /// Opens the file in `folder`, which is made if it does not exist.
     pub(super) fn open(folder: &Path, fresh: bool) -> Result<Self> {
-        let record = Self(folder.join("results"));
         if fresh && folder.exists() {
             fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-        Ok(record)
+        Ok(Self(folder.join("results")))
     }
 
-    /// Calls `run` and appends its outcome, unless the file has one of this round.
+    /// Calls `run` and appends its outcome, unless the file has one of this round with as many tests.
     pub(super) fn once(
         &self,
         program: &Program,
         round: &Round,
         run: impl FnOnce() -> Result<Outcome>,
     ) -> Result<()> {
-        let number = round.number();
-        if self.of(program)?.iter().any(|(known, _)| *known == number) {
+        let (number, tests) = (round.number(), round.len());
+        let is_done = |known: &Known| known.number == number && known.tests >= tests;
+        if self.of(program)?.iter().any(is_done) {
             return Ok(());
         }
-        let outcome = run()?;
-        let line =
-            format!("{}\t{number}\t{}\t{}\n", program.id()?, outcome.seconds, outcome.failed.join(","));
+        let Outcome { seconds, stops, failed } = run()?;
+        let failed = failed.join(",");
+        let line = format!("{}\t{number}\t{tests}\t{seconds}\t{stops}\t{failed}\n", program.id()?);
         let mut file = File::options().create(true).append(true).open(&self.0)?;
         file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.0.display()))
     }
 
-    /// The outcomes of a program since it was built.
-    pub(super) fn of(&self, program: &Program) -> Result<Vec<(u32, Outcome)>> {
+    /// The runs of a program since it was built.
+    pub(super) fn of(&self, program: &Program) -> Result<Vec<Known>> {
         let id = program.id()?;
         let text = fs::read_to_string(&self.0).unwrap_or_default();
         Ok(text.lines().filter_map(|line| parse(line, &id)).collect())
@@ -51,12 +59,14 @@ impl Record {
 }
 
 /// Reads a line if it is of the program `id`.
-fn parse(line: &str, id: &str) -> Option<(u32, Outcome)> {
+fn parse(line: &str, id: &str) -> Option<Known> {
     let mut fields = line.strip_prefix(id)?.strip_prefix('\t')?.split('\t');
     let number = fields.next()?.parse().ok()?;
+    let tests = fields.next()?.parse().ok()?;
     let seconds = fields.next()?.parse().ok()?;
+    let stops = fields.next()?.parse().ok()?;
     let failed = fields.next()?.split(',').filter(|test| !test.is_empty()).map(str::to_owned).collect();
-    Some((number, Outcome { seconds, failed }))
+    Some(Known { number, tests, outcome: Outcome { seconds, stops, failed } })
 }
 
 #[cfg(test)]
@@ -65,10 +75,13 @@ mod tests {
 
     #[test]
     fn line_of_program_is_read() {
-        let outcome = Outcome { seconds: 12, failed: vec!["a::b".to_owned(), "c".to_owned()] };
-        assert_eq!(parse("it-7\t3\t12\ta::b,c", "it-7"), Some((3, outcome)));
-        assert_eq!(parse("it-7\t4\t1\t", "it-7"), Some((4, Outcome { seconds: 1, failed: Vec::new() })));
-        assert_eq!(parse("it-77\t3\t12\t", "it-7"), None);
+        let known = |number, tests, seconds, stops, failed: &[&str]| {
+            let failed = failed.iter().map(|test| (*test).to_owned()).collect();
+            Some(Known { number, tests, outcome: Outcome { seconds, stops, failed } })
+        };
+        assert_eq!(parse("it-7\t3\t20\t12\t4\ta::b,c", "it-7"), known(3, 20, 12, 4, &["a::b", "c"]));
+        assert_eq!(parse("it-7\t4\t9\t1\t0\t", "it-7"), known(4, 9, 1, 0, &[]));
+        assert_eq!(parse("it-77\t3\t20\t12\t4\t", "it-7"), None);
         assert_eq!(parse("it-7\t3", "it-7"), None);
     }
 }

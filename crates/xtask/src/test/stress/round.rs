@@ -23,6 +23,8 @@ pub(super) struct Round {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) seconds: u64,
+    /// How often the program was stopped.
+    pub(super) stops: u32,
     pub(super) failed: Vec<String>,
 }
 
@@ -39,29 +41,35 @@ impl Round {
         self.number
     }
 
+    /// The number of tests.
+    pub(super) fn len(&self) -> usize {
+        self.tests.len()
+    }
+
     /// Runs the tests. If one fails, the output is kept in a file.
     pub(super) fn run(&self, program: &Program, folder: &Path, threads: usize) -> Result<Outcome> {
         let command = program.command().env("RUST_TEST_THREADS", threads.to_string()).args("--exact");
         let command = self.tests.iter().fold(command, |command, test| command.word(test)).limited(LIMIT);
         let start = Instant::now();
-        let (mut output, mut failed, mut stops) = (String::new(), Vec::new(), None);
+        let (mut output, mut failed, mut stops, mut has_ended) = (String::new(), Vec::new(), None, false);
         let mut running: BTreeSet<_> = self.tests.iter().map(String::as_str).collect();
         let outcome = command.watch(
             program.folder(),
-            |process| stops = Some(Stops::start(process, u64::from(process))),
+            |process| stops = Some(Stops::start(process, u64::from(self.number))),
             |line| {
                 output.push_str(line);
+                has_ended |= line.starts_with("test result: ");
                 if let Some(test) = ended_test(line) {
                     running.remove(test);
                 }
                 failed.extend(failed_test(line).map(str::to_owned));
             },
         );
-        drop(stops);
+        let stops = stops.map_or(0, Stops::end);
         match outcome {
             Err(error) if !error.is::<Failed>() => return Err(error),
             // It was killed or has crashed, with the tests that have not ended.
-            Err(error) if failed.is_empty() => {
+            Err(error) if !has_ended => {
                 output.push_str(&error.to_string());
                 failed.extend(running.into_iter().map(str::to_owned));
             }
@@ -72,7 +80,7 @@ impl Round {
             fs::write(&file, &output).with_context(|| format!("cannot write {}", file.display()))?;
             println!("run {}: {} failed, see {}", self.number, failed.join(", "), file.display());
         }
-        Ok(Outcome { seconds: start.elapsed().as_secs(), failed })
+        Ok(Outcome { seconds: start.elapsed().as_secs(), stops, failed })
     }
 }
 

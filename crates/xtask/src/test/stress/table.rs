@@ -5,13 +5,13 @@ use std::fmt;
 
 use super::super::programs::Program;
 use super::list::List;
-use super::round::Outcome;
+use super::record::Known;
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
     rows: BTreeMap<String, Row>,
-    /// How often a test has failed, and the command that repeats it.
-    failures: BTreeMap<String, (usize, String)>,
+    /// How often a test has failed, by the command that repeats it: programs have tests of the same names.
+    failures: BTreeMap<String, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -19,22 +19,24 @@ struct Row {
     tests: usize,
     waiting: usize,
     runs: usize,
+    stops: u32,
     failures: usize,
     seconds: u64,
 }
 
 impl Table {
-    pub(super) fn add(&mut self, program: &Program, list: &List, outcomes: Vec<(u32, Outcome)>) {
+    pub(super) fn add(&mut self, program: &Program, list: &List, runs: Vec<Known>) {
         let row = self.rows.entry(program.package.clone()).or_default();
         row.tests += list.all().len();
         row.waiting += list.waiting().len();
-        row.runs = row.runs.max(outcomes.len());
-        for (_, outcome) in outcomes {
+        row.runs = row.runs.max(runs.len());
+        for outcome in runs.into_iter().map(|run| run.outcome) {
             row.seconds += outcome.seconds;
+            row.stops += outcome.stops;
             row.failures += outcome.failed.len();
             for test in outcome.failed {
                 let repeat = program.by_hand().args("-- --exact").word(&test).to_string();
-                self.failures.entry(test).or_insert((0, repeat)).0 += 1;
+                *self.failures.entry(repeat).or_default() += 1;
             }
         }
     }
@@ -46,17 +48,14 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{:<28} {:>6} {:>6} {:>5} {:>7} {:>8}",
-            "package", "tests", "wait", "runs", "failed", "time"
-        )?;
+        let head = ["tests", "wait", "runs", "stops", "failed", "seconds"];
+        writeln!(f, "{:<28}{}", "package", head.map(|name| format!("{name:>9}")).concat())?;
         for (package, row) in &self.rows {
-            let Row { tests, waiting, runs, failures, seconds } = row;
-            writeln!(f, "{package:<28} {tests:>6} {waiting:>6} {runs:>5} {failures:>7} {seconds:>6} s")?;
+            let Row { tests, waiting, runs, stops, failures, seconds } = row;
+            writeln!(f, "{package:<28}{tests:>9}{waiting:>9}{runs:>9}{stops:>9}{failures:>9}{seconds:>9}")?;
         }
-        for (test, (times, repeat)) in &self.failures {
-            writeln!(f, "\n{test}: failed {times} times\n    {repeat}")?;
+        for (repeat, times) in &self.failures {
+            writeln!(f, "\nfailed {times} times:\n    {repeat}")?;
         }
         Ok(())
     }
