@@ -17,7 +17,10 @@ const ADA: &str = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "us
 
 /// The head of a check with a body of this length.
 fn post(length: usize) -> String {
-    format!("POST /json HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n")
+    format!(
+        "POST /json HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n"
+    )
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod message;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
@@ -16,7 +16,9 @@ impl RateLimitService {
     /// Returns a router with `POST /json`, which takes a call as JSON, in the form that protobuf defines, and answers in the same form: with 200,
     /// or with 429 if the call is over a limit.
     ///
-    /// A call that is not valid is answered with 400, and one that the store cannot answer with 500. Envoy's service has 400 for both.
+    /// A call that is not valid is answered with 400, and one that the store cannot answer with 500. Envoy's service has 400 for both. The
+    /// content type has to be `application/json`, or the answer is 415, and requests of web pages are 403: a page of any site could
+    /// spend the budgets of the service otherwise.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -31,7 +33,7 @@ impl RateLimitService {
     /// let service = RateLimitService::envoy(Limiter::memory(), Descriptors::parse(&[("shop.yaml", file)])?);
     /// let call = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
     /// for status in [200, 429] {
-    ///     let request = Request::post("/json").body(Body::from(call))?;
+    ///     let request = Request::post("/json").header("content-type", "application/json").body(Body::from(call))?;
     ///     assert_eq!(service.json().oneshot(request).await?.status(), status);
     /// }
     /// # Ok(())
@@ -45,7 +47,10 @@ impl RateLimitService {
     }
 }
 
-async fn answer(State(service): State<RateLimitService>, body: Bytes) -> Response {
+async fn answer(State(service): State<RateLimitService>, headers: HeaderMap, body: Bytes) -> Response {
+    if let Some(refusal) = refusal(&headers) {
+        return refusal.into_response();
+    }
     let request = match serde_json::from_slice::<message::Request>(&body) {
         Ok(request) => request.into(),
         Err(error) => return (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response(),
@@ -67,4 +72,20 @@ async fn answer(State(service): State<RateLimitService>, body: Bytes) -> Respons
     };
     let json = message::to_json(&response).to_string();
     (status, [(header::CONTENT_TYPE, "application/json")], json).into_response()
+}
+
+/// The answer to a request that a web page may have made, or that is not of JSON. A page of another site can send neither this content type
+/// without a preflight, nor a request without these headers.
+///
+/// Source: Fetch, "CORS protocol"; W3C, "Fetch Metadata Request Headers".
+fn refusal(headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
+    let is_own = |site: &HeaderValue| [&b"same-origin"[..], b"none"].contains(&site.as_bytes());
+    if headers.contains_key(header::ORIGIN) || !headers.get_all("sec-fetch-site").iter().all(is_own) {
+        return Some((StatusCode::FORBIDDEN, "requests of web pages are refused\n"));
+    }
+    let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+    let essence = content_type.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let is_json = essence.eq_ignore_ascii_case(b"application/json");
+    (!is_json)
+        .then_some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "the content type has to be application/json\n"))
 }

@@ -18,7 +18,10 @@ descriptors:
 ";
 
 async fn post(service: &RateLimitService, body: &str) -> (u16, String) {
-    let request = Request::post("/json").body(Body::from(body.to_owned())).unwrap();
+    let request = Request::post("/json")
+        .header("content-type", "application/json")
+        .body(Body::from(body.to_owned()))
+        .unwrap();
     let response = service.json().oneshot(request).await.unwrap();
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -130,5 +133,37 @@ async fn health_follows_readiness() {
             let request = HealthCheckRequest { service: name.to_owned() };
             assert_eq!(client.check(request).await.unwrap().into_inner().status(), expected, "{name}");
         }
+    }
+}
+
+#[tokio::test]
+async fn request_of_web_page_charges_nothing() {
+    let service = service(&ManualClock::default(), LIMITS);
+    let call = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ada"}]}]}"#;
+    let ask = async |headers: &[(&str, &str)]| {
+        let request = headers
+            .iter()
+            .fold(Request::post("/json"), |request, (name, value)| request.header(*name, *value));
+        let response = service.json().oneshot(request.body(Body::from(call)).unwrap()).await.unwrap();
+        response.status().as_u16()
+    };
+    let json = ("content-type", "application/json");
+    for (headers, status) in [
+        (&[][..], 415),
+        // What a page of another site sends without asking.
+        (&[("content-type", "text/plain")], 415),
+        (&[("content-type", "text/plain; application/json")], 415),
+        (&[("content-type", "application/x-www-form-urlencoded")], 415),
+        (&[json, ("origin", "https://a.example")], 403),
+        (&[json, ("origin", "null")], 403),
+        (&[json, ("sec-fetch-site", "cross-site")], 403),
+        (&[json, ("sec-fetch-site", "same-site")], 403),
+        (&[json, ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")], 403),
+        // Two are left, so nothing was charged.
+        (&[json], 200),
+        (&[("content-type", "Application/JSON; charset=utf-8"), ("sec-fetch-site", "same-origin")], 200),
+        (&[json, ("sec-fetch-site", "none")], 429),
+    ] {
+        assert_eq!(ask(headers).await, status, "{headers:?}");
     }
 }
