@@ -66,7 +66,7 @@ async fn a_frozen_server_is_detected_although_callers_give_up_early() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_calls_are_bounded_and_a_blocked_socket_is_closed() {
     let server = Server::start(&[]);
-    let options = Options::default().max_in_flight(16).max_waiting(20).deadline(Duration::from_secs(1));
+    let options = Options::default().max_in_flight(16).max_waiting(20).deadline(Duration::from_millis(300));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();

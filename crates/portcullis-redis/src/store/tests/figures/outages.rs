@@ -7,7 +7,7 @@ use portcullis_core::store::{CallOutcome, Store as _};
 use super::{Calls, Errors, Figures, RedisStore, Server, is_allowed, user};
 use crate::connection::tests::waiting::until;
 
-const DEADLINE: Duration = Duration::from_secs(1);
+const DEADLINE: Duration = Duration::from_millis(300);
 
 async fn open(server: &Server) -> RedisStore {
     RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap()
