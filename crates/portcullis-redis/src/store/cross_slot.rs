@@ -48,14 +48,15 @@ type Calls = JoinSet<(SlotGroup, Result<Answers, StoreError>)>;
 /// Refunds in progress, with the index of the check in the decision.
 type Refunds = JoinSet<(usize, Result<(Timestamp, CheckResult), StoreError>)>;
 
-/// Sends the outcome to the caller. It is closed when the caller goes away.
-type OutcomeSender = oneshot::Sender<Result<Outcome, StoreError>>;
+/// Sends the outcome to the caller, with a sender by which the caller confirms that it has taken the outcome. It is closed when the
+/// caller goes away.
+type OutcomeSender = oneshot::Sender<(Result<Outcome, StoreError>, oneshot::Sender<()>)>;
 
 impl RedisStore {
     /// Decides within one deadline.
     ///
     /// # Cancel safety
-    /// A decision that is dropped before it is ready charges nothing.
+    /// A decision that is dropped before it returns its outcome charges nothing.
     pub(super) async fn decide_cross_slot(
         self,
         checks: Checks,
@@ -64,7 +65,10 @@ impl RedisStore {
     ) -> Result<Outcome, StoreError> {
         let (caller, receiver) = oneshot::channel();
         tokio::spawn(self.decide_for(caller, PartialOutcome::new(checks, standby), slots));
-        receiver.await.unwrap_or_else(|_| Err(cancelled()))
+        let Ok((outcome, taken)) = receiver.await else { return Err(cancelled()) };
+        // Fails if the decision does not wait for it: a denial has no charge to keep.
+        let _ = taken.send(());
+        outcome
     }
 
     async fn decide_for(self, caller: OutcomeSender, mut partial: PartialOutcome, slots: Slots) {
@@ -74,7 +78,8 @@ impl RedisStore {
         let end = Instant::now() + self.0.connection.deadline();
         let late = self.query_slots(&mut partial, &slots, end).await;
         if partial.passes() {
-            if !self.send_outcome(caller, &partial) {
+            // The caller may go away between the outcome and its next poll.
+            if self.send_outcome(caller, &partial).await.is_err() {
                 self.refund_all(&mut partial).join_all().await;
             }
         } else {
@@ -85,18 +90,20 @@ impl RedisStore {
                 }
             }
             // A denial needs no further refund if the caller has gone away.
-            self.send_outcome(caller, &partial);
+            drop(self.send_outcome(caller, &partial));
             refunds.join_all().await;
         }
         self.refund_late(&partial, late).await;
     }
 
-    /// Sends the outcome. Returns whether the caller still waited for it.
-    fn send_outcome(&self, caller: OutcomeSender, partial: &PartialOutcome) -> bool {
+    /// Sends the outcome. Returns a receiver that fails if the caller goes away without the outcome.
+    fn send_outcome(&self, caller: OutcomeSender, partial: &PartialOutcome) -> oneshot::Receiver<()> {
         let answer = partial.answer();
         let answer = answer.or_else(|error| self.0.denied_meanwhile(partial.checks(), &error).ok_or(error));
         partial.note(&answer);
-        caller.send(answer).is_ok()
+        let (taken, is_taken) = oneshot::channel();
+        drop(caller.send((answer, taken)));
+        is_taken
     }
 
     /// Queries the slots, stage by stage. Returns the calls without a reply by `end`; the decision does not wait for them.

@@ -1,7 +1,8 @@
 //! Decisions over several slots of a cluster.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Wake};
 use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
@@ -171,6 +172,41 @@ async fn a_check_dropped_before_its_answer_is_charged_in_no_slot() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(remaining(&store, &each, grace).await, 999);
+}
+
+/// Records that it was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn outcome_left_unread_is_charged_in_no_slot() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, _] = keys_in_three_slots();
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    let mut check =
+        Box::pin(store.check(Checks::one(door.clone(), ada, 1).and(door.clone(), grace, 1).unwrap()));
+    let woken = Arc::new(Woken::default());
+    assert!(check.as_mut().poll(&mut Context::from_waker(&Arc::clone(&woken).into())).is_pending());
+    until(|| woken.0.load(Ordering::SeqCst)).await;
+    for key in [ada, grace] {
+        assert_eq!(remaining(&store, &door, key).await, 2);
+    }
+    // The outcome is there, and its caller goes away before it looks.
+    drop(check);
+    for key in [ada, grace] {
+        let started = Instant::now();
+        while remaining(&store, &door, key).await != 3 {
+            assert!(started.elapsed() < Duration::from_secs(20), "nothing was refunded");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 /// Takes less or more than a round trip.
