@@ -6,16 +6,15 @@ use portcullis_servers::LEAST_RIGHTS;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, ConnectError, Options, Transport as _};
+use crate::transport::{CallError, ConnectError, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
-use super::waiting::until;
+use super::waiting::{patient, until};
 
 async fn refusal(url: &str) -> ConnectError {
     let started = Instant::now();
-    let patient = Options::default().connect_wait(Duration::from_secs(20));
-    let error = Connection::open(url, patient).await.expect_err("refused");
+    let error = Connection::open(url, patient()).await.expect_err("refused");
     println!("{error}");
     assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert!(!error.to_string().contains("pw"), "{error}");
@@ -28,8 +27,7 @@ async fn the_least_permissions_suffice() {
     let rules = [&["on", ">pw", "~portcullis:a*", "resetchannels", "-@all"], &LEAST_RIGHTS[..]].concat();
     server.cli(&[&["ACL", "SETUSER", "least"], &rules[..]].concat());
     let url = format!("redis://least:pw@127.0.0.1:{}", server.port);
-    let options = Options::default().deadline(Duration::from_secs(5));
-    let connection = Connection::open(&url, options).await.unwrap();
+    let connection = Connection::open(&url, patient()).await.unwrap();
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "a").await, Ok(1));
     let error = count(&connection, &script, "other").await.unwrap_err();
@@ -71,7 +69,7 @@ async fn wrong_credentials_are_an_error() {
         let error = refusal(&format!("redis://{user}127.0.0.1:{port}")).await;
         assert!(matches!(error, ConnectError::Credentials { .. }), "{error}");
     }
-    assert!(Connection::open(&format!("redis://:secret@127.0.0.1:{port}"), Options::default()).await.is_ok());
+    assert!(Connection::open(&format!("redis://:secret@127.0.0.1:{port}"), patient()).await.is_ok());
 }
 
 #[tokio::test]
@@ -81,7 +79,7 @@ async fn a_deleted_user_is_logged_once_per_outage() {
     let user = [&["ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "-@all"], &LEAST_RIGHTS[..]].concat();
     server.cli(&user);
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port);
-    let connection = Connection::open(&url, Options::default()).await.unwrap();
+    let connection = Connection::open(&url, patient()).await.unwrap();
     for lines in [3, 6] {
         // The server closes the user's connections at once.
         server.cli(&["ACL", "DELUSER", "u"]);
@@ -120,8 +118,7 @@ async fn a_server_without_lua_is_an_error() {
 async fn a_server_without_the_script_command_works() {
     let log = Log::capture();
     let mut server = Server::start(&["--rename-command", "SCRIPT", ""]);
-    let options = Options::default().deadline(Duration::from_secs(2));
-    let connection = Connection::open(&server.admin_url(), options).await.unwrap();
+    let connection = Connection::open(&server.admin_url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     for n in 1..=10 {
         assert_eq!(count(&connection, &script, "a").await, Ok(n));
@@ -144,7 +141,7 @@ async fn a_server_with_its_lua_module_unloaded_is_an_error() {
     let server = Server::start(&["--enable-module-command", "yes"]);
     // Lua is a module only in Valkey.
     let is_gone = server.cli(&["MODULE", "UNLOAD", "lua"]).trim() == "OK";
-    let opened = Connection::open(&server.url(), Options::default()).await;
+    let opened = Connection::open(&server.url(), patient()).await;
     assert_eq!(opened.is_err(), is_gone);
     if let Err(error) = opened {
         assert!(matches!(error, ConnectError::Scripting { .. }), "{error}");

@@ -11,14 +11,12 @@ use portcullis_servers::{RedisCluster, ServerSetup};
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::slot;
-use crate::transport::Options;
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
-use super::waiting::{recovery, until};
+use super::waiting::{patient, recovery, until};
 
 async fn open(cluster: &RedisCluster) -> Connection {
-    let options = Options::default().deadline(DEADLINE).connect_wait(Duration::from_secs(10));
-    Connection::open(&cluster.url(), options).await.unwrap()
+    Connection::open(&cluster.url(), patient().deadline(DEADLINE)).await.unwrap()
 }
 
 const DEADLINE: Duration = Duration::from_secs(2);
@@ -77,7 +75,7 @@ async fn the_least_permissions_suffice_in_a_cluster() {
         assert_eq!(count(&connection, &Script::new(COUNT), key).await, Ok(1));
     }
     let nobody = cluster.url().replacen("://", "://nobody-", 1);
-    let error = Connection::open(&nobody, Options::default()).await.unwrap_err();
+    let error = Connection::open(&nobody, patient()).await.unwrap_err();
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
 }
 
@@ -88,8 +86,7 @@ async fn a_node_without_preferred_hostname_is_found_by_its_address() {
     assert!(cluster.nodes()[1].cli(&["CLUSTER", "SLOTS"]).unwrap().lines().any(|line| line == "?"));
     for protocol in [2, 3] {
         let url = format!("{}&protocol={protocol}", cluster.url());
-        let options = Options::default().deadline(Duration::from_secs(1));
-        let connection = Connection::open(&url, options).await.unwrap();
+        let connection = Connection::open(&url, patient()).await.unwrap();
         for key in keys(&cluster) {
             assert_eq!(count(&connection, &Script::new(COUNT), &key).await, Ok(protocol - 1));
         }

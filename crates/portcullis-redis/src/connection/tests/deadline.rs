@@ -14,7 +14,7 @@ use crate::transport::{CallError, Options, Transport as _};
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
-const DEADLINE: Duration = Duration::from_millis(700);
+const DEADLINE: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
@@ -54,20 +54,23 @@ async fn an_unreadable_map_does_not_delay_a_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unresponsive_new_node_does_not_delay_a_call() {
     let cluster = RedisCluster::start(3, 0).unwrap();
-    let deadline = Duration::from_millis(100);
+    // Half of the time in which a client tries to connect.
+    let deadline = Duration::from_millis(500);
     let options = Options::default().deadline(deadline).connect_wait(Duration::from_secs(10));
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
     let moved = Script::new("return redis.error_reply('MOVED 0 127.0.0.1:' .. ARGV[1])");
     connection.load(&moved).await.unwrap();
     // A busy machine may be late, but not every time.
-    let mut fastest = Duration::MAX;
-    for _ in 0..3 {
+    let mut answers = Vec::new();
+    let is_in_time = |(error, took): &(CallError, Duration)| {
+        matches!(error, CallError::Unavailable(_)) && (deadline..Duration::from_secs(1)).contains(took)
+    };
+    while answers.len() < 5 && !answers.last().is_some_and(is_in_time) {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = silent.local_addr().unwrap().port().to_string();
         let started = Instant::now();
-        let error = connection.call(&moved, vec!["portcullis:k".into()], vec![port.into()]).await;
-        assert!(matches!(error, Err(CallError::Unavailable(_))), "{error:?}");
-        fastest = fastest.min(started.elapsed());
+        let answer = connection.call(&moved, vec!["portcullis:k".into()], vec![port.into()]).await;
+        answers.push((answer.unwrap_err(), started.elapsed()));
     }
-    assert!((deadline..Duration::from_secs(1)).contains(&fastest), "{fastest:?}");
+    assert!(answers.last().is_some_and(is_in_time), "{answers:?}");
 }

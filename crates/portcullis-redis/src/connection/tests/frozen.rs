@@ -16,26 +16,37 @@ async fn a_frozen_server_under_steady_traffic_is_disconnected() {
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
     let script = Script::new(COUNT);
     recovery(&connection, &script, "k").await;
-    server.signal("STOP");
-    let started = Instant::now();
-    let (mut waited, mut refused) = (0, 0);
-    while connection.availability(None).is_connected {
-        match count(&connection, &script, "k").await.unwrap_err() {
-            error if error.fate_unknown() => waited += 1,
-            error => {
-                assert!(matches!(error, CallError::Unavailable(_)), "{error}");
-                refused += 1;
-                tokio::time::sleep(Duration::from_millis(1)).await;
+    // On a machine that stands still, few calls are made until the connection is given up, but not every time.
+    let mut are_refused = false;
+    for _ in 0..5 {
+        server.signal("STOP");
+        let started = Instant::now();
+        let (mut waited, mut refused) = (0, 0);
+        while connection.availability(None).is_connected {
+            match count(&connection, &script, "k").await.unwrap_err() {
+                error if error.fate_unknown() => waited += 1,
+                error => {
+                    assert!(matches!(error, CallError::Unavailable(_)), "{error}");
+                    refused += 1;
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
             }
+            assert!(started.elapsed() < Duration::from_secs(20), "not disconnected");
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "not disconnected");
+        println!("disconnected after {:?}: {waited} calls waited, {refused} did not", started.elapsed());
+        assert!(connection.availability(None).outage > Some(Duration::from_millis(900)));
+        server.signal("CONT");
+        println!("recovered in {:?}", recovery(&connection, &script, "k").await);
+        assert_eq!(
+            (connection.availability(None).outage, connection.availability(None).rejection),
+            (None, None)
+        );
+        are_refused = waited >= 2 && refused > waited;
+        if are_refused {
+            break;
+        }
     }
-    println!("disconnected after {:?}: {waited} calls waited, {refused} did not", started.elapsed());
-    assert!(waited >= 2 && refused > waited, "{waited} {refused}");
-    assert!(connection.availability(None).outage > Some(Duration::from_millis(900)));
-    server.signal("CONT");
-    println!("recovered in {:?}", recovery(&connection, &script, "k").await);
-    assert_eq!((connection.availability(None).outage, connection.availability(None).rejection), (None, None));
+    assert!(are_refused, "most calls wait for their deadline");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options, Transport as _};
+use crate::transport::{CallError, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
+use super::waiting::patient;
 
 #[tokio::test]
 async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
@@ -30,8 +31,7 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     server.run();
     let log = Log::capture();
     let found = || log.all().into_iter().filter(|line| line.contains("redis found: ")).collect::<Vec<_>>();
-    let connection =
-        Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap();
+    let connection = Connection::open(&url, patient()).await.unwrap();
     let script = Script::new(COUNT);
     let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("LOADING"), "{error}");
@@ -61,8 +61,7 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
 #[tokio::test]
 async fn a_full_server_names_the_setting_and_charges_nothing() {
     let server = Server::start(&[]);
-    let options = Options::default().deadline(Duration::from_secs(1));
-    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let connection = Connection::open(&server.url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "k").await, Ok(1));
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -76,8 +75,7 @@ async fn a_full_server_names_the_setting_and_charges_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_busy_with_a_script_is_unavailable() {
     let server = Server::start(&["--lua-time-limit", "10"]);
-    let options = Options::default().deadline(Duration::from_secs(1));
-    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let connection = Connection::open(&server.url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "k").await, Ok(1));
     std::thread::scope(|scope| {

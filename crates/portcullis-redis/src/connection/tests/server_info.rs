@@ -1,17 +1,18 @@
 //! The log lines about a server that was reached.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::connection::Connection;
-use crate::transport::{ConnectError, Options};
+use crate::transport::ConnectError;
 
 use portcullis_servers::RedisCluster;
 
 use super::server::{Log, Server};
+use super::waiting::{patient, until};
 
 async fn lines(url: &str) -> Vec<String> {
     let log = Log::capture();
-    Connection::open(url, Options::default()).await.unwrap();
+    Connection::open(url, patient()).await.unwrap();
     log.all()
 }
 
@@ -50,14 +51,10 @@ async fn properties_without_permission_are_unknown() {
 async fn a_server_that_appears_later_is_examined_then() {
     let mut server = Server::stopped(&["--rename-command", "EVALSHA", ""]);
     let log = Log::capture();
-    let options = Options::default().connect_wait(Duration::from_millis(50));
+    let options = patient().connect_wait(Duration::from_millis(50));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     server.run();
-    let started = Instant::now();
-    while !log.lines().iter().any(|line| line.contains("ERROR")) {
-        assert!(started.elapsed() < Duration::from_secs(10), "{:#?}", log.lines());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    until(|| log.lines().iter().any(|line| line.contains("ERROR"))).await;
     assert!(log.lines().iter().any(|line| line.contains("does not run lua scripts")), "{:#?}", log.lines());
     drop(connection);
 }
@@ -66,11 +63,11 @@ async fn a_server_that_appears_later_is_examined_then() {
 async fn a_single_server_url_to_a_cluster_names_the_other_scheme() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let node = &cluster.nodes()[0];
-    let error = Connection::open(&node.admin_url(), Options::default()).await.unwrap_err();
+    let error = Connection::open(&node.admin_url(), patient()).await.unwrap_err();
     assert!(matches!(error, ConnectError::Cluster { .. }), "{error}");
     assert!(error.to_string().contains("use redis-cluster://"), "{error}");
     let log = Log::capture();
-    Connection::open(&cluster.admin_url(), Options::default()).await.unwrap();
+    Connection::open(&cluster.admin_url(), patient()).await.unwrap();
     assert!(log.all()[0].contains("mode cluster, role master"), "{:#?}", log.all());
 }
 
@@ -78,9 +75,11 @@ async fn a_single_server_url_to_a_cluster_names_the_other_scheme() {
 async fn an_examination_that_times_out_is_repeated() {
     let log = Log::capture();
     let server = Server::start(&[]);
-    server.cli(&["CLIENT", "PAUSE", "600", "WRITE"]);
-    let _connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    server.cli(&["CLIENT", "PAUSE", "600000", "WRITE"]);
+    let options = patient().deadline(Duration::from_secs(1));
+    let _connection = Connection::open(&server.url(), options).await.unwrap();
     assert_eq!(log.all(), Vec::<String>::new());
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    server.cli(&["CLIENT", "UNPAUSE"]);
+    until(|| !log.all().is_empty()).await;
     assert!(matches!(&log.all()[..], [line] if line.contains("scripts run")), "{:#?}", log.all());
 }

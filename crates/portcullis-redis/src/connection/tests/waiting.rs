@@ -4,8 +4,14 @@ use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
+use crate::transport::Options;
 
 use super::scripts::count;
+
+/// Options with which calls fail by what a server does, and never because the machine is busy.
+pub(crate) fn patient() -> Options {
+    Options::default().deadline(Duration::from_secs(5)).connect_wait(LONGEST)
+}
 
 /// Waits until a condition holds.
 pub(crate) async fn until(is_so: impl Fn() -> bool) {

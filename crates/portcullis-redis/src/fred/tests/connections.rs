@@ -11,9 +11,9 @@ use crate::connection::Connection;
 use crate::connection::tests::cluster::eval::{only_the_first_gets_sources, partly_refusing};
 use crate::connection::tests::scripts::{COUNT, count};
 use crate::connection::tests::server::{Log, Server};
-use crate::connection::tests::waiting::recovery;
+use crate::connection::tests::waiting::{patient, recovery, until};
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 #[tokio::test]
 async fn a_client_of_the_user_works_and_is_watched() {
@@ -29,7 +29,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "k").await, Ok(1));
     server.kill();
-    tokio::time::sleep(Duration::from_millis(20)).await;
+    until(|| !connection.availability(None).is_connected).await;
     let started = Instant::now();
     assert!(matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))));
     assert!(started.elapsed() < Duration::from_secs(10), "it waits for its deadline");
@@ -43,8 +43,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
 #[tokio::test]
 async fn a_client_whose_task_has_ended_is_replaced() {
     let server = Server::start(&[]);
-    let options = Options::default().deadline(Duration::from_secs(1));
-    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let connection = Connection::open(&server.url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     for charged in 1..=3 {
         let node = connection.nodes().remove(0);

@@ -56,7 +56,7 @@ async fn a_store_on_a_client_decides_and_keeps_it_connected() {
     let server = Server::start(&[]);
     let client = Client::new(config(&server), None, None, Some(ReconnectPolicy::default()));
     let _task = client.init().await.unwrap();
-    let store = RedisStore::with_client(client.clone()).deadline(Duration::from_secs(2));
+    let store = RedisStore::with_client(client.clone()).deadline(Duration::from_secs(5));
     let store = store.connect().await.unwrap();
     assert_eq!(decisions(&store).await, [true, true, true, false]);
     assert_eq!((connections(&server).len(), deciding(&server)), (1, 1));
@@ -73,7 +73,7 @@ async fn a_store_on_a_pool_uses_all_clients_and_keeps_them_connected() {
     let server = Server::start(&[]);
     let pool = Pool::new(config(&server), None, None, Some(ReconnectPolicy::default()), 2).unwrap();
     let _task = pool.init().await.unwrap();
-    let store = RedisStore::with_pool(pool.clone()).deadline(Duration::from_secs(2));
+    let store = RedisStore::with_pool(pool.clone()).deadline(Duration::from_secs(5));
     let store = store.connect().await.unwrap();
     assert_eq!(decisions(&store).await, [true, true, true, false]);
     assert_eq!((connections(&server).len(), deciding(&server)), (2, 2));
@@ -88,7 +88,7 @@ async fn a_store_on_a_pool_uses_all_clients_and_keeps_them_connected() {
 #[tokio::test]
 async fn a_store_makes_its_connections_and_replaces_a_lost_one() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).connections(3);
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connections(3);
     // With a shorter wait the store would start without connections that are late.
     let store = store.connect_wait(Duration::from_secs(20)).connect().await.unwrap();
     assert_eq!(decisions(&store).await, [true, true, true, false]);

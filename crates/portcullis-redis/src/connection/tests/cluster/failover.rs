@@ -9,7 +9,9 @@ use crate::connection::tests::server::Log;
 use crate::protocol::script::Script;
 use crate::transport::{CallError, Options, Transport as _};
 
-use super::{COUNT, DEADLINE, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
+use super::{
+    COUNT, DEADLINE, count, held, keys, loads_of_two_hundred, open, patient, recovery, slot_of, until,
+};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_primary_affects_only_its_own_slots() {
@@ -57,8 +59,7 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     let replica = cluster.replica_of(0).unwrap();
     // The URL contains the replica only, which is disconnected once the map is read.
     let url = cluster.nodes()[replica].url().replace("redis://", "redis-cluster://");
-    let connection =
-        Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap();
+    let connection = Connection::open(&url, patient().deadline(DEADLINE)).await.unwrap();
     let (script, keys) = (Script::new(COUNT), keys(&cluster));
     for key in &keys {
         assert_eq!(count(&connection, &script, key).await, Ok(1));
@@ -95,7 +96,7 @@ async fn a_promoted_replica_is_found_with_few_calls() {
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
     let (script, keys) = (Script::new(COUNT), keys(&cluster));
     for key in &keys {
-        count(&connection, &script, key).await.unwrap();
+        recovery(&connection, &script, key).await;
     }
     let frozen = Instant::now();
     let replica = cluster.nodes()[cluster.replica_of(0).unwrap()].port().to_string();

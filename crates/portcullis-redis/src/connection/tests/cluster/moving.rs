@@ -112,7 +112,8 @@ async fn calls_for_partly_migrated_keys_are_repeated() {
             Err(CallError::Moving(_)) => torn += 1,
             Err(error) => panic!("{error}"),
         }
-        assert!(started.elapsed() < Duration::from_secs(10));
+        // Each call is repeated until its deadline.
+        assert!(started.elapsed() < Duration::from_secs(30));
         if torn == 3 {
             assert_eq!(migration.move_keys(&cluster, 1).unwrap(), 1);
         }
