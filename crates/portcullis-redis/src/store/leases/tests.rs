@@ -200,7 +200,7 @@ async fn units_of_another_quota_do_not_return_to_a_lease() {
 #[tokio::test]
 async fn a_request_that_waits_in_vain_fails_like_a_call() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(1)).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(3)).connect().await.unwrap();
     // The call is never answered.
     ask(&store.0.leases, "hot");
     let check = |user: &str| store.check(Checks::one(HOURLY, key(&[user]), 1));
@@ -227,7 +227,7 @@ async fn a_reset_that_fails_keeps_the_lease() {
 #[tokio::test]
 async fn a_caller_that_gives_up_does_not_interrupt_refunds() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(1)).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
     let leases = &store.0.leases;
     grant(leases, &check("hot"), ask(leases, "hot"));
     server.signal("STOP");

@@ -284,7 +284,7 @@ async fn callers_that_leave_do_not_hold_up_those_that_wait() {
 
 #[tokio::test]
 async fn a_call_without_a_reply_is_made_at_most_once() {
-    const SHORT: Duration = Duration::from_secs(1);
+    const SHORT: Duration = Duration::from_secs(2);
     let server = Server::start(&[]);
     let store = RedisStore::builder(server.url()).deadline(SHORT).connect().await.unwrap();
     assert!(check(&store, &MONTHLY, 1).await.is_allowed());

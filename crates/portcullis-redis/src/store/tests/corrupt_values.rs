@@ -66,13 +66,13 @@ async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<
 
 /// Opens a store without a denial memory, because a remembered denial would hide the changed value.
 async fn open(server: &Server) -> RedisStore {
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).denial_memory(0);
     store.connect().await.unwrap()
 }
 
 /// Opens a store as a user with all permissions.
 async fn admin(server: &Server) -> RedisStore {
-    let store = RedisStore::builder(server.admin_url()).deadline(Duration::from_secs(2));
+    let store = RedisStore::builder(server.admin_url()).deadline(Duration::from_secs(5));
     store.connect().await.unwrap()
 }
 
@@ -203,7 +203,7 @@ fn shown(command: &[Vec<u8>]) -> String {
 }
 
 /// No units become available during a test.
-const QUOTA: Quota = Quota::per_hour(100);
+const QUOTA: Quota = Quota::per_week(100);
 /// Whole numbers below it are exact in a double.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 /// In the year 2255, so that it has not expired.

@@ -15,7 +15,7 @@ use super::{RedisStore, key, policies};
 use crate::connection::tests::waiting::until;
 
 pub(super) async fn open(cluster: &RedisCluster) -> RedisStore {
-    RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
+    super::open_url(cluster.url()).await
 }
 
 pub(super) async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u64 {
@@ -36,7 +36,7 @@ async fn a_denial_by_one_slot_charges_none_under_any_algorithm() {
     let store = open(&cluster).await;
     let [ada, grace, barbara] = keys_in_three_slots();
     let door = Policy::fixed_window("door", Quota::per_week(3));
-    for policy in policies(Quota::per_hour(500)) {
+    for policy in policies(Quota::per_week(500)) {
         let most = policy.strategy().limit();
         store.reset(&door, barbara).await.unwrap();
         let all = |cost| {
@@ -104,7 +104,7 @@ async fn many_tasks_admit_at_most_each_limit_and_keep_no_other_charge() {
     let store = open(&cluster).await;
     let [ada, grace, barbara] = keys_in_three_slots();
     let wide = Policy::fixed_window("wide", Quota::per_week(90));
-    let narrow = Policy::sliding_log("narrow", Quota::per_hour(60));
+    let narrow = Policy::sliding_log("narrow", Quota::per_week(60));
     let both = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), grace, 1).unwrap();
     let other = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), barbara, 1).unwrap();
     let admitted = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);

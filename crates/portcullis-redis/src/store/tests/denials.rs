@@ -6,11 +6,11 @@ use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Decision, Key, Policy, Quota, Secret};
 use tokio::task::JoinSet;
 
-use super::{RedisStore, Server, key, open, receipt};
+use super::{RedisStore, Server, key, open, receipt, remembered};
 use crate::connection::tests::waiting::until;
 
-const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
-const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(10));
+const WEEKLY: Policy = Policy::fixed_window("weekly", Quota::per_week(10));
+const OTHER: Policy = Policy::fixed_window("other", Quota::per_week(10));
 
 fn of(policy: &Policy, user: Key, cost: u64) -> Checks {
     Checks::one(policy.clone(), user, cost)
@@ -32,7 +32,7 @@ async fn trips(server: &Server, store: &RedisStore, checks: &Checks, until: Inst
 async fn a_flood_of_one_key_costs_one_round_trip_per_second() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let ada = of(&HOURLY, key(&["ada"]), 1);
+    let ada = of(&WEEKLY, key(&["ada"]), 1);
     for _ in 0..10 {
         assert!(store.check(ada.clone()).await.unwrap().is_allowed());
     }
@@ -40,15 +40,15 @@ async fn a_flood_of_one_key_costs_one_round_trip_per_second() {
     println!("{trips} trips for {asked} checks");
     assert!((2..=4).contains(&trips) && asked > 100 * trips, "{trips} trips for {asked} checks");
     // Other keys have limits of their own.
-    assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.unwrap().is_allowed());
+    assert!(store.check(of(&WEEKLY, key(&["grace"]), 1)).await.unwrap().is_allowed());
 }
 
 #[tokio::test]
 async fn without_the_memory_every_check_is_a_round_trip() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).denial_memory(0);
     let store = store.connect().await.unwrap();
-    let ada = of(&HOURLY, key(&["ada"]), 11);
+    let ada = of(&WEEKLY, key(&["ada"]), 11);
     // The first check loads the script.
     assert!(!store.check(ada.clone()).await.unwrap().is_remembered());
     let (trips, asked) = trips(&server, &store, &ada, Instant::now() + Duration::from_millis(50)).await;
@@ -60,19 +60,18 @@ async fn a_remembered_denial_names_its_policy_only() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let ada = key(&["ada"]);
-    assert!(store.check(of(&HOURLY, ada, 10)).await.unwrap().is_allowed());
-    let both = || of(&DAILY, ada, 1).and(HOURLY, ada, 1).unwrap();
+    assert!(store.check(of(&WEEKLY, ada, 10)).await.unwrap().is_allowed());
+    let both = || of(&OTHER, ada, 1).and(WEEKLY, ada, 1).unwrap();
     let first = store.check(both()).await.unwrap();
     assert_eq!((first.is_remembered(), first.decisions().len()), (false, 2));
-    let again = store.check(both()).into_ready().expect("it takes no trip").unwrap();
-    assert!(again.is_remembered() && !again.is_allowed());
+    let again = remembered(&store, both).await;
     let policies: Vec<_> = again.decisions().iter().map(|decision| decision.policy().as_str()).collect();
-    assert_eq!(policies, ["hourly"]);
+    assert_eq!(policies, ["weekly"]);
     assert_eq!(again.decision().remaining(), first.decision().remaining());
     assert!(again.decision().reset_after() <= first.decision().reset_after());
     // The other policy has denied nothing and was not charged.
-    let daily = store.check(of(&DAILY, ada, 1)).await.unwrap();
-    assert_eq!((daily.is_remembered(), daily.decision().remaining()), (false, 9));
+    let other = store.check(of(&OTHER, ada, 1)).await.unwrap();
+    assert_eq!((other.is_remembered(), other.decision().remaining()), (false, 9));
 }
 
 #[tokio::test]
@@ -82,35 +81,33 @@ async fn shared_keys_are_always_checked_by_the_server() {
     let mut hasher = Secret::published().hasher();
     hasher.writer().shared_part("global", b"");
     let global = hasher.finish().unwrap();
-    assert!(!store.check(of(&HOURLY, global, 11)).await.unwrap().is_allowed());
-    assert!(!store.check(of(&HOURLY, global, 11)).await.unwrap().is_remembered());
+    assert!(!store.check(of(&WEEKLY, global, 11)).await.unwrap().is_allowed());
+    assert!(!store.check(of(&WEEKLY, global, 11)).await.unwrap().is_remembered());
 }
 
 /// Denies `ada`, so that it is remembered.
 async fn deny(store: &RedisStore) {
-    let checks = || of(&HOURLY, key(&["ada"]), 1);
-    assert!(!store.check(checks()).await.unwrap().is_allowed());
-    assert!(store.check(checks()).await.unwrap().is_remembered());
+    let _ = remembered(store, || of(&WEEKLY, key(&["ada"]), 1)).await;
 }
 
 async fn is_allowed(store: &RedisStore) -> bool {
-    store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap().is_allowed()
+    store.check(of(&WEEKLY, key(&["ada"]), 1)).await.unwrap().is_allowed()
 }
 
 #[tokio::test]
 async fn refund_settlement_and_reset_end_a_remembered_denial() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let ten = receipt(&store, &HOURLY, 10).await;
+    let ten = receipt(&store, &WEEKLY, 10).await;
     deny(&store).await;
     assert_eq!(store.settle(ten, 9).await.unwrap().decision.remaining(), 1);
-    let one = store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap();
+    let one = store.check(of(&WEEKLY, key(&["ada"]), 1)).await.unwrap();
     assert!(one.is_allowed());
     deny(&store).await;
     let _: Decision = store.refund(one.into_receipts().next().unwrap()).await.unwrap();
     assert!(is_allowed(&store).await);
     deny(&store).await;
-    store.reset(&HOURLY, key(&["ada"])).await.unwrap();
+    store.reset(&WEEKLY, key(&["ada"])).await.unwrap();
     assert!(is_allowed(&store).await);
 }
 
@@ -118,7 +115,7 @@ async fn refund_settlement_and_reset_end_a_remembered_denial() {
 async fn a_denial_outlasts_a_refund_elsewhere_by_a_second() {
     let server = Server::start(&[]);
     let (here, elsewhere) = (open(&server).await, open(&server).await);
-    let ten = receipt(&elsewhere, &HOURLY, 10).await;
+    let ten = receipt(&elsewhere, &WEEKLY, 10).await;
     let asked = Instant::now();
     deny(&here).await;
     let _: Decision = elsewhere.refund(ten).await.unwrap();
@@ -139,15 +136,15 @@ async fn no_denial_from_before_a_refund_outlives_it() {
     let store = store.unwrap();
     for round in 0..100 {
         let user = key(&[&round.to_string()]);
-        let ten = store.check(of(&HOURLY, user, 10)).await.unwrap().into_receipts().next().unwrap();
+        let ten = store.check(of(&WEEKLY, user, 10)).await.unwrap().into_receipts().next().unwrap();
         let mut denied = JoinSet::new();
         for _ in 0..20 {
             let store = store.clone();
-            denied.spawn(async move { store.check(of(&HOURLY, user, 10)).await.unwrap() });
+            denied.spawn(async move { store.check(of(&WEEKLY, user, 10)).await.unwrap() });
         }
         let _: Decision = store.refund(ten).await.unwrap();
         // The refund has been answered: only one of the twenty others could charge these units.
-        let now = store.check(of(&HOURLY, user, 10)).await.unwrap();
+        let now = store.check(of(&WEEKLY, user, 10)).await.unwrap();
         let others: Vec<Outcome> = denied.join_all().await;
         let admitted = others.iter().filter(|outcome| outcome.is_allowed()).count();
         assert_eq!(admitted + usize::from(now.is_allowed()), 1, "round {round}");
@@ -158,25 +155,25 @@ async fn no_denial_from_before_a_refund_outlives_it() {
 async fn a_denial_outlasts_the_connection_for_a_second() {
     let mut server = Server::start(&[]);
     let store = open(&server).await;
-    let _ = receipt(&store, &HOURLY, 10).await;
+    let _ = receipt(&store, &WEEKLY, 10).await;
     while store.is_connected() {
         let asked = Instant::now();
-        let denied = store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap();
+        let denied = store.check(of(&WEEKLY, key(&["ada"]), 1)).await.unwrap();
         assert!(!denied.is_allowed());
         server.kill();
         until(|| !store.is_connected()).await;
         if asked.elapsed() < Duration::from_millis(500) {
-            assert!(store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap().is_remembered());
+            assert!(store.check(of(&WEEKLY, key(&["ada"]), 1)).await.unwrap().is_remembered());
         }
     }
     // Other keys get the store's error.
-    assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.is_err());
+    assert!(store.check(of(&WEEKLY, key(&["grace"]), 1)).await.is_err());
 }
 
 /// The minimum number of allocations of a check by a new key each time, by the store and by the client below it. The
 /// client's buffers grow occasionally.
 fn allocations(runtime: &tokio::runtime::Runtime, store: &RedisStore, cost: u64) -> u64 {
-    let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000));
+    let weekly = Policy::fixed_window("thousand", Quota::per_week(1_000));
     let once = |user: u32| {
         let checks = of(&weekly, key(&[&user.to_string()]), cost);
         let mut outcome = None;
@@ -193,7 +190,7 @@ fn bounds_and_memory_cost_a_check_no_allocation() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start(&[]);
     let with = runtime.block_on(open(&server));
-    let without = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
+    let without = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).denial_memory(0);
     let without = runtime.block_on(without.connect()).unwrap();
     // The request, the future of the call, the task of the client, and the reply.
     assert_eq!(allocations(&runtime, &with, 1), 17);

@@ -10,14 +10,14 @@ const NAME: &str = "portcullis-rules";
 /// A store of a user with all rights.
 async fn admin(server: &Server) -> RedisStore {
     let url = format!("redis://127.0.0.1:{}", server.port);
-    RedisStore::builder(&url).deadline(Duration::from_secs(2)).connect().await.unwrap()
+    open_url(&url).await
 }
 
 async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {
     let user = ["ACL", "SETUSER", "some", "reset", "on", ">pw", "~portcullis:*", "-@all"];
     server.cli(&[&user[..], &LEAST_RIGHTS, rights].concat());
     let url = format!("redis://some:pw@127.0.0.1:{}", server.port);
-    RedisStore::builder(&url).deadline(Duration::from_secs(2)).connect().await.unwrap()
+    open_url(&url).await
 }
 
 #[tokio::test]
@@ -82,8 +82,7 @@ async fn a_document_in_the_namespace_is_refused() {
 #[tokio::test]
 async fn a_document_in_a_cluster_is_found_by_its_slot() {
     let cluster = RedisCluster::start(3, 0).unwrap();
-    let open = async |url| RedisStore::builder(url).deadline(Duration::from_secs(2)).connect().await.unwrap();
-    let (limiter, pusher) = (open(cluster.url()).await, open(cluster.admin_url()).await);
+    let (limiter, pusher) = (open_url(cluster.url()).await, open_url(cluster.admin_url()).await);
     let names = (0..12).map(|number| format!("portcullis-rules:{number}"));
     for name in names {
         assert_eq!(limiter.read(&name, 10).await, Ok(vec![]), "{name}");

@@ -11,7 +11,7 @@ use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, pol
 async fn every_key_expires_within_two_milliseconds_after_its_state() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies_and_permits(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
+    for policy in policies_and_permits(Quota::per_week(500)).into_iter().chain([BURST, MONTHLY]) {
         // A log of 300 stamps is charged in place.
         for cost in [3, 297.min(policy.strategy().limit() - 3), 1] {
             let started = Instant::now();
@@ -25,7 +25,7 @@ async fn every_key_expires_within_two_milliseconds_after_its_state() {
 async fn a_corrected_state_expires_like_a_charged_one() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
+    for policy in policies(Quota::per_week(500)).into_iter().chain([BURST, MONTHLY]) {
         let _ = check(&store, &policy, policy.strategy().limit() / 5).await;
         for instead in [0, 1, 3] {
             let charged = receipt(&store, &policy, 2).await;
@@ -78,7 +78,7 @@ fn short_windows() -> &'static WindowTable {
 async fn a_removed_expiry_is_set_again_by_the_next_charge() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies_and_permits(Quota::per_hour(500)) {
+    for policy in policies_and_permits(Quota::per_week(500)) {
         for cost in [3, 100, 1] {
             let _ = check(&store, &policy, cost).await;
             server.cli(&["PERSIST", &name(&policy)]);

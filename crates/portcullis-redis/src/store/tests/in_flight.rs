@@ -74,7 +74,7 @@ async fn a_release_with_an_unknown_fate_is_repeated_without_harm() {
     let server = Server::start(&[]);
     let proxy = FaultProxy::start(server.port).unwrap();
     let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let store = RedisStore::builder(&url).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let store = RedisStore::builder(&url).deadline(Duration::from_secs(5)).connect().await.unwrap();
     let exports = in_flight("exports", 2);
     let first = take(&store, &exports).await.unwrap();
     let _second = take(&store, &exports).await.unwrap();

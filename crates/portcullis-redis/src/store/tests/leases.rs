@@ -356,7 +356,7 @@ async fn an_outage_is_decided_locally_after_the_lease() {
 async fn keys_in_several_slots_of_a_cluster_are_leased() {
     let second = Policy::gcra("second", Quota::per_week(1_000).burst(LIMIT)).lease(LEASE);
     let cluster = RedisCluster::start(3, 0).unwrap();
-    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let store = super::open_url(cluster.url()).await;
     let both =
         |cost| Checks::one(WEEKLY, key(&["ada"]), cost).and(second.clone(), key(&["grace"]), cost).unwrap();
     let (mut leased, started) = (0, Instant::now());

@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::{RedisStore, Server, key, receipt};
+use crate::connection::tests::waiting::until;
 
-const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
-const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(1_000));
+const TEN: Policy = Policy::fixed_window("ten", Quota::per_week(10));
+const THOUSAND: Policy = Policy::fixed_window("thousand", Quota::per_week(1_000));
 /// Long, because a busy machine may be late.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// The calls of one key.
@@ -24,12 +25,23 @@ async fn open(server: &Server, max_waiting: usize) -> RedisStore {
 }
 
 fn of(user: Key, cost: u64) -> Checks {
-    Checks::one(HOURLY, user, cost)
+    Checks::one(TEN, user, cost)
 }
 
 /// A decision that joins no equal one, so that it needs a permit.
 fn of_both(user: Key, cost: u64) -> Checks {
-    of(user, cost).and(DAILY, user, cost).unwrap()
+    of(user, cost).and(THOUSAND, user, cost).unwrap()
+}
+
+/// The number of calls that wait for a permit.
+fn waiting(store: &RedisStore) -> usize {
+    let mut waiting = 0;
+    store.figures(&mut |figure| {
+        if figure.name == "calls_waiting" {
+            waiting = usize::try_from(figure.value).unwrap();
+        }
+    });
+    waiting
 }
 
 fn assert_overloaded(error: &StoreError) {
@@ -49,7 +61,7 @@ async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
         let store = store.clone();
         checks.spawn(async move { store.check(of_both(key(&["ada"]), 1)).await.unwrap() });
     }
-    sleep(Duration::from_millis(200)).await;
+    until(|| waiting(&store) == 600 - IN_FLIGHT).await;
     server.signal("CONT");
     let outcomes = checks.join_all().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_allowed()).count(), 10);
@@ -65,7 +77,7 @@ async fn corrections_beyond_the_bounds_of_their_key_are_overloaded() {
     let server = Server::start(&[]);
     // One key has a sixteenth of the waiting calls.
     let store = open(&server, 16 * WAITING).await;
-    let (one, two) = (receipt(&store, &HOURLY, 2).await, receipt(&store, &HOURLY, 3).await);
+    let (one, two) = (receipt(&store, &TEN, 2).await, receipt(&store, &TEN, 3).await);
     let of_grace = store.check(of(key(&["grace"]), 4)).await.unwrap().into_receipts().next().unwrap();
     server.signal("STOP");
     let mut peeks = JoinSet::new();
@@ -79,7 +91,7 @@ async fn corrections_beyond_the_bounds_of_their_key_are_overloaded() {
     }
     assert_overloaded(&store.refund(one).await.unwrap_err());
     assert_overloaded(&store.settle(two, 1).await.unwrap_err());
-    assert_overloaded(&store.reset(&HOURLY, key(&["ada"])).await.unwrap_err());
+    assert_overloaded(&store.reset(&TEN, key(&["ada"])).await.unwrap_err());
     // Other keys have waiting calls left.
     let refund = tokio::spawn({
         let store = store.clone();

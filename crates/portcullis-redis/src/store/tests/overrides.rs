@@ -10,7 +10,7 @@ use portcullis_core::{Decision, Policy, Quota, Retry, StoreErrorKind};
 use portcullis_memory::Fallback;
 use tokio::task::JoinSet;
 
-use super::{MONTHLY, RedisStore, Server, check, key, open, policies, receipt};
+use super::{MONTHLY, RedisStore, Server, check, key, open, policies, receipt, remembered};
 use crate::connection::tests::waiting::until;
 
 const API: Policy = Policy::fixed_window("api", Quota::per_week(10)).grantable();
@@ -72,8 +72,8 @@ async fn a_block_charges_nothing_and_is_remembered_until_it_is_removed() {
     assert!(wait <= DAY && wait + Duration::from_secs(60) > DAY, "{wait:?}");
     // A lower cost, a peek and a cost that never fits are denied without a trip.
     for cost in [1, 0, 2_000] {
-        let again = store.check(Checks::one(API, key(&["ada"]), cost)).into_ready().unwrap().unwrap();
-        assert!(again.is_remembered() && again.decision().is_blocked(), "{cost}");
+        let again = remembered(&store, || Checks::one(API, key(&["ada"]), cost)).await;
+        assert!(again.decision().is_blocked(), "{cost}");
         assert!(matches!(again.decision().retry(), Some(Retry::After(wait)) if wait <= DAY), "{cost}");
     }
     store.unblock(&API, key(&["ada"])).await.unwrap();
@@ -99,8 +99,8 @@ async fn a_remembered_denial_tells_the_grants_of_all_checks() {
     assert_eq!(limits(&store.check(both()).await.unwrap()), granted);
     let denied = store.check(both()).await.unwrap();
     assert_eq!((denied.is_remembered(), limits(&denied)), (false, granted.to_vec()));
-    let again = store.check(both()).into_ready().unwrap().unwrap();
-    assert!(again.is_remembered() && again.grant(0).is_some_and(|grant| grant.quota().limit() == 7));
+    let again = remembered(&store, both).await;
+    assert!(again.grant(0).is_some_and(|grant| grant.quota().limit() == 7));
     assert_eq!((again.decision().limit(), again.decision().remaining()), (7, 1));
     assert_eq!(limits(&again), [granted[1].clone(), granted[0].clone()]);
     // A block of the key comes before its grant.
@@ -109,8 +109,8 @@ async fn a_remembered_denial_tells_the_grants_of_all_checks() {
     for _ in 0..2 {
         assert!(!store.check(both()).await.unwrap().is_remembered());
     }
-    let blocked = store.check(both()).into_ready().unwrap().unwrap();
-    assert!(blocked.is_remembered() && blocked.decision().is_blocked());
+    let blocked = remembered(&store, both).await;
+    assert!(blocked.decision().is_blocked());
     assert_eq!(limits(&blocked), [granted[0].clone()]);
 }
 
@@ -119,11 +119,11 @@ async fn every_algorithm_reads_grants_and_blocks() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let ada = key(&["ada"]);
-    for policy in policies(Quota::per_hour(50)) {
+    for policy in policies(Quota::per_week(50)) {
         let policy = policy.grantable();
         let name = policy.name().as_str();
         assert!(check(&store, &policy, 10).await.is_allowed(), "{name}");
-        let more = Quota::per_hour(80);
+        let more = Quota::per_week(80);
         let more = if policy.strategy().tag() == "gcra" { more.burst(80) } else { more };
         store.set_grant(&policy, ada, Some((more, DAY))).await.unwrap();
         let granted = check(&store, &policy, 20).await;

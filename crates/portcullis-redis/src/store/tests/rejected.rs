@@ -6,7 +6,7 @@ use portcullis_core::StoreErrorKind;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_servers::ServerSetup;
 
-use super::{BURST, MONTHLY, RedisStore, Server, check, key, open};
+use super::{BURST, MONTHLY, RedisStore, Server, check, key, open, open_url};
 use crate::connection::tests::waiting::until;
 
 /// The allocations of a check that is rejected at once, without those of its arguments.
@@ -70,7 +70,7 @@ async fn a_check_with_an_open_breaker_allocates_nothing() {
 async fn only_slots_of_a_dead_node_are_rejected_without_allocation() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
-    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let store = open_url(cluster.url()).await;
     let users: Vec<_> = (0..30).map(|user| user.to_string()).collect();
     for user in &users {
         let _ = store.check(Checks::one(MONTHLY, key(&[user]), 1)).await.unwrap();
@@ -80,11 +80,7 @@ async fn only_slots_of_a_dead_node_are_rejected_without_allocation() {
         let answer = store.check(Checks::one(MONTHLY, key(&[user]), 1)).into_ready();
         answer.is_ok_and(|answer| answer.is_err())
     };
-    let started = Instant::now();
-    while !users.iter().any(|user| refused(&user)) {
-        assert!(started.elapsed() < Duration::from_secs(5), "no check is rejected");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| users.iter().any(|user| refused(&user))).await;
     let refused: Vec<_> = users.iter().filter(refused).collect();
     assert!((1..25).contains(&refused.len()), "{}", refused.len());
     for user in refused {

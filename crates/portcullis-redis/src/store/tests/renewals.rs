@@ -95,7 +95,7 @@ async fn a_cluster_renews_the_permits_of_each_slot_by_one_call() {
 #[tokio::test]
 async fn a_renewal_without_a_reply_is_an_error_and_may_be_repeated() {
     let server = Server::start(&[]);
-    let deadline = Duration::from_secs(1);
+    let deadline = Duration::from_secs(2);
     let store = RedisStore::builder(server.url()).deadline(deadline).connect().await.unwrap();
     let exports = in_flight("exports", 9);
     let receipts = [receipt(&store, &exports, 1).await];

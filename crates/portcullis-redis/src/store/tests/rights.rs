@@ -7,6 +7,7 @@ use portcullis_core::{Policy, Quota, StoreErrorKind};
 
 use portcullis_servers::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SLIDING_LOG_RIGHTS};
 
+use crate::RedisStoreBuilder;
 use crate::connection::tests::server::Log;
 
 use super::{BURST, RedisStore, Server, SetupError, check, key, policies, policies_and_permits, receipt};
@@ -16,19 +17,24 @@ async fn missing_key_permissions_are_an_error_at_once() {
     let server = Server::start(&[]);
     server.cli(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "-@all", "+evalsha", "+script|load", "+time"]);
     let url = format!("redis://weak:pw@127.0.0.1:{}", server.port);
-    let error = RedisStore::builder(&url).connect().await.unwrap_err();
+    let error = patient(&url).connect().await.unwrap_err();
     assert!(matches!(error, SetupError::Permission(_)), "{error:?}");
     assert!(error.to_string().contains("+get +set") && !error.to_string().contains("pw@"), "{error}");
 
     server.cli(&["ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@all", "-set"]);
     let url = format!("redis://reader:pw@127.0.0.1:{}", server.port);
-    let error = RedisStore::builder(&url).connect().await.unwrap_err();
+    let error = patient(&url).connect().await.unwrap_err();
     assert!(matches!(error, SetupError::Permission(_)), "{error:?}");
 
     server.cli(&["ACL", "SETUSER", "noeval", "on", ">pw", "~*", "+@all", "-evalsha"]);
     let url = format!("redis://noeval:pw@127.0.0.1:{}", server.port);
-    let error = RedisStore::builder(&url).connect().await.unwrap_err().to_string();
+    let error = patient(&url).connect().await.unwrap_err().to_string();
     assert!(error.contains("+evalsha"), "{error}");
+}
+
+/// The check at the start ends by what the server replies.
+fn patient(url: &str) -> RedisStoreBuilder {
+    RedisStore::builder(url).deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(20))
 }
 
 async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {
@@ -36,7 +42,7 @@ async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {
         &[&["ACL", "SETUSER", "least", "reset", "on", ">pw", "~portcullis:*", "-@all"], rights].concat(),
     );
     let url = format!("redis://least:pw@127.0.0.1:{}", server.port);
-    RedisStore::builder(&url).deadline(Duration::from_secs(2)).connect().await.unwrap()
+    patient(&url).connect().await.unwrap()
 }
 
 fn needed(policy: &Policy) -> Vec<&'static str> {
@@ -158,8 +164,7 @@ async fn missing_permissions_on_a_late_server_are_logged_by_a_check() {
     let user = ["--user", "weak", "on", ">pw", "~*", "-@all"];
     let mut server = Server::stopped(&[&user, &LEAST_RIGHTS[..], &["-set"]].concat());
     let url = format!("redis://weak:pw@127.0.0.1:{}", server.port);
-    let builder = RedisStore::builder(&url).deadline(Duration::from_secs(2));
-    let store = builder.connect_wait(Duration::from_millis(10)).connect().await.unwrap();
+    let store = patient(&url).connect_wait(Duration::from_millis(10)).connect().await.unwrap();
     assert!(errors(&log).is_empty());
     server.run();
     let started = Instant::now();

@@ -10,7 +10,7 @@ use super::{MONTHLY, RedisStore, Server, left_at_last, receipt};
 #[tokio::test]
 async fn an_unanswered_correction_is_made_exactly_once() {
     let server = Server::start(&[]);
-    let deadline = Duration::from_secs(1);
+    let deadline = Duration::from_secs(2);
     let store = RedisStore::builder(server.url()).deadline(deadline).connect().await.unwrap();
     let mut left = 1_000;
     for instead in [None, Some(1), Some(9)] {
