@@ -180,9 +180,8 @@ async fn one_unanswered_connection_of_two_is_no_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn other_keys_are_served_during_a_flood_of_one_key() {
     let server = Server::start(&[]);
-    let deadline = Duration::from_secs(2);
-    // With all permits in flight a reply takes five seconds; with those of one key a third of one.
-    let (connection, script, _proxy) = slow(&server, 2, deadline).await;
+    // With all permits in flight a reply takes five seconds, which is too long; with those of one key a third of one.
+    let (connection, script, _proxy) = slow(&server, 2, Duration::from_secs(4)).await;
     let flooding = tokio::spawn({
         let (connection, script) = (connection.clone(), script.clone());
         async move { flood(&connection, &script, 1_000, Some(1), Duration::from_secs(3)).await }
