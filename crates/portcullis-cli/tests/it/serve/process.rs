@@ -151,8 +151,9 @@ pub(super) fn rest(stream: &mut impl Read) -> String {
 pub(super) fn read_until(stream: &mut TcpStream, end: &str) {
     let (mut bytes, mut byte) = (Vec::new(), [0]);
     while !bytes.ends_with(end.as_bytes()) {
-        let read = stream.read(&mut byte).unwrap();
-        assert_eq!(read, 1, "{}", str::from_utf8(&bytes).unwrap());
+        // It goes on after an interruption, as when the process was stopped meanwhile.
+        let read = stream.read_exact(&mut byte);
+        assert!(read.is_ok(), "{read:?} after {}", String::from_utf8_lossy(&bytes));
         bytes.push(byte[0]);
     }
 }
