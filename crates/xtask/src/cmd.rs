@@ -94,20 +94,12 @@ impl Cmd {
     }
 
     /// Like [`run`](Self::run), and passes each line of standard output to `read` instead of showing it.
-    pub(crate) fn read_lines(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
+    pub(crate) fn read_lines(&self, dir: &Path, read: impl FnMut(&str)) -> Result<()> {
         println!("$ {self}");
-        let status = self.lines(
-            self.command(dir).stdout(Stdio::piped()),
-            |_| {},
-            |line| {
-                read(line);
-                Ok(())
-            },
-        );
-        self.ensure_success(status?)
+        self.watch(dir, |_| {}, read)
     }
 
-    /// Runs the command without showing anything. Passes the number of its process to `started`, and each line of its standard
+    /// Runs the command without showing its output. Passes the number of its process to `started`, and each line of its standard
     /// output to `read`.
     pub(crate) fn watch(
         &self,

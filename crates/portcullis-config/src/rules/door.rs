@@ -6,6 +6,7 @@ use crate::source::Span;
 use crate::tree::{Entry, Node, Value};
 
 use super::Rules;
+use super::read::each;
 
 /// A place where rules decide about requests. Not each of them can do all that a rule may say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,11 +200,7 @@ fn key(table: &str, node: &Node, found: &mut Vec<Need>) {
 
 fn lists(table: &str, node: &Node, found: &mut Vec<Need>) {
     for list in entries(node).filter(|entry| ["except", "deny", "only"].contains(&entry.name.as_str())) {
-        let tables = match &list.node.value {
-            Value::List(tables) => tables.as_slice(),
-            _ => std::slice::from_ref(&list.node),
-        };
-        let routes = tables.iter().flat_map(entries).filter(|entry| entry.name == "route");
+        let routes = each(&list.node).iter().flat_map(entries).filter(|entry| entry.name == "route");
         let field = join(&join(table, &list.name), "route");
         found.extend(routes.map(|route| Need {
             kind: Kind::RouteList,

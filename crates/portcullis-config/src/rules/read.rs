@@ -118,7 +118,7 @@ impl<'a> Reader<'a> {
 }
 
 /// The elements of a list, or one value alone.
-fn each(node: &Node) -> &[Node] {
+pub(super) fn each(node: &Node) -> &[Node] {
     match &node.value {
         Value::List(list) => list,
         _ => std::slice::from_ref(node),
