@@ -170,7 +170,7 @@ fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
             "in_flight" => Kind::End,
             "charge_when" => Kind::Response,
             "look_first" | "refund_unanswered" if is_on => Kind::Response,
-            "reserve" | "debt" => Kind::Usage,
+            "reserve" => Kind::Usage,
             "tiers" if !has("tier") => Kind::Tier,
             _ => continue,
         };

@@ -31,7 +31,7 @@ fn rules_by_heads_are_for_every_door() {
         "key = \"client_ip\"\nwait = \"1s\"\ncost = { header = \"x-cost\", max = 5 }",
         "key = \"client_ip\"\ntiers = { pro = \"9/s\" }\ntier = { header = \"x-plan\" }",
         "key = [{ query = \"user\" }, \"client_ip\"]\nlock_out = { after = 5 }",
-        "key = \"grpc_method\"\nwarn_at = 0.8\nrefund_unanswered = false",
+        "key = \"grpc_method\"\ndebt = 5\nwarn_at = 0.8\nrefund_unanswered = false",
         "key = { header = \"route\" }\n[policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
     ] {
         for door in OUTSIDE {
@@ -48,7 +48,6 @@ fn each_door_names_what_it_lacks() {
         (by_address("refund_unanswered = true"), "refund_unanswered", "true", &OUTSIDE[1..]),
         (by_address("in_flight = { limit = 2 }"), "in_flight", "{ limit = 2 }", &OUTSIDE[1..]),
         (by_address("reserve = \"used\"\ncost = 2"), "reserve", "\"used\"", &OUTSIDE[..]),
-        (by_address("debt = 5"), "debt", "5", &OUTSIDE),
         (by_address("tiers = { pro = \"9/s\" }"), "tiers", "{ pro = \"9/s\" }", &OUTSIDE),
         (by_address("except = { route = \"/a/{b}\" }"), "except.route", "\"/a/{b}\"", &OUTSIDE),
         ("key = \"route\"".to_owned(), "key", "\"route\"", &OUTSIDE),
