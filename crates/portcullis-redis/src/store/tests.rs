@@ -33,9 +33,9 @@ use portcullis_servers::RedisCluster;
 use tokio::task::JoinSet;
 
 use super::RedisStore;
-use crate::SetupError;
 use crate::connection::tests::server::Server;
 use crate::protocol::keys::Layout;
+use crate::{RedisStoreBuilder, SetupError};
 
 const MONTHLY: Policy = Policy::fixed_window("monthly", Quota::per_week(1_000));
 const BURST: Policy = Policy::gcra("burst", Quota::per_minute(3).burst(5));
@@ -52,10 +52,14 @@ async fn open(server: &Server) -> RedisStore {
     open_url(server.url()).await
 }
 
-/// Waits for longer than a machine stands still, because these tests share two cores with many servers.
 async fn open_url(url: impl Into<String>) -> RedisStore {
-    let builder = RedisStore::builder(url).deadline(Duration::from_secs(5));
-    builder.connect_wait(Duration::from_secs(20)).connect().await.unwrap()
+    patient(url).connect().await.unwrap()
+}
+
+/// Waits for longer than a machine stands still, because these tests share two cores with many servers. With the default wait a store
+/// would start without a connection that is late.
+pub(crate) fn patient(url: impl Into<String>) -> RedisStoreBuilder {
+    RedisStore::builder(url).deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(20))
 }
 
 pub(crate) async fn check(store: &RedisStore, policy: &Policy, cost: u64) -> Outcome {

@@ -9,17 +9,18 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::slot::slot_of;
-use crate::transport::{CallError, Options, Transport as _};
+use crate::transport::{CallError, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
+use super::waiting::patient;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let server = Server::start(&[]);
-    let (proxy, connection) = server.behind_proxy(Options::default().deadline(DEADLINE)).await;
+    let (proxy, connection) = server.behind_proxy(patient().deadline(DEADLINE)).await;
     proxy.set_fault(Fault::DropScriptLoads);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     // It is no overload: the server answers nothing.
@@ -29,7 +30,7 @@ async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_may_take_as_long_as_a_call() {
     let server = Server::start(&[]);
-    let (proxy, connection) = server.behind_proxy(Options::default().deadline(Duration::from_secs(30))).await;
+    let (proxy, connection) = server.behind_proxy(patient().deadline(Duration::from_secs(30))).await;
     proxy.set_fault(Fault::Delay(Duration::from_millis(1_200)));
     assert_eq!(count(&connection, &Script::new(COUNT), "k").await, Ok(1));
 }
@@ -37,7 +38,7 @@ async fn a_load_may_take_as_long_as_a_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreadable_map_does_not_delay_a_call() {
     let cluster = RedisCluster::start(3, 0).unwrap();
-    let options = Options::default().deadline(DEADLINE).connect_wait(Duration::from_secs(10));
+    let options = patient().deadline(DEADLINE);
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
     for node in cluster.nodes() {
         assert_eq!(node.cli(&["ACL", "SETUSER", "portcullis", "-cluster|slots"]).unwrap(), "OK");
@@ -56,7 +57,7 @@ async fn an_unresponsive_new_node_does_not_delay_a_call() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     // Half of the time in which a client tries to connect.
     let deadline = Duration::from_millis(500);
-    let options = Options::default().deadline(deadline).connect_wait(Duration::from_secs(10));
+    let options = patient().deadline(deadline);
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
     let moved = Script::new("return redis.error_reply('MOVED 0 127.0.0.1:' .. ARGV[1])");
     connection.load(&moved).await.unwrap();

@@ -6,15 +6,14 @@ use portcullis_servers::{Fault, FaultProxy};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options, Transport as _};
+use crate::transport::{CallError, Transport as _};
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::server::{Log, Server};
-use super::waiting::until;
+use super::waiting::{patient, until};
 
 async fn open(url: &str) -> Connection {
-    let options = Options::default().deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(10));
-    Connection::open(url, options.pool_size(2)).await.unwrap()
+    Connection::open(url, patient().pool_size(2)).await.unwrap()
 }
 
 /// The lines about the refusal.
@@ -110,7 +109,7 @@ async fn an_eval_without_a_reply_is_not_repeated() {
     let server = Server::without_script_load();
     let proxy = FaultProxy::start(server.port).unwrap();
     let url = server.url().replace(&server.port.to_string(), &proxy.port().to_string());
-    let options = Options::default().deadline(Duration::from_secs(2));
+    let options = patient().deadline(Duration::from_secs(2));
     let connection = Connection::open(&url, options).await.unwrap();
     proxy.set_fault(Fault::CutReplyToEval);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();

@@ -6,11 +6,11 @@ use tokio::task::JoinSet;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::CallError;
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
-use super::waiting::{recovery, until};
+use super::waiting::{patient, recovery, until};
 
 const MAX_IN_FLIGHT: usize = 8;
 
@@ -25,7 +25,7 @@ async fn settled(server: &Server, connection: &Connection, script: &Script) -> u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_calls_charge_at_most_the_calls_in_flight() {
     let server = Server::start(&[]);
-    let options = Options::default().max_in_flight(MAX_IN_FLIGHT).deadline(Duration::from_secs(20));
+    let options = patient().max_in_flight(MAX_IN_FLIGHT).deadline(Duration::from_secs(20));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
@@ -54,7 +54,7 @@ async fn dropped_calls_charge_at_most_the_calls_in_flight() {
 async fn a_call_without_a_permit_by_its_deadline_is_not_sent() {
     let server = Server::start(&[]);
     let deadline = Duration::from_secs(2);
-    let options = Options::default().max_in_flight(MAX_IN_FLIGHT).deadline(deadline);
+    let options = patient().max_in_flight(MAX_IN_FLIGHT).deadline(deadline);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();

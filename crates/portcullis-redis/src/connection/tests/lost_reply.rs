@@ -5,16 +5,16 @@ use std::time::Duration;
 use portcullis_servers::Fault;
 
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::CallError;
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
-use super::waiting::recovery;
+use super::waiting::{patient, recovery};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_is_an_unknown_result_with_one_charge() {
     let server = Server::start(&[]);
-    let (proxy, connection) = server.behind_proxy(Options::default().deadline(Duration::from_secs(2))).await;
+    let (proxy, connection) = server.behind_proxy(patient().deadline(Duration::from_secs(2))).await;
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
     for round in 1..=5 {

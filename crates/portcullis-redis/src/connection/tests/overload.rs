@@ -10,11 +10,11 @@ use tokio::time::sleep;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::transport::{Call, CallError, Options, QueueKey, Transport as _};
+use crate::transport::{Call, CallError, QueueKey, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
-use super::waiting::recovery;
+use super::waiting::{patient, recovery};
 
 /// Five times as long as a busy machine stands still, so that only the servers of these tests are late.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const REPLY: &str = ":1\r\n";
 
 /// A connection to a server that sends this number of replies every 10 ms.
 async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connection, Script, FaultProxy) {
-    let (proxy, connection) = server.behind_proxy(Options::default().deadline(deadline)).await;
+    let (proxy, connection) = server.behind_proxy(patient().deadline(deadline)).await;
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
     proxy.set_fault(Fault::Pace(replies * REPLY.len()));
@@ -151,8 +151,8 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
     // Each reply comes in pieces, the last one after the deadline.
     proxy.set_fault(Fault::Pace(1));
     let long = Script::new("return string.rep('x', 300)");
-    let patient = Options::default().deadline(Duration::from_secs(20));
-    Connection::open(&server.url(), patient).await.unwrap().load(&long).await.unwrap();
+    let long_enough = patient().deadline(Duration::from_secs(20));
+    Connection::open(&server.url(), long_enough).await.unwrap().load(&long).await.unwrap();
     let error = ask(&connection, &long, None).await.unwrap_err();
     assert_eq!(error, CallError::TimedOut(DEADLINE));
     assert!(connection.availability(None).outage >= Some(DEADLINE));
@@ -161,7 +161,7 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_unanswered_connection_of_two_is_no_outage() {
     let server = Server::start(&[]);
-    let (proxy, connection) = server.behind_proxy(Options::default().deadline(DEADLINE).pool_size(2)).await;
+    let (proxy, connection) = server.behind_proxy(patient().deadline(DEADLINE).pool_size(2)).await;
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
     ask(&connection, &script, None).await.unwrap();
@@ -201,8 +201,7 @@ async fn other_keys_are_served_during_a_flood_of_one_key() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_below_the_deadline_is_no_outage_and_fails_no_call() {
     let server = Server::start(&[]);
-    let options = Options::default().deadline(Duration::from_secs(5));
-    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let connection = Connection::open(&server.url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();
     server.signal("STOP");
@@ -222,7 +221,7 @@ async fn a_pause_below_the_deadline_is_no_outage_and_fails_no_call() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_calls_fail_as_an_outage_when_replies_stop() {
     let server = Server::start(&[]);
-    let options = Options::default().max_in_flight(16).deadline(DEADLINE);
+    let options = patient().max_in_flight(16).deadline(DEADLINE);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();

@@ -8,10 +8,10 @@ use tokio::sync::Barrier;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::transport::{CallError, Options, Transport as _};
+use crate::transport::{CallError, Transport as _};
 
 use super::server::Server;
-use super::waiting::until;
+use super::waiting::{patient, until};
 
 pub(crate) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], n) return n";
@@ -49,8 +49,7 @@ pub(super) async fn loads_of_two_hundred(
 #[tokio::test]
 async fn a_thousand_calls_run_a_script_a_thousand_times() {
     let server = Server::start(&[]);
-    let patient = Options::default().deadline(Duration::from_secs(5));
-    let connection = Connection::open(&server.url(), patient).await.unwrap();
+    let connection = Connection::open(&server.url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "a").await, Ok(1));
     for n in 2..=1_000 {
@@ -69,7 +68,7 @@ async fn a_thousand_calls_run_a_script_a_thousand_times() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_hundred_calls_that_miss_a_script_load_it_once() {
     let server = Server::start(&[]);
-    let options = Options::default().deadline(Duration::from_secs(5)).pool_size(2);
+    let options = patient().pool_size(2);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     let loads =
@@ -85,7 +84,7 @@ async fn two_hundred_calls_that_miss_a_script_load_it_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_a_restart_has_lost_is_loaded_once() {
     let mut server = Server::start(&[]);
-    let options = Options::default().deadline(Duration::from_secs(5)).pool_size(2);
+    let options = patient().pool_size(2);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();
@@ -106,7 +105,7 @@ async fn a_paused_server_times_out_and_runs_nothing_twice() {
     let server = Server::start(&[]);
     // Generous for the calls that are answered: a slow machine must not fail a test.
     let deadline = Duration::from_secs(2);
-    let connection = Connection::open(&server.url(), Options::default().deadline(deadline)).await.unwrap();
+    let connection = Connection::open(&server.url(), patient().deadline(deadline)).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
     let before = server.calls("evalsha");

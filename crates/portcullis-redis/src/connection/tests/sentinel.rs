@@ -9,13 +9,11 @@ use crate::protocol::script::Script;
 use crate::transport::{ConnectError, Options, Transport as _};
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
-use super::waiting::until;
+use super::waiting::{patient, until};
 
 #[tokio::test]
 async fn the_primary_is_found_and_its_error_is_reported() {
     let group = RedisSentinels::start(1, 0).unwrap();
-    let patient =
-        || Options::default().deadline(Duration::from_secs(2)).connect_wait(Duration::from_secs(10));
     let connection = Connection::open(&group.url(), patient()).await.unwrap();
     assert_eq!(count(&connection, &Script::new(COUNT), "k").await, Ok(1));
     assert_eq!(group.servers()[0].cli(&["GET", "portcullis:k"]).unwrap(), "1");
@@ -29,8 +27,7 @@ async fn the_primary_is_found_and_its_error_is_reported() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_primary_loads_the_script_once() {
     let mut group = RedisSentinels::start(3, 1).unwrap();
-    let options = Options::default().deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(10));
-    let connection = Connection::open(&group.url(), options).await.unwrap();
+    let connection = Connection::open(&group.url(), patient()).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();
     let killed = group.kill_primary().unwrap();

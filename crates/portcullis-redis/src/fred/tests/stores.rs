@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::RedisStore;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
-use crate::store::tests::{check, key};
+use crate::store::tests::{check, key, patient};
 
 /// Its window begins with the first request, so that it does not end during a test.
 fn three() -> Policy {
@@ -88,9 +88,7 @@ async fn a_store_on_a_pool_uses_all_clients_and_keeps_them_connected() {
 #[tokio::test]
 async fn a_store_makes_its_connections_and_replaces_a_lost_one() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connections(3);
-    // With a shorter wait the store would start without connections that are late.
-    let store = store.connect_wait(Duration::from_secs(20)).connect().await.unwrap();
+    let store = patient(server.url()).connections(3).connect().await.unwrap();
     assert_eq!(decisions(&store).await, [true, true, true, false]);
     let before = connection_ids(&server);
     assert_eq!((before.len(), deciding(&server)), (3, 3));

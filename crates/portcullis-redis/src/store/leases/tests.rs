@@ -6,8 +6,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
-use crate::store::RedisStore;
-use crate::store::tests::key;
+use crate::store::tests::{key, patient};
 
 /// In microseconds.
 const HOUR: u64 = 3_600_000_000;
@@ -200,7 +199,7 @@ async fn units_of_another_quota_do_not_return_to_a_lease() {
 #[tokio::test]
 async fn a_request_that_waits_in_vain_fails_like_a_call() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(3)).connect().await.unwrap();
+    let store = patient(server.url()).deadline(Duration::from_secs(3)).connect().await.unwrap();
     // The call is never answered.
     ask(&store.0.leases, "hot");
     let check = |user: &str| store.check(Checks::one(HOURLY, key(&[user]), 1));
@@ -213,7 +212,7 @@ async fn a_request_that_waits_in_vain_fails_like_a_call() {
 #[tokio::test]
 async fn a_reset_that_fails_keeps_the_lease() {
     let mut server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
+    let store = patient(server.url()).connect().await.unwrap();
     let leases = &store.0.leases;
     let units = ask(leases, "hot");
     grant(leases, &check("hot"), units);
@@ -227,7 +226,7 @@ async fn a_reset_that_fails_keeps_the_lease() {
 #[tokio::test]
 async fn a_caller_that_gives_up_does_not_interrupt_refunds() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
+    let store = patient(server.url()).connect().await.unwrap();
     let leases = &store.0.leases;
     grant(leases, &check("hot"), ask(leases, "hot"));
     server.signal("STOP");
@@ -247,7 +246,7 @@ async fn a_caller_that_gives_up_does_not_interrupt_refunds() {
 async fn unused_units_return_despite_too_many_calls_of_their_key() {
     let server = Server::start(&[]);
     // One key has 64 calls in flight and one that waits, and 256 decisions have joined others.
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).max_waiting(16);
+    let store = patient(server.url()).max_waiting(16);
     let store = store.connect().await.unwrap();
     let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000)).lease(100);
     let checks = |cost| Checks::one(weekly.clone(), key(&["hot"]), cost);

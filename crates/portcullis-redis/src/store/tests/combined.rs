@@ -18,7 +18,7 @@ use portcullis_core::{
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
-use super::{BURST, MONTHLY, RedisStore, Server, check, key, left_at_last};
+use super::{BURST, MONTHLY, RedisStore, Server, check, key, left_at_last, patient};
 
 const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
 /// The calls of a connection that are on their way before decisions wait.
@@ -28,7 +28,7 @@ const DEADLINE: Duration = Duration::from_secs(40);
 
 async fn open(server: &Server) -> RedisStore {
     // Each key may have more waiting calls than any test makes.
-    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(100_000);
+    let store = patient(server.url()).deadline(DEADLINE).max_waiting(100_000);
     store.connect().await.unwrap()
 }
 
@@ -286,7 +286,7 @@ async fn callers_that_leave_do_not_hold_up_those_that_wait() {
 async fn a_call_without_a_reply_is_made_at_most_once() {
     const SHORT: Duration = Duration::from_secs(2);
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(SHORT).connect().await.unwrap();
+    let store = patient(server.url()).deadline(SHORT).connect().await.unwrap();
     assert!(check(&store, &MONTHLY, 1).await.is_allowed());
     server.signal("STOP");
     let tasks: Vec<_> = (0..30).map(|_| ask(&store, of(&MONTHLY, key(&["ada"]), 1))).collect();

@@ -1,11 +1,9 @@
 //! Values of the store's keys that the store did not write, or that were damaged.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use portcullis_core::{Policy, Quota};
 
-use super::{RedisStore, Server, check, name, policies_and_permits};
+use super::{RedisStore, Server, check, name, open_url, patient, policies_and_permits};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
 
@@ -66,14 +64,12 @@ async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<
 
 /// Opens a store without a denial memory, because a remembered denial would hide the changed value.
 async fn open(server: &Server) -> RedisStore {
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).denial_memory(0);
-    store.connect().await.unwrap()
+    patient(server.url()).denial_memory(0).connect().await.unwrap()
 }
 
 /// Opens a store as a user with all permissions.
 async fn admin(server: &Server) -> RedisStore {
-    let store = RedisStore::builder(server.admin_url()).deadline(Duration::from_secs(5));
-    store.connect().await.unwrap()
+    open_url(server.admin_url()).await
 }
 
 async fn put(store: &RedisStore, policy: &Policy, command: &[Vec<u8>]) {

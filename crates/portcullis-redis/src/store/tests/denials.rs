@@ -6,7 +6,7 @@ use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Decision, Key, Policy, Quota, Secret};
 use tokio::task::JoinSet;
 
-use super::{RedisStore, Server, key, open, receipt, remembered};
+use super::{RedisStore, Server, key, open, patient, receipt, remembered};
 use crate::connection::tests::waiting::until;
 
 const WEEKLY: Policy = Policy::fixed_window("weekly", Quota::per_week(10));
@@ -46,8 +46,7 @@ async fn a_flood_of_one_key_costs_one_round_trip_per_second() {
 #[tokio::test]
 async fn without_the_memory_every_check_is_a_round_trip() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).denial_memory(0);
-    let store = store.connect().await.unwrap();
+    let store = patient(server.url()).denial_memory(0).connect().await.unwrap();
     let ada = of(&WEEKLY, key(&["ada"]), 11);
     // The first check loads the script.
     assert!(!store.check(ada.clone()).await.unwrap().is_remembered());
@@ -131,9 +130,7 @@ async fn a_denial_outlasts_a_refund_elsewhere_by_a_second() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_denial_from_before_a_refund_outlives_it() {
     let server = Server::start(&[]);
-    let store =
-        RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connections(3).connect().await;
-    let store = store.unwrap();
+    let store = patient(server.url()).connections(3).connect().await.unwrap();
     for round in 0..100 {
         let user = key(&[&round.to_string()]);
         let ten = store.check(of(&WEEKLY, user, 10)).await.unwrap().into_receipts().next().unwrap();
@@ -190,8 +187,7 @@ fn bounds_and_memory_cost_a_check_no_allocation() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start(&[]);
     let with = runtime.block_on(open(&server));
-    let without = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).denial_memory(0);
-    let without = runtime.block_on(without.connect()).unwrap();
+    let without = runtime.block_on(patient(server.url()).denial_memory(0).connect()).unwrap();
     // The request, the future of the call, the task of the client, and the reply.
     assert_eq!(allocations(&runtime, &with, 1), 17);
     assert_eq!(allocations(&runtime, &with, 1_001), allocations(&runtime, &without, 1_001));

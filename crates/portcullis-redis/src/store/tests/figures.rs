@@ -12,7 +12,7 @@ use portcullis_core::store::{
 use portcullis_core::{Policy, Quota, StoreError};
 use portcullis_servers::RedisCluster;
 
-use super::{MONTHLY, RedisStore, Server, check, key, receipt};
+use super::{MONTHLY, RedisStore, Server, check, key, patient, receipt};
 use crate::connection::tests::waiting::until;
 
 /// Long, because decisions are sent early after a sixteenth of it, and a busy machine may be late.
@@ -102,7 +102,7 @@ impl Calls {
 }
 
 async fn open(server: &Server) -> RedisStore {
-    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(10_000);
+    let store = patient(server.url()).deadline(DEADLINE).max_waiting(10_000);
     store.connect().await.unwrap()
 }
 
@@ -230,7 +230,7 @@ async fn leases_and_what_they_pay_are_counted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_sums_over_its_nodes() {
     let mut cluster = RedisCluster::start(3, 0).unwrap();
-    let store = RedisStore::builder(cluster.url()).deadline(DEADLINE).connect().await.unwrap();
+    let store = patient(cluster.url()).deadline(DEADLINE).connect().await.unwrap();
     // The first calls load the script.
     charge_users(&store, 60).await;
     let made = |cluster: &RedisCluster| -> u64 {

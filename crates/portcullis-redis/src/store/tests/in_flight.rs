@@ -7,7 +7,7 @@ use portcullis_core::{Concurrency, Decision, Policy, Quota, Receipt, Retry, Stor
 use portcullis_servers::{Fault, FaultProxy, RedisCluster};
 
 use super::cross_slot::{keys_in_three_slots, remaining};
-use super::{BURST, RedisStore, Server, check, in_flight, key, name, open, receipt};
+use super::{BURST, RedisStore, Server, check, in_flight, key, name, open, open_url, receipt};
 use crate::protocol::keys::slot;
 
 async fn take(store: &RedisStore, policy: &Policy) -> Option<Receipt> {
@@ -74,7 +74,7 @@ async fn a_release_with_an_unknown_fate_is_repeated_without_harm() {
     let server = Server::start(&[]);
     let proxy = FaultProxy::start(server.port).unwrap();
     let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let store = RedisStore::builder(&url).deadline(Duration::from_secs(5)).connect().await.unwrap();
+    let store = open_url(url).await;
     let exports = in_flight("exports", 2);
     let first = take(&store, &exports).await.unwrap();
     let _second = take(&store, &exports).await.unwrap();

@@ -7,7 +7,7 @@ use portcullis_core::{Key, Policy, Quota, StoreError, StoreErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::{RedisStore, Server, key, receipt};
+use super::{RedisStore, Server, key, patient, receipt};
 use crate::connection::tests::waiting::until;
 
 const TEN: Policy = Policy::fixed_window("ten", Quota::per_week(10));
@@ -20,7 +20,7 @@ const WAITING: usize = 10;
 const BEYOND: usize = 50;
 
 async fn open(server: &Server, max_waiting: usize) -> RedisStore {
-    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(max_waiting);
+    let store = patient(server.url()).deadline(DEADLINE).max_waiting(max_waiting);
     store.connect().await.unwrap()
 }
 

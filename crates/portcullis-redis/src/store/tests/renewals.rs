@@ -6,7 +6,7 @@ use portcullis_core::store::{Checks, Renewal, Renewed, Store as _};
 use portcullis_core::{Key, Policy, Receipt, StoreErrorKind};
 use portcullis_servers::RedisCluster;
 
-use super::{MONTHLY, RedisStore, Server, in_flight, key, name, open, receipt};
+use super::{MONTHLY, RedisStore, Server, in_flight, key, name, open, open_url, patient, receipt};
 use crate::protocol::keys::slot;
 
 /// The most of a call.
@@ -77,7 +77,7 @@ async fn a_renewal_sets_the_expiry_and_reports_what_is_not_held() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_renews_the_permits_of_each_slot_by_one_call() {
     let cluster = RedisCluster::start(3, 0).unwrap();
-    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
+    let store = open_url(cluster.url()).await;
     let exports = in_flight("exports", 9);
     let receipts = take_many(&store, &exports, 120, 40).await;
     let mut slots: Vec<u16> = (0..40).map(|number| slot(user(number))).collect();
@@ -96,7 +96,7 @@ async fn a_cluster_renews_the_permits_of_each_slot_by_one_call() {
 async fn a_renewal_without_a_reply_is_an_error_and_may_be_repeated() {
     let server = Server::start(&[]);
     let deadline = Duration::from_secs(2);
-    let store = RedisStore::builder(server.url()).deadline(deadline).connect().await.unwrap();
+    let store = patient(server.url()).deadline(deadline).connect().await.unwrap();
     let exports = in_flight("exports", 9);
     let receipts = [receipt(&store, &exports, 1).await];
     assert_eq!(server.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]).trim(), "OK");

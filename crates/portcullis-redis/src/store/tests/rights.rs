@@ -7,10 +7,11 @@ use portcullis_core::{Policy, Quota, StoreErrorKind};
 
 use portcullis_servers::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SLIDING_LOG_RIGHTS};
 
-use crate::RedisStoreBuilder;
 use crate::connection::tests::server::Log;
 
-use super::{BURST, RedisStore, Server, SetupError, check, key, policies, policies_and_permits, receipt};
+use super::{
+    BURST, RedisStore, Server, SetupError, check, key, patient, policies, policies_and_permits, receipt,
+};
 
 #[tokio::test]
 async fn missing_key_permissions_are_an_error_at_once() {
@@ -30,11 +31,6 @@ async fn missing_key_permissions_are_an_error_at_once() {
     let url = format!("redis://noeval:pw@127.0.0.1:{}", server.port);
     let error = patient(&url).connect().await.unwrap_err().to_string();
     assert!(error.contains("+evalsha"), "{error}");
-}
-
-/// The check at the start ends by what the server replies.
-fn patient(url: &str) -> RedisStoreBuilder {
-    RedisStore::builder(url).deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(20))
 }
 
 async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {

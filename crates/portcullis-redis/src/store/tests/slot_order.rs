@@ -8,7 +8,7 @@ use portcullis_servers::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 
 use super::cross_slot::remaining;
-use super::{RedisStore, key, remembered};
+use super::{RedisStore, key, patient, remembered};
 use crate::protocol::keys::slot;
 
 const OWN: Policy = Policy::fixed_window("own", Quota::per_week(10));
@@ -30,9 +30,7 @@ impl Fixture {
     /// Makes a fixture with a memory of `denials` denials.
     async fn new(denials: usize) -> Self {
         let cluster = RedisCluster::start(3, 0).unwrap();
-        let store =
-            RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).denial_memory(denials);
-        let store = store.connect().await.unwrap();
+        let store = patient(cluster.url()).denial_memory(denials).connect().await.unwrap();
         let of = |key| cluster.primary_of(slot(key)).unwrap();
         let clients = (0..100).map(|user| key(&[&user.to_string()]));
         let client = clients.into_iter().find(|client| of(*client) != of(shared_key())).unwrap();

@@ -5,13 +5,13 @@ use std::time::Duration;
 use portcullis_core::StoreErrorKind;
 use portcullis_core::store::Store as _;
 
-use super::{MONTHLY, RedisStore, Server, left_at_last, receipt};
+use super::{MONTHLY, Server, left_at_last, patient, receipt};
 
 #[tokio::test]
 async fn an_unanswered_correction_is_made_exactly_once() {
     let server = Server::start(&[]);
     let deadline = Duration::from_secs(2);
-    let store = RedisStore::builder(server.url()).deadline(deadline).connect().await.unwrap();
+    let store = patient(server.url()).deadline(deadline).connect().await.unwrap();
     let mut left = 1_000;
     for instead in [None, Some(1), Some(9)] {
         let charged = receipt(&store, &MONTHLY, 4).await;

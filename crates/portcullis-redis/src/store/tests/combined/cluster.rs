@@ -6,11 +6,11 @@ use portcullis_core::Key;
 use portcullis_core::store::{Outcome, Store as _};
 use portcullis_servers::{RedisCluster, SlotMigration};
 
-use super::{ALONE, DEADLINE, MONTHLY, RedisStore, all, ask, key, of, user};
+use super::{ALONE, DEADLINE, MONTHLY, RedisStore, all, ask, key, of, patient, user};
 use crate::protocol::keys::slot;
 
 async fn open(cluster: &RedisCluster) -> RedisStore {
-    RedisStore::builder(cluster.url()).deadline(DEADLINE).connect().await.unwrap()
+    patient(cluster.url()).deadline(DEADLINE).connect().await.unwrap()
 }
 
 fn calls(cluster: &RedisCluster) -> u64 {

@@ -8,14 +8,14 @@ use portcullis_core::{Policy, Quota, StoreErrorKind, Timestamp, WindowTable};
 use portcullis_testing::calendars;
 use tokio::time::sleep;
 
-use super::{DEADLINE, FIVE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
+use super::{DEADLINE, FIVE, MONTHLY, Server, all, ask, busy, of, open, patient, user};
 use crate::protocol::wire::{CallWords, Operation, Words, arguments};
 use crate::transport::{Call, CallError, QueueKey, Transport as _};
 
 #[tokio::test]
 async fn a_full_server_refuses_only_decisions_that_charge() {
     let server = Server::start(&[]);
-    let store = RedisStore::builder(server.url()).deadline(DEADLINE).denial_memory(0);
+    let store = patient(server.url()).deadline(DEADLINE).denial_memory(0);
     let store = store.connect().await.unwrap();
     assert!(store.check(of(&FIVE, user(0), 5)).await.unwrap().is_allowed());
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -47,7 +47,7 @@ async fn a_full_server_refuses_only_decisions_that_charge() {
 async fn equal_decisions_of_a_refused_call_share_the_next_one() {
     let server = Server::start(&[]);
     // One call may wait for each key: the permits of a key are for 64 calls.
-    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(16);
+    let store = patient(server.url()).deadline(DEADLINE).max_waiting(16);
     let store = store.connect().await.unwrap();
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     server.cli(&["CONFIG", "RESETSTAT"]);
