@@ -248,7 +248,7 @@ async fn call(store: &RedisStore, policy: &Policy, request: &[u8]) -> Result<Val
 }
 
 /// No units become available during a test.
-const QUOTA: Quota = Quota::per_hour(5);
+const QUOTA: Quota = Quota::per_week(5);
 /// The position of the first parameter: after three numbers, a check of two bytes, and the algorithm.
 const PARAMETERS: usize = 6;
 const DOUBLE: usize = 8;

@@ -53,7 +53,7 @@ fn rights_for(least: &[&'static str], policy: &Policy) -> Vec<&'static str> {
 #[tokio::test]
 async fn the_least_permissions_suffice_for_every_operation() {
     let server = Server::start(&[]);
-    let all = policies_and_permits(Quota::per_hour(500)).into_iter().chain([BURST]);
+    let all = policies_and_permits(Quota::per_week(500)).into_iter().chain([BURST]);
     for (policy, least) in
         all.flat_map(|policy| [(policy.clone(), LEAST_RIGHTS), (policy, LEAST_RIGHTS_WITH_EVAL)])
     {
@@ -73,7 +73,7 @@ async fn the_least_permissions_suffice_for_every_operation() {
 #[tokio::test]
 async fn a_log_without_its_permissions_is_forbidden_and_uncharged() {
     let server = Server::start(&[]);
-    let log = policies(Quota::per_hour(500)).pop().unwrap();
+    let log = policies(Quota::per_week(500)).pop().unwrap();
     for missing in SLIDING_LOG_RIGHTS {
         let rights: Vec<_> = needed(&log).into_iter().filter(|right| *right != missing).collect();
         let whole = as_user(&server, &needed(&log)).await;
@@ -90,7 +90,7 @@ async fn a_log_without_its_permissions_is_forbidden_and_uncharged() {
 #[tokio::test]
 async fn a_partly_refused_decision_charges_nothing() {
     let server = Server::start(&[]);
-    let log = policies(Quota::per_hour(500)).pop().unwrap();
+    let log = policies(Quota::per_week(500)).pop().unwrap();
     let both = |cost| Checks::one(BURST, key(&["ada"]), cost).and(log.clone(), key(&["ada"]), cost).unwrap();
     let whole = as_user(&server, &needed(&log)).await;
     let _ = check(&whole, &log, 200).await;
@@ -108,8 +108,8 @@ async fn a_partly_refused_decision_charges_nothing() {
 #[tokio::test]
 async fn a_partly_refused_decision_of_logs_charges_nothing() {
     let server = Server::start(&[]);
-    let long = policies(Quota::per_hour(500)).pop().unwrap();
-    let short = Policy::sliding_log("short", Quota::per_hour(500));
+    let long = policies(Quota::per_week(500)).pop().unwrap();
+    let short = Policy::sliding_log("short", Quota::per_week(500));
     let whole = as_user(&server, &needed(&long)).await;
     // A log of more than 64 units is changed by other commands than `SET`.
     let _ = check(&whole, &long, 200).await;
