@@ -7,7 +7,7 @@ use portcullis_core::{Policy, Quota, StoreError};
 use portcullis_servers::{RedisCluster, RedisServer};
 use tokio::task::JoinHandle;
 
-use super::{RedisStore, key, left_at_last, name};
+use super::{RedisStore, key, left_at_last, name, patient};
 use crate::connection::tests::waiting::until;
 use crate::protocol::keys::slot;
 
@@ -25,7 +25,7 @@ impl Decision {
     /// Makes a decision whose refund has reached a paused server.
     async fn held(deadline: Duration, loses_scripts: bool) -> Self {
         let cluster = RedisCluster::start(3, 0).unwrap();
-        let store = RedisStore::builder(cluster.url()).deadline(deadline).connect().await.unwrap();
+        let store = patient(cluster.url()).deadline(deadline).connect().await.unwrap();
         let (ada, grace) = (key(&["ada"]), key(&["grace"]));
         for checks in [Checks::one(WIDE, ada, 4), Checks::one(DOOR, grace, 1)] {
             assert!(store.check(checks).await.unwrap().is_allowed());
@@ -70,7 +70,7 @@ async fn a_refund_is_made_after_the_client_disconnects() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unanswered_refund_is_made_exactly_once() {
-    let mut decision = Decision::held(Duration::from_secs(3), false).await;
+    let mut decision = Decision::held(Duration::from_secs(6), false).await;
     let outcome = (&mut decision.pending).await.unwrap().unwrap();
     assert!(!outcome.is_allowed());
     unpause(decision.of_ada());
