@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use portcullis_core::store::{CallOutcome, Store as _};
 
-use super::{Calls, Errors, Figures, RedisStore, Server, is_allowed, user};
+use super::{Calls, Errors, Figures, RedisStore, Server, is_allowed, patient, user};
 use crate::connection::tests::waiting::until;
 
-const DEADLINE: Duration = Duration::from_millis(300);
+/// Long, because a call that is sent with less than half of it left opens no breaker.
+const DEADLINE: Duration = Duration::from_secs(2);
 
 async fn open(server: &Server) -> RedisStore {
-    RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap()
+    patient(server.url()).deadline(DEADLINE).connect().await.unwrap()
 }
 
 /// Makes checks until one is answered.
