@@ -16,7 +16,7 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
         "--requirepass",
         "pw",
         "--key-load-delay",
-        "2000",
+        "10000",
         "--loading-process-events-interval-bytes",
         "1024",
         "--rdbcompression",
@@ -38,6 +38,8 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     assert!(connection.availability(None).outage.is_some());
     assert_eq!(found(), Vec::<String>::new());
     let id = cli(&server, &["CLIENT", "LIST"]);
+    // The ten seconds of loading end here.
+    assert_eq!(cli(&server, &["CONFIG", "SET", "key-load-delay", "0"]).trim(), "OK");
     let started = Instant::now();
     while let Err(error) = count(&connection, &script, "k").await {
         assert!(!error.fate_unknown() && connection.availability(None).is_connected, "{error}");
