@@ -92,6 +92,11 @@ impl Findings {
         self.0.borrow().iter().any(|one| one.severity == Severity::Error && is_in(one))
     }
 
+    /// Whether there is an error about exactly this place.
+    pub(crate) fn has_error_at(&self, span: Span) -> bool {
+        self.0.borrow().iter().any(|one| one.severity == Severity::Error && one.span == Some(span))
+    }
+
     /// Removes the errors about a field that have this message. What was left out stays.
     pub(crate) fn retract(&self, field: &str, message: &str) {
         if self.is_full() {

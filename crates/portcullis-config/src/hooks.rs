@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::door::Door;
 use bytes::Bytes;
 use http::Response;
 use portcullis_tower::matching::RequestMatcher;
@@ -30,4 +31,6 @@ pub(crate) struct Hooks {
     pub(crate) client_ip: Option<ClientIp>,
     /// The program is not there, as in a command that checks files: each name counts as registered.
     pub(crate) any_name: bool,
+    /// What decides by the rules, where a command does it and no program.
+    pub(crate) doors: Vec<Door>,
 }

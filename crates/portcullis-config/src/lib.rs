@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub mod diagnostic;
+mod door;
 pub mod envoy;
 mod fields;
 mod findings;
@@ -27,9 +28,10 @@ mod tree;
 mod watch;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
+pub use door::Door;
 pub use live::{LiveRules, ReloadError, RulesLayer, RulesRequirement, RulesService, UnknownRule};
 pub use load::Loader;
-pub use rules::{Door, Match, Rule, RuleSet, Rules, Tier};
+pub use rules::{Match, Rule, RuleSet, Rules, Tier};
 pub use schema::schema;
 pub use source::{FileId, Format, Source, Sources, Span};
 #[cfg(feature = "watch")]

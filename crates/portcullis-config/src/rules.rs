@@ -4,7 +4,6 @@ mod build;
 mod check;
 #[cfg(feature = "signed")]
 mod document;
-mod door;
 mod explain;
 mod key;
 mod matcher;
@@ -26,10 +25,10 @@ use http::request::Parts;
 use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
+use crate::door::{Door, Need, needs};
 use crate::fields::Findings;
 use crate::load::{Loaded, Loader};
 
-pub use door::Door;
 pub use explain::Match;
 pub use rule::Rule;
 pub use set::RuleSet;
@@ -53,7 +52,7 @@ struct Inner {
     folders: Vec<PathBuf>,
     options: LayerOptions,
     /// What not every door can do.
-    needs: Vec<door::Need>,
+    needs: Vec<Need>,
     #[cfg(feature = "signed")]
     remote: Option<crate::overlay::RemoteSettings>,
     #[cfg(feature = "signed")]
@@ -105,6 +104,13 @@ impl Rules {
         }
         check::unverified_keys(&rules, &findings);
         check::try_out(&rules, &options, layer, &findings);
+        let needs = needs(&read.documents);
+        for refusal in loader.hooks.doors.iter().flat_map(|door| door.refused(&needs)) {
+            // Two doors may refuse one value, and a name that no program has registered is refused already.
+            if !refusal.span.is_some_and(|span| findings.has_error_at(span)) {
+                findings.add(refusal);
+            }
+        }
         let has_errors = findings.has_errors();
         let warnings = Diagnostics::new(read.sources, findings.into_list());
         if has_errors {
@@ -119,7 +125,7 @@ impl Rules {
             files,
             folders,
             options,
-            needs: door::needs(&read.documents),
+            needs,
             #[cfg(feature = "signed")]
             remote: read.remote,
             #[cfg(feature = "signed")]
@@ -130,6 +136,33 @@ impl Rules {
     /// What works, and probably not as its author expects.
     pub fn warnings(&self) -> &Diagnostics {
         &self.0.warnings
+    }
+
+    /// Checks that a door can do all that the rules say.
+    ///
+    /// # Errors
+    ///
+    /// All that it cannot do, each with its place, beside the warnings.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use portcullis_config::{Door, Format, Loader, Rules};
+    ///
+    /// let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, r#"
+    ///     [policy.exports]
+    ///     strategy = "in_flight"
+    ///     limit = 4
+    ///     key = "client_ip"
+    /// "#))?;
+    /// assert!(rules.usable_by(Door::Proxy).is_ok());
+    /// let refused = rules.usable_by(Door::Check).unwrap_err();
+    /// assert!(refused.to_string().contains("policy.exports.strategy: "));
+    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// ```
+    pub fn usable_by(&self, door: Door) -> Result<(), Diagnostics> {
+        let refused: Vec<_> = door.refused(&self.0.needs).collect();
+        if refused.is_empty() { Ok(()) } else { Err(self.0.warnings.with(&refused)) }
     }
 
     /// Where the rules come from.

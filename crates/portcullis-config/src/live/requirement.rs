@@ -7,7 +7,8 @@ use portcullis_tower::LayerError;
 
 use super::LiveRules;
 use crate::diagnostic::Diagnostics;
-use crate::rules::{Door, Rules};
+use crate::door::Door;
+use crate::rules::Rules;
 
 type Condition = dyn Fn(&Rules) -> Result<(), LayerError> + Send + Sync;
 

@@ -11,6 +11,7 @@ use portcullis_tower::{
 };
 
 use super::Loader;
+use crate::door::Door;
 
 impl Loader {
     /// Registers a key by a value in the extensions of requests, such as an account that authentication found. In a file it is
@@ -243,6 +244,30 @@ impl Loader {
     #[must_use]
     pub fn accept_unknown_names(mut self) -> Self {
         self.hooks.any_name = true;
+        self
+    }
+
+    /// Refuses rules that a door cannot apply, beside all other mistakes, also when they are read again. For commands, which have no
+    /// program around them: a name that only a program registers is a mistake of the file. A program asks
+    /// [`LiveRules::require_usable_by`](crate::LiveRules::require_usable_by) in its place.
+    ///
+    /// ```
+    /// use portcullis_config::{Door, Format, Loader, Rules};
+    ///
+    /// let text = r#"
+    ///     [policy.orders]
+    ///     strategy = "gcra"
+    ///     quota = "10/s"
+    ///     key = "route"
+    ///     cost = { function = "size" }
+    /// "#;
+    /// let findings = Rules::load(&Loader::text("limits", Format::Toml, text).for_door(Door::Proxy)).unwrap_err().to_string();
+    /// assert!(findings.contains("policy.orders.key: `key` needs the route that the router of a program has matched"), "{findings}");
+    /// assert!(findings.contains("policy.orders.cost.function: only a program has cost \"size\""), "{findings}");
+    /// ```
+    #[must_use]
+    pub fn for_door(mut self, door: Door) -> Self {
+        self.hooks.doors.push(door);
         self
     }
 }

@@ -22,18 +22,36 @@ impl Reader<'_> {
         if found.is_some() {
             return found;
         }
-        let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
         if self.hooks.any_name {
+            let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
             self.findings
                 .note(path, span, format!("only the program has {kind} {shown}: without it, {without}"))
                 .help(format!("the program registers it: Loader::{method}({shown}, ..)"));
         } else {
+            self.unregistered(registered, fields, [field, kind, method], name);
+        }
+        None
+    }
+
+    /// The error of a name that nothing has registered.
+    pub(super) fn unregistered<T>(
+        &self,
+        registered: &HashMap<String, T>,
+        fields: &Fields<'_>,
+        [field, kind, method]: [&str; 3],
+        name: &str,
+    ) {
+        let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
+        if self.hooks.doors.is_empty() {
             let instead = instead(registered, name);
             self.findings
                 .error(path, span, format!("no {kind} {shown} is registered"))
                 .help(format!("{instead}register it in the program: Loader::{method}({shown}, ..)"));
+        } else {
+            self.findings
+                .error(path, span, format!("only a program has {kind} {shown}, and none is here"))
+                .help("write what a file can say by itself, or limit in the program");
         }
-        None
     }
 
     /// `{ function = "page" }`
@@ -53,7 +71,7 @@ impl Reader<'_> {
 }
 
 /// The names that are registered, the nearest one alone if there is one: the start of a help.
-pub(super) fn instead<T>(registered: &HashMap<String, T>, name: &str) -> String {
+fn instead<T>(registered: &HashMap<String, T>, name: &str) -> String {
     let mut names: Vec<_> = registered.keys().map(String::as_str).collect();
     names.sort_unstable();
     if let Some(nearest) = nearest(name, names.iter().copied()) {

@@ -13,8 +13,7 @@ use serde::Deserialize as _;
 use super::super::Tier;
 use super::super::rule::QuotaSource;
 use super::Reader;
-use super::registered::instead;
-use crate::fields::{Fields, decode, quoted};
+use crate::fields::{Fields, decode};
 use crate::source::Span;
 use crate::tree::Value;
 
@@ -108,12 +107,8 @@ impl Reader<'_> {
             Some(look_up) => Some(look_up.clone()),
             None if self.hooks.any_name => Some(QuotaLookup::new(|_: &Parts| async { Ok(None) })),
             None => {
-                self.findings
-                    .error(path, span, format!("no look-up of quotas {} is registered", quoted(&name)))
-                    .help(format!(
-                        "{}register it in the program: Loader::quota_lookup({name:?}, ..)",
-                        instead(&self.hooks.quota_lookups, &name)
-                    ));
+                let what = ["quota_lookup", "look-up of quotas", "quota_lookup"];
+                self.unregistered(&self.hooks.quota_lookups, fields, what, &name);
                 None
             }
         }

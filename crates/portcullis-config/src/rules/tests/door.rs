@@ -1,7 +1,7 @@
 //! What each door cannot do of rules.
 
 use super::*;
-use crate::rules::Door;
+use crate::door::Door;
 
 /// The refused fields, with the words of their places.
 fn refused(rules: &Rules, door: Door) -> Vec<(String, String)> {
@@ -31,7 +31,9 @@ fn rules_by_heads_are_for_every_door() {
         "key = \"client_ip\"\nwait = \"1s\"\ncost = { header = \"x-cost\", max = 5 }",
         "key = \"client_ip\"\ntiers = { pro = \"9/s\" }\ntier = { header = \"x-plan\" }",
         "key = [{ query = \"user\" }, \"client_ip\"]\nlock_out = { after = 5 }",
-        "key = \"grpc_method\"\ndebt = 5\nwarn_at = 0.8\nrefund_unanswered = false",
+        "key = \"grpc_method\"\nwarn_at = 0.8\nrefund_unanswered = false\ndebt = 5",
+        "key = { header = \"upgrade-insecure-requests\" }\non_missing = \"exempt\"\n\
+         [policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
         "key = { header = \"route\" }\n[policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
     ] {
         for door in OUTSIDE {
@@ -52,11 +54,11 @@ fn each_door_names_what_it_lacks() {
         (by_address("except = { route = \"/a/{b}\" }"), "except.route", "\"/a/{b}\"", &OUTSIDE),
         ("key = \"route\"".to_owned(), "key", "\"route\"", &OUTSIDE),
         ("key = { all = [\"client_ip\", \"route\"] }".to_owned(), "key", "\"route\"", &OUTSIDE),
-        ("key = { extension = \"account\" }".to_owned(), "key", "{ extension = \"account\" }", &OUTSIDE),
+        ("key = { extension = \"account\" }".to_owned(), "key", "\"account\"", &OUTSIDE),
         (
             "key = [{ all = [{ extension = \"account\" }, \"method\"] }, \"client_ip\"]".to_owned(),
             "key",
-            "{ extension = \"account\" }",
+            "\"account\"",
             &OUTSIDE,
         ),
     ] {
@@ -95,3 +97,94 @@ fn refusal_names_everything_at_once() {
         "{text}"
     );
 }
+
+#[test]
+fn layer_options_are_for_some_doors() {
+    for (option, text, doors) in [
+        ("without_charge = true", "true", &[Door::Serve][..]),
+        ("without_charge = false", "", &[]),
+        ("show_generation = \"x-rules\"", "\"x-rules\"", &[Door::Serve]),
+        ("decision_in_response = true", "", &[]),
+        ("limit_preflights = true\nspread_retries = \"1s\"\nheaders = \"ietf\"", "", &[]),
+    ] {
+        let rules = with_program(&format!("[layer]\n{option}\n{ADDRESS}"));
+        for door in [Door::Code, Door::Proxy, Door::Check, Door::Serve] {
+            let refused: Vec<_> = refused(&rules, door).into_iter().map(|(_, text)| text).collect();
+            let expected = if doors.contains(&door) { vec![text] } else { vec![] };
+            assert_eq!(refused, expected, "{door:?}: {option}");
+        }
+    }
+}
+
+#[test]
+fn headers_of_connections_are_refused() {
+    for (more, field, doors) in [
+        ("cost = { header = \"Content-Length\", max = 9 }", "policy.p.cost.header", &[Door::Check][..]),
+        ("tiers = { pro = \"9/s\" }\ntier = { header = \"te\" }", "policy.p.tier.header", &OUTSIDE[..2]),
+        (
+            "[policy.q]\nstrategy = \"gcra\"\nquota = \"5/s\"\nkey = [{ header = \"proxy-authorization\" }, \"client_ip\"]",
+            "policy.q.key.header",
+            &[Door::Proxy],
+        ),
+        (
+            "[client_ip]\nheader = \"upgrade\"\ntrusted_proxies = [\"10.0.0.0/8\"]",
+            "client_ip.header",
+            &OUTSIDE[..2],
+        ),
+        ("[layer]\nshow_generation = \"x-rules\"", "layer.show_generation", &[Door::Serve]),
+    ] {
+        let rules = with_program(&format!("{ADDRESS}{more}\n"));
+        for door in [Door::Code, Door::Proxy, Door::Check, Door::Serve] {
+            let refused: Vec<_> = refused(&rules, door).into_iter().map(|(field, _)| field).collect();
+            let expected = if doors.contains(&door) { vec![field] } else { vec![] };
+            assert_eq!(refused, expected, "{door:?}: {more}");
+        }
+    }
+}
+
+#[test]
+fn loader_refuses_with_all_other_mistakes() {
+    let text = "[layer]\nwithout_charge = true\n[policy.p]\nstrategy = \"gcra\"\nquota = \"5/fortnight\"\n\
+                key = { all = [\"route\", { extension = \"account\" }, \"route\"] }\n\
+                cost = { header = \"content-length\", max = 9 }\n\
+                [policy.q]\nstrategy = \"gcra\"\nquota = \"5/s\"\nkey = { lookup = \"owner\" }\n\
+                caller_quotas = [\"1/s\", \"9/s\"]\nquota_lookup = \"plans\"\n\
+                except = [{ function = \"staff\" }, { route = \"/a\" }]\nin_flight = { limit = 4 }\n";
+    let load = |doors: &[Door]| {
+        let loader = doors.iter().fold(loader(text), |loader, door| loader.for_door(*door));
+        let findings = Rules::load(&loader).unwrap_err();
+        let errors = findings.iter().filter(|one| one.severity == crate::Severity::Error);
+        errors.map(|one| (findings.location(one).unwrap().line, one.field.clone())).collect::<Vec<_>>()
+    };
+    let all = [
+        (2, "layer.without_charge"),
+        (5, "policy.p.quota"),
+        (6, "policy.p.key"),
+        (6, "policy.p.key.all.extension"),
+        (6, "policy.p.key"),
+        (7, "policy.p.cost.header"),
+        (11, "policy.q.key.lookup"),
+        (13, "policy.q.quota_lookup"),
+        (14, "policy.q.except.function"),
+        (14, "policy.q.except.route"),
+        (15, "policy.q.in_flight"),
+    ];
+    let all = all.map(|(line, field)| (line, field.to_owned()));
+    assert_eq!(load(&[Door::Serve, Door::Check]), all);
+    assert_eq!(load(&[Door::Check, Door::Serve]), all);
+    let proxy: Vec<_> = all.into_iter().filter(|(line, _)| ![2, 7, 15].contains(line)).collect();
+    assert_eq!(load(&[Door::Proxy]), proxy);
+}
+
+#[test]
+fn refusal_of_name_asks_for_no_builder() {
+    let text = format!("{ADDRESS}cost = {{ function = \"size\" }}\n");
+    let findings = Rules::load(&loader(&text).for_door(Door::Proxy)).unwrap_err().to_string();
+    assert_eq!(
+        findings,
+        "limits.toml:5:21: error: policy.p.cost.function: only a program has cost \"size\", and none is here (help: write what a \
+         file can say by itself, or limit in the program)"
+    );
+}
+
+const ADDRESS: &str = "[policy.p]\nstrategy = \"gcra\"\nquota = \"5/s\"\nkey = \"client_ip\"\n";

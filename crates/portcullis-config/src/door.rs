@@ -1,0 +1,157 @@
+//! What rules need of the place where they decide.
+
+mod needs;
+
+use http::{HeaderName, header};
+
+use crate::diagnostic::Diagnostic;
+use crate::source::Span;
+
+pub(crate) use needs::needs;
+
+/// A place where rules decide about requests. Not each of them can do all that a rule may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Door {
+    /// A layer in a program: it can do all of it.
+    Code,
+    /// A reverse proxy, which sees requests and their responses. It has no router, and no program that adds to requests.
+    Proxy,
+    /// A check that a proxy asks for. It sees the head of a request, and never its response or its end.
+    Check,
+    /// Envoy's rate limit service. It sees descriptors, and never a response or the end of a request.
+    Serve,
+}
+
+/// A field of a file that not every door can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    kind: Kind,
+    /// The path of the field, such as `policy.search.key`.
+    field: String,
+    span: Span,
+}
+
+/// What a field needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The route that a router has matched, in a key.
+    RouteKey,
+    /// The same in a list.
+    RouteList,
+    /// What the program adds to a request.
+    Extension,
+    /// A tier that the program adds to a request.
+    Tier,
+    /// The response.
+    Response,
+    /// The instant at which a request ends.
+    End,
+    /// A handler that counts what a response uses.
+    Usage,
+    /// The charge that is with a request.
+    Charge,
+    /// A response to which any header can be added.
+    ShownHeader,
+    /// A header of the request.
+    Header(HeaderName),
+}
+
+impl Door {
+    /// Whether rules at this door never see a header of the request, because it concerns the connection to a proxy alone. A
+    /// [loader](crate::Loader::for_door) for the door, and [`Rules::usable_by`](crate::Rules::usable_by), refuse a field that names one.
+    pub fn hides(self, name: &HeaderName) -> bool {
+        match self {
+            Self::Code | Self::Serve => false,
+            Self::Proxy => OF_CONNECTION.contains(name) || OF_PROXY.contains(name),
+            Self::Check => OF_CONNECTION.contains(name) || OF_MESSAGE.contains(name),
+        }
+    }
+
+    /// What the door cannot do, each with its place.
+    pub(crate) fn refused<'a>(self, needs: &'a [Need]) -> impl Iterator<Item = Diagnostic> + 'a {
+        needs.iter().filter(move |need| !self.offers(&need.kind)).map(move |need| need.refused(self))
+    }
+
+    fn offers(self, kind: &Kind) -> bool {
+        match (self, kind) {
+            (Self::Code, _) | (Self::Proxy, Kind::Response | Kind::End) => true,
+            (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader) => true,
+            (_, Kind::Header(name)) => !self.hides(name),
+            _ => false,
+        }
+    }
+
+    fn shows(self) -> &'static str {
+        match self {
+            Self::Code => "a program has all of it",
+            Self::Proxy => "a reverse proxy has only requests and their responses",
+            Self::Check => "a proxy that asks for a check shows only the head of the request",
+            Self::Serve => "Envoy shows only descriptors of the request",
+        }
+    }
+}
+
+impl Need {
+    fn refused(&self, door: Door) -> Diagnostic {
+        let (needs, help) = match &self.kind {
+            Kind::RouteKey => (ROUTE, "write a policy for each route, with its path in `match`"),
+            Kind::RouteList => (ROUTE, "use `path` or `prefix` in its place"),
+            Kind::Extension => (
+                "what a program adds to the request",
+                "use what the request itself has: an address, a header, a cookie or a parameter",
+            ),
+            Kind::Tier => (
+                "the tier that a program adds to the request",
+                "name the header in which the tier is: tier = { header = \"x-plan\" }",
+            ),
+            Kind::Response => ("the response to each request", RESPONSES),
+            Kind::End => ("the end of each request", RESPONSES),
+            Kind::Usage => (
+                "a handler that counts what its response uses",
+                "remove the field, and give the policy a `cost`",
+            ),
+            Kind::Charge => return self.without_charge(),
+            Kind::ShownHeader => ("a header of its own in each response", "remove the field"),
+            Kind::Header(name) => return self.hidden(name),
+        };
+        let name = self.field.rsplit('.').next().unwrap_or_default();
+        self.error(format!("`{name}` needs {needs}, and {}", door.shows()), help)
+    }
+
+    fn without_charge(&self) -> Diagnostic {
+        let message = "`without_charge` leaves out the charge, by which further hits are charged, and hits of calls that are denied refunded";
+        self.error(message.to_owned(), "remove the field")
+    }
+
+    fn hidden(&self, name: &HeaderName) -> Diagnostic {
+        let message =
+            format!("header {name} is never seen here: it concerns the connection to the proxy alone");
+        self.error(message, "name another header")
+    }
+
+    fn error(&self, message: String, help: &str) -> Diagnostic {
+        Diagnostic::error(self.field.clone(), self.span, message).help(help)
+    }
+}
+
+const ROUTE: &str = "the route that the router of a program has matched";
+const RESPONSES: &str =
+    "remove the field, or put `portcullis proxy` in front of the service, which sees responses";
+
+/// Fields of one connection, which neither proxies nor checks show to rules.
+const OF_CONNECTION: [HeaderName; 6] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Further ones, which a proxy removes.
+const OF_PROXY: [HeaderName; 3] =
+    [header::PROXY_AUTHENTICATE, header::PROXY_AUTHORIZATION, HeaderName::from_static("http2-settings")];
+
+/// What describes the body, which a check does not have.
+const OF_MESSAGE: [HeaderName; 2] = [header::CONTENT_LENGTH, header::TRAILER];

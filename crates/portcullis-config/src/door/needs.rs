@@ -1,0 +1,137 @@
+//! Finds what the fields of files need.
+
+use http::HeaderName;
+
+use super::{Kind, Need};
+use crate::fields::join;
+use crate::tree::{Entry, Node, Value};
+
+/// All that the documents of a load need.
+pub(crate) fn needs(documents: &[Node]) -> Vec<Need> {
+    let mut found = Vec::new();
+    for document in documents {
+        for entry in entries(document) {
+            match entry.name.as_str() {
+                "client_ip" => header("client_ip", &entry.node, &mut found),
+                "layer" => of_layer(&entry.node, &mut found),
+                "policy" => {
+                    for policy in entries(&entry.node) {
+                        of_policy(&join("policy", &policy.name), &policy.node, &mut found);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+fn of_layer(layer: &Node, found: &mut Vec<Need>) {
+    for entry in entries(layer) {
+        let field = join("layer", &entry.name);
+        match entry.name.as_str() {
+            "without_charge" if is_on(&entry.node) => push(Kind::Charge, field, &entry.node, found),
+            "show_generation" => {
+                push(Kind::ShownHeader, field.clone(), &entry.node, found);
+                named(field, &entry.node, found);
+            }
+            _ => {}
+        }
+    }
+    lists("layer", layer, found);
+}
+
+fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
+    let has = |name: &str| entries(policy).any(|entry| entry.name == name);
+    for entry in entries(policy) {
+        let field = join(table, &entry.name);
+        let kind = match entry.name.as_str() {
+            "key" => {
+                key(&field, &entry.node, found);
+                continue;
+            }
+            "cost" | "tier" => {
+                header(&field, &entry.node, found);
+                continue;
+            }
+            "strategy" if is_text(&entry.node, "in_flight") => Kind::End,
+            "in_flight" => Kind::End,
+            "charge_when" => Kind::Response,
+            "look_first" | "refund_unanswered" if is_on(&entry.node) => Kind::Response,
+            "reserve" => Kind::Usage,
+            "tiers" if !has("tier") => Kind::Tier,
+            _ => continue,
+        };
+        push(kind, field, &entry.node, found);
+    }
+    lists(table, policy, found);
+}
+
+/// A key, alone or in another one.
+fn key(field: &str, node: &Node, found: &mut Vec<Need>) {
+    match &node.value {
+        Value::String(name) if name == "route" => push(Kind::RouteKey, field.to_owned(), node, found),
+        Value::List(parts) => parts.iter().for_each(|part| key(field, part, found)),
+        Value::Map(fields) => {
+            for entry in fields {
+                match entry.name.as_str() {
+                    "extension" => push(Kind::Extension, field.to_owned(), &entry.node, found),
+                    "header" => named(join(field, "header"), &entry.node, found),
+                    "all" => key(field, &entry.node, found),
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The `header` of a table.
+fn header(table: &str, node: &Node, found: &mut Vec<Need>) {
+    for entry in entries(node).filter(|entry| entry.name == "header") {
+        named(join(table, "header"), &entry.node, found);
+    }
+}
+
+/// A header that is named by its value.
+fn named(field: String, node: &Node, found: &mut Vec<Need>) {
+    if let Value::String(name) = &node.value
+        && let Ok(name) = name.parse::<HeaderName>()
+    {
+        push(Kind::Header(name), field, node, found);
+    }
+}
+
+fn lists(table: &str, node: &Node, found: &mut Vec<Need>) {
+    for list in entries(node).filter(|entry| ["except", "deny", "only"].contains(&entry.name.as_str())) {
+        let tables = match &list.node.value {
+            Value::List(tables) => tables.as_slice(),
+            _ => std::slice::from_ref(&list.node),
+        };
+        let field = join(&join(table, &list.name), "route");
+        for route in tables.iter().flat_map(entries).filter(|entry| entry.name == "route") {
+            push(Kind::RouteList, field.clone(), &route.node, found);
+        }
+    }
+}
+
+fn push(kind: Kind, field: String, node: &Node, found: &mut Vec<Need>) {
+    found.push(Need { kind, field, span: node.span });
+}
+
+fn entries(node: &Node) -> impl Iterator<Item = &Entry> {
+    let entries = match &node.value {
+        Value::Map(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    entries.iter()
+}
+
+/// Whether an option is not switched off.
+fn is_on(node: &Node) -> bool {
+    node.value != Value::Bool(false)
+}
+
+fn is_text(node: &Node, text: &str) -> bool {
+    matches!(&node.value, Value::String(value) if value == text)
+}
