@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use portcullis_config::{Diagnostics, Door, Rules};
 
 use crate::findings::{self, OutputFormat};
-use crate::load::{self, LoadArguments};
+use crate::load::LoadArguments;
 
 /// Checks rules files, and prints every mistake with its place and its fix.
 ///
@@ -81,12 +81,11 @@ impl Check {
                 Err(findings) => findings,
             };
         }
-        let loaded = match self.door {
-            // The program has the names that others lack.
-            None | Some(CheckedDoor::Code) => Rules::load(&self.load.loader(file)),
-            Some(door) => load::usable(&self.load.strict_loader(file), door.into()),
+        let loader = match self.door {
+            None => self.load.loader(file),
+            Some(door) => self.load.loader_for(file, door.into()),
         };
-        match loaded {
+        match Rules::load(&loader) {
             Ok(rules) => rules.warnings().clone(),
             Err(findings) => findings,
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use clap::Args;
-use portcullis_config::{Diagnostics, Door, Loader, Rules};
+use portcullis_config::{Door, Loader, Rules};
 
 use crate::findings;
 
@@ -38,11 +38,18 @@ impl LoadArguments {
 
     /// The source of rules in a file. Names that only a program has are accepted.
     pub fn loader(&self, file: &Path) -> Loader {
-        self.strict_loader(file).accept_unknown_names()
+        self.from_file(file).accept_unknown_names()
     }
 
-    /// The source of rules in a file, in which names that only a program has are mistakes.
-    pub fn strict_loader(&self, file: &Path) -> Loader {
+    /// The source of rules in a file of which a door can do everything. Around code there is a program, which has names of its own.
+    pub fn loader_for(&self, file: &Path, door: Door) -> Loader {
+        match door {
+            Door::Code => self.loader(file),
+            door => self.from_file(file).for_door(door),
+        }
+    }
+
+    fn from_file(&self, file: &Path) -> Loader {
         let variables: HashMap<_, _> = self.variables.iter().cloned().collect();
         let no_env = self.no_env;
         Loader::file(file).environment(move |name| {
@@ -50,17 +57,6 @@ impl LoadArguments {
             variables.get(name).cloned().or_else(from_environment)
         })
     }
-}
-
-/// Loads rules of which a door can do everything.
-///
-/// # Errors
-///
-/// All mistakes, and all that the door cannot do, each with its place.
-pub fn usable(loader: &Loader, door: Door) -> Result<Rules, Diagnostics> {
-    let rules = Rules::load(loader)?;
-    rules.usable_by(door)?;
-    Ok(rules)
 }
 
 fn parse_variable(text: &str) -> Result<(String, String), String> {

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use clap::Args;
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchOptions};
 use portcullis::{ClientIp, key::Trust};
-use portcullis_cli::{findings, load};
+use portcullis_cli::findings;
 use portcullis_server::proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
 
@@ -96,12 +96,12 @@ impl Proxy {
 
     /// The rules, with findings on standard error. `None` if they have errors.
     fn load(&self) -> anyhow::Result<Option<Rules>> {
-        let loader = Loader::file(&self.rules);
+        let loader = Loader::file(&self.rules).for_door(Door::Proxy);
         let loader = match self.clients()? {
             Some(clients) => loader.client_ip(clients),
             None => loader,
         };
-        let (rules, findings) = match load::usable(&loader, Door::Proxy) {
+        let (rules, findings) = match Rules::load(&loader) {
             Ok(rules) => (Some(rules.clone()), rules.warnings().clone()),
             Err(findings) => (None, findings),
         };

@@ -56,7 +56,7 @@ impl Serve {
     async fn serve(self) -> anyhow::Result<bool> {
         let signals = Signals::new().context("cannot handle signals")?;
         // Before the store is connected, which may take a second: mistakes of the operator are found first.
-        let Some(limits) = Limits::load(&self.rules, &self.source)? else {
+        let Some(limits) = Limits::load(&self.rules, &self.source, &self.listeners)? else {
             return Ok(false);
         };
         let tls = self.listeners.tls()?;

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use portcullis::rules::envoy::Descriptors;
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchHandle, WatchOptions};
 use portcullis::{FailureMode, Limiter};
-use portcullis_cli::{findings, load};
+use portcullis_cli::findings;
 use portcullis_server::check::CheckEndpoint;
 use portcullis_server::rls::{RateLimitService, ResponseHeaders, reflection};
 use portcullis_server::serve::{DescriptorFiles, Readiness};
@@ -115,6 +115,11 @@ impl RulesArguments {
         self.poll.max(SHORTEST_POLL)
     }
 
+    /// Whether proxies ask for checks over HTTP.
+    fn has_check(&self, listeners: &ListenerArguments) -> bool {
+        !self.no_check && listeners.has_http()
+    }
+
     fn format_of(&self, path: &Path) -> Format {
         let is_envoy = path.is_dir() || crate::check::is_of_envoy(path);
         self.format.unwrap_or(if is_envoy { Format::Envoy } else { Format::Native })
@@ -129,10 +134,18 @@ pub(super) enum Limits {
 
 impl Limits {
     /// Reads the rules, and prints findings to standard error. `None` if they have errors.
-    pub(super) fn load(path: &Path, arguments: &RulesArguments) -> anyhow::Result<Option<Self>> {
+    pub(super) fn load(
+        path: &Path,
+        arguments: &RulesArguments,
+        listeners: &ListenerArguments,
+    ) -> anyhow::Result<Option<Self>> {
         let loaded = match arguments.format_of(path) {
-            Format::Native => load::usable(&Loader::file(path), Door::Serve)
-                .map(|rules| (rules.warnings().clone(), Self::Native(rules.clone()))),
+            Format::Native => {
+                let loader = Loader::file(path).for_door(Door::Serve);
+                let has_check = arguments.has_check(listeners);
+                let loader = if has_check { loader.for_door(Door::Check) } else { loader };
+                Rules::load(&loader).map(|rules| (rules.warnings().clone(), Self::Native(rules.clone())))
+            }
             Format::Envoy => {
                 let files = DescriptorFiles::new(PathBuf::from(path)).merge_domains(arguments.merge_domains);
                 files
@@ -175,12 +188,12 @@ impl Limits {
             }
             Self::Native(_) => {
                 let live = limiter.live_rules().cloned()?;
-                let check = if arguments.no_check || !listeners.has_http() {
-                    None
-                } else {
+                let check = if arguments.has_check(listeners) {
                     let check = unless_refused(CheckEndpoint::new(limiter))?;
                     let trusted = listeners.trusted().iter().copied();
                     Some(if trusted.len() == 0 { check } else { check.trust(trusted) })
+                } else {
+                    None
                 };
                 let service = unless_refused(RateLimitService::native(limiter.clone(), live))?;
                 let service = arguments.calls.configured(service);

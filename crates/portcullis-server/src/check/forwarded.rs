@@ -63,10 +63,7 @@ pub(super) fn client_request(dialect: Dialect, mut headers: HeaderMap) -> Result
         .and_then(|(last, before)| Some((address_of(last)?, before)))
         .ok_or_else(|| malformed(&names.address, Problem::Address))?;
 
-    for name in [&CONNECTION, &CONTENT_LENGTH, &TE, &TRAILER, &TRANSFER_ENCODING, &UPGRADE] {
-        headers.remove(name);
-    }
-    for name in ["keep-alive", "proxy-connection"] {
+    for name in &NOT_OF_CLIENT {
         headers.remove(name);
     }
     headers.insert(HOST, host);
@@ -136,6 +133,18 @@ fn canonical(name: &HeaderName) -> String {
     };
     name.as_str().split('-').map(word).collect::<Vec<_>>().join("-")
 }
+
+/// Fields of the connection and the body of the check. [`Door::Check`](portcullis::rules::Door::hides) hides them.
+const NOT_OF_CLIENT: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    CONTENT_LENGTH,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
 
 #[cfg(test)]
 mod tests;

@@ -92,3 +92,13 @@ fn trailers_lose_what_would_be_a_header() {
     clean_trailers(&mut trailers);
     assert_eq!(names(&trailers), ["grpc-status"]);
 }
+
+#[test]
+fn door_hides_what_is_removed() {
+    for name in &NAMES {
+        assert!(portcullis::rules::Door::Proxy.hides(name), "{name}");
+    }
+    for name in &KEPT {
+        assert!(!portcullis::rules::Door::Proxy.hides(name), "{name}");
+    }
+}
