@@ -58,7 +58,7 @@ enum Kind {
 }
 
 impl Door {
-    /// Whether rules at this door never see a header of the request, because it concerns the connection to a proxy alone. A
+    /// Whether rules at this door never see a header of the request, because it describes one connection, or the body that a check does not have. A
     /// [loader](crate::Loader::for_door) for the door, and [`Rules::usable_by`](crate::Rules::usable_by), refuse a field that names one.
     pub fn hides(self, name: &HeaderName) -> bool {
         match self {
@@ -125,8 +125,7 @@ impl Need {
     }
 
     fn hidden(&self, name: &HeaderName) -> Diagnostic {
-        let message =
-            format!("header {name} is never seen here: it concerns the connection to the proxy alone");
+        let message = format!("header {name} is never seen here: it describes one connection or one body");
         self.error(message, "name another header")
     }
 
