@@ -1,10 +1,11 @@
 //! `portcullis proxy` as a process.
 
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -45,8 +46,13 @@ struct Proxy {
 
 impl Proxy {
     fn start(arguments: &[&str]) -> Self {
-        let mut process =
-            command(arguments).args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+        Self::start_with_log(arguments, Stdio::inherit())
+    }
+
+    fn start_with_log(arguments: &[&str], log: impl Into<Stdio>) -> Self {
+        let mut command = command(arguments);
+        command.args(["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(log);
+        let mut process = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let started: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -101,6 +107,37 @@ fn trusted_proxies_name_the_client() {
         assert!(seen.contains(&format!("\r\nx-forwarded-for: {client}, 127.0.0.1\r\n")), "{seen}");
     }
     assert!(proxy.get("x-forwarded-for: 192.0.2.1\r\n").starts_with("HTTP/1.1 429 "));
+}
+
+/// What a reload to rules that no request could meet must not do: answer each request with 400.
+#[cfg(unix)]
+#[test]
+fn refused_reload_keeps_rules_of_proxy() {
+    let folder = Folder::new("proxy-reload");
+    let (rules, log) = (folder.write("limits.toml", RULES), folder.path("log"));
+    let upstream = upstream();
+    let proxy = Proxy::start_with_log(&[&rules, "--upstream", &upstream], File::create(&log).unwrap());
+    folder.write(
+        "limits.toml",
+        &format!("[layer]\nexcept = {{ route = '/health' }}\n{RULES}cost = {{ function = 'size' }}\n\
+                  [policy.routes]\nstrategy = 'gcra'\nquota = '9/s'\nkey = {{ all = ['client_ip', 'route'] }}\ntiers = {{ pro = '20/s' }}\n"),
+    );
+    let pid = proxy.process.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    let start = Instant::now();
+    let refused = loop {
+        let log = fs::read_to_string(&log).unwrap();
+        if let Some(line) = log.lines().find(|line| line.contains("layer.except.route")) {
+            break line.to_owned();
+        }
+        assert!(start.elapsed() < Duration::from_secs(30), "{log}");
+        thread::sleep(Duration::from_millis(20));
+    };
+    for field in ["policy.all.cost.function", "policy.routes.key", "policy.routes.tiers"] {
+        assert!(refused.contains(field), "{refused}");
+    }
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
+    assert!(proxy.get("").starts_with("HTTP/1.1 429 "));
 }
 
 #[test]

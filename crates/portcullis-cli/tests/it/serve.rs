@@ -67,9 +67,12 @@ fn mistakes_end_the_start_with_an_exit_code() {
     let broken = folder.write("broken.toml", "[policy.all]\nquota = \"much\"\n");
     let rules = folder.write("limits.toml", RULES);
     let permits = folder.write("permits.toml", &format!("{RULES}in_flight = {{ limit = 4 }}\n"));
+    let cost = "cost = { header = \"content-length\", max = 9 }\n";
+    let lengths = folder.write("lengths.toml", &format!("{RULES}{cost}"));
     for (arguments, expected) in [
         (vec!["serve", &permits], 1),
         (vec!["serve", &permits, "--no-check"], 1),
+        (vec!["serve", &lengths], 1),
         (vec!["serve", &broken], 1),
         (vec!["serve", &rules, "--store", "elsewhere"], 2),
         (vec!["serve", &rules, "--grpc", "off", "--http", "off"], 2),
@@ -222,6 +225,11 @@ fn reload_refuses_what_the_service_cannot_do() {
     service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
     service.write_rules(&format!("{RULES}in_flight = {{ limit = 4 }}\n"));
     service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+    let call = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]}"#;
+    for status in ["200", "429"] {
+        let answer = service.ask(&(post(call.len()) + call));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
     service.write_rules(RULES);
     service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
 }
