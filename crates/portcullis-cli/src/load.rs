@@ -38,18 +38,18 @@ impl LoadArguments {
 
     /// The source of rules in a file. Names that only a program has are accepted.
     pub fn loader(&self, file: &Path) -> Loader {
-        self.from_file(file).accept_unknown_names()
+        self.file(file).accept_unknown_names()
     }
 
     /// The source of rules in a file of which a door can do everything. Around code there is a program, which has names of its own.
     pub fn loader_for(&self, file: &Path, door: Door) -> Loader {
         match door {
             Door::Code => self.loader(file),
-            door => self.from_file(file).for_door(door),
+            door => self.file(file).for_door(door),
         }
     }
 
-    fn from_file(&self, file: &Path) -> Loader {
+    fn file(&self, file: &Path) -> Loader {
         let variables: HashMap<_, _> = self.variables.iter().cloned().collect();
         let no_env = self.no_env;
         Loader::file(file).environment(move |name| {

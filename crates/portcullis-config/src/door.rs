@@ -69,14 +69,15 @@ impl Door {
     }
 
     /// What the door cannot do, each with its place.
-    pub(crate) fn refused<'a>(self, needs: &'a [Need]) -> impl Iterator<Item = Diagnostic> + 'a {
+    pub(crate) fn refused(self, needs: &[Need]) -> impl Iterator<Item = Diagnostic> {
         needs.iter().filter(move |need| !self.offers(&need.kind)).map(move |need| need.refused(self))
     }
 
     fn offers(self, kind: &Kind) -> bool {
         match (self, kind) {
-            (Self::Code, _) | (Self::Proxy, Kind::Response | Kind::End) => true,
-            (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader) => true,
+            (Self::Code, _)
+            | (Self::Proxy, Kind::Response | Kind::End)
+            | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader) => true,
             (_, Kind::Header(name)) => !self.hides(name),
             _ => false,
         }
