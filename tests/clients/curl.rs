@@ -16,7 +16,7 @@ async fn server(limiter: &Limiter) -> Server {
     Server::start(Router::new().route("/", get(async || "found\n")).layer(limit)).await
 }
 
-fn curl(arguments: &[&str]) -> Command {
+pub(crate) fn curl(arguments: &[&str]) -> Command {
     let mut curl = Command::new("curl");
     curl.args(["--silent", "--show-error", "--max-time", "60"]).args(arguments);
     curl

@@ -9,3 +9,4 @@ mod proxy;
 mod python;
 mod screenshots;
 mod server;
+mod uploads;

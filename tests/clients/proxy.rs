@@ -56,7 +56,7 @@ async fn curl_uploads_through_the_proxy() {
 
 /// A server of web sockets of its own. It ends with its handle.
 async fn web_sockets() -> (Child, String) {
-    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/web_sockets.py");
+    let script = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("clients/scripts/web_sockets.py");
     let mut python = Command::new("python3");
     let mut process = python.arg(script).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let mut line = String::new();

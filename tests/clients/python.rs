@@ -19,17 +19,17 @@ fn limit(quota: &str) -> RateLimitLayer {
     Limiter::memory().layer(policy).by(ClientIp::peer())
 }
 
-async fn python(script: &str, argument: &str) -> String {
+pub(crate) async fn python(script: &str, arguments: &[&str]) -> String {
     let python = std::env::var_os("PORTCULLIS_PYTHON")
         .expect("PORTCULLIS_PYTHON names a Python with tests/clients/requirements.txt: `cargo xtask test clients` sets it");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script);
-    within_a_minute("output of the script", output_of(Command::new(python).arg(script).arg(argument))).await
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/scripts").join(script);
+    within_a_minute("output of the script", output_of(Command::new(python).arg(script).args(arguments))).await
 }
 
 #[tokio::test]
 async fn urllib3_waits_for_retry_after() {
     let server = Server::start(Router::new().route("/", get(async || "found")).layer(limit("1/2s"))).await;
-    let printed = python("urllib3_waits.py", &format!("http://{}/", server.address)).await;
+    let printed = python("urllib3_waits.py", &[&format!("http://{}/", server.address)]).await;
     assert_eq!(printed, "200 []\n200 [429]\n");
     assert_eq!(server.answers.all(), ["200", "429", "200"]);
 }
@@ -54,7 +54,7 @@ async fn grpc_server(limit: RateLimitLayer) -> (String, Answers, JoinHandle<()>)
 #[tokio::test]
 async fn grpcio_obeys_the_pushback() {
     let (address, answers, server) = grpc_server(limit("1/2s")).await;
-    assert_eq!(python("grpcio_waits.py", &address).await, "OK\nOK\n");
+    assert_eq!(python("grpcio_waits.py", &[&address]).await, "OK\nOK\n");
     assert_eq!(answers.all(), ["200", "grpc 8", "200"]);
     server.abort();
 }
@@ -63,7 +63,7 @@ async fn grpcio_obeys_the_pushback() {
 async fn grpcio_does_not_retry_without_pushback_and_reads_details() {
     // The wait in milliseconds exceeds the 32 bits of the pushback.
     let (address, answers, server) = grpc_server(limit("1/30d")).await;
-    let printed = python("grpcio_waits.py", &address).await;
+    let printed = python("grpcio_waits.py", &[&address]).await;
     let lines: Vec<_> = printed.lines().collect();
     assert_eq!(lines.len(), 4, "{printed}");
     assert_eq!(lines[0], "OK");

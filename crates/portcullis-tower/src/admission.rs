@@ -31,11 +31,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
 use http_body::Body;
-use http_body_util::Full;
 use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
@@ -50,7 +47,7 @@ pub(crate) use nesting::is_nested;
 pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};
 use second_check::SecondCheck;
-pub(crate) use verdict::{Admitted, Verdict};
+pub(crate) use verdict::{Admitted, Rejected, Verdict};
 
 /// Returns the checks of a request. `awaited` are the policies whose quotas have to be looked up first; `body` shows whether it can
 /// be a preflight.
@@ -81,7 +78,7 @@ pub(crate) fn start(
 pub(crate) enum Started {
     /// The inner service is called next.
     Admitted(ResponseContext),
-    Rejected(Response<Full<Bytes>>),
+    Rejected(Rejected),
     Waiting(Admission),
 }
 
@@ -134,6 +131,11 @@ impl Admission {
         }
     }
 
+    /// The bytes that are read of the body if the request is rejected.
+    pub(crate) fn discarded_bytes(&self) -> u64 {
+        self.config.discarded_bytes
+    }
+
     /// How long a request that was admitted after a wait waits for the inner service to become ready.
     pub(crate) fn ready_deadline(&self) -> Duration {
         self.config.ready_deadline
@@ -147,8 +149,8 @@ impl Admission {
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)
     /// refunds it.
     pub(crate) fn reject_admitted(&mut self, admitted: &Admitted, parts: &Parts) {
-        let response = verdict::reject_not_ready(&self.config, parts);
-        self.state = State::Refunding(Refunding::new(self.refund(admitted), response));
+        let rejected = verdict::reject_not_ready(&self.config, parts);
+        self.state = State::Refunding(Refunding::new(self.refund(admitted), rejected));
     }
 
     /// Refunds a request that was admitted, because the inner service has failed before it was called. Refunds that the store
@@ -190,7 +192,7 @@ impl Step {
                 admitted.emit_admitted(config, &parts.extensions);
                 Started::Admitted(admitted.into_context(parts))
             }
-            Self::Done(Verdict::Rejected(response)) => Started::Rejected(response),
+            Self::Done(Verdict::Rejected(rejected)) => Started::Rejected(rejected),
             Self::Wait(admission) => Started::Waiting(admission),
         }
     }
@@ -199,8 +201,8 @@ impl Step {
         Self::Wait(Admission { config: Arc::clone(config), state })
     }
 
-    fn rejected(response: Response<Full<Bytes>>) -> Self {
-        Self::Done(Verdict::Rejected(response))
+    fn rejected(rejected: Rejected) -> Self {
+        Self::Done(Verdict::Rejected(rejected))
     }
 
     /// Rejects a request once its charges are refunded, except for those that `keep` includes. A refund that fails does not
@@ -210,15 +212,15 @@ impl Step {
         charged: Option<&Outcome>,
         slot_at: Option<Instant>,
         keep: Keep,
-        response: Response<Full<Bytes>>,
+        rejected: Rejected,
     ) -> Self {
         if charged.is_none() {
-            return Self::rejected(response);
+            return Self::rejected(rejected);
         }
         let refunds = Refunds::start(config, charged, slot_at, keep);
         if refunds.are_over() {
-            return Self::rejected(response);
+            return Self::rejected(rejected);
         }
-        Self::wait(config, State::Refunding(Refunding::new(refunds, response)))
+        Self::wait(config, State::Refunding(Refunding::new(refunds, rejected)))
     }
 }

@@ -93,7 +93,7 @@ impl<S> AxumRateLimit<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for AxumRateLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
-    ReqBody: http_body::Body,
+    ReqBody: http_body::Body + Send + 'static,
     ResBody: http_body::Body<Data = Bytes> + Send + 'static,
     ResBody::Error: Into<BoxError>,
 {
@@ -139,6 +139,7 @@ pin_project! {
 impl<S, B, ResBody> Future for AxumFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    B: http_body::Body + Send + 'static,
     ResBody: http_body::Body<Data = Bytes> + Send + 'static,
     ResBody::Error: Into<BoxError>,
 {

@@ -19,6 +19,7 @@ use portcullis_core::Decision;
 
 use crate::LayerError;
 use crate::Registry;
+use crate::discard;
 use crate::event::{EventKind, Uncounted};
 use crate::layer_store::{LayerStore, Signals};
 use crate::lists::Lists;
@@ -54,6 +55,8 @@ pub(crate) struct LayerConfig {
     pub(crate) holds_permits: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
+    /// The bytes that are read of the body of a rejected request.
+    pub(crate) discarded_bytes: u64,
     pub(crate) by_outcome: ByOutcome,
     /// Whether callers may have quotas of their own that no look-up of a key finds.
     has_caller_quotas: bool,
@@ -83,6 +86,7 @@ impl LayerConfig {
             holds_permits: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
+            discarded_bytes: discard::BYTES,
             by_outcome: ByOutcome::default(),
             has_caller_quotas: false,
             is_straight: AtomicBool::new(false),
@@ -112,6 +116,7 @@ impl LayerConfig {
             holds_permits,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
+            discarded_bytes: discard::BYTES,
             by_outcome: ByOutcome::default(),
             has_caller_quotas: false,
             is_straight: AtomicBool::new(false),
@@ -250,6 +255,7 @@ impl Clone for LayerConfig {
             holds_permits: self.holds_permits,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
+            discarded_bytes: self.discarded_bytes,
             by_outcome: self.by_outcome,
             has_caller_quotas: self.has_caller_quotas,
             is_straight: AtomicBool::new(false),

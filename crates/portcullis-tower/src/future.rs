@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::Body;
 use http_body_util::Full;
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -113,17 +114,18 @@ where
 impl<S, B, ResBody> ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    B: Body + Send + 'static,
 {
     /// Polls for the response, whose body `of_inner` makes of that of the inner service, or `of_whole` of one that is observed or a
     /// rejection.
     // The caller does not map the response itself: each time that it is moved takes as long as a look-up in a map.
     #[inline]
-    pub(crate) fn poll_with<Body>(
+    pub(crate) fn poll_with<AnyBody>(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        of_inner: impl FnOnce(ResBody) -> Body,
-        of_whole: impl FnOnce(ResponseBody<ResBody>) -> Body,
-    ) -> Poll<Result<Response<Body>, S::Error>> {
+        of_inner: impl FnOnce(ResBody) -> AnyBody,
+        of_whole: impl FnOnce(ResponseBody<ResBody>) -> AnyBody,
+    ) -> Poll<Result<Response<AnyBody>, S::Error>> {
         let this = self.project();
         let (mut state, context) = (this.state, this.context);
         loop {
@@ -182,6 +184,7 @@ fn poll_waiting<S, B>(
 ) -> Poll<Result<State<S, B>, S::Error>>
 where
     S: Service<Request<B>> + Clone,
+    B: Body + Send + 'static,
 {
     let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
     let waiting = request.take().expect(COMPLETED);
@@ -191,8 +194,11 @@ where
             let (mut inner, request) = waiting.into_call();
             Ok(State::Called { future: call_enclosed(&mut inner, request, context) })
         }
-        WaitEnd::Respond(response) => Ok(State::Rejected { response: Some(response) }),
-        WaitEnd::Fail(error) => Err(error),
+        WaitEnd::Respond(rejected) => Ok(State::Rejected { response: Some(waiting.reject(rejected)) }),
+        WaitEnd::Fail(error) => {
+            waiting.fail();
+            Err(error)
+        }
     })
 }
 
@@ -219,6 +225,7 @@ where
 impl<S, B, ResBody> Future for ResponseFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    B: Body + Send + 'static,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 

@@ -24,8 +24,8 @@ use portcullis_core::KeyWriter;
 
 pub use bearer::Bearer;
 pub use cached::CachedLookup;
-pub(crate) use client_ip::parse_networks;
 pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Trust, TrustError, TrustedProxies};
+pub(crate) use client_ip::{parse_networks, peer};
 pub use combine::{And, Or};
 pub use cookie::Cookie;
 pub use credential::Credential;

@@ -39,7 +39,7 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 /// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`counts_rejections`](Self::counts_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
 /// | the charge | [`until_headers`](Self::until_headers), [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
 /// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
-/// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`decision_in_response`](Self::decision_in_response) |
+/// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`discard_bodies`](Self::discard_bodies), [`decision_in_response`](Self::decision_in_response) |
 /// | a wait | [`Policy::wait_at_most`] | [`ready_deadline`](Self::ready_deadline) |
 ///
 /// ```
@@ -207,6 +207,20 @@ impl RateLimitLayer {
     /// returned unchanged, and the request is refunded as well.
     pub fn ready_deadline(mut self, deadline: Duration) -> Self {
         Arc::make_mut(&mut self.config).ready_deadline = deadline;
+        self
+    }
+
+    /// Sets how many bytes of the body of a rejected request are read, and discarded: 16 MiB by default, none with 0.
+    ///
+    /// The response leaves at once, and its body is read afterwards, in a task of the runtime. If it were not, a server would close a
+    /// connection of HTTP/1 while the client still writes, which loses the response, and reset a stream of HTTP/2, which servers
+    /// allow a limited number of times for a connection that other clients may share.
+    ///
+    /// A body is read for at most 5 s, and after the first second only if 64 KiB/s arrive. At the same time 1 024 bodies of
+    /// a process are read, and 64 with one key, or from one peer if the request has none. A body that the client sends after
+    /// `100 Continue` only is not read, in HTTP/1.1: the client gets the response in its place.
+    pub fn discard_bodies(mut self, bytes: u64) -> Self {
+        Arc::make_mut(&mut self.config).discarded_bytes = bytes;
         self
     }
 

@@ -200,6 +200,7 @@ mod config;
 mod cost;
 mod denial_reports;
 mod detached;
+mod discard;
 mod enclosing;
 mod error;
 mod event;
@@ -256,6 +257,7 @@ pub use charge::{Charge, ChargeError, Usage};
 pub use charge::{MissingCharge, MissingUsage};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 pub use cost::Cost;
+pub use discard::Unread;
 pub use error::{LayerError, LayerOptionError, OverridingError, PolicyConflict};
 pub use event::{
     Event, EventKind, Fingerprint, FingerprintError, LayerPolicies, Observer, SettlementLoss, SpanFields,

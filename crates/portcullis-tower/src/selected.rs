@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::config::CurrentConfig;
 use crate::response_context::ResponseContext;
-use crate::{ResponseBody, ResponseFuture, service};
+use crate::{ResponseBody, ResponseFuture, discard, service};
 
 pub use future::SelectedFuture;
 use selection::Target;
@@ -101,7 +101,7 @@ impl<S, L, ReqBody, ResBody> Service<Request<ReqBody>> for SelectedRateLimit<S, 
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
     L: SelectLayer,
-    ReqBody: Body,
+    ReqBody: Body + Send + 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
@@ -120,7 +120,11 @@ where
             Target::Layer(CurrentLayer(config)) => {
                 service::limit(inner, CurrentConfig::Changed(config), request)
             }
-            Target::Refused(refusal) => ResponseFuture::rejected(refusal.response(&request.0)),
+            Target::Refused(refusal) => {
+                let response = refusal.response(&request.0);
+                discard::discard(&request.0, request.1, None, discard::BYTES);
+                ResponseFuture::rejected(response)
+            }
         };
         SelectedFuture::new(future, header)
     }

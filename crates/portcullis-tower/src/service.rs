@@ -11,6 +11,7 @@ use tower_service::Service;
 
 use crate::admission::{self, Admission, Started, straight};
 use crate::config::{CurrentConfig, LiveConfig};
+use crate::discard::discard;
 use crate::off;
 use crate::response_context::ResponseContext;
 use crate::waiting_request::Instance;
@@ -20,7 +21,8 @@ use crate::{ResponseBody, ResponseFuture};
 ///
 /// Its clones share their budgets. The request body and the error are those of the inner service: a rejection is a
 /// response. The body has to be an [`http_body::Body`], which tells whether a request
-/// [can be a preflight](crate::RateLimitLayer::limit_preflights); the layer does not read it.
+/// [can be a preflight](crate::RateLimitLayer::limit_preflights). The layer reads that of a rejected request only, to
+/// [discard it](crate::RateLimitLayer::discard_bodies).
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -51,7 +53,7 @@ impl<S> RateLimit<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
-    ReqBody: Body,
+    ReqBody: Body + Send + 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
@@ -78,16 +80,20 @@ pub(crate) fn limit<S, ReqBody, ResBody>(
 ) -> ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
-    ReqBody: Body,
+    ReqBody: Body + Send + 'static,
 {
     let (parts, body) = &mut request;
+    let bytes = config.discarded_bytes;
     let started = match straight::policy(&config, parts) {
         Some(layer_policy) => straight::start(&config, layer_policy, parts),
         None => start(config, parts, body),
     };
     match started {
         Started::Admitted(context) => ResponseFuture::call(inner, request.0, request.1, context),
-        Started::Rejected(response) => ResponseFuture::rejected(response),
+        Started::Rejected(rejected) => {
+            discard(&request.0, request.1, rejected.key, bytes);
+            ResponseFuture::rejected(rejected.response)
+        }
         Started::Waiting(admission) => wait(inner, admission, request),
     }
 }

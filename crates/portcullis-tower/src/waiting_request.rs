@@ -7,11 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::Body;
 use http_body_util::Full;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use crate::admission::{Admission, Admitted, Verdict};
+use crate::admission::{Admission, Admitted, Rejected, Verdict};
+use crate::discard::discard;
 use crate::response_context::ResponseContext;
 
 /// A request that waits for its verdict, or for the inner service.
@@ -29,7 +31,7 @@ pub(crate) enum WaitEnd<E> {
     /// The inner service is ready for the request.
     Call(ResponseContext),
     /// The request is rejected.
-    Respond(Response<Full<Bytes>>),
+    Respond(Rejected),
     /// The inner service has failed while it got ready.
     Fail(E),
 }
@@ -37,6 +39,23 @@ pub(crate) enum WaitEnd<E> {
 impl<S, B> WaitingRequest<S, B> {
     pub(crate) fn new(admission: Admission, instance: Instance<S>, parts: Parts, body: B) -> Self {
         Self { admission, admitted: None, instance, parts, body }
+    }
+
+    /// The response to the request, whose body is discarded.
+    pub(crate) fn reject(self, rejected: Rejected) -> Response<Full<Bytes>>
+    where
+        B: Body + Send + 'static,
+    {
+        discard(&self.parts, self.body, rejected.key, self.admission.discarded_bytes());
+        rejected.response
+    }
+
+    /// The inner service has failed: whatever answers the request, its body is discarded.
+    pub(crate) fn fail(self)
+    where
+        B: Body + Send + 'static,
+    {
+        discard(&self.parts, self.body, None, self.admission.discarded_bytes());
     }
 
     /// The ready instance and the request to call it with.
@@ -71,7 +90,7 @@ where
             }
             match self.admission.poll(&mut self.parts, cx) {
                 Poll::Ready(Verdict::Admitted(admitted)) => self.admitted = Some(admitted),
-                Poll::Ready(Verdict::Rejected(response)) => return Poll::Ready(WaitEnd::Respond(response)),
+                Poll::Ready(Verdict::Rejected(rejected)) => return Poll::Ready(WaitEnd::Respond(rejected)),
                 Poll::Pending => {
                     if !self.admission.keeps_readiness() {
                         self.instance.release();

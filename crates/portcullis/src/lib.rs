@@ -165,7 +165,7 @@ pub use portcullis_core::{
 pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
     Charge, ChargeError, ClientIp, LayerBuilder, LayerError, OnMissing, PolicyConflict, RateLimit,
-    RateLimitLayer, Reason, Rejection, ResponseBody, ResponseFuture, Shadow,
+    RateLimitLayer, Reason, Rejection, ResponseBody, ResponseFuture, Shadow, Unread,
 };
 
 /// Checks in handlers, and of the messages of streams. See [`Limiter::check`] and [`Charge::check`].

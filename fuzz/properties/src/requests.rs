@@ -61,7 +61,7 @@ pub fn requests(input: &[u8]) {
 }
 
 /// Whether a request has reached the inner service.
-async fn send<B: Body<Data = Data>>(layer: &RateLimitLayer, request: Request<B>) -> bool {
+async fn send<B: Body<Data = Data> + Send + 'static>(layer: &RateLimitLayer, request: Request<B>) -> bool {
     let reached = AtomicBool::new(false);
     let inner = service_fn(async |_: Request<B>| {
         reached.store(true, Relaxed);

@@ -25,6 +25,7 @@ pub(super) struct LayerOptions {
     pub(super) limit_preflights: bool,
     pub(super) lookup_deadline: Option<Duration>,
     pub(super) ready_deadline: Option<Duration>,
+    pub(super) discard_bodies: Option<u64>,
     pub(super) decision_in_response: bool,
     pub(super) without_charge: bool,
     pub(super) except: Vec<Arc<dyn RequestMatcher>>,
@@ -232,6 +233,9 @@ impl LayerOptions {
         }
         if let Some(deadline) = self.ready_deadline {
             layer = layer.ready_deadline(deadline);
+        }
+        if let Some(bytes) = self.discard_bodies {
+            layer = layer.discard_bodies(bytes);
         }
         if self.decision_in_response {
             layer = layer.decision_in_response();

@@ -93,6 +93,11 @@ static LAYER: Table = table(
         field("lookup_deadline", DURATION, "The longest wait for the look-up of a key."),
         field("ready_deadline", DURATION, "The longest wait for the inner service."),
         field(
+            "discard_bodies",
+            Kind::Integer(0, u64::MAX),
+            "The bytes that are read of the bodies of rejected requests.",
+        ),
+        field(
             "decision_in_response",
             Kind::Bool,
             "Whether responses carry the decision in their extensions.",

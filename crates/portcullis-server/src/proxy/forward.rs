@@ -26,12 +26,13 @@ use super::prepare::{Prepared, add_via};
 use super::request_body::RequestBody;
 use super::settings::{Host, Shared};
 use super::tunnel::Tunnel;
+use crate::serve::listener::ClientBody;
 
 /// The service behind the limits.
 #[derive(Clone, Debug)]
 pub(super) struct Forward(pub(super) Arc<Shared>);
 
-impl Service<Request<Incoming>> for Forward {
+impl Service<Request<ClientBody>> for Forward {
     type Response = Response<ProxyBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<ProxyBody>, Infallible>> + Send>>;
@@ -40,7 +41,7 @@ impl Service<Request<Incoming>> for Forward {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let (parts, body) = request.into_parts();
@@ -59,7 +60,7 @@ impl Service<Request<Incoming>> for Forward {
 async fn forward(
     shared: &Arc<Shared>,
     mut parts: Parts,
-    body: Incoming,
+    body: ClientBody,
 ) -> Result<Response<ProxyBody>, Failure> {
     let prepared =
         parts.extensions.remove::<Prepared>().expect("requests are prepared before they are charged");

@@ -6,28 +6,28 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 
 use super::activity::Activity;
 use super::hop_by_hop;
 use super::settings::Place;
+use crate::serve::listener::ClientBody;
 
 /// The body of a request, as it comes from the client.
 #[derive(Debug)]
 pub(super) struct RequestBody {
-    incoming: Incoming,
+    body: ClientBody,
     activity: Arc<Activity>,
     /// Until it ends: an upstream may respond before, and still be sent the rest.
     place: Option<Place>,
 }
 
 impl RequestBody {
-    pub(super) fn new(incoming: Incoming, activity: Arc<Activity>, place: Place) -> Self {
-        if incoming.is_end_stream() {
+    pub(super) fn new(body: ClientBody, activity: Arc<Activity>, place: Place) -> Self {
+        if body.is_end_stream() {
             activity.sent();
-            return Self { incoming, activity, place: None };
+            return Self { body, activity, place: None };
         }
-        Self { incoming, activity, place: Some(place) }
+        Self { body, activity, place: Some(place) }
     }
 }
 
@@ -39,8 +39,8 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let mut polled = Pin::new(&mut self.incoming).poll_frame(cx);
-        let has_ended = self.incoming.is_end_stream();
+        let mut polled = Pin::new(&mut self.body).poll_frame(cx);
+        let has_ended = self.body.is_end_stream();
         self.activity.awaits_client(polled.is_pending());
         match &mut polled {
             Poll::Ready(Some(Ok(frame))) => {
@@ -64,10 +64,10 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        self.body.size_hint()
     }
 }

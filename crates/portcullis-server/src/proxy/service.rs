@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 
 use http::{HeaderValue, Request, Response, Version, header};
 use http_body_util::Either;
-use hyper::body::Incoming;
 use portcullis::ResponseBody;
 use portcullis::rules::RulesService;
 use tower::{Layer as _, Service};
@@ -17,6 +16,7 @@ use super::failure::Form;
 use super::forward::Forward;
 use super::prepare::prepare;
 use super::settings::Shared;
+use crate::serve::listener::ClientBody;
 
 /// The service of a proxy.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl ProxyService {
     }
 }
 
-impl Service<Request<Incoming>> for ProxyService {
+impl Service<Request<ClientBody>> for ProxyService {
     type Response = Response<Either<ResponseBody<ProxyBody>, ProxyBody>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
@@ -41,7 +41,7 @@ impl Service<Request<Incoming>> for ProxyService {
         self.limited.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Incoming>) -> Self::Future {
+    fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         match prepare(&mut parts, &self.shared.pseudonym) {
             Ok(prepared) => {

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::Service;
 
 pub(crate) use options::ListenerOptions;
+pub(crate) use tracked::ClientBody;
 
 /// A bound address whose connections are served.
 ///
@@ -67,9 +67,11 @@ impl Listener {
     ///
     /// Each connection has a clone of the service. Requests have `ConnectInfo<SocketAddr>` of Axum in their extensions, with the
     /// address of the peer.
+    ///
+    /// What a service does not read of a body is discarded.
     pub(crate) async fn serve<S, B>(self, service: S, shutdown: impl Future<Output = ()>) -> Drained
     where
-        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+        S: Service<Request<ClientBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
         S::Future: Send + 'static,
         S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
         B: Body + Send + 'static,

@@ -4,10 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::{mem, slice};
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
-use http_body_util::Full;
 use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome, ReadyCheck};
 
@@ -17,7 +14,7 @@ use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan, PlannedRejection, Waits};
 use super::refunds::Keep;
 use super::shadow_checks::ShadowChecks;
-use super::verdict::Passed;
+use super::verdict::{Passed, Rejected};
 use super::waitable_check::WaitableCheck;
 use super::window_wait::{Continued, LastAnswer, WaitContext};
 use super::{State, Step, admit, in_flight, look, lookups, permits, verdict};
@@ -106,7 +103,7 @@ pub(super) fn reject_at_once(
     denied: ReadyCheck,
     on_failure: OnStoreFailure,
     parts: &Parts,
-) -> Response<Full<Bytes>> {
+) -> Rejected {
     let outcome = Outcome::single(check.to_checks(config), denied).expect(ONE_CHECK);
     config.store.emit_outcome(&outcome);
     verdict::reject_denied(config, &outcome, on_failure, parts)

@@ -91,9 +91,11 @@ impl HandlerCheck {
                 admitted.emit_admitted(&self.config, &self.parts.extensions);
                 Ok(self.basis(admitted.into_basis()))
             }
-            Verdict::Rejected(mut response) => {
-                Err(response.extensions_mut().remove().expect("a rejection for a handler has its cause"))
-            }
+            Verdict::Rejected(mut rejected) => Err(rejected
+                .response
+                .extensions_mut()
+                .remove()
+                .expect("a rejection for a handler has its cause")),
         }
     }
 

@@ -2,15 +2,12 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
-use http_body_util::Full;
 use portcullis_core::StoreError;
 use portcullis_core::store::{Check, Outcome};
 
 use super::plan::PlannedChecks;
-use super::verdict;
+use super::verdict::{self, Rejected};
 use crate::by_outcome;
 use crate::config::LayerConfig;
 
@@ -24,7 +21,7 @@ pub(super) fn start(
     config: &Arc<LayerConfig>,
     checks: &mut PlannedChecks,
     parts: &mut Parts,
-) -> Result<(), Response<Full<Bytes>>> {
+) -> Result<(), Rejected> {
     for (policy, key, cost) in checks.take_deferred_costs(config) {
         let layer_policy = &config.policies()[policy];
         let stays = layer_policy.keeps_charge(key);

@@ -5,14 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
-use http::Response;
-use http_body_util::Full;
 use portcullis_core::store::{Outcome, StoreFuture};
 use portcullis_core::{Decision, Key, Receipt};
 use tokio::time::Instant;
 
-use super::Step;
+use super::{Rejected, Step};
 use crate::config::LayerConfig;
 use crate::policy::is_in_flight;
 use crate::queues::RefundEnd;
@@ -124,17 +121,18 @@ impl Drop for Refunds {
 /// A rejected request whose refunds are in progress.
 pub(super) struct Refunding {
     refunds: Refunds,
-    response: Response<Full<Bytes>>,
+    /// Until the refunds are over.
+    rejected: Option<Rejected>,
 }
 
 impl Refunding {
-    pub(super) fn new(refunds: Refunds, response: Response<Full<Bytes>>) -> Self {
-        Self { refunds, response }
+    pub(super) fn new(refunds: Refunds, rejected: Rejected) -> Self {
+        Self { refunds, rejected: Some(rejected) }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         ready!(self.refunds.poll(cx));
-        Poll::Ready(Step::rejected(mem::take(&mut self.response)))
+        Poll::Ready(Step::rejected(self.rejected.take().expect("a rejection is not polled after its end")))
     }
 }
 

@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{Extensions, Response};
 use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, FailureMode, Policy, PolicyName, StoreError};
+use portcullis_core::{Decision, FailureMode, Key, Policy, PolicyName, StoreError};
 
 use super::plan::{OnStoreFailure, PlannedRejection};
 use super::{handler, nesting};
@@ -25,7 +25,14 @@ use crate::{Charge, KeyError, Reason};
 pub(crate) enum Verdict {
     /// The request goes to the inner service.
     Admitted(Admitted),
-    Rejected(Response<Full<Bytes>>),
+    Rejected(Rejected),
+}
+
+/// The response to a request that does not go to the inner service.
+pub(crate) struct Rejected {
+    pub(crate) response: Response<Full<Bytes>>,
+    /// The narrowest key of the request, if it was checked: it bounds the bodies that are discarded at the same time.
+    pub(crate) key: Option<Key>,
 }
 
 /// A request that goes to the inner service.
@@ -115,7 +122,7 @@ pub(super) fn of(
     answer: Result<Outcome, StoreError>,
     on_failure: OnStoreFailure,
     parts: &Parts,
-) -> Result<Passed, Response<Full<Bytes>>> {
+) -> Result<Passed, Rejected> {
     config.store.emit_answer(&answer);
     match answer {
         Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
@@ -136,7 +143,7 @@ pub(super) fn reject_denied(
     denied: &Outcome,
     on_failure: OnStoreFailure,
     parts: &Parts,
-) -> Response<Full<Bytes>> {
+) -> Rejected {
     denial_reports::count(&config.store, denied);
     let cause = Cause::Limited { outcome: denied, checked: on_failure.checked };
     let retry_offset = config.responses.retry_offset(on_failure.retry_seed);
@@ -167,11 +174,7 @@ fn emit_expiry(config: &LayerConfig, error: &StoreError, on_failure: OnStoreFail
 }
 
 /// The response to a request that is rejected whatever the store answers.
-pub(super) fn reject_planned(
-    config: &LayerConfig,
-    rejection: &PlannedRejection,
-    parts: &Parts,
-) -> Response<Full<Bytes>> {
+pub(super) fn reject_planned(config: &LayerConfig, rejection: &PlannedRejection, parts: &Parts) -> Rejected {
     match rejection {
         PlannedRejection::Identity(error) => reject_key(config, error, parts),
         PlannedRejection::Denied => reject(config, Cause::Denied, parts),
@@ -179,7 +182,7 @@ pub(super) fn reject_planned(
 }
 
 /// The response to a request whose identity cannot be determined.
-fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
+fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Rejected {
     if !error.is_client_fault() {
         config.store.emit_for(&parts.extensions, EventKind::Misconfigured { error });
     }
@@ -187,22 +190,18 @@ fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Response
 }
 
 /// The response to a request whose look-up found no key or failed.
-pub(super) fn reject_looked_up(
-    config: &LayerConfig,
-    error: &KeyError,
-    parts: &Parts,
-) -> Response<Full<Bytes>> {
+pub(super) fn reject_looked_up(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Rejected {
     let cause = if error.is_client_fault() { Cause::NoKey(error) } else { Cause::LookupFailed };
     reject(config, cause, parts)
 }
 
 /// The response to a request that would have to wait while too many requests wait.
-pub(super) fn reject_overloaded(config: &LayerConfig, parts: &Parts) -> Response<Full<Bytes>> {
+pub(super) fn reject_overloaded(config: &LayerConfig, parts: &Parts) -> Rejected {
     reject(config, Cause::Overloaded, parts)
 }
 
 /// The response to a request whose slot in a queue, which is refunded, is too late for it. `denied` is a denial of its checks.
-pub(super) fn reject_late(config: &LayerConfig, denied: &Outcome, parts: &Parts) -> Response<Full<Bytes>> {
+pub(super) fn reject_late(config: &LayerConfig, denied: &Outcome, parts: &Parts) -> Rejected {
     let is_checked = |index: &usize| {
         let name = config.policies()[*index].policy.name();
         denied.decisions().iter().any(|decision| decision.policy() == name)
@@ -212,26 +211,22 @@ pub(super) fn reject_late(config: &LayerConfig, denied: &Outcome, parts: &Parts)
 }
 
 /// The response to a request whose key has too many unsettled requests under a policy that looks first.
-pub(super) fn reject_unsettled(
-    config: &LayerConfig,
-    policy: &PolicyName,
-    parts: &Parts,
-) -> Response<Full<Bytes>> {
+pub(super) fn reject_unsettled(config: &LayerConfig, policy: &PolicyName, parts: &Parts) -> Rejected {
     config.store.emit_for(&parts.extensions, EventKind::TooManyUnsettled { policy });
     reject(config, Cause::Unsettled(policy), parts)
 }
 
 /// The response to a request that has waited, if the inner service is then not ready.
-pub(super) fn reject_not_ready(config: &LayerConfig, parts: &Parts) -> Response<Full<Bytes>> {
+pub(super) fn reject_not_ready(config: &LayerConfig, parts: &Parts) -> Rejected {
     config.store.emit_for(&parts.extensions, EventKind::NotReady);
     reject(config, Cause::Overloaded, parts)
 }
 
-fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
+fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Rejected {
     respond(config, &Rejection::new(parts, cause))
 }
 
-fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
+fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Rejected {
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     let (rejected, extensions) = (EventKind::Rejected { reason, decisions }, &rejection.parts().extensions);
     if reason == Reason::Denied {
@@ -240,8 +235,10 @@ fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Byt
         config.store.emit_unlogged(extensions, rejected);
     }
     config.store.audit_if_due(decisions);
-    if config.is_for_handlers {
-        return handler::with_cause(OwnedCause::new(rejection.cause(), rejection.retry_offset()));
-    }
-    config.responses.reject(rejection, nesting::is_nested(&rejection.parts().extensions))
+    let response = if config.is_for_handlers {
+        handler::with_cause(OwnedCause::new(rejection.cause(), rejection.retry_offset()))
+    } else {
+        config.responses.reject(rejection, nesting::is_nested(&rejection.parts().extensions))
+    };
+    Rejected { response, key: rejection.key() }
 }

@@ -24,6 +24,7 @@ use source::Source;
 
 pub use error::ClientIpError;
 pub use ip_prefix::IpPrefix;
+pub(crate) use peer::peer;
 pub(crate) use trust::parse_networks;
 pub use trust::{Trust, TrustError};
 pub use trusted_proxies::TrustedProxies;
@@ -147,7 +148,7 @@ impl ClientIp {
 
     /// The client of a request, and the log lines about a misconfiguration.
     pub(crate) fn client_of(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::setup(peer::NO_PEER))?.ip();
+        let peer = peer(&parts.extensions).ok_or_else(|| KeyError::setup(peer::NO_PEER))?.ip();
         let found = self.find(peer, &parts.headers);
         self.log_misconfiguration(peer, &parts.headers, &found);
         Ok(found?)

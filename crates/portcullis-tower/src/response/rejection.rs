@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode};
 use portcullis_core::store::Outcome;
-use portcullis_core::{Decision, PolicyName, Retry};
+use portcullis_core::{Decision, Key, PolicyName, Retry};
 
 use super::fields;
 use super::values::{self, ItemBuf};
@@ -79,6 +79,14 @@ impl<'a> Rejection<'a> {
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
             Cause::Limited { outcome, .. } => Some(outcome.decision()),
+            _ => None,
+        }
+    }
+
+    /// Returns the narrowest key of a request that was limited.
+    pub(crate) fn key(&self) -> Option<Key> {
+        match self.cause {
+            Cause::Limited { outcome, .. } => outcome.checks().narrowest_key(),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::{HeaderName, HeaderValue, Request, Response};
+use http_body::Body;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -35,6 +36,7 @@ where
 impl<S, B, ResBody> Future for SelectedFuture<S, B>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    B: Body + Send + 'static,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 

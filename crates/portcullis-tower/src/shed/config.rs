@@ -31,6 +31,8 @@ pub(super) struct ShedConfig {
     pub background: u32,
     pub tolerance: Tolerance,
     pub shortest_wait: Duration,
+    /// The bytes that are read of the body of a rejected request.
+    pub discarded_bytes: u64,
     pub spread: RetrySpread,
     pub overload_status: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
     pub until_head: bool,

@@ -15,6 +15,7 @@ use super::limit::Tolerance;
 use super::shared::Shared;
 use super::{MAX_LIMIT, Shed, ShedError};
 use crate::class::Class;
+use crate::discard;
 use crate::matching::RequestMatcher;
 use crate::registry::ListedShed as _;
 use crate::response::RetrySpread;
@@ -71,6 +72,7 @@ impl ShedLayer {
             background: 500,
             tolerance: Tolerance::DEFAULT,
             shortest_wait: Duration::from_secs(1),
+            discarded_bytes: discard::BYTES,
             spread: RetrySpread::new(Duration::from_secs(9))?,
             overload_status: Arc::new(|_| false),
             until_head: false,
@@ -229,6 +231,13 @@ impl ShedLayer {
         let spread = longest.checked_sub(shortest).ok_or(ShedError::RetryAfter { shortest, longest })?;
         let spread = RetrySpread::new(spread)?;
         Ok(self.with(|config| (config.shortest_wait, config.spread) = (shortest, spread)))
+    }
+
+    /// Sets how many bytes of the body of a rejected request are read, and discarded, as
+    /// [`RateLimitLayer::discard_bodies`](crate::RateLimitLayer::discard_bodies) does. What is read so is not in flight.
+    #[must_use]
+    pub fn discard_bodies(self, bytes: u64) -> Self {
+        self.with(|config| config.discarded_bytes = bytes)
     }
 
     /// Counts a request as in flight until its response head is made, instead of until its body has ended: for services whose

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
+use http_body::Body;
 use tower_service::Service;
 
 use super::config::{Entry, ShedConfig};
 use super::{ShedBody, ShedFuture};
+use crate::discard::discard;
 
 /// A service whose requests are shed under overload. Made by a [`ShedLayer`](super::ShedLayer).
 ///
@@ -56,6 +58,7 @@ impl<S: Clone> Clone for Shed<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for Shed<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    ReqBody: Body + Send + 'static,
 {
     type Response = Response<ShedBody<ResBody>>;
     type Error = S::Error;
@@ -77,6 +80,7 @@ where
                 // What was polled ready may hold a permit, which the next request on this connection may need much later.
                 self.inner = self.inner.clone();
                 self.is_ready = false;
+                discard(&parts, body, None, self.config.discarded_bytes);
                 return ShedFuture::rejected(response);
             }
         };

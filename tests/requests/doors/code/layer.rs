@@ -145,6 +145,10 @@ pub(super) fn options(layer: RateLimitLayer, table: Option<&Value>, clients: &Cl
         Some(deadline) => layer.ready_deadline(deadline),
         None => layer,
     };
+    let layer = match table.get("discard_bodies") {
+        Some(bytes) => layer.discard_bodies(bytes.as_integer().unwrap().try_into().unwrap()),
+        None => layer,
+    };
     let layer = if flag(table, "limit_preflights") { layer.limit_preflights() } else { layer };
     let layer = if flag(table, "decision_in_response") { layer.decision_in_response() } else { layer };
     let layer = if flag(table, "without_charge") { layer.without_charge() } else { layer };

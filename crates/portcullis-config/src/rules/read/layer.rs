@@ -19,6 +19,7 @@ impl Reader<'_> {
             limit_preflights: fields.read("limit_preflights").unwrap_or_default(),
             lookup_deadline: fields.duration("lookup_deadline"),
             ready_deadline: fields.duration("ready_deadline"),
+            discard_bodies: fields.read("discard_bodies"),
             decision_in_response: fields.read("decision_in_response").unwrap_or_default(),
             without_charge: fields.read("without_charge").unwrap_or_default(),
             except: self.request_list(&mut fields, "except"),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -19,7 +18,7 @@ use tower::Service;
 
 use super::activity::{Activity, Observed};
 use super::options::ListenerOptions;
-use super::tracked::Tracked;
+use super::tracked::{ClientBody, Tracked};
 use super::watchdog::{Step, Watchdog};
 
 /// What all connections of a listener share.
@@ -45,7 +44,7 @@ pub(super) async fn serve<S, B>(
     shared: Arc<Shared>,
     mut stop: watch::Receiver<bool>,
 ) where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S: Service<Request<ClientBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
     B: Body + Send + 'static,
@@ -78,7 +77,7 @@ async fn drive<I, S, B>(
     mut stop: watch::Receiver<bool>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + Sync + 'static,
+    S: Service<Request<ClientBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
     S::Error: Into<Box<dyn Error + Send + Sync>> + 'static,
     B: Body + Send + 'static,

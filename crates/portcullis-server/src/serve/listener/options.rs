@@ -113,6 +113,7 @@ impl ListenerOptions {
         http2.initial_stream_window_size(self.stream_window);
         http2.initial_connection_window_size(self.connection_window);
         http2.max_pending_accept_reset_streams(MAX_RESET_STREAMS);
+        http2.max_local_error_reset_streams(MAX_RESETS_OF_OURS);
         http2.keep_alive_interval(KEEP_ALIVE_INTERVAL).keep_alive_timeout(KEEP_ALIVE_TIMEOUT);
         if self.connect_protocol {
             http2.enable_connect_protocol();
@@ -138,6 +139,10 @@ const MAX_FIELDS: usize = 100;
 
 /// The streams that a peer has reset before they were accepted, beyond which its connection is closed.
 const MAX_RESET_STREAMS: usize = 20;
+
+/// The streams of a connection that were reset here: those whose bodies are longer than what is discarded of them, and errors of the
+/// peer. Beyond them the connection is closed.
+const MAX_RESETS_OF_OURS: usize = 16_384;
 
 /// How often a peer of HTTP/2 is asked whether it is there, and how long it may take to answer.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);

@@ -10,9 +10,13 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
+use portcullis::Unread;
 use tower::{Service, ServiceExt as _};
 
 use super::activity::{Activity, InFlight};
+
+/// The body of a request, of which the rest is discarded.
+pub(crate) type ClientBody = Unread<Incoming>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Tracked<S> {
@@ -23,7 +27,7 @@ pub(super) struct Tracked<S> {
 
 impl<S, B> hyper::service::Service<Request<Incoming>> for Tracked<S>
 where
-    S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+    S: Service<Request<ClientBody>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send + 'static,
     S::Error: 'static,
     B: 'static,
@@ -35,6 +39,7 @@ where
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let request_in_flight = InFlight::begin(&self.activity);
         request.extensions_mut().insert(ConnectInfo(self.peer));
+        let request = Unread::wrap(request, self.peer.ip());
         let response = self.service.clone().oneshot(request);
         Box::pin(async move {
             let response = response.await?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::Extensions;
 
-pub(super) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+pub(crate) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     #[cfg(feature = "axum")]
     {
         use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};

@@ -17,6 +17,7 @@ async fn options_of_the_layer_are_those_of_the_builders() {
     same("spread_retries = \"2s\"", |layer| layer.spread_retries(Duration::from_secs(2))).await;
     same("limit_preflights = true", RateLimitLayer::limit_preflights).await;
     same("lookup_deadline = \"1s\"\nready_deadline = \"5s\"", |layer| layer).await;
+    same("discard_bodies = 1_000", |layer| layer.discard_bodies(1_000)).await;
     same("decision_in_response = true", RateLimitLayer::decision_in_response).await;
     same("without_charge = true", RateLimitLayer::without_charge).await;
     same("except = [{ path = \"/health\" }, { prefix = \"/static\" }]", |layer| {

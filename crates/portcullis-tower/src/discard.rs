@@ -1,0 +1,43 @@
+//! Reads the bodies of requests that are answered before, and discards them.
+//!
+//! A server that drops a body unread resets its stream, which HTTP/2 allows a limited number of times for a connection that others may
+//! share, or closes a connection of HTTP/1 while the client still writes, which loses the response.
+
+mod read;
+mod room;
+mod unread;
+
+use http::header::EXPECT;
+use http::request::Parts;
+use http::{HeaderMap, Version};
+use http_body::Body;
+use portcullis_core::Key;
+
+use crate::key::peer;
+use room::Sender;
+pub use unread::Unread;
+
+/// The bytes that are read of a body, by default.
+pub(crate) const BYTES: u64 = 16 << 20;
+
+/// Reads the body of a request that is answered already, in the background and within bounds. `key` is that of the client, if it has one.
+#[inline]
+pub(crate) fn discard<B>(parts: &Parts, body: B, key: Option<Key>, bytes: u64)
+where
+    B: Body + Send + 'static,
+{
+    if body.is_end_stream() {
+        return;
+    }
+    if bytes == 0 || awaits_continue(parts.version, &parts.headers) {
+        return unread::drop_unread(body);
+    }
+    let peer = || peer(&parts.extensions).map(|peer| peer.ip());
+    read::spawn(body, key.map_or_else(|| Sender::of_peer(peer()), Sender::of_key), bytes);
+}
+
+/// Whether the client sends its body only when a server starts to read it. In HTTP/2 reading tells a client nothing.
+fn awaits_continue(version: Version, headers: &HeaderMap) -> bool {
+    version <= Version::HTTP_11
+        && headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
