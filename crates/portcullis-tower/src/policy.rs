@@ -23,7 +23,8 @@ pub enum OnMissing {
     /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
     #[default]
     Reject,
-    /// The request is charged to one budget that all requests without an identity share.
+    /// The request is charged to one budget that all requests without an identity share. It is decided before any look-up, and a
+    /// request that is then rejected with 400 or 401 stays charged: requests without an identity are looked up within it.
     Shared,
     /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
     /// front ensures that an identity is missing only where that is allowed.
@@ -173,15 +174,20 @@ impl LayerPolicy {
         self.share > Percent::ZERO
     }
 
-    /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not
-    /// apply to keys that clients share, such as the key of all requests without an identity.
-    pub(crate) fn keeps_charge(&self, key: Key) -> bool {
+    /// Whether a request that is charged to `key` and rejected for its identity stays charged. Of the keys that clients share, this
+    /// is so for the budget of requests without an identity: they are looked up within it.
+    pub(crate) fn keeps_charge(&self, key: Key, secret: &Secret) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
         // A request that is rejected is not in flight.
         if is_in_flight(&self.policy) {
             return false;
         }
-        self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
+        let keeps = if key.is_shared() {
+            self.on_missing == OnMissing::Shared && key_of_missing(secret).is_ok_and(|missing| missing == key)
+        } else {
+            extractor.counts_rejections()
+        };
+        keeps || self.counts_rejections
     }
 
     /// The key that the policy is charged to, if an extractor finds one.
@@ -212,17 +218,20 @@ impl LayerPolicy {
         match (resolved, self.on_missing) {
             (ResolvedKey::Known(key), _) => Ok(Some(key)),
             (ResolvedKey::Exempt, _) | (ResolvedKey::Missing, OnMissing::Exempt) => Ok(None),
-            (ResolvedKey::Missing, OnMissing::Shared) => {
-                let mut hasher = secret.hasher();
-                hasher.writer().shared_part("portcullis.missing", b"");
-                Ok(Some(hasher.finish()?))
-            }
+            (ResolvedKey::Missing, OnMissing::Shared) => key_of_missing(secret).map(Some),
             (ResolvedKey::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
                 Some(challenge) => KeyError::unauthenticated(MISSING_IDENTITY, challenge),
                 None => KeyError::client(MISSING_IDENTITY),
             }),
         }
     }
+}
+
+/// The key of all requests without an identity.
+fn key_of_missing(secret: &Secret) -> Result<Key, KeyError> {
+    let mut hasher = secret.hasher();
+    hasher.writer().shared_part("portcullis.missing", b"");
+    Ok(hasher.finish()?)
 }
 
 /// Policies of one layer, by their indexes.

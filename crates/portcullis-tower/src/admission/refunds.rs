@@ -140,7 +140,8 @@ impl Refunding {
 fn stays_on_rejection(config: &LayerConfig, charged: &Receipt) -> bool {
     let policy = charged.policy().name();
     let layer_policy = config.policies().iter().find(|layer_policy| layer_policy.policy.name() == policy);
-    layer_policy.is_some_and(|layer_policy| layer_policy.keeps_charge(charged.key()))
+    layer_policy
+        .is_some_and(|layer_policy| layer_policy.keeps_charge(charged.key(), config.registry.secret()))
 }
 
 fn is_slot(receipt: &Receipt) -> bool {

@@ -14,7 +14,7 @@ use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
     Decision, FailureMode, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind,
 };
-use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, Lookup, OnMissing, Registry};
+use portcullis_tower::{Charge, ClientIp, Global, Header, LayerBuilder, Lookup, OnMissing, Registry};
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use crate::log::log;
@@ -223,6 +223,30 @@ async fn a_disconnect_during_a_look_up_keeps_the_address_charged() {
         assert_eq!(lookups.load(Relaxed), 5, "{mode:?}");
         assert_eq!(left(&registry, policy("address", 5), ClientIp::peer(), from(1, &[])).await, "0");
         assert_eq!(left(&registry, policy("all", 5), Global, from(1, &[])).await, "5");
+    }
+}
+
+#[tokio::test]
+async fn requests_without_an_identity_are_looked_up_within_their_budget() {
+    for mode in MODES {
+        let (_, registry) = store(mode);
+        let (directory, lookups) = directory();
+        let users = || Header::named("x-user");
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy("users", 5))
+            .by(users())
+            .on_missing(OnMissing::Shared)
+            .and_policy(policy("all", 9))
+            .by(Global)
+            .and_policy(policy("tenants", 1))
+            .by_async(directory);
+        let ask = async |key| status(&layer, from(1, &[("x-api-key", key)])).await;
+        // What the second decision denies gives the budget back.
+        assert_eq!([ask("right").await, ask("right").await, ask("right").await], [200, 429, 429], "{mode:?}");
+        for guess in 0..20 {
+            assert_eq!(ask("guess").await, if guess < 4 { 400 } else { 429 }, "{mode:?}");
+        }
+        assert_eq!(lookups.load(Relaxed), 3 + 4, "{mode:?}");
+        assert_eq!(left(&registry, policy("all", 9), Global, from(1, &[])).await, "8", "{mode:?}");
     }
 }
 
