@@ -5,6 +5,7 @@ mod broken;
 mod grpc;
 mod headers;
 mod start;
+mod stray_bodies;
 mod streams;
 mod tls;
 mod web_sockets;

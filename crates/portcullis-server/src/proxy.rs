@@ -15,6 +15,7 @@ mod request_body;
 mod running;
 mod service;
 mod settings;
+mod socket;
 mod tunnel;
 mod upstream;
 

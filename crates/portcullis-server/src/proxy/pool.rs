@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use super::request_body::RequestBody;
+use super::socket::Socket;
 use super::upstream::{Connected, Upstream};
 
 #[derive(Debug)]
@@ -49,6 +50,7 @@ enum Shared {
 pub(super) struct Http1 {
     sender: http1::SendRequest<RequestBody>,
     task: AbortHandle,
+    socket: Socket,
 }
 
 /// A connection for one request.
@@ -57,9 +59,11 @@ pub(super) enum Lease {
     Http2(http2::SendRequest<RequestBody>),
 }
 
-/// A connection of HTTP/1.1 that can be used again.
+/// A connection of HTTP/1.1 that can be used again once its response has ended.
 pub(super) struct Reusable {
     connection: Http1,
+    /// Whether the upstream may still send a body that is not one.
+    is_doubtful: bool,
     pool: Arc<Pool>,
 }
 
@@ -118,7 +122,7 @@ impl Pool {
     }
 
     async fn open(&self, is_upgrade: bool) -> io::Result<Lease> {
-        let Connected { is_http2, io } = self.upstream.connect(is_upgrade).await?;
+        let Connected { is_http2, io, socket } = self.upstream.connect(is_upgrade).await?;
         let io = TokioIo::new(io);
         if is_http2 {
             let (sender, connection) = http2::Builder::new(TokioExecutor::new())
@@ -145,13 +149,21 @@ impl Pool {
                 tracing::debug!(%error, "a connection to the upstream has ended");
             }
         });
-        Ok(Lease::Http1 { connection: Http1 { sender, task: task.abort_handle() }, is_reused: false })
+        let connection = Http1 { sender, task: task.abort_handle(), socket };
+        Ok(Lease::Http1 { connection, is_reused: false })
     }
 
     fn take_idle(&self) -> Option<Http1> {
         let mut idle = self.idle();
         self.sweep(&mut idle);
-        idle.pop().map(|idle| idle.connection)
+        while let Some(Idle { connection, .. }) = idle.pop() {
+            if connection.socket.is_quiet() {
+                return Some(connection);
+            }
+            tracing::debug!("the upstream has closed a kept connection, or sent what is of no response");
+            connection.task.abort();
+        }
+        None
     }
 
     fn put(&self, connection: Http1) {
@@ -190,13 +202,15 @@ impl Lease {
     ) -> Result<(Response<Incoming>, Option<Reusable>), SendError> {
         match self {
             Self::Http1 { mut connection, .. } => {
+                let is_head = request.method() == Method::HEAD;
                 let response = connection.sender.try_send_request(request).await.map_err(|mut error| {
                     match error.take_message() {
                         Some(request) => SendError::NotSent(Box::new(request)),
                         None => SendError::Failed(error.into_error()),
                     }
                 })?;
-                Ok((response, Some(Reusable { connection, pool: Arc::clone(pool) })))
+                let is_doubtful = is_head || may_have_wrong_body(response.status(), response.headers());
+                Ok((response, Some(Reusable { connection, is_doubtful, pool: Arc::clone(pool) })))
             }
             Self::Http2(mut sender) => {
                 let response = sender.try_send_request(request).await.map_err(|mut error| {
@@ -215,7 +229,11 @@ impl Reusable {
     /// Gives the connection to the next request once it is ready. The upstream may have responded before it had the whole request;
     /// then the client has a moment for the rest, and the connection ends with it.
     pub(super) fn release(self) {
-        let Self { mut connection, pool } = self;
+        let Self { mut connection, is_doubtful, pool } = self;
+        if is_doubtful {
+            connection.task.abort();
+            return;
+        }
         if connection.sender.is_ready() {
             pool.put(connection);
             return;
@@ -230,6 +248,14 @@ impl Reusable {
     }
 }
 
+/// Whether a response that has no body by its status announces one. An upstream that then sends it may do so after the next request, and
+/// nothing would tell it from a response. To `HEAD` no response shows whether that happens.
+fn may_have_wrong_body(status: StatusCode, headers: &HeaderMap) -> bool {
+    let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
+}
+
 impl fmt::Debug for Reusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reusable").finish_non_exhaustive()
@@ -240,3 +266,6 @@ impl fmt::Debug for Reusable {
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A connection whose request is not read to its end is not worth waiting for.
 const READY_WITHIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

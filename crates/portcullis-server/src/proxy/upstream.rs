@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::socket::Socket;
+
 /// The server behind the proxy.
 ///
 /// ```
@@ -122,18 +124,20 @@ impl Upstream {
     pub(super) async fn connect(&self, only_http1: bool) -> io::Result<Connected> {
         let tcp = TcpStream::connect((plain_host(&self.authority), self.port)).await?;
         tcp.set_nodelay(true)?;
+        let socket = Socket::new(tcp);
+        let io = socket.clone();
         let Some(Tls { name, config }) = &self.tls else {
-            return Ok(Connected { is_http2: self.is_http2 && !only_http1, io: Box::new(tcp) });
+            return Ok(Connected { is_http2: self.is_http2 && !only_http1, io: Box::new(io), socket });
         };
         let configs = config.as_ref().ok_or_else(|| io::Error::other("TLS has no roots"))?;
         let config = if only_http1 { &configs.http1 } else { &configs.any };
-        let tls = TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await?;
+        let tls = TlsConnector::from(Arc::clone(config)).connect(name.clone(), io).await?;
         let selected = tls.get_ref().1.alpn_protocol();
         let is_http2 = if only_http1 { false } else { selected == Some(b"h2") };
         if self.is_http2 && !only_http1 && !is_http2 {
             return Err(io::Error::other("the upstream does not select HTTP/2"));
         }
-        Ok(Connected { is_http2, io: Box::new(tls) })
+        Ok(Connected { is_http2, io: Box::new(tls), socket })
     }
 }
 
@@ -146,6 +150,8 @@ fn plain_host(authority: &Authority) -> &str {
 pub(super) struct Connected {
     pub(super) is_http2: bool,
     pub(super) io: Box<dyn Io>,
+    /// What `io` reads and writes.
+    pub(super) socket: Socket,
 }
 
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
