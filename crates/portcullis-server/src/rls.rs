@@ -46,8 +46,8 @@
 //!   instances may deny the key for up to 1 s longer, as after any refund.
 //! - A limit override applies in each domain that there is, instead of a limit of the file. Its units are counted by the unit of time and
 //!   the descriptor, apart from those of the file.
-//! - The statuses of a denied call have the code `OK` for limits that did not deny it. They have figures as far as they are known: a denial
-//!   that the store remembers has those of one limit.
+//! - The statuses of a denied call have the code `OK` for limits that did not deny it. A denial that the store remembers is of one limit:
+//!   the store is asked what remains of the others.
 //!
 //! # If the store fails
 //!

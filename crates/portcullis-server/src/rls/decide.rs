@@ -102,6 +102,9 @@ impl<'a> Decider<'a> {
                 self.report(&enforced, &outcome);
             }
             progress.decisions.extend_from_slice(outcome.decisions());
+            if outcome.is_remembered() {
+                full.extend(self.show_left_out(&enforced, &outcome, &mut progress).await);
+            }
             receipts.extend(outcome.into_receipts());
         }
         if !denied && !quotas.is_empty() {
@@ -140,6 +143,33 @@ impl<'a> Decider<'a> {
         }
         let Progress { statuses, decisions, .. } = progress;
         Ok(Verdict { over: denied, statuses, decisions, response: None })
+    }
+
+    /// Shows the limits that a remembered denial leaves out, which are asked for what remains of them. Returns those that would deny, and
+    /// have something left. Without an answer nothing is known of them, and the call is denied already.
+    async fn show_left_out<'i>(
+        &self,
+        items: &'i [Item],
+        denial: &Outcome,
+        progress: &mut Progress,
+    ) -> Vec<&'i Item> {
+        let is_left_out = |item: &&Item| matched([*item], denial).next().is_none();
+        let left_out: Vec<&Item> = items.iter().filter(is_left_out).collect();
+        let mut full = Vec::new();
+        let Some(checks) = checks(left_out.iter().copied(), true) else { return full };
+        let Ok(Some(outcome)) = self.ask(checks).await else { return full };
+        for (item, decision) in matched(left_out, &outcome) {
+            let fits = item.hits <= decision.remaining() || !decision.is_metered();
+            let over = !fits || is_over(item, decision);
+            let wait = (over && item.hits <= decision.limit()).then_some(decision.reset_after());
+            let shown = figures(decision).map(|figures| Figures { retry: figures.retry.or(wait), ..figures });
+            progress.set(&item.slots, over, shown);
+            if !fits && decision.remaining() > 0 {
+                full.push(item);
+            }
+        }
+        progress.decisions.extend_from_slice(outcome.decisions());
+        full
     }
 
     /// Charges all items or none. `None` if there are none, or if the store cannot answer and the mode admits.

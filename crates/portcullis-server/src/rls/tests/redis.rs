@@ -52,3 +52,45 @@ async fn services_on_one_server_admit_one_budget_exactly() {
     assert!(outcome(&services[0], &call(&[&[("all", "x")]])).await.0);
     assert!(!outcome(&services[1], &call(&[&[("all", "x")]])).await.0);
 }
+
+/// The second denial is remembered.
+#[tokio::test]
+async fn remembered_denial_shows_all_limits() {
+    const BOTH: &str = "
+domain: shop
+descriptors:
+  - key: a
+    rate_limit: { unit: year, requests_per_unit: 20 }
+  - key: b
+    rate_limit: { unit: year, requests_per_unit: 1 }
+  - key: c
+    rate_limit: { unit: year, requests_per_unit: 3 }
+";
+    let redis = RedisServer::start().unwrap();
+    let redis = Limiter::redis(redis.url()).deadline(Duration::from_secs(5));
+    let redis = redis.secret("2026", b"sixteen-bytes-ok").await.unwrap();
+    for limiter in [Limiter::memory(), redis] {
+        let service = RateLimitService::envoy(limiter, descriptors(BOTH)).charge_denied_hits();
+        let both = [descriptor(&[("a", "x")]), descriptor(&[("b", "x")])];
+        assert_eq!(outcome(&service, &of(both.clone())).await, (true, vec![19, 0]));
+        for _ in 0..3 {
+            let denied = decide(&service, &of(both.clone())).await;
+            assert_eq!(codes(&denied), [Code::Ok, Code::OverLimit]);
+            assert_eq!(
+                denied.statuses.iter().map(|status| status.limit_remaining).collect::<Vec<_>>(),
+                [19, 0]
+            );
+            for (status, name) in denied.statuses.iter().zip([20, 1]) {
+                assert_eq!(status.current_limit.as_ref().map(|limit| limit.requests_per_unit), Some(name));
+                assert!(status.duration_until_reset.is_some());
+            }
+        }
+        // What is left out and too little for the hits is over, and used up like the limit whose denial is remembered.
+        let call = of([descriptor(&[("b", "x")]), hits(&[("c", "x")], 4)]);
+        for left in [3, 0] {
+            let denied = decide(&service, &call).await;
+            assert_eq!(codes(&denied), [Code::OverLimit; 2]);
+            assert_eq!(denied.statuses[1].limit_remaining, left);
+        }
+    }
+}
