@@ -108,7 +108,7 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
     assert_eq!(service.limiter.layers().len(), starts.len(), "what is logged is what can be listed");
     let [fix] = &others[..] else { panic!("{others:?}") };
     assert!(
-        fix.starts_with("ERROR the rate limiter answers requests with 500")
+        fix.starts_with("ERROR the rate limiter cannot decide requests, and rejects them")
             && fix.contains("router.into_make_service_with_connect_info::<SocketAddr>()"),
         "{fix}"
     );

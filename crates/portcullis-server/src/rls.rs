@@ -67,7 +67,8 @@
 //! | `remote_address`, `masked_remote_address` | the address of the peer; of a network, its first address |
 //! | any other | a header of this name; the domain is the header `x-envoy-domain` |
 //!
-//! Rules see one descriptor at a time, so put all entries that they need into one. Several descriptors are decided one after the
+//! Keys have no case. Rules see one descriptor at a time, so put all entries that they need into one: a descriptor without an address, which a rule
+//! that matches it needs, is `INVALID_ARGUMENT`. Several descriptors are decided one after the
 //! other: if one is denied, what was charged for those before it is refunded. Further hits are charged after the first one, as by
 //! [`Charge::check`](portcullis::Charge::check). Limit overrides and negative hits are `INVALID_ARGUMENT`. A delay of a
 //! [queue](portcullis::Policy::leaky_bucket) delays the answer, for which Envoy waits for 20 ms by default.

@@ -177,6 +177,9 @@ impl ResponseSettings {
                 response.extensions_mut().insert(decision.clone());
             }
         }
+        if let (Cause::NoKey(error), true) = (rejection.cause(), self.in_extensions) {
+            response.extensions_mut().insert((*error).clone());
+        }
         if !has_figures && is_nested {
             mark_as_decided(&mut response);
         }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Empty};
+use portcullis::key::KeyError;
 use portcullis::rules::{Door, LiveRules, RulesLayer, RulesRequirement, RulesService};
 use portcullis::{Charge, Decision, LayerError, Limiter, Policy};
 use tower::{Layer as _, Service, ServiceExt as _};
@@ -36,6 +37,23 @@ struct Decided {
     response: Response<Bytes>,
 }
 
+/// Why there is no decision on a descriptor.
+enum Undecided {
+    /// A rule needs the address of the client, and no entry has one.
+    NoAddress,
+    /// The rules have answered as a server that fails.
+    Failed(StatusCode),
+}
+
+impl Undecided {
+    fn of(&self, descriptor: usize) -> CallError {
+        match self {
+            Self::NoAddress => CallError::NotNative { descriptor, problem: request::NO_ADDRESS },
+            Self::Failed(status) => CallError::Undecided { status: status.as_u16() },
+        }
+    }
+}
+
 impl NativeRules {
     pub(super) fn new(limiter: &Limiter, rules: &LiveRules) -> Result<Self, LayerError> {
         let requirement = rules.require_usable_by(Door::Serve)?;
@@ -56,16 +74,16 @@ impl NativeRules {
                 request::of(call.domain, descriptor).map_err(invalid)
             })
             .collect::<Result<_, _>>()?;
-        for (descriptor, request) in call.descriptors.iter().zip(requests) {
+        for (index, (descriptor, request)) in call.descriptors.iter().zip(requests).enumerate() {
             if verdict.over {
                 verdict.statuses.push(Status::default());
                 continue;
             }
             let decided = match self.decide_one(descriptor, request).await {
                 Ok(decided) => decided,
-                Err(error) => {
+                Err(undecided) => {
                     refund(&charges).await;
-                    return Err(error);
+                    return Err(undecided.of(index));
                 }
             };
             verdict.over = decided.status.over;
@@ -84,10 +102,13 @@ impl NativeRules {
         &self,
         descriptor: &Descriptor<'_>,
         request: Request<Body>,
-    ) -> Result<Decided, CallError> {
+    ) -> Result<Decided, Undecided> {
         let Ok(mut response) = self.service().oneshot(request).await;
         let rejected = outcome::rejection(&mut response);
         let (mut parts, body) = response.into_parts();
+        if parts.extensions.get::<KeyError>() == Some(&request::no_address()) {
+            return Err(Undecided::NoAddress);
+        }
         let charge = parts.extensions.remove::<Charge>();
         let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
         let mut decision = charge.as_ref().map(Charge::decision);
@@ -146,11 +167,8 @@ async fn refund(charges: &[Charge]) {
 }
 
 /// Whether a rejection denies the request: always, unless it is that of a server that cannot decide, which is an error.
-fn is_denial(status: StatusCode) -> Result<bool, CallError> {
-    if status.is_server_error() {
-        return Err(CallError::Undecided { status: status.as_u16() });
-    }
-    Ok(true)
+fn is_denial(status: StatusCode) -> Result<bool, Undecided> {
+    if status.is_server_error() { Err(Undecided::Failed(status)) } else { Ok(true) }
 }
 
 fn period(policy: &Policy) -> Option<std::time::Duration> {

@@ -120,7 +120,7 @@ impl EventLog {
             tracing::error!(
                 %error,
                 requests,
-                "the rate limiter answers requests with 500; counted since the last such line"
+                "the rate limiter cannot decide requests, and rejects them; counted since the last such line"
             );
         }
     }

@@ -68,7 +68,8 @@ impl ClientIp {
     ///
     /// The first of these values in the request's extensions is used: Axum's `ConnectInfo<SocketAddr>` and
     /// `MockConnectInfo<SocketAddr>` (feature `axum`), Tonic's `TcpConnectInfo` (feature `tonic`; over TLS
-    /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr).
+    /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr). A program that makes requests of other messages can put a
+    /// [`KeyError`] into their extensions: it is the error of those without an address, and says what the message lacks.
     pub const fn peer() -> Self {
         Self { proxies: None, prefix_lengths: PrefixLengths::DEFAULT, log: LogOnce::new() }
     }
@@ -148,7 +149,7 @@ impl ClientIp {
 
     /// The client of a request, and the log lines about a misconfiguration.
     pub(crate) fn client_of(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        let peer = peer(&parts.extensions).ok_or_else(|| KeyError::setup(peer::NO_PEER))?.ip();
+        let peer = peer(&parts.extensions).ok_or_else(|| peer::missing(&parts.extensions))?.ip();
         let found = self.find(peer, &parts.headers);
         self.log_misconfiguration(peer, &parts.headers, &found);
         Ok(found?)

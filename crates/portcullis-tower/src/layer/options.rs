@@ -8,6 +8,8 @@ use crate::response::ResponseSettings;
 impl RateLimitLayer {
     /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.
     ///
+    /// A rejection of a request whose key cannot be determined has its [`KeyError`](crate::KeyError) there instead.
+    ///
     /// The request's extensions have it in any case, unless the layer is [without charges](Self::without_charge). With nested
     /// layers, the innermost that decided wins.
     /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.

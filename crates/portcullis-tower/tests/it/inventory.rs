@@ -328,7 +328,7 @@ async fn a_missing_address_is_logged_with_the_fix() {
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
-        lines[0].starts_with("ERROR the rate limiter answers requests with 500")
+        lines[0].starts_with("ERROR the rate limiter cannot decide requests, and rejects them")
             && lines[0].contains("router.into_make_service_with_connect_info::<SocketAddr>()"),
         "{lines:?}"
     );

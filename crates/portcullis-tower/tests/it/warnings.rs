@@ -101,7 +101,7 @@ async fn misconfiguration_is_logged_hourly_with_a_count() {
         (behind("10.0.0.0/8").x_forwarded_for(), Some(UNTRUSTED), &[forged], "WARN a forwarding header came"),
         (behind("0.0.0.0/0").forwarded(), Some(UNTRUSTED), &[], "WARN ClientIp trusts every address"),
         (behind("10.0.0.0/8").header("x-real-ip"), Some(PROXY), &twice, "WARN a trusted proxy passed on"),
-        (ClientIp::peer(), None, &[], "ERROR the rate limiter answers requests with 500"),
+        (ClientIp::peer(), None, &[], "ERROR the rate limiter cannot decide requests, and rejects them"),
     ] {
         let (log, _guard) = log();
         let (service, _) = probed(&limit(key));

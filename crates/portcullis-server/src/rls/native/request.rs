@@ -5,13 +5,23 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
 use http_body_util::Empty;
+use portcullis::key::KeyError;
 
 use super::Descriptor;
 
 /// The header with the domain of the call.
 static DOMAIN: HeaderName = HeaderName::from_static("x-envoy-domain");
 
-/// The request that a descriptor stands for. See the table of the [module](crate::rls#native-rules).
+/// What a rule that needs an address says of a descriptor without one.
+pub(super) const NO_ADDRESS: &str = "the descriptor has no entry `remote_address`, which a rule that matches it needs: \
+    put all entries that the rules need into one descriptor";
+
+/// The error of a request that has no address.
+pub(super) fn no_address() -> KeyError {
+    KeyError::server(NO_ADDRESS)
+}
+
+/// The request that a descriptor stands for. Keys of entries have no case, as the names of headers have none. See the table of the [module](crate::rls#native-rules).
 pub(super) fn of(domain: &str, descriptor: &Descriptor<'_>) -> Result<Request<Empty<Bytes>>, &'static str> {
     if descriptor.limit.is_some() {
         return Err("a limit override has no rule whose place it takes");
@@ -23,8 +33,9 @@ pub(super) fn of(domain: &str, descriptor: &Descriptor<'_>) -> Result<Request<Em
     *request.uri_mut() = Uri::from_static("/");
     let domain = HeaderValue::from_str(domain).map_err(|_| "the domain is not the value of a header")?;
     request.headers_mut().insert(DOMAIN.clone(), domain);
+    request.extensions_mut().insert(no_address());
     for (key, value) in &descriptor.entries {
-        match *key {
+        match key.to_ascii_lowercase().as_str() {
             ":method" | "method" => {
                 *request.method_mut() =
                     Method::from_bytes(value.as_bytes()).map_err(|_| "a method is not valid")?;

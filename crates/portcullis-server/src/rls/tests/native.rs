@@ -26,7 +26,11 @@ match = { path = "/api/{*rest}" }
 "#;
 
 fn native(clock: &ManualClock) -> RateLimitService {
-    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).expect("the rules are valid");
+    native_of(clock, RULES)
+}
+
+fn native_of(clock: &ManualClock, text: &str) -> RateLimitService {
+    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, text)).expect("the rules are valid");
     let limiter = testing::limiter(clock).rules(rules).unwrap();
     let rules = limiter.live_rules().unwrap().clone();
     RateLimitService::native(limiter, rules).unwrap()
@@ -105,6 +109,40 @@ async fn what_a_client_chooses_does_not_make_a_call_fail() {
             );
         }
     }
+}
+
+/// Envoy sends a descriptor for each list of actions, and admits calls that fail.
+#[tokio::test]
+async fn missing_address_is_invalid_argument() {
+    let service = native(&ManualClock::default());
+    let mut asked = of([descriptor(ACCOUNT), descriptor(&[("path", "/search")])]);
+    asked.descriptors.push(descriptor(&[("remote_address", "192.0.2.1")]));
+    let error = service.decide(&asked).await.unwrap_err();
+    assert!(matches!(error, CallError::NotNative { descriptor: 1, .. }), "{error}");
+    let status = tonic::Status::from(error);
+    assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    assert!(status.message().contains("has no entry `remote_address`"), "{status}");
+    assert_eq!(outcome(&service, &call(&[ACCOUNT])).await, (true, vec![4]), "the call was refunded");
+    // What is denied without the address is denied.
+    let denied =
+        native_of(&ManualClock::default(), &format!("{RULES}\n[layer]\ndeny = [{{ prefix = '/api' }}]\n"));
+    assert!(!outcome(&denied, &call(&[&[("path", "/api/orders")]])).await.0);
+}
+
+#[tokio::test]
+async fn keys_of_entries_have_no_case() {
+    let service = native(&ManualClock::default());
+    for (path, method, address, left) in [
+        ("PATH", "METHOD", "REMOTE_ADDRESS", 2),
+        (":Path", ":Method", "Masked_Remote_Address", 1),
+        ("path", "method", "remote_address", 0),
+    ] {
+        let entries = [(path, "/search"), (method, "GET"), (address, "192.0.2.1")];
+        assert_eq!(outcome(&service, &call(&[&entries])).await, (true, vec![left]), "{path}");
+    }
+    let post = [("PATH", "/search"), ("Method", "POST"), ("REMOTE_ADDRESS", "192.0.2.1")];
+    assert!(outcome(&service, &call(&[&post])).await.0, "the rule is for GET");
+    assert!(!outcome(&service, &call(&[SEARCH])).await.0);
 }
 
 #[tokio::test]

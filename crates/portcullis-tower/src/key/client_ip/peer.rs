@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use http::Extensions;
 
+use crate::key::KeyError;
+
 pub(crate) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     #[cfg(feature = "axum")]
     {
@@ -31,6 +33,11 @@ pub(crate) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     extensions.get::<SocketAddr>().copied()
 }
 
-pub(super) const NO_PEER: &str = "ClientIp finds no address in the request: serve an Axum router with \
+/// The error of a request without an address: that in its extensions, or else one that says how to serve a router.
+pub(super) fn missing(extensions: &Extensions) -> KeyError {
+    extensions.get::<KeyError>().cloned().unwrap_or_else(|| KeyError::setup(NO_PEER))
+}
+
+const NO_PEER: &str = "ClientIp finds no address in the request: serve an Axum router with \
     `router.into_make_service_with_connect_info::<SocketAddr>()` and enable the feature `axum` (for Tonic the feature \
     `tonic`, over TLS `tonic-tls`), or insert a `SocketAddr` into the request's extensions";
