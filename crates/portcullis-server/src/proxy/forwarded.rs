@@ -12,28 +12,40 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Beside `Forwarded` and all names that begin with `x-forwarded-`.
-const CLIENT_ADDRESSES: [&str; 7] = [
+/// Beside all names that begin with one of [`PREFIXES`].
+const NAMES: [&str; 18] = [
+    "forwarded",
+    "forwarded-for",
+    "x-forwarded",
     "x-real-ip",
+    "x-remote-ip",
+    "x-remote-addr",
     "x-client-ip",
     "client-ip",
     "true-client-ip",
     "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
     "fastly-client-ip",
+    "fly-client-ip",
     "x-cluster-client-ip",
+    "x-envoy-external-address",
+    "x-envoy-original-path",
+    "x-host",
 ];
 
-/// Whether servers take a field for the client's address, its host or its scheme. `_` counts as `-`, because CGI and its successors
-/// cannot tell them apart.
+/// `X-Original-URL` and `X-Rewrite-URL` are the path for some frameworks, whatever the request line says.
+const PREFIXES: [&str; 3] = ["x-forwarded-", "x-original-", "x-rewrite-"];
+
+/// Whether servers take a field for the client's address, its host, its scheme or the path. `_` counts as `-`, because CGI and its
+/// successors cannot tell them apart.
 pub(super) fn is_forwarding(name: &HeaderName) -> bool {
-    let is = |expected: &str| folded(name).eq(expected.bytes());
-    let prefix = "x-forwarded-";
-    is("forwarded")
-        || (name.as_str().len() > prefix.len() && folded(name).take(prefix.len()).eq(prefix.bytes()))
-        || CLIENT_ADDRESSES.into_iter().any(is)
+    let begins = |prefix: &str| folded(name).take(prefix.len()).eq(prefix.bytes());
+    NAMES.iter().any(|known| folded(name).eq(known.bytes())) || PREFIXES.into_iter().any(begins)
 }
 
-fn folded(name: &HeaderName) -> impl Iterator<Item = u8> {
+/// The name with `-` in place of `_`.
+pub(super) fn folded(name: &HeaderName) -> impl Iterator<Item = u8> {
     name.as_str().bytes().map(|byte| if byte == b'_' { b'-' } else { byte })
 }
 

@@ -76,7 +76,21 @@ pub(super) fn remove(headers: &mut HeaderMap) -> Result<Removed, UnknownCoding> 
     for name in &NAMES {
         headers.remove(name);
     }
+    remove_all(headers, is_twin);
     Ok(removed)
+}
+
+/// Whether servers that take `_` for `-` take a name for another one, such as `Content_Length` for the length.
+fn is_twin(name: &HeaderName) -> bool {
+    let is = |known: &HeaderName| forwarded::folded(name).eq(known.as_str().bytes());
+    name.as_str().contains('_') && NAMES.iter().chain(&KEPT).any(is)
+}
+
+fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+    let removed: Vec<_> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
+    for name in removed {
+        headers.remove(name);
+    }
 }
 
 /// Removes from trailers what would mean something in the header section: an upstream may merge the two.
@@ -86,10 +100,7 @@ pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
     for name in NAMES.iter().chain(&KEPT) {
         trailers.remove(name);
     }
-    let forged: Vec<_> = trailers.keys().filter(|name| forwarded::is_forwarding(name)).cloned().collect();
-    for name in forged {
-        trailers.remove(name);
-    }
+    remove_all(trailers, |name| is_twin(name) || forwarded::is_forwarding(name));
 }
 
 /// Writes `Connection` and the fields that it names, for a request or response of HTTP/1.1.

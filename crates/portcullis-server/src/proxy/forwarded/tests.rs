@@ -35,6 +35,10 @@ fn forged_fields_are_replaced() {
         ("x-forwarded-prefix", "/admin"),
         ("x-real-ip", "6.6.6.6"),
         ("cf-connecting-ip", "6.6.6.6"),
+        ("cf-connecting-ipv6", "2001:db8::6"),
+        ("true_client_ip", "6.6.6.6"),
+        ("x-original-url", "/admin"),
+        ("x_rewrite_url", "/admin"),
         ("x-request-id", "kept"),
     ];
     let expected = [

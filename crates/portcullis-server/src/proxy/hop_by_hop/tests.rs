@@ -37,6 +37,20 @@ fn connection_and_what_it_names_are_removed() {
 }
 
 #[test]
+fn underscores_hide_no_field() {
+    let mut headers = headers(&[
+        ("transfer_encoding", "chunked"),
+        ("content_length", "9"),
+        ("content_type", "text/plain"),
+        ("proxy_authorization", "Basic x"),
+        ("keep_alive", "1"),
+        ("x_end", "kept"),
+    ]);
+    remove(&mut headers).unwrap();
+    assert_eq!(names(&headers), ["x_end"]);
+}
+
+#[test]
 fn connection_cannot_hide_what_proxies_write() {
     let hidden = "x-forwarded-for, forwarded, X_Forwarded_Proto, host, content-length, via, authorization";
     let mut headers = headers(&[("x-forwarded-for", "192.0.2.1"), ("host", "a"), ("content-length", "3")]);
@@ -86,6 +100,8 @@ fn trailers_lose_what_would_be_a_header() {
     let mut trailers = headers(&[
         ("x-forwarded-for", "6.6.6.6"),
         ("content-length", "9"),
+        ("content_length", "9"),
+        ("x-original-url", "/admin"),
         ("authorization", "x"),
         ("grpc-status", "0"),
     ]);
