@@ -48,6 +48,20 @@ fn all_forms_state_the_same_figures() {
 }
 
 #[test]
+fn csv_has_no_formulas() {
+    let (mut counts, _) = simulated();
+    for formula in ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "\r=1"] {
+        counts.callers = super::super::Callers::new(9);
+        counts.callers.add(0, formula);
+        let report = Report { counts: &counts, suggestions: None, top: 3 };
+        let csv = report.csv().unwrap();
+        let mut cells = ::csv::Reader::from_reader(csv.as_bytes()).into_records().flatten();
+        let caller = cells.find(|record| &record[0] == "caller").unwrap();
+        assert_eq!(&caller[2], format!("'{formula}"), "{csv}");
+    }
+}
+
+#[test]
 fn what_a_log_contains_is_shown_as_text() {
     let (counts, _) = simulated();
     let report = Report { counts: &counts, suggestions: None, top: 3 };
