@@ -72,9 +72,13 @@ impl Diagnostic {
 }
 
 impl Diagnostics {
-    /// The findings of a load, those that come first in the files in front.
+    /// The findings of a load, those that come first in the files in front. They name environment variables in place of their values.
     pub fn new(sources: Arc<Sources>, mut list: Vec<Diagnostic>) -> Self {
         list.sort_by_key(|one| one.span.map(|span| (span.file, span.start)));
+        for one in &mut list {
+            one.message = sources.without_values(std::mem::take(&mut one.message), one.span);
+            one.help = one.help.take().map(|help| sources.without_values(help, one.span));
+        }
         Self { sources, list }
     }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::text::hidden;
+
 /// The format of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -42,6 +44,12 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    fn overlaps(self, other: Self) -> bool {
+        self.file == other.file && self.start < other.end && other.start < self.end
+    }
+}
+
 /// A place in a file, for readers: lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
@@ -70,25 +78,50 @@ pub struct Source {
 }
 
 /// All files of a load.
-#[derive(Clone, Debug, Default)]
-pub struct Sources(Vec<Source>);
+#[derive(Clone, Default)]
+pub struct Sources {
+    files: Vec<Source>,
+    variables: Vec<Variable>,
+}
+
+/// The value of an environment variable in a file, which no message shows.
+#[derive(Clone)]
+pub(crate) struct Variable {
+    /// The place of the text that refers to it.
+    pub(crate) span: Span,
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
 
 impl Sources {
     /// Adds a file.
     pub fn add(&mut self, name: impl Into<PathBuf>, text: String) -> FileId {
-        let id = FileId(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
-        self.0.push(Source { name: name.into(), text });
+        let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
+        self.files.push(Source { name: name.into(), text });
         id
     }
 
     /// The files, in the order in which they were opened.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Source> {
-        self.0.iter()
+        self.files.iter()
+    }
+
+    /// Adds what references in a file were replaced by.
+    pub(crate) fn add_variables(&mut self, variables: Vec<Variable>) {
+        self.variables.extend(variables);
+    }
+
+    /// A message about a place, without the values of variables.
+    pub(crate) fn without_values(&self, message: String, place: Option<Span>) -> String {
+        self.variables.iter().fold(message, |message, variable| {
+            let is_about = place.is_some_and(|place| place.overlaps(variable.span));
+            hidden(message, &variable.name, &variable.value, is_about)
+        })
     }
 
     /// One of the files.
     pub fn get(&self, file: FileId) -> Option<&Source> {
-        self.0.get(usize::try_from(file.0).ok()?)
+        self.files.get(usize::try_from(file.0).ok()?)
     }
 
     /// The place of a span.
@@ -99,5 +132,11 @@ impl Sources {
         let before = text.get(..span.start).unwrap_or(text);
         let (line, last) = before.split('\n').fold((0, ""), |(line, _), next| (line + 1, next));
         Location { file: name.clone(), line, column: last.chars().count() + 1 }
+    }
+}
+
+impl fmt::Debug for Sources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sources").field("files", &self.files).finish_non_exhaustive()
     }
 }

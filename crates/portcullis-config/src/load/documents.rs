@@ -125,7 +125,8 @@ impl<'a> Documents<'a> {
     /// Reads one document, and returns what it includes.
     fn document(&mut self, format: Format, text: &str, file: FileId) -> Vec<Include> {
         let Some(mut node) = parse(format, text, file, self.findings) else { return Vec::new() };
-        self.environment.resolve(&mut node, text, self.findings);
+        let variables = self.environment.resolve(&mut node, text, self.findings);
+        self.sources.add_variables(variables);
         let includes = include::take(&mut node, self.findings);
         self.nodes.push(node);
         includes

@@ -1,11 +1,12 @@
 //! Replaces `${NAME}` in texts.
 
+use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::Arc;
 
 use super::MAX_FILE;
 use crate::findings::Findings;
-use crate::source::Span;
+use crate::source::{Span, Variable};
 use crate::text::quoted;
 use crate::tree::{Node, Value};
 
@@ -28,12 +29,15 @@ impl Environment {
         }
     }
 
-    /// Replaces the references in all values of a document. `text` is the text of its file.
-    pub(super) fn resolve(&self, node: &mut Node, text: &str, findings: &Findings) {
-        if !matches!(self, Self::None) {
-            let mut room = MAX_FILE;
-            Resolver { environment: self, text, findings }.node(node, "", &mut room);
+    /// Replaces the references in all values of a document, and returns by what. `text` is the text of its file.
+    pub(super) fn resolve(&self, node: &mut Node, text: &str, findings: &Findings) -> Vec<Variable> {
+        if matches!(self, Self::None) {
+            return Vec::new();
         }
+        let resolver = Resolver { environment: self, text, findings, variables: RefCell::default() };
+        let mut room = MAX_FILE;
+        resolver.node(node, "", &mut room);
+        resolver.variables.into_inner()
     }
 }
 
@@ -41,6 +45,7 @@ struct Resolver<'a> {
     environment: &'a Environment,
     text: &'a str,
     findings: &'a Findings,
+    variables: RefCell<Vec<Variable>>,
 }
 
 /// A part of a text.
@@ -117,6 +122,10 @@ impl Resolver<'_> {
         span: Span,
     ) -> Option<String> {
         let value = self.environment.get(name);
+        if let Some(value) = value.as_ref().filter(|value| !value.is_empty() && default != Some(value)) {
+            let variable = Variable { span, name: name.to_owned(), value: value.clone() };
+            self.variables.borrow_mut().push(variable);
+        }
         match default {
             Some(default) => {
                 Some(value.filter(|value| !value.is_empty()).unwrap_or_else(|| default.to_owned()))

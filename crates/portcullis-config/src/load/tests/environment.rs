@@ -1,4 +1,4 @@
-use super::{FORMATS, only, shown};
+use super::{FORMATS, Folder, only, shown};
 use crate::load::Loader;
 use crate::source::Format;
 use crate::tree::Value;
@@ -84,4 +84,60 @@ fn the_environment_of_the_process_is_the_default() {
     let loaded = Loader::text("limits", Format::Toml, "a = '${CARGO_PKG_NAME:-none}'").read();
     let expected = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "none".to_owned());
     assert_eq!(only(&loaded).get("a").unwrap().node.value, Value::String(expected));
+}
+
+/// Every way in which a message may show a value, whole or in parts.
+#[test]
+fn messages_name_variables_in_place_of_values() {
+    const POLICY: &str = "[policy.a]\nstrategy = 'fixed_window'\n";
+    for (value, text) in [
+        ("hunter2-horse", format!("{POLICY}quota = '${{SECRET}}'\nkey = 'client_ip'")),
+        ("10/hunter2", format!("{POLICY}quota = '${{SECRET}}'\nkey = 'client_ip'")),
+        ("hunter2", format!("{POLICY}quota = '10/${{SECRET}}'\nkey = 'client_ip'")),
+        ("hunter2", format!("{POLICY}quota = '1/s'\nkey = {{ header = 'x ${{SECRET}}' }}")),
+        ("Hunter2", format!("{POLICY}quota = '1/s'\nkey = '${{SECRET}}'")),
+        ("hunter2", format!("{POLICY}quota = '1/s'\nkey = 'client_ip'\ncost = '${{SECRET}}'")),
+        ("hunter2", format!("{POLICY}quota = '1/s'\nkey = 'client_ip'\nmatch = {{ path = '${{SECRET}}' }}")),
+        ("hunter2", format!("{POLICY}quota = '1/s'\nkey = 'client_ip'\nmode = '${{SECRET}}'")),
+        (
+            "hunter2",
+            format!(
+                "{POLICY}quota = '1/s'\nkey = 'client_ip'\n[client_ip]\ntrusted_proxies = ['${{SECRET}}']\nheader = 'forwarded'"
+            ),
+        ),
+        (
+            "hunter2hunter2 ",
+            format!(
+                "{POLICY}quota = '${{SECRET}}${{SECRET}}${{SECRET}}${{SECRET}}${{SECRET}}'\nkey = 'client_ip'"
+            ),
+        ),
+    ] {
+        let of_secret = move |name: &str| (name == "SECRET").then(|| value.to_owned());
+        let loader = Loader::text("limits", Format::Toml, text.clone()).environment(of_secret);
+        let errors = crate::Rules::load(&loader).expect_err(&text).to_string();
+        assert!(!errors.to_lowercase().contains("hunter2"), "{text}\n{errors}");
+        assert!(errors.contains("${SECRET}"), "{text}\n{errors}");
+    }
+}
+
+#[test]
+fn includes_name_variables_in_place_of_values() {
+    for secret in ["hunter2", "hunter2\t\u{1b}x"] {
+        let folder = Folder::new(&[(
+            "limits.toml",
+            "include = ['dir/${SECRET}.toml', '${SECRET}', '${SECRET}/*.toml']",
+        )]);
+        let of_secret = move |name: &str| (name == "SECRET").then(|| secret.to_owned());
+        let loaded = Loader::file(folder.0.join("limits.toml")).environment(of_secret).read();
+        let errors = shown(&loaded);
+        assert!(!errors.contains("hunter2") && errors.contains("${SECRET}"), "{errors}");
+    }
+}
+
+#[test]
+fn defaults_are_shown() {
+    let text = "[policy.a]\nstrategy = 'fixed_window'\nquota = '${UNSET:-10/fortnight}'\nkey = 'client_ip'";
+    let loader = Loader::text("limits", Format::Toml, text).environment(|_| None);
+    let errors = crate::Rules::load(&loader).unwrap_err().to_string();
+    assert!(errors.contains("fortnight"), "{errors}");
 }
