@@ -51,7 +51,7 @@ impl Admin {
     ///
     /// It sees the head of the request: headers such as `authorization`, and extensions that your own authentication has set. What it
     /// refuses is answered with 401 or 403, and tells nothing about the limiter. Failed attempts are neither counted nor slowed down: limit
-    /// them by a layer around the router.
+    /// them by a layer around the router, as `portcullis serve` does.
     pub fn new<F>(registry: Arc<Registry>, authorize: F) -> Self
     where
         F: Fn(&Parts) -> Result<Actor, Refused> + Send + Sync + 'static,

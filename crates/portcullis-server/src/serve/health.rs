@@ -1,8 +1,15 @@
 //! The gRPC health service, which reports the readiness of the server.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use http_body_util::BodyExt as _;
+use tokio::sync::Semaphore;
+use tonic::Status;
 use tonic::service::Routes;
 
 use super::Readiness;
@@ -11,7 +18,30 @@ use crate::rls::Health;
 /// Adds `grpc.health.v1.Health`, for the whole server and for Envoy's rate limit service.
 pub(super) async fn with_health(services: Routes) -> (Router, Health) {
     let (health, service) = Health::new().await;
-    (services.add_service(service).into_axum_router(), health)
+    (bounded(services.add_service(service).into_axum_router()), health)
+}
+
+/// Bounds the clients that watch, whose answers have no end.
+fn bounded(router: Router) -> Router {
+    let watches = Arc::new(Semaphore::new(MAX_WATCHES));
+    router.layer(from_fn(move |request: Request, next: Next| {
+        let watches = Arc::clone(&watches);
+        async move {
+            if request.uri().path() != WATCH {
+                return next.run(request).await;
+            }
+            let Ok(place) = watches.try_acquire_owned() else {
+                let message =
+                    format!("{MAX_WATCHES} clients watch the health of this server already: ask by Check");
+                return Status::resource_exhausted(message).into_http();
+            };
+            let held = move |frame| {
+                let _ = &place;
+                frame
+            };
+            next.run(request).await.map(|body| Body::new(body.map_frame(held)))
+        }
+    }))
 }
 
 /// Reports the readiness until it is dropped. Clients that watch get each change within a second.
@@ -23,3 +53,10 @@ pub(super) async fn follow(health: Health, readiness: Readiness) {
 }
 
 const INTERVAL: Duration = Duration::from_millis(500);
+const WATCH: &str = "/grpc.health.v1.Health/Watch";
+
+/// As many as a server has connections by default.
+const MAX_WATCHES: usize = 1_024;
+
+#[cfg(test)]
+mod tests;

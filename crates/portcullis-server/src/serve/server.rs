@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
-use portcullis::Limiter;
+use axum::http::StatusCode;
+use portcullis::charge::ResponseOutcome;
+use portcullis::headers::RateLimitHeaders;
+use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tonic::service::Routes;
 
 use super::listener::{Listener, ListenerOptions};
@@ -62,6 +65,9 @@ impl Server {
     }
 
     /// Serves the router of `Limiter::admin` at this address. On a loopback address it has no TLS, for `portcullis admin`.
+    ///
+    /// After 10 answers 401, an address (of IPv6 a /64) gets 429 whatever it sends; one more attempt is free every 6 s. Addresses beyond 250 000
+    /// share their attempts.
     pub fn admin(self, addr: SocketAddr, router: Router) -> Self {
         self.place(Place::Admin, addr, router)
     }
@@ -143,7 +149,7 @@ impl Server {
                     router
                 }
                 Place::Http | Place::Status => router.clone().merge(pages()),
-                Place::Admin => router.clone(),
+                Place::Admin => router.clone().layer(admin_failures()),
             };
             let router = guards::guarded(router, *place, &self.limits);
             ports.push(Port { place: *place, listener, router });
@@ -171,4 +177,12 @@ impl Server {
             _ => options,
         }
     }
+}
+
+/// Bounds how often a token can be guessed. It has a store of its own, so that what the server limits leaves it alone.
+fn admin_failures() -> RateLimitLayer {
+    let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
+    let failures = Policy::token_bucket("admin-failures", Quota::per_minute(10));
+    let layer = Limiter::memory().layer(failures).by(ClientIp::peer()).charge_when(is_refused);
+    layer.headers(RateLimitHeaders::NONE)
 }

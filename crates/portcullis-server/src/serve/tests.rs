@@ -92,6 +92,43 @@ async fn those_who_watch_health_do_not_keep_the_server() {
 }
 
 #[tokio::test]
+async fn tokens_of_admin_api_are_guessed_slowly() {
+    let limiter = Limiter::memory();
+    let admin = limiter.admin(|parts: &axum::http::request::Parts| {
+        if portcullis::admin::has_bearer_token(parts, "0123456789abcdef") {
+            Ok(portcullis::admin::Actor::new("operator"))
+        } else {
+            Err(portcullis::admin::Refused::Unauthenticated)
+        }
+    });
+    let server = Server::new(limiter.clone()).admin(LOOPBACK.into(), admin.into_router());
+    let server = server.bind().await.unwrap();
+    let addr = server.addresses().admin.unwrap();
+    let _running = tokio::spawn(server.run(std::future::pending()));
+    let ask = async |token: &'static str| {
+        let stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(io).await.unwrap();
+        tokio::spawn(connection);
+        let request = Request::get("/v1/policies").header("host", "localhost");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        let request = request.body(String::new()).unwrap();
+        sender.send_request(request).await.unwrap().status().as_u16()
+    };
+    for _ in 0..20 {
+        assert_eq!(ask("0123456789abcdef").await, 200, "what succeeds is free");
+    }
+    let mut statuses = Vec::new();
+    for _ in 0..30 {
+        statuses.push(ask("0123456789abcdee").await);
+    }
+    assert_eq!(statuses[..10], [401; 10]);
+    let checked = statuses.iter().filter(|status| **status == 401).count();
+    assert!(checked < 30 && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(limiter.policies().len(), 0, "the limiter of the server has no part in it");
+}
+
+#[tokio::test]
 async fn addresses_of_other_machines_have_to_be_allowed() {
     let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let server = || Server::new(Limiter::memory()).http(everywhere, Router::new());
