@@ -7,6 +7,7 @@ use crate::checks::{
     charges_keys_by_header_and_address, fails_closed_and_open, keeps_connections, limits_with_figures, with,
 };
 use crate::process::{Proxy, free_address};
+use crate::web_pages::requests_across_origins_are_checked;
 
 const FILE: &str = include_str!("../../examples/proxies/Caddyfile");
 
@@ -23,6 +24,11 @@ fn start(endpoint: SocketAddr, app: SocketAddr, is_open: bool) -> (Proxy, Socket
         replaced.push(("#open ", ""));
     }
     (Proxy::caddy(&with(FILE, &replaced), address), address)
+}
+
+#[tokio::test]
+async fn caddy_checks_requests_across_origins() {
+    requests_across_origins_are_checked(start).await;
 }
 
 #[tokio::test]

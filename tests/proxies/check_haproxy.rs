@@ -10,6 +10,7 @@ use crate::checks::{
     limits_with_figures, with,
 };
 use crate::process::{Proxy, directory, free_address};
+use crate::web_pages::requests_across_origins_are_checked;
 
 const FILE: &str = include_str!("../../examples/proxies/haproxy-check.cfg");
 const SCRIPT: &str = include_str!("../../examples/proxies/haproxy-check.lua");
@@ -37,6 +38,11 @@ fn start(endpoint: SocketAddr, app: SocketAddr, is_open: bool) -> (Proxy, Socket
         ("haproxy-check.lua", &*with(SCRIPT, &[("127.0.0.1:8079", &checks)])),
     ];
     (Proxy::haproxy_files(&files, address), address)
+}
+
+#[tokio::test]
+async fn haproxy_checks_requests_across_origins() {
+    requests_across_origins_are_checked(start).await;
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use crate::checks::{
     keeps_connections, limits_with_figures, with,
 };
 use crate::process::{Proxy, free_address};
+use crate::web_pages::requests_across_origins_are_checked;
 
 const FILE: &str = include_str!("../../examples/proxies/nginx-check.conf");
 
@@ -22,6 +23,11 @@ fn start(endpoint: SocketAddr, app: SocketAddr, is_open: bool) -> (Proxy, Socket
         replaced.push(("#open ", ""));
     }
     (Proxy::nginx(&with(FILE, &replaced), address), address)
+}
+
+#[tokio::test]
+async fn nginx_checks_requests_across_origins() {
+    requests_across_origins_are_checked(start).await;
 }
 
 #[tokio::test]

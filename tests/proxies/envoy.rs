@@ -11,11 +11,12 @@ use axum::routing::any;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::testing::{self, ManualClock};
 use portcullis_server::rls::{RateLimitService, ResponseHeaders};
+use portcullis_server::serve::Server;
 use portcullis_servers::within_a_minute;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, block_in_place};
 use tonic::service::Routes;
 
 use crate::process::{Proxy, free_address};
@@ -36,23 +37,26 @@ struct Stack {
 impl Stack {
     fn start(change: impl Fn(String) -> String) -> Self {
         let limiter = testing::limiter(&ManualClock::default());
-        let service =
-            RateLimitService::envoy(limiter, limits(LIMITS)).response_headers(ResponseHeaders::RateLimit);
+        let service = RateLimitService::envoy(limiter.clone(), limits(LIMITS))
+            .response_headers(ResponseHeaders::RateLimit);
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (services, rls) = serve(Routes::new(service.clone().grpc()).into_axum_router());
-        runtime.spawn(services);
+        // The listener of `portcullis serve`, on the loopback.
+        let rls =
+            Server::new(limiter).grpc((Ipv4Addr::LOCALHOST, 0).into(), Routes::new(service.clone().grpc()));
+        let rls = block_in_place(|| runtime.block_on(rls.bind())).unwrap();
+        let rls_address = rls.addresses().grpc.unwrap();
+        runtime.spawn(rls.run(std::future::pending()));
         let (application, upstream) = serve(Router::new().fallback(any(async || "application")));
         let application = tokio::spawn(application);
         let listening = free_address();
-        let configuration = [("10000", listening), ("3000", upstream), ("8081", rls)].into_iter().fold(
-            CONFIGURATION.to_owned(),
-            |text, (port, address)| {
+        let configuration = [("10000", listening), ("3000", upstream), ("8081", rls_address)]
+            .into_iter()
+            .fold(CONFIGURATION.to_owned(), |text, (port, address)| {
                 let (shown, used) =
                     (format!("port_value: {port} "), format!("port_value: {} ", address.port()));
                 assert!(text.contains(&shown), "the configuration has port {port}");
                 text.replace(&shown, &used)
-            },
-        );
+            });
         // On a busy machine an answer may take longer than anybody should wait for it, and requests would pass without one.
         let patient = ["timeout: 0.25s", "timeout: 1s"]
             .into_iter()

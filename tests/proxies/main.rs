@@ -16,3 +16,4 @@ mod process;
 mod prometheus;
 mod recipes;
 mod snippets;
+mod web_pages;

@@ -4,9 +4,19 @@ use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, header};
 
-/// The hosts that a request may name. A name that is not listed may be one that an attacker points to this server (DNS rebinding).
+/// The hosts that a request may name; `localhost`, `127.0.0.1` and `[::1]` by default. A name that is not listed may be one that an attacker
+/// points to this server (DNS rebinding).
+///
+/// ```
+/// use portcullis_admin::HostList;
+///
+/// let hosts = HostList::new(["limits.example.com", "10.0.0.7:8080"])?;
+/// assert!(hosts.lists(&"Limits.example.com:8080".parse()?) && hosts.lists(&"10.0.0.7:8080".parse()?));
+/// assert!(!hosts.lists(&"10.0.0.7:81".parse()?) && !hosts.lists(&"localhost".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
-pub(crate) struct HostList(Vec<Authority>);
+pub struct HostList(Vec<Authority>);
 
 /// Why a host cannot be listed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +41,12 @@ impl Default for HostList {
 }
 
 impl HostList {
-    pub(crate) fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
+    /// These hosts and no others. One without a port stands for all ports.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is no host: empty, or with a scheme, a path, a wildcard or a user.
+    pub fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
         hosts.into_iter().map(|host| parse(host.as_ref())).collect::<Result<_, _>>().map(Self)
     }
 
@@ -46,7 +61,8 @@ impl HostList {
             && named.all(|host| host.is_some_and(|host| self.lists(&host)))
     }
 
-    fn lists(&self, named: &Authority) -> bool {
+    /// Whether a host that a request names is one of them.
+    pub fn lists(&self, named: &Authority) -> bool {
         let is_same = |listed: &Authority| {
             listed.host().eq_ignore_ascii_case(named.host())
                 && (listed.port().is_none() || listed.port_u16() == named.port_u16())

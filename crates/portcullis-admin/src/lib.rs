@@ -49,4 +49,4 @@ mod unique;
 
 pub use access::{Actor, Refused, has_bearer_token};
 pub use admin::Admin;
-pub use hosts::HostError;
+pub use hosts::{HostError, HostList};

@@ -34,6 +34,7 @@ mod running;
 mod server;
 mod status;
 mod tls;
+mod web_pages;
 
 pub use addresses::{Addresses, Place};
 pub use descriptors::DescriptorFiles;

@@ -28,6 +28,11 @@ pub(super) struct ListenerArguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     http: Listen,
 
+    /// A name by which clients of this machine reach `/json`, `/metrics`, `/healthz` and `/readyz`, beside `localhost` and the addresses of the
+    /// loopback. May be given several times.
+    #[arg(long, value_name = "HOST")]
+    http_host: Vec<String>,
+
     /// A further address of `/healthz`, `/readyz` and `/metrics` alone, never over TLS.
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
@@ -111,7 +116,7 @@ impl ListenerArguments {
         tls: Option<Tls>,
         protocols: &Served,
     ) -> anyhow::Result<Server> {
-        let mut server = Server::new(limiter.clone()).metrics()?;
+        let mut server = Server::new(limiter.clone()).metrics()?.http_hosts(&self.http_host)?;
         if let Some(addr) = self.grpc.0 {
             server = server.grpc(addr, protocols.grpc()?);
         }

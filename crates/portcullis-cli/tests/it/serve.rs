@@ -4,6 +4,7 @@ mod page;
 mod process;
 mod stores;
 mod tls;
+mod web_pages;
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -18,7 +19,7 @@ const ADA: &str = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "us
 /// The head of a check with a body of this length.
 fn post(length: usize) -> String {
     format!(
-        "POST /json HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-type: application/json\r\n\
+        "POST /json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n"
     )
 }
@@ -37,8 +38,8 @@ fn descriptor_files_of_envoy_are_recognised() {
 fn native_rules_answer_checks_of_proxies() {
     let service = Service::start("limits.toml", RULES, &[]);
     assert_eq!(service.started["format"], "native");
-    let check = "GET /check/caddy HTTP/1.1\r\nhost: a\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /\r\n\
-                 x-forwarded-host: a\r\nx-forwarded-for: 192.0.2.1\r\nconnection: close\r\n\r\n";
+    let check = "GET /check/caddy HTTP/1.1\r\nhost: localhost\r\nx-forwarded-method: GET\r\nx-forwarded-uri: /\r\n\
+                 x-forwarded-host: localhost\r\nx-forwarded-for: 192.0.2.1\r\nconnection: close\r\n\r\n";
     assert!(service.ask(check).starts_with("HTTP/1.1 200"));
     let denied = service.ask(check);
     assert!(denied.starts_with("HTTP/1.1 429") && denied.contains("retry-after: "), "{denied}");
@@ -91,11 +92,12 @@ fn large_heads_and_bodies_are_refused() {
     let service =
         Service::start("shop.yaml", SHOP, &["--max-header-bytes", "8192", "--max-body-bytes", "200"]);
     let answer =
-        service.ask(&format!("GET /healthz HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "a".repeat(9_000)));
+        service.ask(&format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "a".repeat(9_000)));
     // The server may close the connection before it has read everything, and its answer is lost then.
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
     assert!(service.ask(&post(201)).starts_with("HTTP/1.1 413"));
-    let chunked = "POST /json HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
+    let chunked =
+        "POST /json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     let body = " ".repeat(256);
     let answer = service.ask(&format!("{chunked}100\r\n{body}\r\n0\r\n\r\n"));
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
@@ -124,10 +126,10 @@ fn slow_body_is_ended_by_the_request_timeout() {
 fn connections_beyond_the_limit_wait() {
     let service = Service::start("limits.toml", RULES, &["--max-connections", "1"]);
     let mut first = service.connect("http");
-    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
+    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     read_until(&mut first, "ok\n");
     let mut second = service.connect("http");
-    second.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    second.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     assert!(!is_readable(&second, Duration::from_millis(100)), "there is no place for it");
     drop(first);
     assert!(rest(&mut second).ends_with("ok\n"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
+use portcullis::admin::{HostError, HostList};
 use portcullis::charge::ResponseOutcome;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
@@ -13,7 +14,7 @@ use tonic::service::Routes;
 use super::listener::{Listener, ListenerOptions};
 use super::metrics::Exporter;
 use super::running::{BoundServer, Port};
-use super::{Addresses, Limits, MetricsError, Place, Readiness, ServeError, Tls, guards, status};
+use super::{Addresses, Limits, MetricsError, Place, Readiness, ServeError, Tls, guards, status, web_pages};
 
 /// Builds a server around a limiter. See the [module](super).
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub struct Server {
     limits: Limits,
     tls: Option<Tls>,
     unauthenticated: Vec<Place>,
+    hosts: HostList,
     ready_delay: Duration,
     exporter: Option<Exporter>,
 }
@@ -42,12 +44,13 @@ impl Server {
             limits: Limits::default(),
             tls: None,
             unauthenticated: Vec::new(),
+            hosts: HostList::default(),
             ready_delay: Duration::ZERO,
             exporter: None,
         }
     }
 
-    /// Serves gRPC services at this address. `grpc.health.v1.Health` is added, and reports the [readiness](Self::readiness).
+    /// Serves gRPC services at this address, over HTTP/2 alone. `grpc.health.v1.Health` is added, and reports the [readiness](Self::readiness).
     pub fn grpc(self, addr: SocketAddr, services: Routes) -> Self {
         Self { grpc: services, ..self.place(Place::Grpc, addr, Router::new()) }
     }
@@ -92,6 +95,17 @@ impl Server {
     pub fn allow_unauthenticated(mut self, place: Place) -> Self {
         self.unauthenticated.push(place);
         self
+    }
+
+    /// Sets further hosts that requests of this machine may name over HTTP/1 without TLS, beside `localhost` and the addresses of the loopback. Others are
+    /// answered with 421, except to checks, whose headers are those of clients: they may be names of a site that lead to this machine, so
+    /// that its pages could read what the server answers.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is no host.
+    pub fn http_hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
+        Ok(Self { hosts: HostList::new(hosts)?, ..self })
     }
 
     /// Sets for how long the server still takes requests at shutdown after it has become not ready, so that load balancers notice
@@ -146,9 +160,16 @@ impl Server {
                 Place::Grpc => {
                     let (router, reports) = super::health::with_health(self.grpc.clone()).await;
                     health = Some(reports);
-                    router
+                    web_pages::only_grpc(router)
                 }
-                Place::Http | Place::Status => router.clone().merge(pages()),
+                Place::Http | Place::Status => {
+                    let router = router.clone().merge(pages());
+                    if self.uses_tls(*place, *addr) {
+                        router
+                    } else {
+                        web_pages::only_hosts(router, &self.hosts)
+                    }
+                }
                 Place::Admin => router.clone().layer(admin_failures()),
             };
             let router = guards::guarded(router, *place, &self.limits);
