@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use super::request_body::RequestBody;
-use super::socket::Socket;
+use super::socket::SocketView;
 use super::upstream::{Connected, Upstream};
 
 #[derive(Debug)]
@@ -50,7 +50,7 @@ enum Shared {
 pub(super) struct Http1 {
     sender: http1::SendRequest<RequestBody>,
     task: AbortHandle,
-    socket: Socket,
+    socket: SocketView,
 }
 
 /// A connection for one request.

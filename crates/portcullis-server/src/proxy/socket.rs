@@ -4,26 +4,37 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP stream with several owners: one reads and writes, the others [look](Self::is_quiet).
-#[derive(Clone, Debug)]
+/// A TCP stream at which others can [look](SocketView).
+#[derive(Debug)]
 pub(super) struct Socket(Arc<TcpStream>);
+
+/// A look at a socket, which does not keep it open.
+#[derive(Debug)]
+pub(super) struct SocketView(Weak<TcpStream>);
 
 impl Socket {
     pub(super) fn new(tcp: TcpStream) -> Self {
         Self(Arc::new(tcp))
     }
 
-    /// Whether the peer has neither sent anything that is not read yet, nor closed the connection. The system is asked: Tokio learns of
-    /// bytes later, and until then a request would be sent whose response they seem to be.
+    pub(super) fn view(&self) -> SocketView {
+        SocketView(Arc::downgrade(&self.0))
+    }
+}
+
+impl SocketView {
+    /// Whether the socket is open, and the peer has neither sent anything that is not read yet, nor closed the connection. The system is
+    /// asked: Tokio learns of bytes later, and until then a request would be sent whose response they seem to be.
     pub(super) fn is_quiet(&self) -> bool {
-        let peeked = SockRef::from(&*self.0).peek(&mut [MaybeUninit::uninit()]);
+        let Some(socket) = self.0.upgrade() else { return false };
+        let peeked = SockRef::from(&*socket).peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }
 }

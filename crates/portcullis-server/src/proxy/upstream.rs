@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::socket::Socket;
+use super::socket::{Socket, SocketView};
 
 /// The server behind the proxy.
 ///
@@ -124,8 +124,8 @@ impl Upstream {
     pub(super) async fn connect(&self, only_http1: bool) -> io::Result<Connected> {
         let tcp = TcpStream::connect((plain_host(&self.authority), self.port)).await?;
         tcp.set_nodelay(true)?;
-        let socket = Socket::new(tcp);
-        let io = socket.clone();
+        let io = Socket::new(tcp);
+        let socket = io.view();
         let Some(Tls { name, config }) = &self.tls else {
             return Ok(Connected { is_http2: self.is_http2 && !only_http1, io: Box::new(io), socket });
         };
@@ -150,8 +150,8 @@ fn plain_host(authority: &Authority) -> &str {
 pub(super) struct Connected {
     pub(super) is_http2: bool,
     pub(super) io: Box<dyn Io>,
-    /// What `io` reads and writes.
-    pub(super) socket: Socket,
+    /// Of what `io` reads and writes.
+    pub(super) socket: SocketView,
 }
 
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
