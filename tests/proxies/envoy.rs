@@ -153,11 +153,14 @@ async fn routes_have_descriptors_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_header_that_is_not_utf_8_is_limited() {
-    let stack = Stack::start(|text| text);
-    for status in [200, 200, 200, 200, 200, 429] {
-        let request = Request::get(&stack.url).header("x-api-key", &b"\xff"[..]);
-        assert_eq!(HttpClient::http_1().send(request, ()).await.status(), status);
+async fn value_without_utf_8_is_left_to_failure_mode() {
+    for (deny, status) in [("false", 200), ("true", 500)] {
+        let mode = format!("failure_mode_deny: {deny}");
+        let stack = Stack::start(|text| text.replace("failure_mode_deny: false", &mode));
+        for _ in 0..6 {
+            let request = Request::get(&stack.url).header("x-api-key", &b"\xff"[..]);
+            assert_eq!(HttpClient::http_1().send(request, ()).await.status(), status, "{mode}");
+        }
     }
 }
 

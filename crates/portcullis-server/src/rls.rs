@@ -77,7 +77,7 @@
 //!
 //! [`MAX_DESCRIPTORS`], [`MAX_ENTRIES`], [`MAX_DOMAIN_BYTES`] and [`MAX_MESSAGE_BYTES`] bound a call; one beyond them is `INVALID_ARGUMENT`, or
 //! `OUT_OF_RANGE` for the size of the message. Values have no other bound, because a client chooses them, and Envoy admits calls that
-//! fail by default.
+//! fail by default. They have to be UTF-8, as for Envoy's service: others are `INVALID_ARGUMENT`.
 
 mod answer;
 mod call;

@@ -32,7 +32,8 @@ impl RateLimitService {
     }
 }
 
-/// The gRPC service of a [`RateLimitService`], for Tonic. Values that are not UTF-8 are counted with U+FFFD in place of what is not.
+/// The gRPC service of a [`RateLimitService`], for Tonic. A call with a value that is not UTF-8 is
+/// `INVALID_ARGUMENT`.
 #[derive(Clone, Debug)]
 pub struct RateLimitServer(Arc<RateLimitService>);
 
