@@ -15,6 +15,7 @@ use super::permit::Permit;
 use super::shared::{Room, Shared};
 use crate::class::Class;
 use crate::event::{Event, EventKind};
+use crate::matching::RequestMatcher;
 use crate::response::{Cause, ResponseSettings, RetrySpread};
 use crate::{Observer as _, Reason, Registry, Rejection};
 
@@ -25,6 +26,8 @@ pub(super) struct ShedConfig {
     pub shared: Arc<Shared>,
     pub responses: ResponseSettings,
     pub classes: Classes,
+    /// Requests that are neither shed nor in flight.
+    pub except: Vec<Arc<dyn RequestMatcher>>,
     /// In thousandths of the limit.
     pub reserved: u32,
     /// In thousandths of the limit.
@@ -42,7 +45,7 @@ pub(super) struct ShedConfig {
 
 /// What becomes of a request.
 pub(super) enum Entry {
-    /// Without a permit if the limiter is off.
+    /// Without a permit if the limiter is off, or the request is excepted.
     Admitted(Option<Permit>),
     Rejected(Response<Full<Bytes>>),
 }
@@ -50,7 +53,7 @@ pub(super) enum Entry {
 impl ShedConfig {
     #[inline]
     pub(super) fn enter(self: &Arc<Self>, parts: &Parts) -> Entry {
-        if self.registry.is_off() {
+        if self.registry.is_off() || self.except.iter().any(|except| except.matches(parts) == Ok(true)) {
             return Entry::Admitted(None);
         }
         let class = self.classes.of(parts);

@@ -68,6 +68,7 @@ impl ShedLayer {
             shared,
             responses: registry.default_responses(),
             classes: Classes::default(),
+            except: Vec::new(),
             reserved: 200,
             background: 500,
             tolerance: Tolerance::DEFAULT,
@@ -110,6 +111,28 @@ impl ShedLayer {
     #[must_use]
     pub fn class(self, class: Class, matcher: impl RequestMatcher) -> Self {
         self.with(|config| config.classes.add(class, matcher))
+    }
+
+    /// Lets requests pass whatever is in flight, and does not count them: probes of the service, so that an orchestrator does not restart what
+    /// is only busy.
+    ///
+    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is counted as others are.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis_core::Secret;
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::Registry;
+    /// use portcullis_tower::matching::RequestPath;
+    /// use portcullis_tower::shed::ShedLayer;
+    ///
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = ShedLayer::new(&registry, 10..=500).except(RequestPath::exact("/health"));
+    /// assert_eq!(layer.in_flight(), 0);
+    /// ```
+    #[must_use]
+    pub fn except(self, matcher: impl RequestMatcher) -> Self {
+        self.with(|config| config.except.push(Arc::new(matcher)))
     }
 
     /// Takes the class of a request that no rule matches from a header: `critical`, `default` or `background`. Another value, or more than

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
-use portcullis_tower::shed::ShedPermit;
+use portcullis_tower::matching::RequestPath;
+use portcullis_tower::shed::{ShedLayer, ShedPermit};
 use tokio::sync::mpsc;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -55,6 +56,18 @@ async fn the_last_frame_of_a_body_ends_the_request() {
     assert!(!body.is_end_stream() && layer.in_flight() == 1);
     assert!(body.frame().await.is_some());
     assert!(body.is_end_stream() && layer.in_flight() == 0);
+}
+
+#[tokio::test]
+async fn excepted_requests_pass_whatever_is_in_flight_and_are_not() {
+    let layer = ShedLayer::new(&registry(), 1..=1).except(RequestPath::exact("/health"));
+    let (held, probed) = (Held::new(), layer.layer(Probe::default()));
+    let _slow = start(&layer.layer(held.clone()), get("/pay")).await;
+    let status = async |path| probed.clone().oneshot(get(path)).await.unwrap().status();
+    assert_eq!((status("/pay").await.as_u16(), status("/health").await.as_u16()), (503, 200));
+    // What cannot be compared is not excepted.
+    assert_eq!(status("/x/../health").await, 503);
+    assert_eq!(layer.in_flight(), 1);
 }
 
 #[tokio::test]
