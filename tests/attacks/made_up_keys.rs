@@ -7,15 +7,17 @@ use std::thread;
 use std::time::Duration;
 
 use axum::{Router, routing::get};
-use portcullis::key::{Header, Key};
+use portcullis::key::{Bearer, Header, Key};
 use portcullis::store::{Checks, MemoryStore, Store};
 use portcullis::{ClientIp, Decision, Limiter, Policy, Quota, Retry, Secret};
 use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
-use portcullis_tests::set_global_subscriber;
+use portcullis_tests::{per_half_century, set_global_subscriber};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::filter::LevelFilter;
+
+use crate::raw;
 
 /// The policy that the attacker's keys are charged to: their states live for a day.
 const DAILY: Policy = Policy::fixed_window("api-keys", Quota::per_day(1_000));
@@ -171,4 +173,28 @@ impl io::Write for Log {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Tokens of all forms, well-formed or not, of which none comes twice.
+fn token(number: u32) -> String {
+    match number % 5 {
+        0 => format!("Bearer {number}|{number:x}"),
+        1 => format!("Bearer {number}=/+~.-_\u{21}"),
+        2 => format!("Bearer {number} {number}"),
+        3 => format!("Bearer {number}{}", "x".repeat(4_097)),
+        _ => format!("Bearer {number}\r\nauthorization: Bearer {number}"),
+    }
+}
+
+#[tokio::test]
+async fn ten_thousand_made_up_tokens_reach_the_limit_of_the_address() {
+    let limiter = Limiter::memory();
+    let per_token = Policy::gcra("tokens", per_half_century(1_000));
+    let per_address = Policy::fixed_window("addresses", per_half_century(50));
+    let layer = limiter.layer(per_token).by(Bearer).and_policy(per_address).by(ClientIp::peer());
+    let server = raw::serve(Router::new().route("/", get(|| async {}).layer(layer))).await;
+    let requests = (0..10_000).map(|number| raw::get(&format!("authorization: {}", token(number))));
+    let statuses = raw::pipelined(3, server, requests).await;
+    // Of each five, two tokens are well-formed; the others are no identity.
+    assert_eq!([200, 401, 429].map(|status| raw::count(&statuses, status)), [20, 30, 9_950]);
 }
