@@ -26,6 +26,7 @@ mod text;
 mod tree;
 #[cfg(feature = "watch")]
 mod watch;
+mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use door::Door;

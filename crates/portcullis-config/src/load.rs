@@ -17,7 +17,7 @@ mod documents;
 mod environment;
 mod include;
 mod open;
-mod parse;
+pub(crate) mod parse;
 mod read_json;
 mod read_toml;
 mod read_yaml;

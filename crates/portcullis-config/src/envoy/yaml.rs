@@ -1,36 +1,40 @@
 //! YAML with the place of each value, as Envoy's service reads it: YAML 1.1 scalars, aliases and merge keys.
 
-use saphyr::{LoadableYamlNode, MarkedYaml, Scalar as Core, YamlData};
+use std::collections::HashSet;
+
+use saphyr::{MarkedYaml, ScalarStyle, Tag, YamlData};
 
 use super::merge::Fields;
 use super::nesting;
 use super::node::{Node, Value};
 use super::scalar::{Kind, resolve};
 use crate::diagnostic::Diagnostic;
+use crate::load::parse::on_own_stack;
 use crate::source::{FileId, Span};
+use crate::yaml::{self, TypeTag};
 
 /// The first document of a file, and the place of the second one.
 pub(super) fn load(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
+    on_own_stack(|| read(file, text)).unwrap_or_else(|| {
+        let start = Span { file, start: 0, end: 0 };
+        Err(Diagnostic::error("", start, "the parser of YAML failed on this file"))
+    })
+}
+
+fn read(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
     let places = Places::new(file, text);
     if let Some((at, message, help)) = nesting::excess(text) {
         return Err(Diagnostic::error("", places.span_of_bytes(at, at), message).help(help));
     }
-    let documents = MarkedYaml::load_from_str(text).map_err(|error| {
+    let documents = yaml::documents(&text.chars().collect::<Vec<_>>()).map_err(|error| {
         let at = places.byte(error.marker().index());
-        Diagnostic::error(
-            "",
-            places.span_of_bytes(at, at),
-            format!("this is not valid YAML: {}", error.info()),
-        )
-        .help("see https://yaml.org/spec/1.2.2/; a text with special characters needs quotes")
+        places.invalid(places.span_of_bytes(at, at), error.info())
     })?;
-    let mut documents = documents.into_iter();
-    let root = match documents.next() {
-        Some(root) => places.node(&root)?,
+    let root = match documents.first() {
+        Some(root) => places.node(root)?,
         None => Node { span: places.span_of_bytes(0, 0), value: Value::Scalar(String::new(), Kind::Null) },
     };
-    let second = documents.next().map(|second| places.span(&second));
-    Ok((root, second))
+    Ok((root, documents.get(1).map(|second| places.span(second))))
 }
 
 /// Converts the places of the parser, which counts characters, to bytes.
@@ -60,78 +64,89 @@ impl<'a> Places<'a> {
         Span { file: self.file, start, end: end.max(start) }
     }
 
+    fn invalid(&self, span: Span, why: &str) -> Diagnostic {
+        Diagnostic::error("", span, format!("this is not valid YAML: {why}"))
+            .help("see https://yaml.org/spec/1.2.2/; a text with special characters needs quotes")
+    }
+
     fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
-        self.span_of_bytes(self.byte(yaml.span.start.index()), self.byte(yaml.span.end.index()))
+        let start = self.byte(yaml.span.start.index());
+        let end = self.byte(yaml.span.end.index());
+        let properties = match &yaml.data {
+            // The place of a block begins with its content.
+            YamlData::Representation(_, ScalarStyle::Literal | ScalarStyle::Folded, _) => 0,
+            _ => yaml::properties(self.text.get(start..end).unwrap_or_default()),
+        };
+        self.span_of_bytes(start + properties, end)
     }
 
     fn node(&self, yaml: &MarkedYaml<'_>) -> Result<Node, Diagnostic> {
         let span = self.span(yaml);
+        let tag_is_wrong = || {
+            let span = Span { start: self.byte(yaml.span.start.index()), ..span };
+            Diagnostic::error("", span, "a tag that is not supported, or does not fit the value")
+                .help("remove the tag: the fields of a descriptor need none")
+        };
         let value = match &yaml.data {
-            YamlData::Value(value) => {
-                let written = self.text.get(span.start..span.end).unwrap_or_default().trim();
-                let (text, kind) = scalar(value, written);
-                Value::Scalar(text, kind)
+            YamlData::Representation(text, style, tag) => {
+                let kind = kind(text, *style, tag.as_deref()).ok_or_else(tag_is_wrong)?;
+                Value::Scalar(text.to_string(), kind)
             }
             YamlData::Sequence(items) => {
                 Value::List(items.iter().map(|item| self.node(item)).collect::<Result<_, _>>()?)
             }
             YamlData::Mapping(entries) => {
                 let mut map = Fields::default();
+                let mut names = HashSet::new();
                 for (key, value) in entries {
-                    let (key, value) = (self.node(key)?, self.node(value)?);
-                    if matches!(&key.value, Value::Scalar(text, Kind::Text) if text == "<<") {
+                    let (is_merge, key, value) = (is_merge_key(key), self.node(key)?, self.node(value)?);
+                    if is_merge {
                         map.merge(value)?;
-                    } else {
-                        map.set(key, value);
+                        continue;
                     }
+                    // The parser takes `key` and `"key"` for different ones.
+                    if let Value::Scalar(name, kind) = &key.value
+                        && !names.insert((name.clone(), *kind))
+                    {
+                        return Err(self.invalid(key.span, "duplicated key in mapping"));
+                    }
+                    map.set(key, value);
                 }
                 Value::Map(map.into_entries())
             }
-            YamlData::BadValue if span.start == span.end => Value::Scalar(String::new(), Kind::Null),
-            YamlData::Tagged(..) | YamlData::Representation(..) | YamlData::Alias(_) | YamlData::BadValue => {
-                return Err(Diagnostic::error(
-                    "",
-                    span,
-                    "a tag that is not supported, or does not fit the value",
-                )
-                .help("remove the tag: the fields of a descriptor need none"));
+            YamlData::Tagged(tag, inner) if TypeTag::of(Some(tag)) != TypeTag::Other => {
+                return self.node(inner);
             }
+            YamlData::BadValue if span.start == span.end => Value::Scalar(String::new(), Kind::Null),
+            YamlData::BadValue | YamlData::Alias(_) | YamlData::Value(_) => {
+                return Err(Diagnostic::error("", span, "an alias that is inside of what it stands for")
+                    .help("write the value out"));
+            }
+            YamlData::Tagged(..) => return Err(tag_is_wrong()),
         };
         Ok(Node { span, value })
     }
 }
 
-/// The text of a scalar and its type: by YAML 1.1 if it is written without quotes, else a text.
-fn scalar(value: &Core<'_>, written: &str) -> (String, Kind) {
-    let quoted = written.starts_with(['"', '\'', '|', '>']);
-    match value {
-        // `!!str 5` is a text although it is written as a number.
-        Core::String(text)
-            if quoted || matches!(resolve(written), Kind::Integer(_)) && is_core_number(written) =>
-        {
-            (text.to_string(), Kind::Text)
-        }
-        Core::String(text) => (text.to_string(), resolve(text)),
-        // An alias is written as `*name`, so that what it stands for has to be written anew.
-        _ if quoted || written.starts_with('*') => {
-            let text = match value {
-                Core::Null => String::new(),
-                Core::Boolean(value) => value.to_string(),
-                Core::Integer(value) => value.to_string(),
-                Core::FloatingPoint(value) => format!("{:?}", value.0),
-                Core::String(text) => text.to_string(),
-            };
-            let kind =
-                if matches!(value, Core::FloatingPoint(_)) { Kind::OtherNumber } else { resolve(&text) };
-            (text, kind)
-        }
-        Core::Null | Core::Boolean(_) | Core::Integer(_) | Core::FloatingPoint(_) => {
-            (written.to_owned(), resolve(written))
-        }
-    }
+/// `<<` without quotes.
+fn is_merge_key(key: &MarkedYaml<'_>) -> bool {
+    matches!(&key.data, YamlData::Representation(text, ScalarStyle::Plain, _) if text == "<<")
 }
 
-/// Whether YAML 1.2 has a number here, too.
-fn is_core_number(written: &str) -> bool {
-    !matches!(Core::parse_from_cow(written.into()), Core::String(_))
+/// The type of a scalar by YAML 1.1. `None` if it cannot have its tag.
+///
+/// As in Envoy's service, a scalar in quotes is a text unless it has a tag, and `!` is as if there were neither quotes nor a tag.
+fn kind(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<Kind> {
+    match (TypeTag::of(tag), style) {
+        (TypeTag::NonSpecific, _) | (TypeTag::None, ScalarStyle::Plain) => Some(resolve(text)),
+        (TypeTag::None, _) | (TypeTag::Type("str"), _) => Some(Kind::Text),
+        (TypeTag::Type(tag), _) => match (tag, resolve(text)) {
+            ("null", kind @ Kind::Null)
+            | ("bool", kind @ Kind::Bool(_))
+            | ("int", kind @ Kind::Integer(_)) => Some(kind),
+            ("float", Kind::Integer(_) | Kind::OtherNumber) => Some(Kind::OtherNumber),
+            _ => None,
+        },
+        (TypeTag::Other, _) => None,
+    }
 }

@@ -16,15 +16,10 @@ const STACK: usize = 64 << 20;
 ///
 /// A document without content is an empty table.
 pub(super) fn parse(format: Format, text: &str, file: FileId, findings: &Findings) -> Option<Node> {
-    let parsed = thread::scope(|scope| {
-        let parser = thread::Builder::new().name("portcullis-config".to_owned()).stack_size(STACK);
-        let parser = parser.spawn_scoped(scope, move || {
-            let findings = Findings::default();
-            let node = read(format, text, file, &findings);
-            (node, findings.into_list())
-        });
-        // A panic of a parser ends its thread only.
-        parser.ok()?.join().ok()
+    let parsed = on_own_stack(|| {
+        let findings = Findings::default();
+        let node = read(format, text, file, &findings);
+        (node, findings.into_list())
     });
     let Some((node, list)) = parsed else {
         let message = format!("the parser of {} failed on this file", name(format));
@@ -35,6 +30,14 @@ pub(super) fn parse(format: Format, text: &str, file: FileId, findings: &Finding
         findings.add(finding);
     }
     node
+}
+
+/// Runs a parser in a thread with a large stack. `None` if it panics, which ends its thread only.
+pub(crate) fn on_own_stack<T: Send>(parser: impl FnOnce() -> T + Send) -> Option<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("portcullis-config".to_owned()).stack_size(STACK);
+        thread.spawn_scoped(scope, parser).ok()?.join().ok()
+    })
 }
 
 fn read(format: Format, text: &str, file: FileId, findings: &Findings) -> Option<Node> {

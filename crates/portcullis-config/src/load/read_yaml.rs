@@ -1,12 +1,13 @@
 //! Reads YAML.
 
-use saphyr::{LoadableYamlNode, MarkedYaml, Scalar, YamlData};
+use saphyr::{MarkedYaml, Scalar, ScalarStyle, Tag, YamlData};
 
 use super::MAX_DEPTH;
 use super::parse::{Context, Entries};
 use crate::source::{Format, Span};
 use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};
+use crate::yaml::{self, TypeTag};
 
 pub(super) fn read(context: &Context<'_>) -> Option<Node> {
     if let Some(at) = deep_line(context.text) {
@@ -17,7 +18,7 @@ pub(super) fn read(context: &Context<'_>) -> Option<Node> {
     let bytes = Offsets::new(context.text);
     let mut text = Characters::new(context.text);
     let documents = loop {
-        match MarkedYaml::load_from_iter(text.characters.iter().copied()) {
+        match yaml::documents(&text.characters) {
             Ok(documents) => break documents,
             Err(error) => {
                 let at = error.marker().index();
@@ -130,7 +131,9 @@ impl Reader<'_> {
     fn node(&self, yaml: &MarkedYaml<'_>, depth: usize) -> Node {
         let span = self.span(yaml);
         let value = match &yaml.data {
-            YamlData::Value(scalar) => self.scalar(scalar, span),
+            YamlData::Representation(text, style, tag) => {
+                resolved(text, *style, tag.as_deref()).unwrap_or_else(|| self.refuse_tag(yaml))
+            }
             YamlData::Sequence(_) | YamlData::Mapping(_) if !self.context.is_shallow(depth, span) => {
                 Value::Null
             }
@@ -146,34 +149,55 @@ impl Reader<'_> {
                 }
                 Value::Map(entries.list)
             }
+            YamlData::Tagged(tag, inner) if TypeTag::of(Some(tag)) != TypeTag::Other => {
+                return self.node(inner, depth);
+            }
             // An empty document.
             YamlData::BadValue if self.slice(span).trim().is_empty() => Value::Null,
-            YamlData::Tagged(..) | YamlData::BadValue | YamlData::Alias(_) | YamlData::Representation(..) => {
-                self.context
-                    .findings
-                    .error(
-                        "",
-                        span,
-                        format!("{} is a tag that this value cannot have", first_word(self.slice(span))),
-                    )
-                    .help("remove the tag");
+            YamlData::BadValue | YamlData::Alias(_) | YamlData::Value(_) => {
+                let message =
+                    format!("the alias {} is inside of what it stands for", quoted(self.slice(span)));
+                self.context.findings.error("", span, message).help("write the value out");
                 Value::Null
             }
+            YamlData::Tagged(..) => self.refuse_tag(yaml),
         };
         let span = self.end_of(&value, span);
         Node::new(span, value)
     }
 
+    /// Adds the finding of a tag that the value cannot have.
+    fn refuse_tag(&self, yaml: &MarkedYaml<'_>) -> Value {
+        let span = self.whole_span(yaml);
+        let written = self.slice(span);
+        let properties = &written[..yaml::properties(written)];
+        let tag = properties.split_whitespace().find(|word| word.starts_with('!'));
+        // An alias has the tag elsewhere.
+        let tag = tag.or_else(|| written.split_whitespace().next()).unwrap_or_default();
+        let message = format!("{} is a tag that this value cannot have", quoted(tag));
+        self.context.findings.error("", span, message).help("remove the tag");
+        Value::Null
+    }
+
     fn entry(&self, name: &MarkedYaml<'_>, value: &MarkedYaml<'_>, depth: usize) -> Option<Entry> {
         let span = self.span(name);
         let text = match &name.data {
-            YamlData::Value(Scalar::String(text)) => text.to_string(),
-            YamlData::Value(Scalar::Null) | YamlData::Sequence(_) | YamlData::Mapping(_) => {
-                self.context.findings.error("", span, "the name of a field is a text");
-                return None;
+            YamlData::Representation(text, style, tag) => {
+                match resolved(text, *style, tag.as_deref()) {
+                    Some(Value::Null) => None,
+                    // `404: ...` is a field of this name.
+                    Some(_) => Some(text.to_string()),
+                    None => {
+                        self.refuse_tag(name);
+                        return None;
+                    }
+                }
             }
-            // `404: ...` is a field of this name.
-            _ => self.slice(span).to_owned(),
+            _ => None,
+        };
+        let Some(text) = text else {
+            self.context.findings.error("", span, "the name of a field is a text");
+            return None;
         };
         let is_renamed = |first: char| (RENAMED..RENAMED + u32::from(MAX_TWICE)).contains(&first.into());
         if text.starts_with(is_renamed)
@@ -191,29 +215,29 @@ impl Reader<'_> {
         Some(Entry { name: text, name_span: span, node: self.node(value, depth) })
     }
 
-    fn scalar(&self, scalar: &Scalar<'_>, span: Span) -> Value {
-        match scalar {
-            Scalar::Null => Value::Null,
-            Scalar::Boolean(value) => Value::Bool(*value),
-            Scalar::Integer(number) => Value::Integer((*number).into()),
-            // The parser has 64 bits for integers, and makes floating-point numbers of longer ones.
-            Scalar::FloatingPoint(number) => match self.slice(span).parse() {
-                Ok(integer) => Value::Integer(integer),
-                Err(_) => Value::Float(number.0),
-            },
-            Scalar::String(text) => Value::String(text.to_string()),
-        }
+    /// The place of a value, with its anchor and its tag.
+    fn whole_span(&self, yaml: &MarkedYaml<'_>) -> Span {
+        self.context.span(self.bytes.of(yaml.span.start.index()), self.bytes.of(yaml.span.end.index()))
     }
 
     fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
-        let start = self.bytes.of(yaml.span.start.index());
-        let end = self.bytes.of(yaml.span.end.index());
-        let span = self.context.span(start, end);
+        let whole = self.whole_span(yaml);
+        let properties = match &yaml.data {
+            // The place of a block begins with its content.
+            YamlData::Representation(_, ScalarStyle::Literal | ScalarStyle::Folded, _) => 0,
+            _ => yaml::properties(self.slice(whole)),
+        };
+        let span = Span { start: whole.start + properties, ..whole };
         let slice = self.slice(span);
-        let length = if matches!(yaml.data, YamlData::Sequence(_) | YamlData::Mapping(_)) {
-            slice.trim_end().len()
-        } else {
-            scalar_length(slice)
+        let length = match &yaml.data {
+            // The place of a value that is not written is that of what follows.
+            YamlData::Representation(text, ScalarStyle::Plain, _)
+                if text.is_empty() && !slice.starts_with('*') =>
+            {
+                0
+            }
+            YamlData::Representation(_, style, _) => scalar_length(slice, *style),
+            _ => slice.trim_end().len(),
         };
         Span { end: span.start + length, ..span }
     }
@@ -243,11 +267,40 @@ impl Reader<'_> {
     }
 }
 
+/// What a scalar is in YAML 1.2. `None` if it cannot have its tag.
+fn resolved(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<Value> {
+    let plain = || match Scalar::parse_from_cow(text.into()) {
+        _ if text.is_empty() => Value::Null,
+        Scalar::Null => Value::Null,
+        Scalar::Boolean(value) => Value::Bool(value),
+        Scalar::Integer(number) => Value::Integer(number.into()),
+        // The parser has 64 bits for integers, and makes floating-point numbers of longer ones.
+        Scalar::FloatingPoint(number) => text.parse().map_or(Value::Float(number.0), Value::Integer),
+        Scalar::String(text) => Value::String(text.into_owned()),
+    };
+    match (TypeTag::of(tag), style) {
+        (TypeTag::None, ScalarStyle::Plain) => Some(plain()),
+        (TypeTag::None | TypeTag::NonSpecific | TypeTag::Type("str"), _) => {
+            Some(Value::String(text.to_owned()))
+        }
+        (TypeTag::Type(tag), _) => match (tag, plain()) {
+            ("null", value @ Value::Null)
+            | ("bool", value @ Value::Bool(_))
+            | ("int", value @ Value::Integer(_))
+            | ("float", value @ (Value::Float(_) | Value::Integer(_))) => Some(value),
+            _ => None,
+        },
+        (TypeTag::Other, _) => None,
+    }
+}
+
 /// The length of a scalar, without the space and the comment that the parser counts as a part of it.
-fn scalar_length(text: &str) -> usize {
+fn scalar_length(text: &str, style: ScalarStyle) -> usize {
     let mut bytes = text.bytes().enumerate().skip(1);
-    match text.as_bytes().first() {
-        Some(b'"') => {
+    match style {
+        // An alias has the style of what it stands for.
+        _ if text.starts_with('*') => {}
+        ScalarStyle::DoubleQuoted => {
             while let Some((at, byte)) = bytes.next() {
                 match byte {
                     b'"' => return at + 1,
@@ -256,7 +309,7 @@ fn scalar_length(text: &str) -> usize {
                 }
             }
         }
-        Some(b'\'') => {
+        ScalarStyle::SingleQuoted => {
             while let Some((at, byte)) = bytes.next() {
                 if byte == b'\'' {
                     if text.as_bytes().get(at + 1) != Some(&b'\'') {
@@ -266,15 +319,11 @@ fn scalar_length(text: &str) -> usize {
                 }
             }
         }
-        Some(b'|' | b'>') => {}
-        _ => {
+        ScalarStyle::Literal | ScalarStyle::Folded => {}
+        ScalarStyle::Plain => {
             let comment = text.match_indices('#').find(|(at, _)| text[..*at].ends_with([' ', '\t', '\n']));
             return text[..comment.map_or(text.len(), |(at, _)| at)].trim_end().len();
         }
     }
     text.trim_end().len()
-}
-
-fn first_word(text: &str) -> String {
-    quoted(text.split_whitespace().next().unwrap_or_default())
 }

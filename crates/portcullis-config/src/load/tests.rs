@@ -12,6 +12,7 @@ mod environment;
 mod formats;
 mod include;
 mod mutated;
+mod yaml;
 
 const FORMATS: [Format; 3] = [Format::Toml, Format::Yaml, Format::Json];
 

@@ -1,0 +1,94 @@
+//! The documents of a YAML text, with each scalar as it was parsed: its text, its style and its tag.
+//!
+//! Native rules and Envoy's files differ in what a scalar means, not in where it is: anchors, tags and tabs around it are no part of it.
+
+use std::ops::Range;
+
+use saphyr::{MarkedYaml, ScalarStyle, ScanError, Tag, YamlLoader};
+use saphyr_parser::{BufferedInput, Event, Parser};
+
+/// Parses a text. Scalars are [`YamlData::Representation`](saphyr::YamlData::Representation), in places that count characters.
+pub(crate) fn documents(text: &[char]) -> Result<Vec<MarkedYaml<'static>>, ScanError> {
+    if !text.windows(2).any(is_tab_behind_colon) {
+        return load(text);
+    }
+    // The parser refuses a tab in front of a plain value, which YAML allows. The second time it keeps those inside of texts.
+    let spaced = without_tabs(text, &[]);
+    load(&without_tabs(text, &literal_texts(&spaced)?))
+}
+
+fn load(text: &[char]) -> Result<Vec<MarkedYaml<'static>>, ScanError> {
+    let mut loader = YamlLoader::<MarkedYaml<'static>>::default();
+    loader.early_parse(false);
+    Parser::new(BufferedInput::new(text.iter().copied())).load(&mut loader, true)?;
+    match loader.error() {
+        Some(error) => Err(error.clone()),
+        None => Ok(loader.into_documents()),
+    }
+}
+
+fn is_tab_behind_colon(pair: &[char]) -> bool {
+    pair == [':', '\t']
+}
+
+/// The text with a space for each tab behind a colon, apart from some places.
+fn without_tabs(text: &[char], kept: &[Range<usize>]) -> Vec<char> {
+    let mut spaced = text.to_vec();
+    let mut kept = kept.iter().peekable();
+    for (at, pair) in text.windows(2).enumerate() {
+        while kept.next_if(|range| range.end <= at + 1).is_some() {}
+        if is_tab_behind_colon(pair) && !kept.peek().is_some_and(|range| range.contains(&(at + 1))) {
+            spaced[at + 1] = ' ';
+        }
+    }
+    spaced
+}
+
+/// Where the texts in quotes and in blocks are.
+fn literal_texts(text: &[char]) -> Result<Vec<Range<usize>>, ScanError> {
+    let mut ranges = Vec::new();
+    for event in Parser::new(BufferedInput::new(text.iter().copied())) {
+        if let (Event::Scalar(_, style, ..), span) = event?
+            && style != ScalarStyle::Plain
+        {
+            ranges.push(span.start.index()..span.end.index());
+        }
+    }
+    Ok(ranges)
+}
+
+/// What the tag of a value says about its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TypeTag<'a> {
+    None,
+    /// `!`
+    NonSpecific,
+    /// A type of YAML, such as `int` of `!!int`.
+    Type(&'a str),
+    Other,
+}
+
+impl<'a> TypeTag<'a> {
+    pub(crate) fn of(tag: Option<&'a Tag>) -> Self {
+        match tag {
+            None => Self::None,
+            Some(tag) if tag.is_yaml_core_schema() => Self::Type(&tag.suffix),
+            Some(tag) if !tag.handle.is_empty() => Self::Other,
+            Some(tag) if tag.suffix == "!" => Self::NonSpecific,
+            // `!<tag:yaml.org,2002:int>`
+            Some(tag) => tag.suffix.strip_prefix("tag:yaml.org,2002:").map_or(Self::Other, Self::Type),
+        }
+    }
+}
+
+/// The length of the anchor and the tag in front of a value, with the space and the comments behind them.
+pub(crate) fn properties(text: &str) -> usize {
+    let mut rest = text;
+    while rest.starts_with(['&', '!']) {
+        rest = rest.find(char::is_whitespace).map_or("", |end| rest[end..].trim_start());
+        while rest.starts_with('#') {
+            rest = rest.find('\n').map_or("", |end| rest[end..].trim_start());
+        }
+    }
+    text.len() - rest.len()
+}
