@@ -50,12 +50,13 @@
 //!
 //! # Bounds
 //!
-//! [`MAX_FILES`], [`MAX_FILE_BYTES`], [`MAX_DEPTH`], [`MAX_DESCRIPTORS`] and [`MAX_WILDCARDS`] bound the files, and what a
+//! [`MAX_FILES`], [`MAX_ENTRIES`], [`MAX_FOLDERS`], [`MAX_FILE_BYTES`], [`MAX_DEPTH`], [`MAX_DESCRIPTORS`] and [`MAX_WILDCARDS`] bound the files, and what a
 //! request costs. A line is indented by at most 128 characters. A file that nests deeply and uses aliases for more than a few anchors is
 //! refused as well, as an alias can multiply the depth. At most 500 findings are listed.
 
 mod document;
 mod fields;
+mod files;
 mod findings;
 mod limit;
 mod loader;
@@ -77,6 +78,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub use files::Files;
 pub use limit::{Limit, NoPolicy, Unit};
 pub use loader::Loader;
 pub use matching::Match;
@@ -86,10 +88,17 @@ pub use request::{Applied, RequestLimits};
 use std::path::Path;
 
 use crate::diagnostic::Diagnostics;
+use crate::kind;
 use table::Table;
 
 /// The highest number of files of one load.
 pub const MAX_FILES: usize = 1_000;
+
+/// The highest number of entries of folders that are looked at.
+pub const MAX_ENTRIES: usize = 10_000;
+
+/// The highest number of folders inside each other.
+pub const MAX_FOLDERS: usize = 16;
 
 /// The highest number of bytes in a file, 1 MiB.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
@@ -107,6 +116,7 @@ pub const MAX_WILDCARDS: usize = 1_000;
 #[derive(Debug)]
 pub struct Descriptors {
     table: Table,
+    files: usize,
     warnings: Diagnostics,
 }
 
@@ -130,6 +140,12 @@ impl Descriptors {
         Loader::new().load_files(paths)
     }
 
+    /// Whether a file has descriptors, whatever its name is and whether they are valid: fields `domain` or `descriptors` at its top, which
+    /// [rules](crate::Rules) do not have. False if it cannot be read.
+    pub fn is_file(path: &Path) -> bool {
+        kind::is_of_envoy(path)
+    }
+
     /// Where the files load, and do not limit as their author probably expects: for example a descriptor that never limits, or
     /// a wildcard that takes the place of another.
     pub fn warnings(&self) -> &Diagnostics {
@@ -139,6 +155,16 @@ impl Descriptors {
     /// Whether there is a domain with this name.
     pub fn has_domain(&self, domain: &str) -> bool {
         self.table.domains.contains_key(domain)
+    }
+
+    /// The number of files.
+    pub const fn files(&self) -> usize {
+        self.files
+    }
+
+    /// The names of the domains, in no order.
+    pub fn domains(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.table.domains.keys().map(|name| &**name)
     }
 
     /// All limits, in the order of the files.

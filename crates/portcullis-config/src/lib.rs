@@ -6,6 +6,7 @@ pub mod envoy;
 mod fields;
 mod findings;
 mod hooks;
+mod kind;
 mod live;
 mod load;
 #[cfg(test)]

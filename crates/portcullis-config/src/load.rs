@@ -16,7 +16,7 @@ use crate::tree::Node;
 mod documents;
 mod environment;
 mod include;
-mod open;
+pub(crate) mod open;
 pub(crate) mod parse;
 mod read_json;
 mod read_toml;
@@ -25,6 +25,9 @@ mod registered;
 #[cfg(test)]
 mod tests;
 mod walk;
+
+#[cfg(test)]
+pub(crate) use tests::Folder;
 
 use environment::Environment;
 

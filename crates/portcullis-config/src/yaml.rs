@@ -57,6 +57,43 @@ fn literal_texts(text: &[char]) -> Result<Vec<Range<usize>>, ScanError> {
     Ok(ranges)
 }
 
+/// The fields at the top of the first document, each with its value if that is a scalar, as far as the text can be parsed.
+pub(crate) fn top_level(text: &str) -> Vec<(String, Option<String>)> {
+    let text: Vec<_> = text.chars().collect();
+    let mut fields: Vec<(String, Option<String>)> = Vec::new();
+    let (mut depth, mut is_name) = (0_usize, true);
+    for event in Parser::new(BufferedInput::new(without_tabs(&text, &[]).into_iter())) {
+        let scalar = match event {
+            Ok((Event::MappingStart(..), _)) if depth == 0 => {
+                depth = 1;
+                continue;
+            }
+            Ok((Event::MappingStart(..) | Event::SequenceStart(..), _)) if depth > 0 => {
+                depth += 1;
+                if depth > 2 {
+                    continue;
+                }
+                None
+            }
+            Ok((Event::MappingEnd | Event::SequenceEnd, _)) if depth > 1 => {
+                depth -= 1;
+                continue;
+            }
+            Ok((Event::Scalar(text, ..), _)) if depth == 1 => Some(text.into_owned()),
+            Ok((Event::Alias(_), _)) if depth == 1 => None,
+            Ok((Event::StreamStart | Event::DocumentStart(_), _)) => continue,
+            Ok((Event::Scalar(..) | Event::Alias(_), _)) if depth > 1 => continue,
+            _ => return fields,
+        };
+        match fields.last_mut() {
+            Some(field) if !is_name => field.1 = scalar,
+            _ => fields.push((scalar.unwrap_or_default(), None)),
+        }
+        is_name = !is_name;
+    }
+    fields
+}
+
 /// What the tag of a value says about its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeTag<'a> {

@@ -7,6 +7,8 @@ use super::metadata::{self, Metadata};
 use super::node::{Node, Value};
 use super::rate_limit::{self, RateLimit};
 use super::scalar::Kind;
+use crate::diagnostic::Diagnostic;
+use crate::kind;
 use crate::source::Span;
 
 /// A file.
@@ -40,6 +42,10 @@ pub(super) fn read(root: &Node, findings: &mut Findings) -> Document {
     let mut listed = false;
     match &root.value {
         Value::Map(entries) => {
+            if let Some(why) = kubernetes(entries) {
+                findings.add(why);
+                return document;
+            }
             for (key, value) in entries {
                 match fields::name_of(key, value, Place::Root, "", findings) {
                     Some("domain") => {
@@ -90,6 +96,19 @@ pub(super) fn read(root: &Node, findings: &mut Findings) -> Document {
         }
     }
     document
+}
+
+/// Why the file is an object of Kubernetes.
+fn kubernetes(entries: &[(Node, Node)]) -> Option<Diagnostic> {
+    let texts = entries.iter().filter_map(|(key, value)| Some((name(key)?, name(value)?, value.span)));
+    kind::kubernetes(texts, entries.iter().filter_map(|(key, _)| name(key)))
+}
+
+fn name(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar(text, Kind::Text) => Some(text),
+        _ => None,
+    }
 }
 
 fn descriptors(list: &Node, path: &str, depth: usize, findings: &mut Findings) -> Vec<Descriptor> {

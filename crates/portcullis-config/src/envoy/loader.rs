@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::findings::Findings;
 use super::table::Builder;
-use super::{Descriptors, MAX_FILE_BYTES, MAX_FILES, document, yaml};
+use super::{Descriptors, Files, MAX_FILE_BYTES, MAX_FILES, document, yaml};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
 use crate::source::{FileId, Sources, Span};
 
@@ -48,7 +48,8 @@ impl Loader {
     ///
     /// If a file is not valid or exceeds a [bound](super#bounds), with all mistakes of all files, and the warnings.
     pub fn parse(self, files: &[(&str, &str)]) -> Result<Descriptors, Diagnostics> {
-        self.load(files.iter().map(|(name, text)| (PathBuf::from(name), Ok((*text).to_owned()))))
+        let files = files.iter().map(|(name, text)| (PathBuf::from(name), Ok((*text).to_owned())));
+        self.load(files, &[])
     }
 
     /// Like [`Descriptors::from_files`], with these settings.
@@ -57,19 +58,34 @@ impl Loader {
     ///
     /// If a file cannot be read, is not valid or exceeds a [bound](super#bounds), with all mistakes of all files, and the warnings.
     pub fn load_files<P: AsRef<Path>>(self, paths: &[P]) -> Result<Descriptors, Diagnostics> {
-        self.load(paths.iter().map(|path| (path.as_ref().to_owned(), read_bounded(path.as_ref()))))
+        self.load(paths.iter().map(|path| (path.as_ref().to_owned(), read_bounded(path.as_ref()))), &[])
+    }
+
+    /// Like [`load_files`](Self::load_files), for the [files at a path](Files). A folder without files has no limits.
+    ///
+    /// # Errors
+    ///
+    /// Like [`load_files`](Self::load_files), or if a folder cannot be read.
+    pub fn load_path(self, files: &Files) -> Result<Descriptors, Diagnostics> {
+        let read = files.paths().iter().map(|path| (path.clone(), read_bounded(path)));
+        self.load(read, &files.findings)
     }
 
     fn load(
         self,
         files: impl ExactSizeIterator<Item = (PathBuf, io::Result<String>)>,
+        found_before: &[Diagnostic],
     ) -> Result<Descriptors, Diagnostics> {
         let mut findings = Findings::default();
+        for finding in found_before {
+            findings.add(finding.clone());
+        }
         let mut sources = Sources::default();
         if files.len() > MAX_FILES {
-            let message = format!("{} files are more than {MAX_FILES}", files.len());
+            let message = format!("there are more than {MAX_FILES} files");
             findings.add(without_place(message, "use fewer files: one for each domain"));
         }
+        let count = files.len();
         let mut builder = Builder::new(&mut findings);
         for (name, text) in files.take(MAX_FILES) {
             let text = match text {
@@ -101,7 +117,7 @@ impl Loader {
         }
         let table = builder.finish();
         let found = Diagnostics::new(Arc::new(sources), findings.into_list());
-        if found.has_errors() { Err(found) } else { Ok(Descriptors { table, warnings: found }) }
+        if found.has_errors() { Err(found) } else { Ok(Descriptors { table, files: count, warnings: found }) }
     }
 
     fn read(self, file: FileId, text: &str, builder: &mut Builder<'_>) {
@@ -134,7 +150,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-fn without_place(message: String, help: &str) -> Diagnostic {
+pub(super) fn without_place(message: String, help: &str) -> Diagnostic {
     Diagnostic {
         severity: Severity::Error,
         field: String::new(),

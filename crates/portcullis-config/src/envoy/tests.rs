@@ -1,6 +1,8 @@
 //! Tests of all parts together.
 
+mod folders;
 mod hostile;
+mod kinds;
 mod metrics;
 mod mistakes;
 mod policies;

@@ -9,6 +9,7 @@ use super::nesting;
 use super::node::{Node, Value};
 use super::scalar::{Kind, resolve};
 use crate::diagnostic::Diagnostic;
+use crate::kind;
 use crate::load::parse::on_own_stack;
 use crate::source::{FileId, Span};
 use crate::yaml::{self, TypeTag};
@@ -28,7 +29,8 @@ fn read(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
     }
     let documents = yaml::documents(&text.chars().collect::<Vec<_>>()).map_err(|error| {
         let at = places.byte(error.marker().index());
-        places.invalid(places.span_of_bytes(at, at), error.info())
+        let invalid = || places.invalid(places.span_of_bytes(at, at), error.info());
+        kind::template(file, text).unwrap_or_else(invalid)
     })?;
     let root = match documents.first() {
         Some(root) => places.node(root)?,
@@ -89,7 +91,7 @@ impl<'a> Places<'a> {
         };
         let value = match &yaml.data {
             YamlData::Representation(text, style, tag) => {
-                let kind = kind(text, *style, tag.as_deref()).ok_or_else(tag_is_wrong)?;
+                let kind = kind_of(text, *style, tag.as_deref()).ok_or_else(tag_is_wrong)?;
                 Value::Scalar(text.to_string(), kind)
             }
             YamlData::Sequence(items) => {
@@ -99,6 +101,11 @@ impl<'a> Places<'a> {
                 let mut map = Fields::default();
                 let mut names = HashSet::new();
                 for (key, value) in entries {
+                    if matches!(key.data, YamlData::Mapping(_))
+                        && let Some(template) = kind::template(self.file, self.text)
+                    {
+                        return Err(template);
+                    }
                     let (is_merge, key, value) = (is_merge_key(key), self.node(key)?, self.node(value)?);
                     if is_merge {
                         map.merge(value)?;
@@ -136,7 +143,7 @@ fn is_merge_key(key: &MarkedYaml<'_>) -> bool {
 /// The type of a scalar by YAML 1.1. `None` if it cannot have its tag.
 ///
 /// As in Envoy's service, a scalar in quotes is a text unless it has a tag, and `!` is as if there were neither quotes nor a tag.
-fn kind(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<Kind> {
+fn kind_of(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<Kind> {
     match (TypeTag::of(tag), style) {
         (TypeTag::NonSpecific, _) | (TypeTag::None, ScalarStyle::Plain) => Some(resolve(text)),
         (TypeTag::None, _) | (TypeTag::Type("str"), _) => Some(Kind::Text),

@@ -9,6 +9,7 @@ use super::walk::Walk;
 use super::{MAX_FILE, MAX_FILES, MAX_INCLUDES, open};
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::findings::Findings;
+use crate::kind;
 use crate::source::{FileId, Format, Sources, Span};
 use crate::tree::Node;
 
@@ -125,6 +126,10 @@ impl<'a> Documents<'a> {
     /// Reads one document, and returns what it includes.
     fn document(&mut self, format: Format, text: &str, file: FileId) -> Vec<Include> {
         let Some(mut node) = parse(format, text, file, self.findings) else { return Vec::new() };
+        if let Some(why) = kind::not_rules(&node) {
+            self.findings.add(why);
+            return Vec::new();
+        }
         let variables = self.environment.resolve(&mut node, text, self.findings);
         self.sources.add_variables(variables);
         let includes = include::take(&mut node, self.findings);

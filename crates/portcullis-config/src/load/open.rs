@@ -8,7 +8,7 @@ use super::MAX_FILE;
 
 /// Why a file cannot be read.
 #[derive(Debug)]
-pub(super) enum OpenError {
+pub(crate) enum OpenError {
     Io(io::Error),
     /// A folder, a device or a pipe.
     NoFile,
@@ -16,7 +16,7 @@ pub(super) enum OpenError {
 }
 
 /// The bytes of a file.
-pub(super) fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
     // Opening a pipe would wait for its other end.
     if !path.metadata().map_err(OpenError::Io)?.is_file() {
         return Err(OpenError::NoFile);
@@ -33,7 +33,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, OpenError> {
 
 impl OpenError {
     /// What is wrong with the file, for "... cannot be read: WHY".
-    pub(super) fn reason(&self) -> String {
+    pub(crate) fn reason(&self) -> String {
         match self {
             Self::Io(error) => error.to_string(),
             Self::NoFile => "it is no file".to_owned(),

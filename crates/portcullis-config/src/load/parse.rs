@@ -4,7 +4,9 @@ use std::cell::Cell;
 use std::thread;
 
 use super::{MAX_DEPTH, read_json, read_toml, read_yaml};
+use crate::diagnostic::Severity;
 use crate::findings::{Finding, Findings};
+use crate::kind;
 use crate::source::{FileId, Format, Span};
 use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};
@@ -26,6 +28,11 @@ pub(super) fn parse(format: Format, text: &str, file: FileId, findings: &Finding
         findings.error("", Span { file, start: 0, end: 0 }, message);
         return None;
     };
+    let has_errors = list.iter().any(|one| one.severity == Severity::Error);
+    if let Some(template) = has_errors.then(|| kind::template(file, text)).flatten() {
+        findings.add(template);
+        return None;
+    }
     for finding in list {
         findings.add(finding);
     }

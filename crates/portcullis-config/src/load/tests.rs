@@ -11,16 +11,17 @@ mod bounds;
 mod environment;
 mod formats;
 mod include;
+mod kinds;
 mod mutated;
 mod yaml;
 
 const FORMATS: [Format; 3] = [Format::Toml, Format::Yaml, Format::Json];
 
 /// A folder that is removed at the end of a test.
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("portcullis-config-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -30,6 +31,10 @@ impl Folder {
             folder.write(file, text.as_bytes());
         }
         folder
+    }
+
+    pub(crate) fn path(&self, file: &str) -> PathBuf {
+        self.0.join(file)
     }
 
     fn write(&self, file: &str, bytes: &[u8]) {

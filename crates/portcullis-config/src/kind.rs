@@ -1,0 +1,89 @@
+//! What a file is: rules, Envoy's descriptors, or neither.
+
+use std::ops::Range;
+use std::path::Path;
+
+use crate::diagnostic::Diagnostic;
+use crate::load::open;
+use crate::source::{FileId, Format, Span};
+use crate::tree::{Node, Value};
+use crate::yaml;
+
+/// Whether a file has descriptors of Envoy, by the fields at its top: `domain` or `descriptors`, which rules do not have. Includes are not
+/// read.
+///
+/// False for TOML, and for what cannot be read, which is a mistake of rules. A file with mistakes is recognised by what is in front of them.
+pub(crate) fn is_of_envoy(path: &Path) -> bool {
+    if Format::of_path(path) == Some(Format::Toml) {
+        return false;
+    }
+    let text = open::read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+    text.is_some_and(|text| {
+        let fields = yaml::top_level(text.strip_prefix('\u{feff}').unwrap_or(&text));
+        fields.iter().any(|(name, _)| is_field_of_envoy(name))
+    })
+}
+
+fn is_field_of_envoy(name: &str) -> bool {
+    matches!(name, "domain" | "descriptors")
+}
+
+/// Why a document is none of rules.
+pub(crate) fn not_rules(root: &Node) -> Option<Diagnostic> {
+    let Value::Map(entries) = &root.value else { return None };
+    let texts = entries.iter().filter_map(|entry| match &entry.node.value {
+        Value::String(text) => Some((entry.name.as_str(), text.as_str(), entry.node.span)),
+        _ => None,
+    });
+    let names = entries.iter().map(|entry| entry.name.as_str());
+    if let Some(found) = kubernetes(texts, names.clone()) {
+        return Some(found);
+    }
+    let field = entries.iter().find(|entry| is_field_of_envoy(&entry.name))?;
+    if names.clone().any(|name| name == "policy") {
+        return None;
+    }
+    let message = "these are descriptors of Envoy's rate limit service, where rules are expected";
+    let help = "only `portcullis serve` and `portcullis check` read them: write rules with `[policy.NAME]`";
+    Some(Diagnostic::error("", field.name_span, message).help(help))
+}
+
+/// Why a document is an object of Kubernetes, by its fields that are texts and the names of all.
+pub(crate) fn kubernetes<'a>(
+    texts: impl IntoIterator<Item = (&'a str, &'a str, Span)>,
+    mut names: impl Iterator<Item = &'a str>,
+) -> Option<Diagnostic> {
+    let (_, kind, span) = texts.into_iter().find(|(name, ..)| *name == "kind")?;
+    names.find(|name| matches!(*name, "apiVersion" | "data"))?;
+    let kind = crate::text::one_line(kind.to_owned());
+    let message =
+        format!("this is an object of Kubernetes, a {kind}, and not the file that limits are read from");
+    let help = "write the text that is below its `data` into a file of its own, or give the path at which a pod mounts it";
+    Some(Diagnostic::error("kind", span, message).help(help))
+}
+
+/// Why a text with a mistake cannot be parsed, if it is a template.
+pub(crate) fn template(file: FileId, text: &str) -> Option<Diagnostic> {
+    let Range { start, end } = placeholder(text)?;
+    let written = crate::text::quoted(&text[start..end]);
+    let message = format!("this is a template: {written} is not filled in");
+    let help = "fill it in first, such as by `helm template`, and give the file that results";
+    Some(Diagnostic::error("", Span { file, start, end }, message).help(help))
+}
+
+/// The first `{{ .. }}` of a line that is neither in quotes nor in a comment.
+fn placeholder(text: &str) -> Option<Range<usize>> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        let found = line.find("{{").and_then(|open| Some((open, open + line[open..].find("}}")? + 2)));
+        if let Some((open, end)) = found {
+            let before = &line[..open];
+            let is_quoted = ['"', '\''].iter().any(|quote| before.matches(*quote).count() % 2 == 1);
+            if !is_quoted && !before.contains('#') {
+                return Some(start + open..start + end);
+            }
+        }
+        start += line.len();
+    }
+    None
+}
