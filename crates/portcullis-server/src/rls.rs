@@ -103,12 +103,14 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use portcullis::event::EventKind;
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
-use portcullis::{FailureMode, LayerError, Limiter, Reason, StoreError};
+use portcullis::store::Checks;
+use portcullis::{Decision, FailureMode, LayerError, Limiter, Reason, StoreError};
 
 use self::call::Call;
 use self::decide::Decider;
 use self::native::NativeRules;
 use self::outage::Outage;
+use self::plan::Plan;
 use self::verdict::Verdict;
 
 pub use self::descriptors::SharedDescriptors;
@@ -279,8 +281,8 @@ impl RateLimitService {
         let call = Call::read(request)?;
         let mut verdict = match &self.limits {
             Limits::Envoy(descriptors) => {
-                let plan = plan::Plan::of(self, &descriptors.load(), &call);
-                self.reported(self.decider().decide(plan).await)?
+                let plan = Plan::of(self, &descriptors.load(), &call);
+                self.reported(self.decider().decide(&plan).await, &plan)?
             }
             Limits::Native(rules) => rules.decide(&call).await?,
         };
@@ -288,16 +290,42 @@ impl RateLimitService {
         Ok(self.answer(verdict))
     }
 
-    /// Reports what was decided to the observers of the limiter.
-    fn reported(&self, decided: Result<Verdict, CallError>) -> Result<Verdict, CallError> {
-        self.limiter.emit_event(match &decided {
-            Ok(Verdict { over, decisions, .. }) if !over || self.shadow => EventKind::Admitted { decisions },
+    /// Reports what was decided to the observers of the limiter, with the keys of the call: those over their limits first, as an observer may
+    /// take the first key of a policy for the one that it denies.
+    fn reported(&self, decided: Result<Verdict, CallError>, plan: &Plan) -> Result<Verdict, CallError> {
+        let keys = || {
+            let is_over = |index: usize| {
+                decided.as_ref().is_ok_and(|verdict| verdict.statuses.get(index).is_some_and(|one| one.over))
+            };
+            let mut keys: Vec<_> = plan.keys().collect();
+            keys.sort_by_key(|(index, ..)| !is_over(*index));
+            keys.into_iter().fold(None, |checks: Option<Checks>, (_, policy, key)| {
+                let one = || Checks::one(policy.clone(), key, 1);
+                // Equal descriptors have one key.
+                Some(
+                    checks.map_or_else(one, |checks| {
+                        checks.clone().and(policy.clone(), key, 1).unwrap_or(checks)
+                    }),
+                )
+            })
+        };
+        let allowed: Vec<Decision>;
+        let kind = match &decided {
+            Ok(Verdict { over: true, decisions, .. }) if self.shadow => {
+                for decision in decisions.iter().filter(|decision| !decision.is_allowed()) {
+                    self.limiter.emit_event_about(EventKind::ShadowWouldReject { decision }, keys);
+                }
+                allowed = decisions.iter().filter(|decision| decision.is_allowed()).cloned().collect();
+                EventKind::Admitted { decisions: &allowed }
+            }
+            Ok(Verdict { over: false, decisions, .. }) => EventKind::Admitted { decisions },
             Ok(Verdict { decisions, .. }) => EventKind::Rejected { reason: Reason::Limited, decisions },
             Err(CallError::Store(error)) if error.kind().is_overload() => {
                 EventKind::Rejected { reason: Reason::Overloaded, decisions: &[] }
             }
             Err(_) => EventKind::Rejected { reason: Reason::StoreFailed, decisions: &[] },
-        });
+        };
+        self.limiter.emit_event_about(kind, keys);
         decided
     }
 

@@ -26,6 +26,7 @@ pub(super) struct Decider<'a> {
 struct Item {
     policy: Policy,
     key: Key,
+    role: Role,
     hits: u64,
     /// Whether any of them charges nothing, and asks whether something remains.
     asks: bool,
@@ -56,8 +57,8 @@ impl<'a> Decider<'a> {
         changed.unwrap_or_else(|_| policy.clone().on_store_failure(FailureMode::Closed))
     }
 
-    pub(super) async fn decide(&self, plan: Plan) -> Result<Verdict, CallError> {
-        let Plan { slots, quotas_deny } = plan;
+    pub(super) async fn decide(&self, plan: &Plan) -> Result<Verdict, CallError> {
+        let (slots, quotas_deny) = (&plan.slots, plan.quotas_deny);
         let mut progress = Progress {
             statuses: slots
                 .iter()
@@ -80,7 +81,7 @@ impl<'a> Decider<'a> {
             denied |= counted.role == Role::Enforced;
         }
         let [enforced, quotas, shadows] =
-            [Role::Enforced, Role::Quota, Role::Shadow].map(|role| items(&slots, role, false));
+            [Role::Enforced, Role::Quota, Role::Shadow].map(|role| items(slots, role, false));
         let mut receipts = Vec::new();
         let mut full = Vec::new();
         let peek = denied;
@@ -123,18 +124,19 @@ impl<'a> Decider<'a> {
                 for item in full {
                     let receipt = Receipt::blank(item.policy.clone(), item.key, portcullis::Timestamp::EPOCH);
                     // The call is denied anyway.
-                    let _ = self.limiter.settle(receipt, item.hits).await;
+                    let Ok(settlement) = self.limiter.settle(receipt, item.hits).await else { continue };
+                    let decisions = std::slice::from_ref(&settlement.decision);
+                    let units = item.hits.saturating_sub(settlement.uncharged);
+                    self.emit_of(item, EventKind::ChargedMore { decisions, units });
                 }
             }
         } else {
             // A shadow limit that cannot be decided does not concern the call.
             let before = progress.decisions.len();
             let _ = self.charge_each(&shadows, &mut progress, &mut Vec::new()).await;
-            for decision in progress.decisions.drain(before..).filter(|decision| !decision.is_allowed()) {
-                self.limiter.emit_event(EventKind::ShadowWouldReject { decision: &decision });
-            }
+            progress.decisions.truncate(before);
             for role in [Role::Enforced, Role::Quota, Role::Shadow] {
-                for item in items(&slots, role, true) {
+                for item in items(slots, role, true) {
                     // Without an answer nothing is known of the limit, and the call is charged already.
                     let Ok(decision) = self.put_back(&item).await else { continue };
                     progress.set(&item.slots, false, figures(&decision));
@@ -180,8 +182,13 @@ impl<'a> Decider<'a> {
 
     /// Asks the store, and reports whether it answers. `None` if it cannot and the mode admits.
     async fn ask(&self, checks: Checks) -> Result<Option<Outcome>, StoreError> {
+        let policy = checks.iter().next().map(|check| check.policy.name().clone());
         let answer = self.limiter.store().check(checks).await;
+        // The store was not called for a denial that is remembered, nor for a lease.
+        let is_of_store =
+            answer.as_ref().map_or(true, |outcome| !outcome.is_remembered() && !outcome.is_leased());
         match answer.as_ref().map_or_else(Some, Outcome::failure) {
+            _ if !is_of_store => {}
             Some(error) if error.kind().is_overload() => {
                 self.limiter.emit_event(EventKind::StoreOverloaded { error });
             }
@@ -194,7 +201,16 @@ impl<'a> Decider<'a> {
         match answer {
             Ok(outcome) => Ok(Some(outcome)),
             Err(error) if self.admits(&error) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => {
+                let was_open = !error.kind().is_overload() && self.mode.is_open_after(Duration::ZERO);
+                if was_open
+                    && self.outage.outlast()
+                    && let Some(policy) = &policy
+                {
+                    self.limiter.emit_event(EventKind::OpenForExpired { policy });
+                }
+                Err(error)
+            }
         }
     }
 
@@ -216,6 +232,9 @@ impl<'a> Decider<'a> {
                 if allowed || !decision.is_allowed() {
                     let is_over = is_over(item, decision);
                     over += usize::from(is_over);
+                    if item.role == Role::Shadow && !decision.is_allowed() {
+                        self.emit_of(item, EventKind::ShadowWouldReject { decision });
+                    }
                     progress.decisions.push(decision.clone());
                     progress.set(&item.slots, is_over, figures(decision));
                 }
@@ -244,7 +263,7 @@ impl<'a> Decider<'a> {
         }
         for (item, decision) in matched(items, outcome).filter(|(_, decision)| decision.is_metered()) {
             if item.hits > 0 {
-                self.limiter.emit_event(EventKind::Charged { decision, units: item.hits });
+                self.emit_of(item, EventKind::Charged { decision, units: item.hits });
             }
         }
     }
@@ -252,15 +271,22 @@ impl<'a> Decider<'a> {
     /// Refunds what was charged for a call that is denied, and shows it.
     async fn refund(&self, receipts: Vec<Receipt>, progress: &mut Progress, enforced: &[Item]) {
         for receipt in receipts {
-            let (policy, key, units) = (receipt.policy().name().clone(), receipt.key(), receipt.cost());
+            let (policy, key, units) = (receipt.policy().clone(), receipt.key(), receipt.cost());
             // Without an answer the hits may stay charged: a refund whose fate is unknown is not repeated.
             let Ok(decision) = self.limiter.refund(receipt).await else { continue };
-            self.limiter.emit_event(EventKind::Refunded { decision: &decision, units });
-            if let Some(item) = enforced.iter().find(|item| item.key == key && *item.policy.name() == policy)
+            if let Some(item) =
+                enforced.iter().find(|item| item.key == key && item.policy.name() == policy.name())
             {
                 progress.update(&item.slots, (&decision).into());
             }
+            let refunded = EventKind::Refunded { decision: &decision, units };
+            self.limiter.emit_event_about(refunded, || Some(Checks::one(policy, key, units)));
         }
+    }
+
+    /// Emits an event about the key of an item.
+    fn emit_of(&self, item: &Item, kind: EventKind<'_>) {
+        self.limiter.emit_event_about(kind, || Some(Checks::one(item.policy.clone(), item.key, item.hits)));
     }
 
     /// Refunds hits of the window of now, without a receipt: the store is asked for its time, of which the window follows.
@@ -283,7 +309,13 @@ impl<'a> Decider<'a> {
         let charged = Outcome::new(checks, at, [charged]);
         let receipt = charged.and_then(|charged| charged.into_receipts().next());
         match receipt {
-            Some(receipt) => self.limiter.refund(receipt.charged_by(fallback)).await,
+            Some(receipt) => {
+                let decision = self.limiter.refund(receipt.charged_by(fallback)).await?;
+                if hits > 0 {
+                    self.emit_of(item, EventKind::Refunded { decision: &decision, units: hits });
+                }
+                Ok(decision)
+            }
             None => Ok(outcome.into_decision()),
         }
     }
@@ -333,7 +365,7 @@ fn items(slots: &[Slot], role: Role, refunds: bool) -> Vec<Item> {
             item.slots.push(index);
         } else {
             let (policy, hits) = (policy.clone(), counted.hits);
-            items.push(Item { policy, key: *key, hits, asks, slots: vec![index] });
+            items.push(Item { policy, key: *key, role, hits, asks, slots: vec![index] });
         }
     }
     items

@@ -91,6 +91,16 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The keys that are counted, each with the place of its descriptor.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &Policy, Key)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
+            Slot::Limit(counted, policy, key) if !counted.is_refund => Some((index, policy, *key)),
+            _ => None,
+        })
+    }
+}
+
 impl Slot {
     pub(super) fn counted(&self) -> Option<&Counted> {
         match self {
