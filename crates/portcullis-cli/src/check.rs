@@ -1,13 +1,12 @@
 //! `portcullis check`: whether rules can be used.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use portcullis_config::{Diagnostics, Door, Rules};
+use portcullis_config::{Diagnostics, Door, Rules, envoy};
 
 use crate::findings::{self, OutputFormat};
+use crate::kind::{Kind, KindArguments};
 use crate::load::LoadArguments;
 
 /// Checks rules files, and prints every mistake with its place and its fix.
@@ -15,10 +14,13 @@ use crate::load::LoadArguments;
 /// Exits with 0 if the files can be used, with 1 if they have errors, and with 2 for invalid arguments.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Rules in TOML, YAML or JSON, or a descriptor file of Envoy's rate limit service. Each file is a set of rules of its own; those
-    /// that it includes are checked with it. Names that only the program has are accepted, with a note.
+    /// Rules in TOML, YAML or JSON, a descriptor file of Envoy's rate limit service, or a folder of such files. Each file is a set of rules of
+    /// its own; those that it includes are checked with it. Names that only the program has are accepted, with a note.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    kind: KindArguments,
 
     #[command(flatten)]
     load: LoadArguments,
@@ -27,6 +29,10 @@ pub(crate) struct Check {
     /// code of a program.
     #[arg(long = "for", value_enum, value_name = "DOOR")]
     door: Option<CheckedDoor>,
+
+    /// Lets several of Envoy's files in a folder have the same domain.
+    #[arg(long)]
+    merge_domains: bool,
 
     /// Exits with 1 for warnings as well.
     #[arg(long)]
@@ -75,8 +81,11 @@ impl Check {
 
     fn findings_of(&self, file: &Path) -> Diagnostics {
         // Only `portcullis serve` reads such files.
-        if is_of_envoy(file) && matches!(self.door, None | Some(CheckedDoor::Serve)) {
-            return match portcullis_config::envoy::Descriptors::from_files(&[file]) {
+        if self.kind.of(file) == Kind::Envoy && matches!(self.door, None | Some(CheckedDoor::Serve)) {
+            return match envoy::Loader::new()
+                .merge_domains(self.merge_domains)
+                .load_path(&envoy::Files::at(file))
+            {
                 Ok(descriptors) => descriptors.warnings().clone(),
                 Err(findings) => findings,
             };
@@ -90,19 +99,4 @@ impl Check {
             Err(findings) => findings,
         }
     }
-}
-
-/// The bytes of a file in which the domain is looked for: as many as a file may have.
-const LONGEST: u64 = 1 << 20;
-
-/// Descriptor files of Envoy have a domain at their top; rules have no such field. A file that cannot be read is a finding of rules.
-pub(crate) fn is_of_envoy(file: &Path) -> bool {
-    let is_yaml = file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    // Opening a pipe would wait for its other end.
-    if !is_yaml || !file.is_file() {
-        return false;
-    }
-    let mut bytes = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes));
-    read.is_ok() && bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"domain:"))
 }

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::bail;
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use portcullis_config::Rules;
@@ -16,7 +15,6 @@ use serde_json::json;
 use tower_layer::Layer as _;
 use tower_service::Service as _;
 
-use crate::check::is_of_envoy;
 use crate::findings::{self, OutputFormat};
 use crate::load::LoadArguments;
 use crate::request::{parse_header, parse_peer, parse_request};
@@ -53,12 +51,6 @@ pub(crate) struct Explain {
 impl Explain {
     /// Prints the explanation. Returns whether the rules could be read.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
-        if is_of_envoy(&self.file) {
-            bail!(
-                "{} has descriptors of Envoy, which are not requests: explain is for rules",
-                self.file.display()
-            );
-        }
         let rules = match Rules::load(&self.load.loader(&self.file)) {
             Ok(rules) => {
                 findings::print_beside_output(rules.warnings())?;

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use portcullis_cli::admin::Admin;
 use portcullis_cli::simulate::{Diff, Simulate};
-use portcullis_cli::{findings, load, request};
+use portcullis_cli::{findings, kind, load, request};
 
 /// Rate limiting: tools for authors of policies and stores.
 #[derive(Debug, Parser)]

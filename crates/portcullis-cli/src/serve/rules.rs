@@ -10,6 +10,7 @@ use portcullis::rules::envoy::Descriptors;
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchHandle, WatchOptions};
 use portcullis::{FailureMode, Limiter};
 use portcullis_cli::findings;
+use portcullis_cli::kind::{Kind, KindArguments};
 use portcullis_server::check::CheckEndpoint;
 use portcullis_server::rls::{RateLimitService, ResponseHeaders, reflection};
 use portcullis_server::serve::{DescriptorFiles, Readiness};
@@ -21,13 +22,17 @@ use super::listeners::ListenerArguments;
 /// How rules are read.
 #[derive(Debug, Args)]
 pub(super) struct RulesArguments {
-    /// What the files are. By default a folder, and a file in YAML with a `domain`, is Envoy's.
-    #[arg(long, value_enum, value_name = "FORMAT")]
-    format: Option<Format>,
+    #[command(flatten)]
+    kind: KindArguments,
 
     /// Lets several of Envoy's files have the same domain.
     #[arg(long)]
     merge_domains: bool,
+
+    /// Lets a folder without files of Envoy's mean that nothing is limited. Otherwise the service is not ready with an empty folder, and keeps the
+    /// last good limits when the folder becomes empty.
+    #[arg(long)]
+    allow_empty: bool,
 
     /// How often files are read, for systems that do not notify of changes.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
@@ -60,14 +65,6 @@ struct CallArguments {
     /// Charges a limit of Envoy's files that denies a call what it has left, for usage that is reported after the response.
     #[arg(long)]
     charge_denied_hits: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Rules of Portcullis.
-    Native,
-    /// Descriptor files of Envoy's rate limit service.
-    Envoy,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -119,11 +116,6 @@ impl RulesArguments {
     fn has_check(&self, listeners: &ListenerArguments) -> bool {
         !self.no_check && listeners.has_http()
     }
-
-    fn format_of(&self, path: &Path) -> Format {
-        let is_envoy = path.is_dir() || crate::check::is_of_envoy(path);
-        self.format.unwrap_or(if is_envoy { Format::Envoy } else { Format::Native })
-    }
 }
 
 /// Rules that were read.
@@ -139,15 +131,17 @@ impl Limits {
         arguments: &RulesArguments,
         listeners: &ListenerArguments,
     ) -> anyhow::Result<Option<Self>> {
-        let loaded = match arguments.format_of(path) {
-            Format::Native => {
+        let loaded = match arguments.kind.of(path) {
+            Kind::Native => {
                 let loader = Loader::file(path).for_door(Door::Serve);
                 let has_check = arguments.has_check(listeners);
                 let loader = if has_check { loader.for_door(Door::Check) } else { loader };
                 Rules::load(&loader).map(|rules| (rules.warnings().clone(), Self::Native(rules.clone())))
             }
-            Format::Envoy => {
-                let files = DescriptorFiles::new(PathBuf::from(path)).merge_domains(arguments.merge_domains);
+            Kind::Envoy => {
+                let files = DescriptorFiles::new(PathBuf::from(path))
+                    .merge_domains(arguments.merge_domains)
+                    .allow_empty(arguments.allow_empty);
                 files
                     .load()
                     .map(|descriptors| (descriptors.warnings().clone(), Self::Envoy { files, descriptors }))

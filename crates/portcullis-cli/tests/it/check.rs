@@ -169,6 +169,59 @@ fn files_of_envoy_are_checked_as_what_they_are() {
 }
 
 #[test]
+fn kinds_are_told_by_fields_at_the_top() {
+    let folder = Folder::new("kinds");
+    let limit = "rate_limit: { unit: day, requests_per_unit: 5 }";
+    for (name, text) in [
+        (
+            "a.json",
+            format!(
+                r#"{{"domain": "a", "descriptors": [{{"key": "k", {}}}]}}"#,
+                r#""rate_limit": {"unit": "day", "requests_per_unit": 5}"#
+            ),
+        ),
+        ("b.yaml", format!("\"domain\": b\ndescriptors: [{{key: k, {limit}}}]\n")),
+        ("c.yaml", format!("  domain: c\n  descriptors: [{{key: k, {limit}}}]\n")),
+        ("d.yaml", format!("\u{feff}domain: d\ndescriptors: [{{key: k, {limit}}}]\n")),
+        ("e", format!("domain: e\ndescriptors: [{{key: k, {limit}}}]\n")),
+    ] {
+        let file = folder.write(name, &text);
+        let checked = portcullis(&["check", "--deny-warnings", &file]);
+        assert_eq!(checked, (0, String::new(), String::new()), "{name}");
+        let (code, out, _) = portcullis(&["check", "--kind", "native", "--format", "line", &file]);
+        assert_eq!(code, 1, "{out}");
+    }
+    let whole = folder.path("");
+    assert_eq!(portcullis(&["check", "--deny-warnings", &whole]), (0, String::new(), String::new()));
+    folder.write("f.yaml", "domain: a\n");
+    let (code, out, _) = portcullis(&["check", "--format", "line", &whole]);
+    assert!(code == 1 && out.contains("f.yaml:1:9: error: domain:"), "{out}");
+    assert_eq!(portcullis(&["check", "--merge-domains", &whole]).0, 0);
+}
+
+#[test]
+fn files_that_are_neither_kind_are_named() {
+    let folder = Folder::new("neither");
+    let shop = "descriptors:\n- key: k\n  rate_limit: { unit: day, requests_per_unit: 5 }\n";
+    for (text, expected) in [
+        (shop.to_owned(), "error: domain: the file has no domain (help: add `domain: name`"),
+        (format!("domain: {{{{ .Values.domain }}}}\n{shop}"), "this is a template: \"{{ .Values.domain }}\""),
+        (
+            format!("apiVersion: v1\nkind: ConfigMap\ndata:\n  a.yaml: |\n    domain: d\n"),
+            "an object of Kubernetes",
+        ),
+    ] {
+        let file = folder.write("a.yaml", &text);
+        for kind in [&[] as &[&str], &["--kind", "native"], &["--kind", "envoy"]] {
+            let (code, out, _) = portcullis(&[&["check", "--format", "line", file.as_str()], kind].concat());
+            let expected =
+                if text == shop && kind.contains(&"native") { "these are descriptors" } else { expected };
+            assert!(code == 1 && out.contains(expected), "{kind:?} {out}");
+        }
+    }
+}
+
+#[test]
 fn what_the_program_registers_counts_as_there() {
     let folder = Folder::new("names");
     let text = "[policy.a]\nstrategy = 'calendar_window'\nlimit = 100\nwindows = 'months in Europe/Berlin'\nkey = { extension = 'account' }\n";

@@ -222,6 +222,31 @@ fn refused_rules_show_in_readiness_until_they_are_mended() {
 }
 
 #[test]
+fn emptied_folder_keeps_its_last_limits() {
+    let service = Service::start_folder("shops/shop.json", Some(SHOP), &["--poll", "20ms"]);
+    service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+    service.remove_rules();
+    service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+    for status in ["200", "429"] {
+        let answer = service.ask(&format!("{}{ADA}", post(ADA.len())));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+    }
+    service.write_rules(SHOP);
+    service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
+fn empty_folder_is_not_ready_without_a_flag() {
+    let service = Service::start_folder("shop", None, &["--poll", "20ms"]);
+    let not_ready = service.get("/readyz");
+    assert!(not_ready.starts_with("HTTP/1.1 503") && not_ready.contains("\"no_rules\""), "{not_ready}");
+    service.write_rules(SHOP);
+    service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+    let allowed = Service::start_folder("shop", None, &["--allow-empty"]);
+    assert!(allowed.get("/readyz").starts_with("HTTP/1.1 200"));
+}
+
+#[test]
 fn reload_refuses_what_the_service_cannot_do() {
     let service = Service::start("limits.toml", RULES, &["--poll", "20ms", "--no-check"]);
     service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));

@@ -27,6 +27,7 @@ struct Shared {
     ignores_store: AtomicBool,
     is_draining: AtomicBool,
     is_refused: AtomicBool,
+    has_no_rules: AtomicBool,
 }
 
 /// Why a server is not ready.
@@ -37,16 +38,19 @@ pub enum NotReady {
     StoreUnreachable,
     /// Changed rules were refused. The last good ones apply.
     RulesRefused,
+    /// The folder of the rules has no files yet, so that nothing is limited.
+    NoRules,
     /// The server shuts down.
     Draining,
 }
 
 impl NotReady {
-    /// `store_unreachable`, `rules_refused` or `draining`.
+    /// `store_unreachable`, `rules_refused`, `no_rules` or `draining`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StoreUnreachable => "store_unreachable",
             Self::RulesRefused => "rules_refused",
+            Self::NoRules => "no_rules",
             Self::Draining => "draining",
         }
     }
@@ -58,6 +62,7 @@ impl NotReady {
             Self::RulesRefused => {
                 "changed rules were refused, and the last good ones apply: the log has the findings"
             }
+            Self::NoRules => "the folder of the rules has no files, so that nothing is limited",
             Self::Draining => "the server shuts down",
         }
     }
@@ -77,6 +82,7 @@ impl Readiness {
             ignores_store: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
+            has_no_rules: AtomicBool::new(false),
         };
         let shared = Arc::new(shared);
         // The limiter keeps its observers: one that keeps the limiter would never be dropped.
@@ -104,6 +110,16 @@ impl Readiness {
         self.0.is_refused.store(is_refused, Ordering::Relaxed);
     }
 
+    /// Reports whether a folder of rules has no files yet.
+    pub(super) fn set_no_rules(&self, has_none: bool) {
+        self.0.has_no_rules.store(has_none, Ordering::Relaxed);
+    }
+
+    /// Emits an event of the limiter, which may be one that this follows.
+    pub(super) fn report(&self, kind: EventKind<'_>) {
+        self.0.limiter.emit_event(kind);
+    }
+
     /// The server shuts down, and is never ready again.
     pub(super) fn set_draining(&self) {
         self.0.is_draining.store(true, Ordering::Relaxed);
@@ -119,6 +135,9 @@ impl Readiness {
         }
         if is_set(&shared.is_refused) {
             reasons.push(NotReady::RulesRefused);
+        }
+        if is_set(&shared.has_no_rules) {
+            reasons.push(NotReady::NoRules);
         }
         if !is_set(&shared.ignores_store) && !is_reachable(&shared.limiter) {
             reasons.push(NotReady::StoreUnreachable);

@@ -33,8 +33,24 @@ impl Service {
     pub(super) fn start(name: &str, rules: &str, arguments: &[&str]) -> Self {
         let folder = folder();
         let rules = folder.write(name, rules);
+        Self::spawn(folder, &rules.clone(), rules.into(), arguments)
+    }
+
+    /// A service whose rules are a folder, which has this text in a file of this name, or nothing.
+    pub(super) fn start_folder(name: &str, rules: Option<&str>, arguments: &[&str]) -> Self {
+        let folder = folder();
+        let served = folder.path("rules");
+        let file = PathBuf::from(&served).join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        if let Some(rules) = rules {
+            fs::write(&file, rules).unwrap();
+        }
+        Self::spawn(folder, &served, file, arguments)
+    }
+
+    fn spawn(folder: Folder, served: &str, rules: PathBuf, arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
-        command.env_remove("PORTCULLIS_ADMIN_TOKEN").env_remove("PORTCULLIS_STORE").args(["serve", &rules]);
+        command.env_remove("PORTCULLIS_ADMIN_TOKEN").env_remove("PORTCULLIS_STORE").args(["serve", served]);
         for listener in ["--grpc", "--http"] {
             if !arguments.contains(&listener) {
                 command.args([listener, "127.0.0.1:0"]);
@@ -44,7 +60,7 @@ impl Service {
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let started = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-        Self { process, started, rules: rules.into(), _folder: folder }
+        Self { process, started, rules, _folder: folder }
     }
 
     /// The address of a listener.
@@ -86,9 +102,13 @@ impl Service {
 
     pub(super) fn write_rules(&self, text: &str) {
         // As editors do: the file is never half written.
-        let new = self.rules.with_extension("new");
+        let new = self.rules.with_file_name(".new");
         fs::write(&new, text).unwrap();
         fs::rename(&new, &self.rules).unwrap();
+    }
+
+    pub(super) fn remove_rules(&self) {
+        fs::remove_file(&self.rules).unwrap();
     }
 
     pub(super) fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
