@@ -207,7 +207,7 @@ fn files_that_are_neither_kind_are_named() {
         (shop.to_owned(), "error: domain: the file has no domain (help: add `domain: name`"),
         (format!("domain: {{{{ .Values.domain }}}}\n{shop}"), "this is a template: \"{{ .Values.domain }}\""),
         (
-            format!("apiVersion: v1\nkind: ConfigMap\ndata:\n  a.yaml: |\n    domain: d\n"),
+            "apiVersion: v1\nkind: ConfigMap\ndata:\n  a.yaml: |\n    domain: d\n".to_owned(),
             "an object of Kubernetes",
         ),
     ] {

@@ -29,7 +29,7 @@ fn read(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
     }
     let documents = yaml::documents(&text.chars().collect::<Vec<_>>()).map_err(|error| {
         let at = places.byte(error.marker().index());
-        let invalid = || places.invalid(places.span_of_bytes(at, at), error.info());
+        let invalid = || invalid_yaml(places.span_of_bytes(at, at), error.info());
         kind::template(file, text).unwrap_or_else(invalid)
     })?;
     let root = match documents.first() {
@@ -37,6 +37,11 @@ fn read(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
         None => Node { span: places.span_of_bytes(0, 0), value: Value::Scalar(String::new(), Kind::Null) },
     };
     Ok((root, documents.get(1).map(|second| places.span(second))))
+}
+
+fn invalid_yaml(span: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("", span, format!("this is not valid YAML: {why}"))
+        .help("see https://yaml.org/spec/1.2.2/; a text with special characters needs quotes")
 }
 
 /// Converts the places of the parser, which counts characters, to bytes.
@@ -64,11 +69,6 @@ impl<'a> Places<'a> {
 
     fn span_of_bytes(&self, start: usize, end: usize) -> Span {
         Span { file: self.file, start, end: end.max(start) }
-    }
-
-    fn invalid(&self, span: Span, why: &str) -> Diagnostic {
-        Diagnostic::error("", span, format!("this is not valid YAML: {why}"))
-            .help("see https://yaml.org/spec/1.2.2/; a text with special characters needs quotes")
     }
 
     fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
@@ -115,7 +115,7 @@ impl<'a> Places<'a> {
                     if let Value::Scalar(name, kind) = &key.value
                         && !names.insert((name.clone(), *kind))
                     {
-                        return Err(self.invalid(key.span, "duplicated key in mapping"));
+                        return Err(invalid_yaml(key.span, "duplicated key in mapping"));
                     }
                     map.set(key, value);
                 }
@@ -146,7 +146,7 @@ fn is_merge_key(key: &MarkedYaml<'_>) -> bool {
 fn kind_of(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Option<Kind> {
     match (TypeTag::of(tag), style) {
         (TypeTag::NonSpecific, _) | (TypeTag::None, ScalarStyle::Plain) => Some(resolve(text)),
-        (TypeTag::None, _) | (TypeTag::Type("str"), _) => Some(Kind::Text),
+        (TypeTag::None | TypeTag::Type("str"), _) => Some(Kind::Text),
         (TypeTag::Type(tag), _) => match (tag, resolve(text)) {
             ("null", kind @ Kind::Null)
             | ("bool", kind @ Kind::Bool(_))
