@@ -21,6 +21,7 @@ mod outage;
 mod overload;
 mod preflights;
 mod raw;
+mod readings;
 mod rejected_bodies;
 mod server_time;
 mod spellings;

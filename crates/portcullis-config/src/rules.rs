@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
+use portcullis_tower::matching::PathReadings;
 use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
@@ -213,10 +214,10 @@ impl Rules {
 
     /// The rules that apply to a request.
     pub fn matching(&self, parts: &Parts) -> RuleSet {
-        self.matching_view(&RequestView::of(parts))
+        self.matching_view(&RequestView::of(parts, &PathReadings::of(parts)))
     }
 
-    fn matching_view(&self, request: &RequestView<'_>) -> RuleSet {
+    fn matching_view(&self, request: &RequestView<'_, '_>) -> RuleSet {
         let rules = self.iter().enumerate();
         rules.filter(|(_, rule)| rule.matcher.matches(request)).map(|(index, _)| index).collect()
     }
@@ -224,8 +225,9 @@ impl Rules {
     /// Whether these rules, which match a request, would match it if it had one host and its path one reading. Clients can make up many
     /// other sets, by several hosts, or paths that are read in several ways.
     pub(crate) fn is_regular(&self, parts: &Parts, set: &RuleSet) -> bool {
-        let request = RequestView::of(parts);
-        host::is_one(parts) && request.each_reading().any(|reading| self.matching_view(&reading) == *set)
+        let readings = PathReadings::of(parts);
+        let mut each = RequestView::each(parts, &readings);
+        host::is_one(parts) && each.any(|reading| self.matching_view(&reading) == *set)
     }
 
     /// A layer with these rules in one decision, in the order of the files, and with the options of `[layer]`. `None` if the set
@@ -251,7 +253,8 @@ impl Rules {
 
     /// For each rule whether it applies to a request, or else the first condition that does not hold.
     pub fn explain(&self, parts: &Parts) -> Vec<Match<'_>> {
-        let request = RequestView::of(parts);
+        let readings = PathReadings::of(parts);
+        let request = RequestView::of(parts, &readings);
         self.iter().map(|rule| Match { rule, mismatch: rule.mismatch(&request) }).collect()
     }
 }

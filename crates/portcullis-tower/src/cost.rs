@@ -4,6 +4,20 @@ use http::request::Parts;
 
 /// The cost of a request in units: the argument of [`RateLimitLayer::cost`](crate::RateLimitLayer::cost).
 ///
+/// A closure that compares paths by itself charges less for other spellings of a path, which a server behind may take for the same.
+/// [`RequestPath`](crate::matching::RequestPath) knows them:
+///
+/// ```
+/// use http::Request;
+/// use portcullis_tower::matching::{RequestMatcher as _, RequestPath};
+///
+/// let export = RequestPath::exact("/export");
+/// let cost = move |parts: &http::request::Parts| if export.matches(parts) == Ok(false) { 1 } else { 100 };
+/// for (path, units) in [("/export", 100), ("/EXPORT", 100), ("/%65xport", 100), ("/search", 1)] {
+///     assert_eq!(cost(&Request::get(path).body(()).unwrap().into_parts().0), units);
+/// }
+/// ```
+///
 /// All closures of this signature implement it, and no other type does:
 ///
 /// ```compile_fail,E0277

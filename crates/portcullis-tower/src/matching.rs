@@ -16,7 +16,7 @@
 //!
 //! # Undecided requests
 //!
-//! A matcher may be unable to compare a request: the address cannot be determined, or the path can be read in more than one way.
+//! A matcher may be unable to compare a request: the address cannot be determined, or the path or the method can be read in more than one way.
 //! Such a request is never exempt: it is rejected where a list [denies][deny], and limited where a list [limits][only] or
 //! [exempts][except].
 //!
@@ -57,7 +57,9 @@ pub use network::Network;
 pub use path::{RequestPath, matched_path, original_path};
 
 #[doc(hidden)]
-pub use crate::method::handling_method;
+pub use crate::method::{is_taken_for, may_be};
+#[doc(hidden)]
+pub use path::{PathPattern, PathReading, PathReadings, PatternError, PatternSegment};
 
 /// Decides whether a request is one of those that an exemption or a list of a layer names.
 ///
@@ -133,13 +135,14 @@ impl<F: Fn(&Parts) -> bool + Send + Sync + 'static> RequestMatcher for F {
 /// Matches requests with this method, in upper and lower case as it is.
 ///
 /// `HEAD`, and the handshake of a web socket over HTTP/2, are not told apart from `GET`, by whose handler they are answered: they are limited and
-/// denied with it, and not exempt with it. A server need not respect the method: Tonic runs a call whatever it is.
+/// denied with it, and not exempt with it. So is the method in another case, such as `get`, which is another method in HTTP and which a server may
+/// take for it. A server need not respect the method: Tonic runs a call whatever it is.
 impl RequestMatcher for Method {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        if parts.method != *self && handling_method(parts) == self {
-            return Err(Undecided::Ambiguous);
+        if parts.method == *self {
+            return Ok(true);
         }
-        Ok(parts.method == *self)
+        if may_be(self, parts) { Err(Undecided::Ambiguous) } else { Ok(false) }
     }
 }
 
@@ -163,5 +166,29 @@ mod tests {
         assert_eq!(matches(Method::CONNECT, "CONNECT", "https://a.example/ws"), Ok(true));
         assert_eq!(matches(Method::HEAD, "HEAD", "/ws"), Ok(true));
         assert_eq!(matches(Method::POST, "HEAD", "/ws"), Ok(false));
+    }
+
+    #[test]
+    fn other_case_of_method_is_undecided() {
+        let matches = |of: &str, method: &str| {
+            let (parts, ()) = Request::builder().method(method).uri("/").body(()).unwrap().into_parts();
+            of.parse::<Method>().unwrap().matches(&parts)
+        };
+        for (of, method) in [
+            ("GET", "get"),
+            ("GET", "Head"),
+            ("GET", "connect"),
+            ("get", "GET"),
+            ("get", "HEAD"),
+            ("POST", "pOST"),
+        ] {
+            assert_eq!(matches(of, method), Err(Undecided::Ambiguous), "{of} {method}");
+        }
+        for (of, method) in [("get", "get"), ("PURGE", "PURGE")] {
+            assert_eq!(matches(of, method), Ok(true), "{of} {method}");
+        }
+        for (of, method) in [("GET", "gets"), ("POST", "get"), ("HEAD", "get")] {
+            assert_eq!(matches(of, method), Ok(false), "{of} {method}");
+        }
     }
 }

@@ -2,18 +2,14 @@
 
 pub(super) mod covers;
 pub(super) mod host;
-pub(super) mod path;
-pub(super) mod spelling;
 
 use std::fmt;
 
 use http::Method;
 use http::request::Parts;
-use portcullis_tower::matching::{handling_method, matched_path, original_path};
+use portcullis_tower::matching::{PathPattern, PathReading, PathReadings, is_taken_for, may_be};
 
 use host::HostPattern;
-use path::PathPattern;
-use spelling::Spellings;
 
 /// Some alternatives, of which one has to hold.
 #[derive(Clone, Debug)]
@@ -32,24 +28,31 @@ pub(crate) struct Condition {
 }
 
 /// What the conditions of all rules compare.
-pub(crate) struct RequestView<'r> {
-    parts: &'r Parts,
-    path: Spellings<'r>,
-    route: Option<&'r str>,
+pub(crate) struct RequestView<'r, 'p> {
+    parts: &'p Parts,
+    path: PathView<'r, 'p>,
 }
 
-impl<'r> RequestView<'r> {
-    pub(crate) fn of(parts: &'r Parts) -> Self {
-        Self { parts, path: Spellings::of(original_path(parts)), route: matched_path(parts) }
+enum PathView<'r, 'p> {
+    All(&'r PathReadings<'p>),
+    One(PathReading<'r, 'p>),
+}
+
+impl<'r, 'p> RequestView<'r, 'p> {
+    pub(crate) fn of(parts: &'p Parts, readings: &'r PathReadings<'p>) -> Self {
+        Self { parts, path: PathView::All(readings) }
     }
 
     /// As if each reading of the path were the only one.
-    pub(crate) fn each_reading(&self) -> impl Iterator<Item = Self> {
-        self.path.each().map(|path| Self { path, ..*self })
+    pub(crate) fn each(parts: &'p Parts, readings: &'r PathReadings<'p>) -> impl Iterator<Item = Self> {
+        readings.each().map(move |reading| Self { parts, path: PathView::One(reading) })
     }
 
-    pub(crate) fn has_path(&self, pattern: &PathPattern) -> bool {
-        self.route == Some(pattern.text()) || self.path.match_pattern(pattern)
+    fn has_path(&self, pattern: &PathPattern) -> bool {
+        match &self.path {
+            PathView::All(readings) => readings.meet(pattern),
+            PathView::One(reading) => reading.meets(pattern),
+        }
     }
 }
 
@@ -58,12 +61,12 @@ impl Matcher {
         Self { any: vec![Condition::default()] }
     }
 
-    pub(crate) fn matches(&self, request: &RequestView<'_>) -> bool {
+    pub(crate) fn matches(&self, request: &RequestView<'_, '_>) -> bool {
         self.any.iter().any(|condition| condition.mismatch(request).is_none())
     }
 
     /// `None` if it matches, else the first part that does not hold of the alternative of which the most parts hold.
-    pub(crate) fn mismatch(&self, request: &RequestView<'_>) -> Option<String> {
+    pub(crate) fn mismatch(&self, request: &RequestView<'_, '_>) -> Option<String> {
         let mut nearest: Option<(usize, String)> = None;
         for condition in &self.any {
             let (holds, part) = condition.mismatch(request)?;
@@ -85,10 +88,10 @@ enum Part {
 
 impl Condition {
     /// `None` if it holds, else the number of parts before the first that does not.
-    fn mismatch(&self, request: &RequestView<'_>) -> Option<(usize, Part)> {
+    fn mismatch(&self, request: &RequestView<'_, '_>) -> Option<(usize, Part)> {
         // The cheapest comparison first.
         let parts = request.parts;
-        if !self.has_method(&parts.method) && !self.has_method(handling_method(parts)) {
+        if !self.methods.as_ref().is_none_or(|methods| methods.iter().any(|method| may_be(method, parts))) {
             return Some((0, Part::Methods));
         }
         if !self.path.as_ref().is_none_or(|path| request.has_path(path)) {
@@ -104,11 +107,9 @@ impl Condition {
         None
     }
 
-    /// Routers answer `HEAD` where they answer `GET`.
+    /// Whether it holds for a method, whatever the path.
     pub(super) fn has_method(&self, method: &Method) -> bool {
-        self.methods.as_ref().is_none_or(|methods| {
-            methods.contains(method) || method == Method::HEAD && methods.contains(&Method::GET)
-        })
+        self.methods.as_ref().is_none_or(|methods| methods.iter().any(|other| is_taken_for(method, other)))
     }
 
     pub(super) fn has_host(&self, host: Option<&str>) -> bool {

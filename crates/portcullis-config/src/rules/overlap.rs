@@ -6,11 +6,11 @@ use std::iter;
 use http::Method;
 use portcullis_core::store::Checks;
 use portcullis_core::{Policy, TooMuchWork};
+use portcullis_tower::matching::{PathPattern, PatternSegment as Segment};
 
 use super::RuleSet;
 use super::matcher::Condition;
 use super::matcher::host::HostPattern;
-use super::matcher::path::{PathPattern, Segment};
 use super::rule::Rule;
 use crate::fields::{Findings, join};
 

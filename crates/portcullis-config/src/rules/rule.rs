@@ -117,7 +117,7 @@ impl Rule {
         &self.matcher
     }
 
-    pub(super) fn mismatch(&self, request: &RequestView<'_>) -> Option<String> {
+    pub(super) fn mismatch(&self, request: &RequestView<'_, '_>) -> Option<String> {
         self.matcher.mismatch(request)
     }
 

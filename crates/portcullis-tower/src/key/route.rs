@@ -9,7 +9,7 @@ use portcullis_core::KeyWriter;
 use super::{Identity, KeyError, KeyExtractor};
 #[cfg(feature = "axum")]
 use crate::log_throttle::LogThrottle;
-use crate::method::handling_method;
+use crate::method::{handling_method, is_same};
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -55,8 +55,8 @@ impl Route {
         Self { part: Part::MatchedPath }
     }
 
-    /// Uses the method of the request; `HEAD`, and the handshake of a web socket over HTTP/2, are `GET`. All methods except `PATCH` and those of RFC 9110 count as one, because a client can
-    /// invent methods.
+    /// Uses the method of the request, in any case; `HEAD`, and the handshake of a web socket over HTTP/2, are `GET`. All methods except
+    /// `PATCH` and those of RFC 9110 count as one, because a client can invent methods.
     pub const fn http_method() -> Self {
         Self { part: Part::HttpMethod }
     }
@@ -127,7 +127,7 @@ fn matched_path(parts: &Parts) -> Option<&str> {
 }
 
 fn known(method: &Method) -> &str {
-    const KNOWN: [Method; 8] = [
+    static KNOWN: [Method; 8] = [
         Method::GET,
         Method::POST,
         Method::PUT,
@@ -137,7 +137,7 @@ fn known(method: &Method) -> &str {
         Method::TRACE,
         Method::PATCH,
     ];
-    if KNOWN.contains(method) { method.as_str() } else { "" }
+    KNOWN.iter().find(|known| is_same(method, known)).map_or("", Method::as_str)
 }
 
 /// `"/" Service-Name "/" method-name`

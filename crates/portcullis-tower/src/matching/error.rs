@@ -29,8 +29,8 @@ pub enum MatcherError {
         /// The path.
         path: String,
     },
-    /// A path has an empty segment, such as one after a slash at the end, or a segment `.` or `..`.
-    #[error("path {path:?} has an empty segment, `.` or `..`: write it without")]
+    /// A path has an empty segment, such as one after a slash at the end, or one that ends with a dot, such as `..`.
+    #[error("path {path:?} has a segment that is empty or ends with a dot: write it without")]
     Segment {
         /// The path.
         path: String,
@@ -45,6 +45,12 @@ pub enum MatcherError {
         path: String,
         /// The character.
         character: char,
+    },
+    /// A path has too many segments.
+    #[error("path {path:?} has more than 64 segments: name a path above it as a `prefix`")]
+    TooLong {
+        /// The path.
+        path: String,
     },
     /// A text is not the name of a gRPC method or service.
     #[error("{name:?} does not have the form {form}")]

@@ -1,22 +1,39 @@
 //! Requests by path or by route.
 
-mod comparison;
+mod fold;
+mod pattern;
+mod readings;
 
 use http::request::Parts;
 
 use super::{MatcherError, RequestMatcher, Undecided};
 
+pub use pattern::{PathPattern, PatternError, PatternSegment};
+pub use readings::{PathReading, PathReadings};
+
 /// Matches requests by their path: one path, all paths below one, or a route of Axum.
 ///
 /// The path is the one that was requested: in a nested Axum router, which strips its prefix, the original one, with the prefix.
-/// Paths are compared by whole segments, so that `/health` is not `/healthy`, and as an exact path not `/health/live`. Upper and
-/// lower case differ, and the query does not count.
+/// Paths are compared by whole segments, so that `/health` is not `/healthy`, and as an exact path not `/health/live`. The query does
+/// not count.
 ///
-/// A path matches only if there is a single way to read it: it has no escapes (`%2f`), no dot segments (`/..`), no empty
-/// segments (`//`, or a slash at its end), no `;`, no `\`, and only ASCII. Another path is compared as a liberal server reads it,
-/// decoded and without regard to case. If it then matches, or contains what servers read in too many ways, such as a dot
-/// segment, the request is [undecided](super#undecided-requests); otherwise it does not match. A request without a path,
-/// `OPTIONS *` or `CONNECT` with an authority, is undecided.
+/// # Readings
+///
+/// A path matches only if there is a single way to read it, and if it is written as the matcher is, in upper and lower case as well: it has
+/// no escapes (`%2f`), no dot segments (`/..`), no empty segments (`//`, or a slash at its end), no dot at the end of a segment, no `;`,
+/// no `\`, and only ASCII. Otherwise all its readings are compared:
+///
+/// - without regard to case;
+/// - with escapes decoded up to twice, before the path is split into segments or after that;
+/// - with or without its empty segments, and with its dot segments resolved or not;
+/// - without parameters (`;v=1`), split at backslashes, and cut off at an escaped `?`, `#` or zero;
+/// - without blanks and dots at the end of a segment.
+///
+/// If one of them matches, or if the path has what servers read in too many ways, such as a dot segment or a malformed escape, the request
+/// is [undecided](super#undecided-requests); otherwise it does not match. A request without a path, `OPTIONS *` or `CONNECT` with an
+/// authority, is undecided. A path has at most 192 readings, and [`http`] reads none of more than 65 534 bytes.
+///
+/// Where Axum has matched a route without parameters, the router has decided: only this path counts, as it is written.
 ///
 /// The path determines the handler only if nothing rewrites it between this layer and the handler, and if no other part of the
 /// request, such as the host, chooses between handlers. Put the layer inside of what does.
@@ -32,23 +49,20 @@ use super::{MatcherError, RequestMatcher, Undecided};
 /// assert_eq!(compare("/admin/users?id=1"), Ok(true));
 /// assert_eq!(compare("/administration"), Ok(false));
 /// assert_eq!(compare("/caf%C3%A9"), Ok(false));
-/// for path in ["/Admin", "/%61dmin", "//admin", "/public/..;/admin", "/public/%2e%2e/admin"] {
+/// for path in ["/Admin", "/%61dmin", "/%2561dmin", "//admin", "/admin.", "/public/..;/admin", "/public/%2e%2e/admin"] {
 ///     assert_eq!(compare(path), Err(Undecided::Ambiguous));
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RequestPath {
     kind: Kind,
-    /// Of a prefix without the slash of the root.
-    text: Box<str>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Kind {
-    Exact,
-    Prefix,
+    Path(PathPattern),
     #[cfg(feature = "axum")]
-    Route,
+    Route(Box<str>),
 }
 
 impl RequestPath {
@@ -66,11 +80,10 @@ impl RequestPath {
     ///
     /// # Errors
     ///
-    /// If the path does not begin with a slash, has an empty segment or a dot segment, or contains a character other than those
-    /// of plain ASCII paths.
+    /// If the path does not begin with a slash, has an empty segment or one that ends with a dot, contains a character other than those
+    /// of plain ASCII paths, or has more than 64 segments.
     pub fn try_exact(path: &str) -> Result<Self, MatcherError> {
-        validate(path)?;
-        Ok(Self { kind: Kind::Exact, text: path.into() })
+        Ok(Self { kind: Kind::Path(pattern(path, false)?) })
     }
 
     /// Matches this path and all paths below it. `/` matches every path.
@@ -89,9 +102,7 @@ impl RequestPath {
     ///
     /// As [`try_exact`](Self::try_exact).
     pub fn try_prefix(path: &str) -> Result<Self, MatcherError> {
-        validate(path)?;
-        let text = if path == "/" { "" } else { path };
-        Ok(Self { kind: Kind::Prefix, text: text.into() })
+        Ok(Self { kind: Kind::Path(pattern(path, true)?) })
     }
 
     /// Matches the Axum route with this pattern, as it was defined, with the prefixes of routers around it: `/users/{id}`.
@@ -120,18 +131,17 @@ impl RequestPath {
         if !pattern.starts_with('/') {
             return Err(MatcherError::NotAbsolute { path: pattern.to_owned() });
         }
-        Ok(Self { kind: Kind::Route, text: pattern.into() })
+        Ok(Self { kind: Kind::Route(pattern.into()) })
     }
 }
 
 impl RequestMatcher for RequestPath {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        match self.kind {
-            Kind::Exact => comparison::compare(original_path(parts), &self.text, false),
-            Kind::Prefix => comparison::compare(original_path(parts), &self.text, true),
+        match &self.kind {
+            Kind::Path(pattern) => PathReadings::of(parts).compare(pattern),
             #[cfg(feature = "axum")]
-            Kind::Route => match parts.extensions.get::<axum::extract::MatchedPath>() {
-                Some(matched) => Ok(matched.as_str() == &*self.text),
+            Kind::Route(route) => match matched_path(parts) {
+                Some(matched) => Ok(matched == &**route),
                 None => Err(Undecided::Ambiguous),
             },
         }
@@ -182,22 +192,23 @@ fn literal(path: Result<RequestPath, MatcherError>) -> RequestPath {
     }
 }
 
-fn validate(path: &str) -> Result<(), MatcherError> {
+/// The pattern of one path that can be read in one way.
+fn pattern(path: &str, is_prefix: bool) -> Result<PathPattern, MatcherError> {
     let owned = || path.to_owned();
     if !path.starts_with('/') {
         return Err(MatcherError::NotAbsolute { path: owned() });
     }
     // With the characters of patterns, which would match nothing.
-    let is_plain = |character: char| {
-        u8::try_from(character).is_ok_and(comparison::is_plain) && !matches!(character, '{' | '}' | '*')
+    let is_plain = |character: &char| {
+        character.is_ascii_graphic() && !matches!(character, '%' | ';' | '\\' | '?' | '#' | '{' | '}' | '*')
     };
-    if let Some(character) = path.chars().find(|character| !is_plain(*character)) {
+    if let Some(character) = path.chars().find(|character| !is_plain(character)) {
         return Err(MatcherError::Character { path: owned(), character });
     }
-    if !comparison::has_plain_segments(path) {
+    if !readings::is_plain(path) {
         return Err(MatcherError::Segment { path: owned() });
     }
-    Ok(())
+    PathPattern::literal(path, is_prefix).ok_or_else(|| MatcherError::TooLong { path: owned() })
 }
 
 #[cfg(test)]
@@ -209,9 +220,10 @@ mod tests {
         for (path, message) in [
             ("", r#"path "" does not begin with a slash: write "/""#),
             ("health", r#"path "health" does not begin with a slash: write "/health""#),
-            ("/api/", r#"path "/api/" has an empty segment, `.` or `..`: write it without"#),
-            ("//", r#"path "//" has an empty segment, `.` or `..`: write it without"#),
-            ("/a/../b", r#"path "/a/../b" has an empty segment, `.` or `..`: write it without"#),
+            ("/api/", r#"path "/api/" has a segment that is empty or ends with a dot: write it without"#),
+            ("//", r#"path "//" has a segment that is empty or ends with a dot: write it without"#),
+            ("/a.", r#"path "/a." has a segment that is empty or ends with a dot: write it without"#),
+            ("/a/../b", r#"path "/a/../b" has a segment that is empty or ends with a dot: write it without"#),
         ] {
             assert_eq!(RequestPath::try_exact(path).unwrap_err().to_string(), message);
             assert_eq!(RequestPath::try_prefix(path).unwrap_err().to_string(), message);

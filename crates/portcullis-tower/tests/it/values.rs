@@ -149,7 +149,8 @@ fn unknown_methods_share_one_key() {
         find(&Route::http_method(), &parts).unwrap().unwrap()
     };
     assert_ne!(method("GET"), method("POST"));
-    assert_ne!(method("GET"), method("get"));
+    // A server may take it for the same.
+    assert_eq!(method("GET"), method("get"));
     assert_eq!(method("MADE-UP-1"), method("MADE-UP-2"));
 }
 

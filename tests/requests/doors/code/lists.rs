@@ -78,7 +78,7 @@ fn one(table: &Table, clients: &ClientIp) -> Shared {
             "prefix" => Arc::new(RequestPath::prefix(&text())),
             "grpc" if text().contains('/') => Arc::new(GrpcMethod::named(&text())),
             "grpc" => Arc::new(GrpcMethod::service(&text())),
-            "method" => Arc::new(OfMethod(text().parse().unwrap())),
+            "method" => Arc::new(text().parse::<Method>().unwrap()),
             "route" => Arc::new(OfRoute(text())),
             "function" => Arc::new(program::is_internal),
             other => panic!("no list by {other}"),
@@ -86,14 +86,6 @@ fn one(table: &Table, clients: &ClientIp) -> Shared {
     };
     let parts = table.iter().map(of_field);
     parts.reduce(|left, right| Arc::new(left.and(right))).expect("a table of a list names something")
-}
-
-struct OfMethod(Method);
-
-impl RequestMatcher for OfMethod {
-    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        Ok(parts.method == self.0)
-    }
 }
 
 struct OfRoute(String);

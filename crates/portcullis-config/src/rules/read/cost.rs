@@ -5,9 +5,8 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_tower::Cost;
+use portcullis_tower::matching::{PathPattern, PathReadings};
 
-use super::super::matcher::RequestView;
-use super::super::matcher::path::PathPattern;
 use super::Reader;
 use crate::fields::{Fields, decode};
 use crate::tree::{Node, Value};
@@ -86,7 +85,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// The highest cost of those whose pattern the path has a reading of, else 1.
+    /// The highest cost of those whose pattern the path has a reading of, else 1. A lower one than 1 needs a certain match.
     fn path_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Arc<dyn Cost>> {
         let mut fields = Fields::of(node, path, self.findings)?;
         let mut costs: Vec<(PathPattern, u64)> = Vec::new();
@@ -100,9 +99,11 @@ impl Reader<'_> {
             }
         }
         Some(Arc::new(move |parts: &Parts| {
-            let request = RequestView::of(parts);
-            let matching = costs.iter().filter(|(pattern, _)| request.has_path(pattern));
-            matching.map(|(_, units)| *units).max().unwrap_or(1)
+            let path = PathReadings::of(parts);
+            let units = |(pattern, units): &(PathPattern, u64)| {
+                path.meet(pattern).then(|| if path.are_certain(pattern) { *units } else { (*units).max(1) })
+            };
+            costs.iter().filter_map(units).max().unwrap_or(1)
         }))
     }
 

@@ -1,9 +1,9 @@
 //! `match`: the requests that a rule applies to.
 
 use http::Method;
+use portcullis_tower::matching::PathPattern;
 
 use super::super::matcher::host::HostPattern;
-use super::super::matcher::path::PathPattern;
 use super::super::matcher::{Condition, Matcher};
 use super::{Reader, each, texts};
 use crate::fields::Fields;

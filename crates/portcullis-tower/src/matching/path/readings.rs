@@ -1,0 +1,161 @@
+//! The ways in which routers, proxies and services may read a path.
+
+mod build;
+mod decode;
+
+use std::cell::OnceCell;
+
+use http::request::Parts;
+
+use super::pattern::{PathPattern, ReadSegment};
+use super::{matched_path, original_path};
+use crate::matching::Undecided;
+use build::Readings;
+
+/// The path of a request, with all its readings.
+///
+/// A restriction applies if one reading [meets](Self::meet) its pattern, and a relief only if the path has one reading and is
+/// [written](Self::are_certain) as the pattern is. A path in lower case that has one reading, as nearly all have, is looked at once. The
+/// other readings are parts of a text on the stack, so that they allocate nothing unless the path is long.
+#[derive(Debug)]
+pub struct PathReadings<'p> {
+    parts: &'p Parts,
+    path: &'p str,
+    form: Form,
+    route: OnceCell<Option<&'p str>>,
+    others: OnceCell<Readings>,
+}
+
+/// One reading of a path.
+#[derive(Clone, Copy, Debug)]
+pub struct PathReading<'r, 'p> {
+    all: &'r PathReadings<'p>,
+    /// `None` for a plain path.
+    index: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// All servers read it alike, with or without regard to case.
+    Plain,
+    /// All servers that regard case read it alike.
+    UpperCase,
+    Several,
+}
+
+impl<'p> PathReadings<'p> {
+    /// The readings of the path that was requested.
+    pub fn of(parts: &'p Parts) -> Self {
+        let path = original_path(parts);
+        Self { parts, path, form: Form::of(path), route: OnceCell::new(), others: OnceCell::new() }
+    }
+
+    /// Whether a reading of the path is one of the pattern, or its route is the pattern.
+    pub fn meet(&self, pattern: &PathPattern) -> bool {
+        self.meet_by(pattern, |path| match path {
+            None => pattern.matches(self.plain()),
+            Some(others) => others.iter().any(|reading| pattern.matches(reading)),
+        })
+    }
+
+    /// Whether the path has one reading, and is written as the pattern is, or its route is the pattern.
+    pub fn are_certain(&self, pattern: &PathPattern) -> bool {
+        self.form != Form::Several && pattern.is_written_as(self.path) || self.route() == Some(pattern.text())
+    }
+
+    /// Compares them strictly: only a certain match is one, and what is no certain match and may be one is undecided.
+    pub(super) fn compare(&self, pattern: &PathPattern) -> Result<bool, Undecided> {
+        if self.form != Form::Several && pattern.is_written_as(self.path) {
+            return Ok(true);
+        }
+        if self.form == Form::Plain && pattern.is_plain() {
+            return Ok(false);
+        }
+        let is_undecided = self.meet(pattern)
+            || self.form == Form::Several && self.decided_route().is_none() && self.others().is_illegible();
+        if is_undecided { Err(Undecided::Ambiguous) } else { Ok(false) }
+    }
+
+    /// Each reading alone.
+    pub fn each(&self) -> impl Iterator<Item = PathReading<'_, 'p>> {
+        let others = if self.form == Form::Plain { 0 } else { self.others().len() };
+        let plain = (self.form == Form::Plain).then_some(None);
+        plain.into_iter().chain((0..others).map(Some)).map(move |index| PathReading { all: self, index })
+    }
+
+    /// `reads` is called with the readings, or with `None` for the path as it is written.
+    fn meet_by(&self, pattern: &PathPattern, reads: impl Fn(Option<&Readings>) -> bool) -> bool {
+        if self.form == Form::Plain && pattern.is_plain() && pattern.is_written_as(self.path) {
+            return true;
+        }
+        match self.route() {
+            Some(route) if route == pattern.text() => true,
+            // A router has decided already: in its case, and a route without parameters for one path.
+            Some(route) if is_in_other_case(route, pattern.text()) => false,
+            Some(_) if self.decided_route().is_some() => pattern.is_written_as(self.path),
+            _ if self.form == Form::Plain => !pattern.is_plain() && reads(None),
+            _ => reads(Some(self.others())),
+        }
+    }
+
+    /// The pattern of the route that a router has matched.
+    fn route(&self) -> Option<&'p str> {
+        *self.route.get_or_init(|| matched_path(self.parts))
+    }
+
+    /// The route if it is one path.
+    fn decided_route(&self) -> Option<&'p str> {
+        self.route().filter(|route| *route == self.path && !route.contains('{'))
+    }
+
+    fn plain(&self) -> impl Iterator<Item = ReadSegment<'p>> {
+        let segments = self.path.strip_prefix('/').unwrap_or(self.path).split('/');
+        segments.map(|segment| ReadSegment { trimmed: segment.as_bytes(), is_empty: segment.is_empty() })
+    }
+
+    fn others(&self) -> &Readings {
+        self.others.get_or_init(|| Readings::of(self.path))
+    }
+}
+
+impl PathReading<'_, '_> {
+    /// Whether it is one of the pattern, or the route is the pattern.
+    pub fn meets(&self, pattern: &PathPattern) -> bool {
+        self.all.meet_by(pattern, |others| match (others, self.index) {
+            (Some(others), Some(index)) => others.get(index).is_some_and(|reading| pattern.matches(reading)),
+            _ => pattern.matches(self.all.plain()),
+        })
+    }
+}
+
+impl Form {
+    fn of(path: &str) -> Self {
+        let Some((b'/', rest)) = path.as_bytes().split_first() else { return Self::Several };
+        let (mut previous, mut form) = (b'/', Self::Plain);
+        for byte in rest {
+            match byte {
+                b'/' if matches!(previous, b'/' | b'.') => return Self::Several,
+                b'A'..=b'Z' => form = Self::UpperCase,
+                b'%' | b';' | b'\\' | b'?' | b'#' => return Self::Several,
+                b'!'..=b'~' => {}
+                _ => return Self::Several,
+            }
+            previous = *byte;
+        }
+        if matches!(previous, b'/' | b'.') && !rest.is_empty() { Self::Several } else { form }
+    }
+}
+
+/// Whether two routes differ in the case of their literals, and in nothing but case.
+fn is_in_other_case(route: &str, pattern: &str) -> bool {
+    let mut segments = route.split('/').zip(pattern.split('/'));
+    route.eq_ignore_ascii_case(pattern) && segments.any(|(one, other)| one != other && !one.starts_with('{'))
+}
+
+/// Whether the path has no more than one reading, apart from its case.
+pub(super) fn is_plain(path: &str) -> bool {
+    Form::of(path) != Form::Several
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Decodes the escapes of a path.
+
+use smallvec::SmallVec;
+
+use super::super::fold;
+
+/// A path whose escapes are decoded a number of times, before it is folded.
+#[derive(Clone)]
+pub(super) struct Decoded {
+    bytes: Bytes,
+    /// For each byte how often its escape was decoded: a slash that was escaped may be a separator, or part of a segment.
+    births: Bytes,
+    /// Whether servers read something of it in too many ways: a malformed escape, a control character, an overlong form of UTF-8.
+    pub(super) is_illegible: bool,
+}
+
+/// Short paths are on the stack.
+type Bytes = SmallVec<[u8; 256]>;
+
+impl Decoded {
+    pub(super) fn written(path: &str) -> Self {
+        let bytes = Bytes::from_slice(path.as_bytes());
+        let births = SmallVec::from_elem(0, bytes.len());
+        let is_illegible = has_odd_bytes(&bytes);
+        Self { bytes, births, is_illegible }
+    }
+
+    /// Decodes the escapes once more, for the time of this number. `None` if there are none.
+    pub(super) fn decode(&self, time: u8) -> Option<Self> {
+        let capacity = self.bytes.len();
+        let mut next = Self {
+            bytes: Bytes::with_capacity(capacity),
+            births: Bytes::with_capacity(capacity),
+            is_illegible: self.is_illegible,
+        };
+        let (mut at, mut has_escapes) = (0, false);
+        while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
+            let (character, length) = first(rest);
+            match character {
+                First::Written(byte) => {
+                    next.push(&[byte], self.births.get(at).copied().unwrap_or_default());
+                    next.is_illegible |= byte == b'%';
+                }
+                First::Escaped(byte) => next.push(&[byte], time),
+                First::Unicode(character) => {
+                    next.push(character.encode_utf8(&mut [0; 4]).as_bytes(), time);
+                    next.is_illegible = true;
+                }
+            }
+            has_escapes |= !matches!(character, First::Written(_));
+            at += length;
+        }
+        next.is_illegible |= has_odd_bytes(&next.bytes);
+        has_escapes.then_some(next)
+    }
+
+    fn push(&mut self, bytes: &[u8], birth: u8) {
+        self.bytes.extend_from_slice(bytes);
+        self.births.resize(self.bytes.len(), birth);
+    }
+
+    /// Whether an escape or what may be one is left.
+    pub(super) fn has_escapes(&self) -> bool {
+        self.bytes.contains(&b'%')
+    }
+
+    /// Calls this with each folded byte and the number of times that it was decoded.
+    pub(super) fn fold(&self, mut each: impl FnMut(u8, u8)) {
+        let mut at = 0;
+        for chunk in self.bytes.utf8_chunks() {
+            for character in chunk.valid().chars() {
+                let birth = self.births.get(at).copied().unwrap_or_default();
+                at += character.len_utf8();
+                for folded in fold::folded_char(character) {
+                    for byte in folded.encode_utf8(&mut [0; 4]).bytes() {
+                        each(byte, birth);
+                    }
+                }
+            }
+            for byte in chunk.invalid() {
+                each(*byte, self.births.get(at).copied().unwrap_or_default());
+                at += 1;
+            }
+        }
+    }
+}
+
+enum First {
+    Written(u8),
+    Escaped(u8),
+    /// Of an escape such as `%u0061`, which no standard has.
+    Unicode(char),
+}
+
+/// What a text begins with, and the number of its bytes. What is no escape stays as it is.
+fn first(text: &[u8]) -> (First, usize) {
+    let number = |digits: &[u8]| {
+        let digits = digits.iter().map(|digit| char::from(*digit).to_digit(16));
+        digits
+            .collect::<Option<SmallVec<[u32; 4]>>>()
+            .map(|digits| digits.iter().fold(0, |sum, digit| sum << 4 | digit))
+    };
+    let escape = match text {
+        [b'%', b'u' | b'U', digits @ ..] => {
+            let character = digits.get(..4).and_then(number).and_then(char::from_u32);
+            character.map(|character| (First::Unicode(character), 6))
+        }
+        [b'%', digits @ ..] => {
+            let byte = digits.get(..2).and_then(number).and_then(|byte| u8::try_from(byte).ok());
+            byte.map(|byte| (First::Escaped(byte), 3))
+        }
+        _ => None,
+    };
+    escape.unwrap_or_else(|| (First::Written(text.first().copied().unwrap_or_default()), 1))
+}
+
+fn has_odd_bytes(text: &[u8]) -> bool {
+    let mut previous = 0;
+    text.iter().any(|byte| {
+        let before = std::mem::replace(&mut previous, *byte);
+        match byte {
+            0xc0 | 0xc1 | 0xf5.. => true,
+            0x80..0xa0 => before == 0xe0 || before == 0xf0 && *byte < 0x90,
+            byte => byte.is_ascii_control(),
+        }
+    })
+}

@@ -1,0 +1,303 @@
+use http::Request;
+use proptest::prelude::*;
+
+use super::*;
+
+fn compare(path: &str, plain: &str, is_prefix: bool) -> Result<bool, Undecided> {
+    let (parts, ()) = Request::new(()).into_parts();
+    let pattern = PathPattern::literal(plain, is_prefix).unwrap();
+    PathReadings { path, form: Form::of(path), ..PathReadings::of(&parts) }.compare(&pattern)
+}
+
+fn meets(path: &str, plain: &str, is_prefix: bool) -> bool {
+    let (parts, ()) = Request::new(()).into_parts();
+    let pattern = PathPattern::literal(plain, is_prefix).unwrap();
+    PathReadings { path, form: Form::of(path), ..PathReadings::of(&parts) }.meet(&pattern)
+}
+
+const AMBIGUOUS: Result<bool, Undecided> = Err(Undecided::Ambiguous);
+
+#[test]
+fn plain_paths_are_compared_by_whole_segments() {
+    for (path, exact, prefix) in [
+        ("/health", true, true),
+        ("/health/live", false, true),
+        ("/healthy", false, false),
+        ("/healt", false, false),
+        ("/", false, false),
+        ("/x/health", false, false),
+        ("/health-check", false, false),
+        ("/health:80", false, false),
+    ] {
+        assert_eq!(compare(path, "/health", false), Ok(exact), "{path}");
+        assert_eq!(compare(path, "/health", true), Ok(prefix), "{path}");
+    }
+    assert_eq!(compare("/", "/", false), Ok(true));
+    assert_eq!(compare("/a", "/", false), Ok(false));
+    assert_eq!(compare("//", "/", false), AMBIGUOUS);
+    for path in ["/", "/a", "/a/b"] {
+        assert_eq!(compare(path, "/", true), Ok(true), "{path}");
+    }
+    assert_eq!(compare("/a//b", "/", true), AMBIGUOUS);
+}
+
+#[test]
+fn a_path_that_could_be_read_as_the_other_is_ambiguous() {
+    for path in [
+        "",
+        "*",
+        "/admin/",
+        "//admin",
+        "///admin//",
+        "/%61dmin",
+        "/%61%64%6D%69%6e",
+        "/Admin",
+        "/ADMIN",
+        "/./admin",
+        "/admin/.",
+        "/x/../admin",
+        "/admin/..",
+        "/x/..",
+        "/x/%2e%2e/admin",
+        "/x/.%2E/admin",
+        "/x%2f..%2fadmin",
+        "/%2fadmin",
+        "/%5cadmin",
+        "/\\admin",
+        "/x\\..\\admin",
+        "/;/admin",
+        "/admin;v=1",
+        "/admin%3bv=1",
+        "/x/..;/admin",
+        "/x/..%3B/admin",
+        "/admin%3fx",
+        "/admin%23x",
+        "/admin%00",
+        "/admin.",
+        "/admin...",
+        "/admin%20",
+        "/admin%2e%20.",
+        "/admin/%20",
+        "/%2561dmin",
+        "/%2541DMIN.",
+        "/%u0041dmin",
+        "/x/%252e%252e/admin",
+        "/x/%c0%ae%c0%ae/admin",
+        "/x/%e0%80%ae%e0%80%ae/admin",
+        "/x/%f0%80%80%ae/admin",
+        "/admin%",
+        "/admin%4",
+        "/x%",
+        "/x%0d%0a",
+    ] {
+        for is_prefix in [false, true] {
+            assert_eq!(compare(path, "/admin", is_prefix), AMBIGUOUS, "{path}");
+        }
+    }
+    for path in
+        ["/admin//users", "/admin%2fusers", "/admin\\users", "/Admin/x", "/admin;v/users", "/admin/%20x"]
+    {
+        assert_eq!(compare(path, "/admin", true), AMBIGUOUS, "{path}");
+        assert_eq!(compare(path, "/admin", false), Ok(false), "{path}");
+    }
+}
+
+#[test]
+fn other_paths_with_escapes_do_not_match() {
+    for path in [
+        "/caf%C3%A9",
+        "/caf\u{e9}",
+        "/users/",
+        "/users//17",
+        "/files/my%20file",
+        "/projects/group%2Fadmin",
+        "/x;admin",
+        "/search/what%3F",
+        "/x/admin%2f",
+        "/administr%61tion",
+        "/adm%69",
+        "/x/...",
+        "/%E2%82%AC",
+        "/%F0%9F%98%80",
+    ] {
+        for is_prefix in [false, true] {
+            assert_eq!(compare(path, "/admin", is_prefix), Ok(false), "{path}");
+        }
+    }
+    assert_eq!(compare("/a/b%20x/c", "/a/b/c", true), Ok(false));
+    assert_eq!(compare("/a/b%20/c", "/a/b/c", true), AMBIGUOUS);
+    assert_eq!(compare("/a/%62/c", "/a/b/c", true), AMBIGUOUS);
+    assert_eq!(compare("/a/%62", "/a/b/c", true), Ok(false));
+}
+
+/// A server that reads paths in one of many ways.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
+struct Server {
+    /// How often it decodes escapes before it splits the path, and afterwards.
+    decodes: (u8, u8),
+    regards_case: bool,
+    splits_at_backslash: bool,
+    ends_at_query: bool,
+    has_parameters: bool,
+    keeps_empty: bool,
+    resolves_dots: bool,
+    trims: bool,
+}
+
+impl Server {
+    fn read(self, path: &str) -> Vec<Vec<u8>> {
+        let times = |text: &[u8], times| (0..times).fold(text.to_vec(), |text, _| decoded(&text));
+        let mut text = times(path.strip_prefix('/').unwrap_or(path).as_bytes(), self.decodes.0);
+        if let Some(end) = text.iter().position(|byte| self.ends_at_query && matches!(byte, b'?' | b'#' | 0))
+        {
+            text.truncate(end);
+        }
+        let mut read: Vec<Vec<u8>> = Vec::new();
+        for segment in text.split(|byte| *byte == b'/' || *byte == b'\\' && self.splits_at_backslash) {
+            let name = segment.split(|byte| *byte == b';' && self.has_parameters).next().unwrap_or_default();
+            let mut name = times(name, self.decodes.1);
+            if !self.regards_case {
+                name.make_ascii_lowercase();
+            }
+            match &*name {
+                b"" if !self.keeps_empty => {}
+                b"." if self.resolves_dots => {}
+                b".." if self.resolves_dots => drop(read.pop()),
+                _ => {
+                    while self.trims
+                        && matches!(name.last(), Some(b'.' | b' '))
+                        && !name.iter().all(|byte| *byte == b'.')
+                    {
+                        name.pop();
+                    }
+                    read.push(name);
+                }
+            }
+        }
+        if read.len() > 1 && read.last().is_some_and(Vec::is_empty) {
+            read.pop();
+        }
+        read
+    }
+}
+
+fn decoded(text: &[u8]) -> Vec<u8> {
+    let (mut decoded, mut rest) = (Vec::new(), text);
+    while let [byte, after @ ..] = rest {
+        let digits = rest.get(1..3).and_then(|digits| std::str::from_utf8(digits).ok());
+        let escaped = digits.filter(|_| *byte == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        decoded.push(escaped.unwrap_or(*byte));
+        rest = if escaped.is_some() { &after[2..] } else { after };
+    }
+    decoded
+}
+
+fn servers() -> impl Iterator<Item = Server> {
+    let decodes = [(0, 0), (0, 1), (1, 0), (0, 2), (1, 1), (2, 0)];
+    decodes.into_iter().flat_map(|decodes| {
+        (0..128_u8).map(move |flags| {
+            let is = |flag: u8| flags & (1 << flag) != 0;
+            Server {
+                decodes,
+                regards_case: is(0),
+                splits_at_backslash: is(1),
+                ends_at_query: is(6),
+                has_parameters: is(2),
+                keeps_empty: is(3),
+                resolves_dots: is(4),
+                trims: is(5),
+            }
+        })
+    })
+}
+
+fn path() -> impl Strategy<Value = String> {
+    let pieces = prop::sample::select(vec![
+        "/", "/", "a", "b", "A", ".", "..", "%2e", "%2F", "%5c", "\\", ";", "%3b", "%61", "%", "%2", "%25",
+        "%3f", "x", "%2561", "%252f", "%2541", "%20", "%252e", "B",
+    ]);
+    prop::collection::vec(pieces, 0..10).prop_map(|pieces| format!("/{}", pieces.concat()))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn only_plain_paths_match_and_none_that_may_match_is_excluded(path in path()) {
+        for (plain, expected) in [("/a", &["a"][..]), ("/a/b", &["a", "b"])] {
+            let is_plain_path = path == plain || path.starts_with(&format!("{plain}/"));
+            for is_prefix in [false, true] {
+                let may = servers().find(|server| {
+                    let read = server.read(&path);
+                    let read = if is_prefix { read.get(..expected.len()).unwrap_or_default() } else { &read };
+                    read.iter().map(Vec::as_slice).eq(expected.iter().map(|name| name.as_bytes()))
+                });
+                match compare(&path, plain, is_prefix) {
+                    Ok(true) => {
+                        prop_assert!(is_plain_path && may.is_some() && !path.contains(['%', '\\', ';']), "{}", path);
+                    }
+                    Ok(false) => prop_assert!(may.is_none(), "{} is {} for {:?}", path, plain, may),
+                    Err(_) => prop_assert!(path != plain, "{}", path),
+                }
+                prop_assert!(may.is_none() || meets(&path, plain, is_prefix), "{} is {} for {:?}", path, plain, may);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_the_comparison_panic(bytes in prop::collection::vec(any::<u8>(), 0..40), is_prefix: bool) {
+        let path = String::from_utf8_lossy(&bytes);
+        let _ = (compare(&path, "/a/b", is_prefix), compare(&format!("/{path}"), "/", is_prefix));
+    }
+}
+
+#[test]
+fn readings_are_bounded() {
+    for piece in ["/", "/a", "%2561%252f;%5c%3f", "/.%2e/x%252f..;%253b\\", "%", "%ce%90"] {
+        let path = format!("/{}", piece.repeat(65_000 / piece.len()));
+        let readings = Readings::of(&path);
+        assert!(readings.len() <= 192, "{piece} {}", readings.len());
+        assert!(readings.iter().all(|reading| reading.count() <= 66), "{piece}");
+    }
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn route_that_matched_has_its_case() {
+    use axum::routing::any;
+    use tower::ServiceExt as _;
+
+    let handler = |parts: Parts| async move {
+        let readings = PathReadings::of(&parts);
+        let meets = |pattern| readings.meet(&PathPattern::parse(pattern).unwrap());
+        let met = [
+            "/search",
+            "/Search",
+            "/{page}",
+            "/items/{id}",
+            "/Items/{id}",
+            "/items/{ID}",
+            "/items/a",
+            "/{*all}",
+        ];
+        met.into_iter().filter(|pattern| meets(pattern)).collect::<Vec<_>>().join(" ")
+    };
+    let app = axum::Router::new()
+        .route("/search", any(handler))
+        .route("/Search", any(handler))
+        .route("/items/{id}", any(handler))
+        .route("/{*all}", any(handler));
+    for (path, met) in [
+        ("/search", "/search /{page} /{*all}"),
+        ("/Search", "/Search /{page} /{*all}"),
+        ("/SEARCH", "/search /Search /{page} /{*all}"),
+        ("/items/a", "/items/{id} /items/{ID} /items/a /{*all}"),
+        ("/items/A", "/items/{id} /items/{ID} /items/a /{*all}"),
+        ("/ITEMS/A", "/items/{id} /Items/{id} /items/{ID} /items/a /{*all}"),
+    ] {
+        let response = app.clone().oneshot(Request::get(path).body(axum::body::Body::empty()).unwrap()).await;
+        let body = axum::body::to_bytes(response.unwrap().into_body(), 1_000).await.unwrap();
+        assert_eq!(body, met.as_bytes(), "{path}");
+    }
+}
