@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderName;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue};
 use portcullis_core::{CallerQuotasError, Policy, PolicyError, Quota, Strategy};
 use portcullis_tower::QuotaLookup;
 use serde::Deserialize as _;
@@ -66,7 +66,12 @@ impl Reader<'_> {
         let by_name: HashMap<String, Quota> = tiers.into_iter().map(|tier| (tier.name, tier.quota)).collect();
         let quota = match header {
             Some(header) => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
-                by_name.get(parts.headers.get(&header)?.to_str().ok()?.trim()).copied()
+                let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
+                let size = |quota: &Option<Quota>| {
+                    quota.or(own).map(|quota| (quota.limit(), quota.explicit_burst()))
+                };
+                // Of several lines a client may have written one: the smallest quota counts.
+                parts.headers.get_all(&header).iter().map(named).min_by_key(size).flatten()
             })),
             None => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 by_name.get(parts.extensions.get::<Tier>()?.name()).copied()
