@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
-use portcullis_tower::matching::PathReadings;
+use portcullis_tower::matching::{PathReadings, RequestMatcher as _};
 use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
@@ -99,7 +99,6 @@ impl Rules {
         let clients = reader.clients;
         // A part that is not known matches every request, so that these would find too many.
         if !findings.has_errors() {
-            check::options(&rules, &options, layer, &findings);
             check::no_policies(&rules, &read.documents, &findings);
             overlap::check(&rules, &findings);
         }
@@ -249,6 +248,16 @@ impl Rules {
             BuildError::Option(_) => unreachable!("options are validated when they are read"),
         });
         Ok(layer?.map(|layer| rejections::add(layer, chosen)))
+    }
+
+    /// Whether `deny` of `[layer]` lists a request, or might: it has to be denied then whatever rules match.
+    pub(crate) fn denies(&self, parts: &Parts) -> bool {
+        self.0.options.deny.iter().any(|matcher| matcher.matches(parts) != Ok(false))
+    }
+
+    /// A layer that rejects what `deny` of `[layer]` lists, and limits nothing.
+    pub(crate) fn denials(&self, registry: &Arc<Registry>) -> RateLimitLayer {
+        self.0.options.deny_in(RateLimitLayer::without_policies(Arc::clone(registry)))
     }
 
     /// For each rule whether it applies to a request, or else the first condition that does not hold.

@@ -33,7 +33,7 @@ pub(crate) use live::{CurrentConfig, LiveConfig};
 pub(crate) use quotas::CallerQuotas;
 use quotas::Variants;
 
-/// The policies and options of a layer. It has at least one policy.
+/// The policies and options of a layer. It has at least one policy, unless it only denies.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
@@ -71,7 +71,18 @@ pub(crate) struct LayerConfig {
 impl LayerConfig {
     pub(crate) fn new(registry: Arc<Registry>, mut first: LayerPolicy, membership: Arc<Membership>) -> Self {
         first.usage = registry.backend().policies().usage(first.policy.name());
-        let store = LayerStore::new(Arc::clone(registry.backend()), vec![first]);
+        Self::of(registry, vec![first], membership)
+    }
+
+    /// The configuration of a layer that limits nothing, and only denies.
+    pub(crate) fn without_policies(registry: Arc<Registry>) -> Self {
+        let joined = registry.backend().join(Box::default(), None);
+        let membership = joined.expect("only a policy that is added can be refused");
+        Self::of(registry, Vec::new(), membership)
+    }
+
+    fn of(registry: Arc<Registry>, policies: Vec<LayerPolicy>, membership: Arc<Membership>) -> Self {
+        let store = LayerStore::new(Arc::clone(registry.backend()), policies);
         let responses = registry.default_responses();
         let mut config = Self {
             registry,

@@ -72,6 +72,12 @@ impl RateLimitLayer {
         Self { config: Arc::new(config) }
     }
 
+    /// A layer that limits nothing: it rejects what its lists deny, and lets everything else through.
+    #[doc(hidden)]
+    pub fn without_policies(registry: Arc<crate::Registry>) -> Self {
+        Self::new(LayerConfig::without_policies(registry))
+    }
+
     /// Adds a policy to the same decision, charged to the same key as the previous policy.
     ///
     /// A following [`by`](Self::by) gives it its own key. Nothing else of the previous policy is inherited, such as its

@@ -77,7 +77,8 @@ impl SelectLayer for RulesLayer {
             let version = shared.current.load();
             let set = self.rules_for(&version, parts);
             if set.is_empty() {
-                return version.shown(Selection::none(), parts);
+                let selection = version.unmatched(&shared.registry, &shared.log, parts);
+                return version.shown(selection, parts);
             }
             let Some(layer) = version.made(&set, PreparedLayer::current) else { break };
             if is_same(&version, &shared.current.load()) {
@@ -96,7 +97,7 @@ impl RulesLayer {
         let version = shared.current.load();
         let set = self.rules_for(&version, parts);
         let selection = match self.current_layer(&version, set, parts) {
-            Ok(None) => Selection::none(),
+            Ok(None) => version.unmatched(&shared.registry, &shared.log, parts),
             Ok(Some(layer)) => Selection::layer(layer),
             Err(error) => Selection::refused(&shared.registry, &error),
         };

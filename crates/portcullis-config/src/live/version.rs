@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry};
+use http::request::Parts;
+use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry, Selection};
 
 use crate::rules::{RuleSet, Rules};
 
@@ -18,6 +19,8 @@ pub(super) struct RulesVersion {
     layers: ArcSwap<HashMap<RuleSet, PreparedLayer>>,
     /// A layer of each rule, which limits nothing: for the list of layers.
     listed: OnceLock<Vec<PreparedLayer>>,
+    /// The layer of denied requests that no rule matches.
+    denials: OnceLock<PreparedLayer>,
 }
 
 impl RulesVersion {
@@ -26,7 +29,14 @@ impl RulesVersion {
         for (index, rule) in rules.iter().enumerate() {
             named.entry(rule.table().to_owned()).or_default().insert(index);
         }
-        Self { rules, generation, named, layers: ArcSwap::default(), listed: OnceLock::new() }
+        Self {
+            rules,
+            generation,
+            named,
+            layers: ArcSwap::default(),
+            listed: OnceLock::new(),
+            denials: OnceLock::new(),
+        }
     }
 
     /// Lists each rule as a layer, for as long as this version exists, and logs a line for each. Called once, under the lock of
@@ -46,6 +56,15 @@ impl RulesVersion {
     /// The rule of this name, with the limit on requests in flight that is in its table.
     pub(super) fn named(&self, name: &str) -> Option<&RuleSet> {
         self.named.get(name)
+    }
+
+    /// The choice for a request that no rule matches.
+    pub(super) fn unmatched(&self, registry: &Arc<Registry>, log: &LayerLog, parts: &Parts) -> Selection {
+        if !self.rules.denies(parts) {
+            return Selection::none();
+        }
+        let denials = self.denials.get_or_init(|| PreparedLayer::new(&self.rules.denials(registry), log));
+        Selection::layer(denials.current())
     }
 
     /// The layer of these rules, if it was made before. Takes no lock.

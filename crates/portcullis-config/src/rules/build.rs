@@ -218,6 +218,15 @@ impl LayerOptions {
         ]
     }
 
+    /// What concerns requests that are denied although no rule matches them.
+    pub(super) fn deny_in(&self, layer: RateLimitLayer) -> RateLimitLayer {
+        let layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));
+        match self.reject_with.clone() {
+            Some(reject_with) => layer.reject_with(move |rejection| reject_with(rejection)),
+            None => layer,
+        }
+    }
+
     pub(super) fn apply(&self, mut layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
         if let Some(headers) = self.headers {
             layer = layer.headers(headers);
@@ -240,12 +249,9 @@ impl LayerOptions {
         if self.decision_in_response {
             layer = layer.decision_in_response();
         }
-        layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));
+        layer = self.deny_in(layer);
         layer = self.only.iter().fold(layer, |layer, matcher| layer.only(Arc::clone(matcher)));
         layer = self.except.iter().fold(layer, |layer, matcher| layer.except(Arc::clone(matcher)));
-        if let Some(reject_with) = self.reject_with.clone() {
-            layer = layer.reject_with(move |rejection| reject_with(rejection));
-        }
         if self.without_charge {
             layer = layer.try_without_charge().map_err(|error| ("without_charge", error.into()))?;
         }

@@ -86,16 +86,6 @@ fn is_everything(rule: &Rule) -> bool {
 /// hosts, need half of them.
 const MAX_COMPARISONS: usize = 10_000_000;
 
-/// Lists that deny apply only where a rule does.
-pub(super) fn options(rules: &[Rule], options: &LayerOptions, table: Option<&Node>, findings: &Findings) {
-    let Some(table) = table else { return };
-    if !options.deny.is_empty() && !rules.iter().any(is_everything) {
-        findings
-            .warning("layer.deny", table.span_of("deny"), "requests that no policy matches are not denied")
-            .help("add a policy without `match`");
-    }
-}
-
 /// A file without policies can be used, and limits nothing.
 pub(super) fn no_policies(rules: &[Rule], documents: &[Node], findings: &Findings) {
     let Some(document) = documents.first().filter(|_| rules.is_empty()) else { return };

@@ -199,10 +199,6 @@ fn rules_that_limit_nothing_are_warned_about() {
         &with("on_missing = \"shared\""),
         "policy.p.on_missing: all requests without an identity share",
     );
-    assert_warns(
-        &format!("[layer]\ndeny = [{{ path = \"/x\" }}]\n{}", with("match = { path = \"/a\" }")),
-        "layer.deny: requests that no policy matches",
-    );
     assert_eq!(rules(&with("")).warnings().to_string(), "");
 }
 
