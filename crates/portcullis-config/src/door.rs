@@ -57,6 +57,16 @@ enum Kind {
     Header(HeaderName),
 }
 
+impl Need {
+    /// The header whose value decides, with the field that names it.
+    pub(crate) fn read_header(&self) -> Option<(&str, &HeaderName)> {
+        match &self.kind {
+            Kind::Header(name) if self.field != "layer.show_generation" => Some((&self.field, name)),
+            _ => None,
+        }
+    }
+}
+
 impl Door {
     /// Whether rules at this door never see a header of the request, because it describes one connection, or the body that a check does not have. A
     /// [loader](crate::Loader::for_door) for the door, and [`Rules::usable_by`](crate::Rules::usable_by), refuse a field that names one.

@@ -190,6 +190,11 @@ impl Rules {
         self.0.options.show_generation.as_ref()
     }
 
+    /// The headers of a request by which the rules decide, each with the field that reads it, such as `policy.search.key.header`.
+    pub fn headers_read(&self) -> impl Iterator<Item = (&str, &HeaderName)> {
+        self.0.needs.iter().filter_map(Need::read_header)
+    }
+
     /// The rules, in the order of the files.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Rule> {
         self.0.rules.iter()

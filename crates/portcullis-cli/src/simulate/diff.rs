@@ -74,10 +74,11 @@ impl Diff {
     pub fn run(self) -> anyhow::Result<bool> {
         let (old, new) = (self.load.rules(&self.old)?, self.load.rules(&self.new)?);
         let Some((old, new)) = old.zip(new) else { return Ok(false) };
+        let headers = input::headers_of([&old, &new]);
         let mut old = input::engine_of_rules(old, self.input.options(0))?;
         let mut new = input::engine_of_rules(new, self.input.options(0))?;
         let mut difference = Difference::new();
-        let reading = self.input.read(|line| {
+        let reading = self.input.read(headers, |line| {
             let outcomes = (old.handle(line), new.handle(line));
             difference.add(outcomes, (&old, &new));
         })?;

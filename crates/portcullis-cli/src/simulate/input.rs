@@ -1,5 +1,6 @@
 //! The arguments that are common to the commands, and the loop over the log.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
+use http::header::HOST;
 use http::{HeaderName, HeaderValue};
 use indicatif::{ProgressBar, ProgressStyle};
 use portcullis_config::{LiveRules, Rules, RulesService};
@@ -51,6 +53,8 @@ pub struct Input {
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) notes: Notes,
+    /// The headers that no line has, each with the field of the rules that reads it.
+    absent: Vec<(String, HeaderName)>,
     pub(super) elapsed: Duration,
 }
 
@@ -60,8 +64,14 @@ impl Input {
         Options { caller, host, kept_checks, ..Options::default() }
     }
 
-    /// Hands over each line, with a bar on standard error if that is a terminal.
-    pub(super) fn read(&self, mut handle: impl FnMut(&Line)) -> anyhow::Result<Reading> {
+    /// Hands over each line, with a bar on standard error if that is a terminal. `headers` are those that the rules read.
+    pub(super) fn read(
+        &self,
+        headers: Vec<(String, HeaderName)>,
+        mut handle: impl FnMut(&Line),
+    ) -> anyhow::Result<Reading> {
+        let mut absent = headers;
+        absent.retain(|(_, header)| self.host.is_none() || header != HOST);
         let name = || self.log.display().to_string();
         let (input, length): (Box<dyn BufRead>, _) = if self.log == Path::new("-") {
             (Box::new(io::stdin().lock()), None)
@@ -75,6 +85,7 @@ impl Input {
         let start = Instant::now();
         let mut until_update = LINES_PER_UPDATE;
         while let Some(line) = reader.next().with_context(name)? {
+            absent.retain(|(_, header)| line.headers().all(|(name, _)| name != header));
             handle(line);
             until_update -= 1;
             if until_update == 0 {
@@ -83,7 +94,7 @@ impl Input {
             }
         }
         bar.finish_and_clear();
-        let reading = Reading { notes: reader.notes().clone(), elapsed: start.elapsed() };
+        let reading = Reading { notes: reader.notes().clone(), absent, elapsed: start.elapsed() };
         let Notes { lines, bad, .. } = reading.notes;
         if lines > 0 && bad == lines {
             reading.print();
@@ -97,6 +108,9 @@ impl Reading {
     /// Prints what was wrong with the log, and the rate, on standard error.
     pub(super) fn print(&self) {
         let Notes { lines, bad, late, ref examples, .. } = self.notes;
+        if lines > bad && !self.absent.is_empty() {
+            eprintln!("portcullis: {}", absent_text(&self.absent));
+        }
         if bad > 0 {
             eprintln!("portcullis: {bad} of {lines} lines were skipped; the first of them:");
             for (number, reason) in examples {
@@ -113,6 +127,27 @@ impl Reading {
         let rate = lines as f64 / seconds.max(1e-9);
         eprintln!("{lines} lines in {seconds:.2} s: {rate:.0} lines/s");
     }
+}
+
+/// The headers that rules read, each with its field.
+pub(super) fn headers_of<'r>(rules: impl IntoIterator<Item = &'r Rules>) -> Vec<(String, HeaderName)> {
+    let all = rules.into_iter().flat_map(Rules::headers_read);
+    let mut headers: Vec<_> = all.map(|(field, name)| (field.to_owned(), name.clone())).collect();
+    headers.sort_by(|one, other| one.0.cmp(&other.0));
+    headers.dedup();
+    headers
+}
+
+fn absent_text(absent: &[(String, HeaderName)]) -> String {
+    let named = absent.iter().take(MAX_NAMED).map(|(field, name)| format!("{name} ({field})"));
+    let mut text = named.collect::<Vec<_>>().join(", ");
+    if let more @ 1.. = absent.len().saturating_sub(MAX_NAMED) {
+        let _ = write!(text, ", and {more} more");
+    }
+    format!(
+        "no line of the log has a header that the rules read: {text}. What depends on it is decided as without it; log it, and name \
+         its field with --fields header:NAME=FIELD"
+    )
 }
 
 /// Builds a limiter of rules.
@@ -138,4 +173,6 @@ fn progress(length: Option<u64>) -> ProgressBar {
 }
 
 const BUFFER: usize = 1 << 20;
+/// The most headers that a note names.
+const MAX_NAMED: usize = 8;
 const LINES_PER_UPDATE: u32 = 10_000;

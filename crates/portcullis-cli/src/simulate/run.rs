@@ -52,9 +52,10 @@ impl Simulate {
     /// If the rules cannot be layers, the log cannot be read, or a report cannot be written.
     pub fn run(self) -> anyhow::Result<bool> {
         let Some(rules) = self.load.rules(&self.file)? else { return Ok(false) };
+        let headers = input::headers_of([&rules]);
         let kept_checks = if self.target_rejections.is_some() { KEPT_CHECKS } else { 0 };
         let mut engine = input::engine_of_rules(rules, self.input.options(kept_checks))?;
-        let reading = self.input.read(|line| {
+        let reading = self.input.read(headers, |line| {
             engine.handle(line);
         })?;
         let counts = engine.finish();

@@ -228,3 +228,64 @@ fn json_lines_and_combined_lines_are_simulated() {
         assert!(combined.lines().any(|one| one == line), "{line} is not in\n{combined}");
     }
 }
+
+#[test]
+fn headers_that_no_line_has_are_named_first() {
+    let file = path("simulate-absent.toml");
+    let of = |key: &str, more: &str| {
+        format!(
+            "[policy.plan]\nstrategy = \"fixed_window\"\nquota = \"9/h\"\nkey = {key}\n{more}\n\
+             [policy.all]\nstrategy = \"fixed_window\"\nquota = \"100/h\"\nkey = \"client_ip\"\n"
+        )
+    };
+    let line = |key: &str| {
+        format!(
+            r#"{{"time":"2026-11-23T14:00:00Z","client":"192.0.2.1","method":"GET","path":"/","status":200,"key":"{key}"}}"#
+        )
+    };
+    let log = format!("{}\n{}\nno line\n", line("-"), line(""));
+    let arguments = ["--format", "json", "--fields", "header:x-api-key=key"];
+    let notes = |command: &[&str], log: &str| {
+        let output = portcullis(&[command, &arguments].concat(), log);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let notes = text(&output.stderr).lines().filter(|line| line.starts_with("portcullis: "));
+        notes.map(ToOwned::to_owned).collect::<Vec<_>>()
+    };
+    let file = file.to_str().unwrap();
+    for (key, more, named) in [
+        ("[{ header = \"x-api-key\" }, \"client_ip\"]", "", "x-api-key (policy.plan.key.header)"),
+        (
+            "{ all = [\"client_ip\", { cookie = \"sid\" }] }\non_missing = \"exempt\"",
+            "",
+            "cookie (policy.plan.key.cookie)",
+        ),
+        ("\"bearer\"\non_missing = \"exempt\"", "", "authorization (policy.plan.key)"),
+        ("\"client_ip\"", "cost = { header = \"x-cost\", max = 5 }", "x-cost (policy.plan.cost.header)"),
+        (
+            "\"client_ip\"",
+            "tiers = { pro = \"99/h\" }\ntier = { header = \"x-plan\" }",
+            "x-plan (policy.plan.tier.header)",
+        ),
+        (
+            "\"client_ip\"",
+            "[client_ip]\nheader = \"cf-connecting-ip\"\nhops = 1",
+            "cf-connecting-ip (client_ip.header)",
+        ),
+    ] {
+        std::fs::write(file, of(key, more)).unwrap();
+        for command in [&["simulate", file][..], &["diff", file, file]] {
+            let notes = notes(command, &log);
+            let first = format!("portcullis: no line of the log has a header that the rules read: {named}. ");
+            assert!(notes[0].starts_with(&first), "{notes:?}");
+            assert_eq!(
+                notes.iter().filter(|note| note.contains("no line of the log")).count(),
+                1,
+                "{notes:?}"
+            );
+        }
+    }
+    std::fs::write(file, of("[{ header = \"x-api-key\" }, \"client_ip\"]", "")).unwrap();
+    let log = format!("{log}{}\n", line("ada"));
+    let notes = notes(&["simulate", file], &log);
+    assert!(notes.iter().all(|note| !note.contains("no line of the log")), "{notes:?}");
+}

@@ -1,6 +1,6 @@
 //! Finds what the fields of files need.
 
-use http::HeaderName;
+use http::{HeaderName, header};
 
 use super::{Kind, Need};
 use crate::fields::join;
@@ -12,7 +12,7 @@ pub(crate) fn needs(documents: &[Node]) -> Vec<Need> {
     for document in documents {
         for entry in entries(document) {
             match entry.name.as_str() {
-                "client_ip" => header("client_ip", &entry.node, &mut found),
+                "client_ip" => of_table("client_ip", &entry.node, &mut found),
                 "layer" => of_layer(&entry.node, &mut found),
                 "policy" => {
                     for policy in entries(&entry.node) {
@@ -51,7 +51,7 @@ fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
                 continue;
             }
             "cost" | "tier" => {
-                header(&field, &entry.node, found);
+                of_table(&field, &entry.node, found);
                 continue;
             }
             "strategy" if is_text(&entry.node, "in_flight") => Kind::End,
@@ -71,12 +71,16 @@ fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
 fn key(field: &str, node: &Node, found: &mut Vec<Need>) {
     match &node.value {
         Value::String(name) if name == "route" => push(Kind::RouteKey, field.to_owned(), node, found),
+        Value::String(name) if name == "bearer" => {
+            push(Kind::Header(header::AUTHORIZATION), field.to_owned(), node, found);
+        }
         Value::List(parts) => parts.iter().for_each(|part| key(field, part, found)),
         Value::Map(fields) => {
             for entry in fields {
                 match entry.name.as_str() {
                     "extension" => push(Kind::Extension, field.to_owned(), &entry.node, found),
                     "header" => named(join(field, "header"), &entry.node, found),
+                    "cookie" => push(Kind::Header(header::COOKIE), join(field, "cookie"), &entry.node, found),
                     "all" => key(field, &entry.node, found),
                     _ => {}
                 }
@@ -87,7 +91,7 @@ fn key(field: &str, node: &Node, found: &mut Vec<Need>) {
 }
 
 /// The `header` of a table.
-fn header(table: &str, node: &Node, found: &mut Vec<Need>) {
+fn of_table(table: &str, node: &Node, found: &mut Vec<Need>) {
     for entry in entries(node).filter(|entry| entry.name == "header") {
         named(join(table, "header"), &entry.node, found);
     }
