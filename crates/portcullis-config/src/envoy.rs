@@ -89,6 +89,8 @@ use std::path::Path;
 
 use crate::diagnostic::Diagnostics;
 use crate::kind;
+use crate::load::open;
+use crate::source::Format;
 use table::Table;
 
 /// The highest number of files of one load.
@@ -143,7 +145,14 @@ impl Descriptors {
     /// Whether a file has descriptors, whatever its name is and whether they are valid: fields `domain` or `descriptors` at its top, which
     /// [rules](crate::Rules) do not have. False if it cannot be read.
     pub fn is_file(path: &Path) -> bool {
-        kind::is_of_envoy(path)
+        if Format::of_path(path) == Some(Format::Toml) {
+            return false;
+        }
+        let text = open::read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        text.is_some_and(|text| {
+            let fields = crate::yaml::top_level(text.strip_prefix('\u{feff}').unwrap_or(&text));
+            fields.iter().any(|(name, _)| kind::is_field_of_envoy(name))
+        })
     }
 
     /// Where the files load, and do not limit as their author probably expects: for example a descriptor that never limits, or

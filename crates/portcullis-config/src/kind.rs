@@ -1,30 +1,13 @@
 //! What a file is: rules, Envoy's descriptors, or neither.
 
 use std::ops::Range;
-use std::path::Path;
 
 use crate::diagnostic::Diagnostic;
-use crate::load::open;
-use crate::source::{FileId, Format, Span};
+use crate::source::{FileId, Span};
 use crate::tree::{Node, Value};
-use crate::yaml;
 
-/// Whether a file has descriptors of Envoy, by the fields at its top: `domain` or `descriptors`, which rules do not have. Includes are not
-/// read.
-///
-/// False for TOML, and for what cannot be read, which is a mistake of rules. A file with mistakes is recognised by what is in front of them.
-pub(crate) fn is_of_envoy(path: &Path) -> bool {
-    if Format::of_path(path) == Some(Format::Toml) {
-        return false;
-    }
-    let text = open::read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    text.is_some_and(|text| {
-        let fields = yaml::top_level(text.strip_prefix('\u{feff}').unwrap_or(&text));
-        fields.iter().any(|(name, _)| is_field_of_envoy(name))
-    })
-}
-
-fn is_field_of_envoy(name: &str) -> bool {
+/// Whether descriptors of Envoy have a field at their top, which rules do not have.
+pub(crate) fn is_field_of_envoy(name: &str) -> bool {
     matches!(name, "domain" | "descriptors")
 }
 
