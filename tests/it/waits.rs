@@ -154,7 +154,7 @@ impl Server {
 
 /// One call per half second, so that a process that stands still for less lets no two of them pass at once.
 fn rate() -> Policy {
-    Policy::gcra("rate", Quota::per_second(2)).wait_at_most(Duration::from_mins(1))
+    Policy::gcra("rate", Quota::per_second(2)).wait_at_most(Duration::from_secs(60))
 }
 
 /// Five calls per second; others wait for up to five seconds.

@@ -18,7 +18,7 @@ pub struct PathPattern {
 /// What a segment of a path must be.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum PatternSegment {
-    /// This text, which is [folded](fold::folded) and trimmed.
+    /// This text, which is folded and trimmed.
     Literal(Box<str>),
     /// One segment, not empty.
     One,
