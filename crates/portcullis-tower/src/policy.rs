@@ -24,7 +24,7 @@ pub enum OnMissing {
     #[default]
     Reject,
     /// The request is charged to one budget that all requests without an identity share. It is decided before any look-up, and a
-    /// request that is then rejected with 400 or 401 stays charged: requests without an identity are looked up within it.
+    /// request that a look-up rejects stays charged: requests without an identity are looked up within it.
     Shared,
     /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
     /// front ensures that an identity is missing only where that is allowed.
@@ -174,20 +174,22 @@ impl LayerPolicy {
         self.share > Percent::ZERO
     }
 
-    /// Whether a request that is charged to `key` and rejected for its identity stays charged. Of the keys that clients share, this
-    /// is so for the budget of requests without an identity: they are looked up within it.
-    pub(crate) fn keeps_charge(&self, key: Key, secret: &Secret) -> bool {
+    /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not
+    /// apply to keys that clients share, such as the key of all requests without an identity.
+    pub(crate) fn keeps_charge(&self, key: Key) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
         // A request that is rejected is not in flight.
         if is_in_flight(&self.policy) {
             return false;
         }
-        let keeps = if key.is_shared() {
-            self.on_missing == OnMissing::Shared && key_of_missing(secret).is_ok_and(|missing| missing == key)
-        } else {
-            extractor.counts_rejections()
-        };
-        keeps || self.counts_rejections
+        self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
+    }
+
+    /// The same for a request that is rejected by a look-up: those without an identity are looked up within their budget.
+    pub(crate) fn keeps_charge_of_look_up(&self, key: Key, secret: &Secret) -> bool {
+        let is_of_missing = || key_of_missing(secret).is_ok_and(|missing| missing == key);
+        self.keeps_charge(key)
+            || self.on_missing == OnMissing::Shared && !is_in_flight(&self.policy) && is_of_missing()
     }
 
     /// The key that the policy is charged to, if an extractor finds one.

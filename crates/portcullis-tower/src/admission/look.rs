@@ -24,7 +24,7 @@ pub(super) fn start(
 ) -> Result<(), Rejected> {
     for (policy, key, cost) in checks.take_deferred_costs(config) {
         let layer_policy = &config.policies()[policy];
-        let stays = layer_policy.keeps_charge(key, config.registry.secret());
+        let stays = layer_policy.keeps_charge(key);
         if !by_outcome::look(config, (policy, key, cost), stays, &mut parts.extensions) {
             return Err(verdict::reject_unsettled(config, layer_policy.policy.name(), parts));
         }

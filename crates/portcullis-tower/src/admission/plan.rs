@@ -320,10 +320,7 @@ pub(super) fn plan_rejection(
             let key = ResolvedKey::find(&**extractor, config.registry.secret(), parts)
                 .and_then(|resolved| layer_policy.key_to_charge(resolved, config.registry.secret()));
             match key {
-                Ok(Some(key))
-                    if layer_policy.is_enforced_for(key)
-                        && layer_policy.keeps_charge(key, config.registry.secret()) =>
-                {
+                Ok(Some(key)) if layer_policy.is_enforced_for(key) && layer_policy.keeps_charge(key) => {
                     plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                 }
                 Ok(Some(key)) => plan.found(index, key),

@@ -136,12 +136,13 @@ impl Refunding {
     }
 }
 
-/// Whether a charge stays when the request is rejected for its identity.
+/// Whether a charge stays when a look-up rejects the request.
 fn stays_on_rejection(config: &LayerConfig, charged: &Receipt) -> bool {
     let policy = charged.policy().name();
     let layer_policy = config.policies().iter().find(|layer_policy| layer_policy.policy.name() == policy);
-    layer_policy
-        .is_some_and(|layer_policy| layer_policy.keeps_charge(charged.key(), config.registry.secret()))
+    layer_policy.is_some_and(|layer_policy| {
+        layer_policy.keeps_charge_of_look_up(charged.key(), config.registry.secret())
+    })
 }
 
 fn is_slot(receipt: &Receipt) -> bool {
