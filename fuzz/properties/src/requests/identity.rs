@@ -34,8 +34,8 @@ impl ExpectedKey {
                 found => found,
             },
             KeyKind::UserAndMethod => match user(message) {
-                // Only known methods have their own name.
-                Self::Found(user) => match message.method.as_str() {
+                // Only known methods have their own name, which is the same in any case.
+                Self::Found(user) => match message.method.as_str().to_ascii_uppercase().as_str() {
                     // Answered by the handler for `GET`.
                     "HEAD" | "CONNECT" => Self::Found(format!("{user} GET")),
                     method @ ("OPTIONS" | "GET" | "POST" | "PUT") => Self::Found(format!("{user} {method}")),
