@@ -9,7 +9,7 @@ mod unread;
 
 use http::header::EXPECT;
 use http::request::Parts;
-use http::{HeaderMap, Version};
+use http::{HeaderMap, HeaderValue, Version};
 use http_body::Body;
 use portcullis_core::Key;
 
@@ -38,6 +38,6 @@ where
 
 /// Whether the client sends its body only when a server starts to read it. In HTTP/2 reading tells a client nothing.
 fn awaits_continue(version: Version, headers: &HeaderMap) -> bool {
-    version <= Version::HTTP_11
-        && headers.get(EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    version == Version::HTTP_11 && headers.get_all(EXPECT).iter().any(expects)
 }

@@ -107,6 +107,15 @@ fn rewrite(shared: &Shared, parts: &mut Parts, prepared: &Prepared) {
         forwarded::write(&mut parts.headers, &origin, shared.rules.current().client_ip());
     }
     add_via(&mut parts.headers, prepared.version, &shared.pseudonym);
+    // A server has sent 100 when it begins to read the body. Sent on, the field would ask for a second one. It stays until here,
+    // because the body of a request that is rejected is not read.
+    if parts
+        .headers
+        .get(header::EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    {
+        parts.headers.remove(header::EXPECT);
+    }
     let host = match &shared.host {
         Host::Client => prepared.host.clone().unwrap_or_else(|| shared.upstream_host.clone()),
         Host::Upstream => shared.upstream_host.clone(),

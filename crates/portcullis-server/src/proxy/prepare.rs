@@ -50,14 +50,6 @@ pub(super) fn prepare(request: &mut Parts, pseudonym: &str) -> Result<Prepared, 
     let mut removed = hop_by_hop::remove(&mut request.headers)
         .map_err(|_| Failure::NotImplemented("a transfer coding other than chunked"))?;
     removed.is_websocket &= request.version == Version::HTTP_11 && request.method == Method::GET;
-    // A server has sent 100 when it begins to read the body. Sent on, the field would ask for a second one.
-    if request
-        .headers
-        .get(header::EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-    {
-        request.headers.remove(header::EXPECT);
-    }
     if !is_http1 {
         join_cookies(&mut request.headers);
         join_lengths(&mut request.headers);

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
 use portcullis::admin::{HostError, HostList};
 use portcullis::charge::ResponseOutcome;
 use portcullis::headers::RateLimitHeaders;
@@ -200,10 +202,12 @@ impl Server {
     }
 }
 
-/// Bounds how often a token can be guessed. It has a store of its own, so that what the server limits leaves it alone.
+/// Bounds how often a token can be guessed. It has a store of its own, so that what the server limits leaves it alone. A request without
+/// a token guesses none: a page of a web site could send many, and lock the operator out who has its address.
 fn admin_failures() -> RateLimitLayer {
     let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
     let failures = Policy::token_bucket("admin-failures", Quota::per_minute(10));
     let layer = Limiter::memory().layer(failures).by(ClientIp::peer()).charge_when(is_refused);
+    let layer = layer.except(|parts: &Parts| !parts.headers.contains_key(AUTHORIZATION));
     layer.headers(RateLimitHeaders::NONE)
 }

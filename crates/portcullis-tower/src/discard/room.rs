@@ -1,7 +1,7 @@
 //! How many bodies are read at the same time.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::Key;
@@ -19,8 +19,12 @@ impl Sender {
         Self::Key(key.fingerprint())
     }
 
+    /// A host of IPv6 commonly has a whole /64.
     pub(super) fn of_peer(peer: Option<IpAddr>) -> Self {
-        peer.map_or(Self::Unknown, Self::Peer)
+        peer.map_or(Self::Unknown, |peer| match peer.to_canonical() {
+            IpAddr::V6(peer) => Self::Peer(Ipv6Addr::from_bits(peer.to_bits() >> 64 << 64).into()),
+            peer @ IpAddr::V4(_) => Self::Peer(peer),
+        })
     }
 }
 
@@ -76,14 +80,14 @@ const MAX_OF_SENDER: u32 = MAX_BODIES / 16;
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv6Addr;
-
     use super::*;
 
     /// Other tests of the process take few places.
     #[test]
     fn a_sender_has_a_sixteenth_of_the_places_and_gets_them_back() {
-        let sender = |host| Sender::Peer(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into());
+        let sender = |network| {
+            Sender::of_peer(Some(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, network).into()))
+        };
         let take = |host| Place::take(sender(host));
         let mut places: Vec<_> = (0..MAX_OF_SENDER).map(|_| take(1).unwrap()).collect();
         assert!(take(1).is_none());
@@ -94,5 +98,8 @@ mod tests {
         assert!(again.is_some() && take(1).is_none());
         drop((places, again));
         assert!(!taken().of.contains_key(&sender(1)));
+        let of = |address: &str| Sender::of_peer(Some(address.parse().unwrap()));
+        assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 }

@@ -91,7 +91,7 @@ where
             && !self.awaits_continue
             && !IS_OVER.get()
         {
-            read::spawn(body, Sender::Peer(self.peer), BYTES);
+            read::spawn(body, Sender::of_peer(Some(self.peer)), BYTES);
         }
     }
 }
@@ -103,7 +103,15 @@ thread_local! {
 
 /// Drops a body, or what is around it, of which no more is read.
 pub(super) fn drop_unread<B>(body: B) {
-    let was_over = IS_OVER.replace(true);
+    /// Also if the drop of the body panics.
+    struct Reset(bool);
+
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            IS_OVER.set(self.0);
+        }
+    }
+
+    let _reset = Reset(IS_OVER.replace(true));
     drop(body);
-    IS_OVER.set(was_over);
 }
