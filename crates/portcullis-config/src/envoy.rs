@@ -150,8 +150,8 @@ impl Descriptors {
         }
         let text = open::read(path).ok().and_then(|bytes| String::from_utf8(bytes).ok());
         text.is_some_and(|text| {
-            let fields = crate::yaml::top_level(text.strip_prefix('\u{feff}').unwrap_or(&text));
-            fields.iter().any(|(name, _)| kind::is_field_of_envoy(name))
+            let names = crate::yaml::top_level(text.strip_prefix('\u{feff}').unwrap_or(&text));
+            names.iter().any(|name| kind::is_field_of_envoy(name))
         })
     }
 

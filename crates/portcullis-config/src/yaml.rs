@@ -4,10 +4,10 @@
 
 use std::ops::Range;
 
-use saphyr::{MarkedYaml, ScalarStyle, ScanError, Tag, YamlLoader};
+use saphyr::{MarkedYaml, ScalarStyle, ScanError, Tag, YamlData, YamlLoader};
 use saphyr_parser::{BufferedInput, Event, Parser};
 
-/// Parses a text. Scalars are [`YamlData::Representation`](saphyr::YamlData::Representation), in places that count characters.
+/// Parses a text. Scalars are [`YamlData::Representation`], in places that count characters.
 pub(crate) fn documents(text: &[char]) -> Result<Vec<MarkedYaml<'static>>, ScanError> {
     if !text.windows(2).any(is_tab_behind_colon) {
         return load(text);
@@ -57,13 +57,14 @@ fn literal_texts(text: &[char]) -> Result<Vec<Range<usize>>, ScanError> {
     Ok(ranges)
 }
 
-/// The fields at the top of the first document, each with its value if that is a scalar, as far as the text can be parsed.
-pub(crate) fn top_level(text: &str) -> Vec<(String, Option<String>)> {
+/// The names of the fields at the top of the first document, as far as the text can be parsed.
+pub(crate) fn top_level(text: &str) -> Vec<String> {
     let text: Vec<_> = text.chars().collect();
-    let mut fields: Vec<(String, Option<String>)> = Vec::new();
+    let mut names = Vec::new();
     let (mut depth, mut is_name) = (0_usize, true);
     for event in Parser::new(BufferedInput::new(without_tabs(&text, &[]).into_iter())) {
-        let scalar = match event {
+        let name = match event {
+            Ok((Event::StreamStart | Event::DocumentStart(_), _)) => continue,
             Ok((Event::MappingStart(..), _)) if depth == 0 => {
                 depth = 1;
                 continue;
@@ -73,25 +74,23 @@ pub(crate) fn top_level(text: &str) -> Vec<(String, Option<String>)> {
                 if depth > 2 {
                     continue;
                 }
-                None
+                String::new()
             }
             Ok((Event::MappingEnd | Event::SequenceEnd, _)) if depth > 1 => {
                 depth -= 1;
                 continue;
             }
-            Ok((Event::Scalar(text, ..), _)) if depth == 1 => Some(text.into_owned()),
-            Ok((Event::Alias(_), _)) if depth == 1 => None,
-            Ok((Event::StreamStart | Event::DocumentStart(_), _)) => continue,
             Ok((Event::Scalar(..) | Event::Alias(_), _)) if depth > 1 => continue,
-            _ => return fields,
+            Ok((Event::Scalar(text, ..), _)) if depth == 1 => text.into_owned(),
+            Ok((Event::Alias(_), _)) if depth == 1 => String::new(),
+            _ => break,
         };
-        match fields.last_mut() {
-            Some(field) if !is_name => field.1 = scalar,
-            _ => fields.push((scalar.unwrap_or_default(), None)),
+        if is_name {
+            names.push(name);
         }
         is_name = !is_name;
     }
-    fields
+    names
 }
 
 /// What the tag of a value says about its type.
@@ -115,6 +114,15 @@ impl<'a> TypeTag<'a> {
             // `!<tag:yaml.org,2002:int>`
             Some(tag) => tag.suffix.strip_prefix("tag:yaml.org,2002:").map_or(Self::Other, Self::Type),
         }
+    }
+}
+
+/// The length of what is in front of the content of a value, whose place has this text.
+pub(crate) fn properties_of(yaml: &MarkedYaml<'_>, written: &str) -> usize {
+    match &yaml.data {
+        // The place of a block begins with its content.
+        YamlData::Representation(_, ScalarStyle::Literal | ScalarStyle::Folded, _) => 0,
+        _ => properties(written),
     }
 }
 

@@ -74,11 +74,7 @@ impl<'a> Places<'a> {
     fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
         let start = self.byte(yaml.span.start.index());
         let end = self.byte(yaml.span.end.index());
-        let properties = match &yaml.data {
-            // The place of a block begins with its content.
-            YamlData::Representation(_, ScalarStyle::Literal | ScalarStyle::Folded, _) => 0,
-            _ => yaml::properties(self.text.get(start..end).unwrap_or_default()),
-        };
+        let properties = yaml::properties_of(yaml, self.text.get(start..end).unwrap_or_default());
         self.span_of_bytes(start + properties, end)
     }
 

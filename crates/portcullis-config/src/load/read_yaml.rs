@@ -222,12 +222,7 @@ impl Reader<'_> {
 
     fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
         let whole = self.whole_span(yaml);
-        let properties = match &yaml.data {
-            // The place of a block begins with its content.
-            YamlData::Representation(_, ScalarStyle::Literal | ScalarStyle::Folded, _) => 0,
-            _ => yaml::properties(self.slice(whole)),
-        };
-        let span = Span { start: whole.start + properties, ..whole };
+        let span = Span { start: whole.start + yaml::properties_of(yaml, self.slice(whole)), ..whole };
         let slice = self.slice(span);
         let length = match &yaml.data {
             // The place of a value that is not written is that of what follows.
