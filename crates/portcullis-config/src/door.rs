@@ -53,15 +53,17 @@ enum Kind {
     Charge,
     /// A response to which any header can be added.
     ShownHeader,
-    /// A header of the request.
+    /// A header of the request, whose value decides.
     Header(HeaderName),
+    /// A header of the request, which asks for one in the response.
+    AskingHeader(HeaderName),
 }
 
 impl Need {
     /// The header whose value decides, with the field that names it.
     pub(crate) fn read_header(&self) -> Option<(&str, &HeaderName)> {
         match &self.kind {
-            Kind::Header(name) if self.field != "layer.show_generation" => Some((&self.field, name)),
+            Kind::Header(name) => Some((&self.field, name)),
             _ => None,
         }
     }
@@ -88,7 +90,7 @@ impl Door {
             (Self::Code, _)
             | (Self::Proxy, Kind::Response | Kind::End)
             | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader) => true,
-            (_, Kind::Header(name)) => !self.hides(name),
+            (_, Kind::Header(name) | Kind::AskingHeader(name)) => !self.hides(name),
             _ => false,
         }
     }
@@ -124,7 +126,7 @@ impl Need {
             ),
             Kind::Charge => return self.without_charge(),
             Kind::ShownHeader => ("a header of its own in each response", "remove the field"),
-            Kind::Header(name) => return self.hidden(name),
+            Kind::Header(name) | Kind::AskingHeader(name) => return self.hidden(name),
         };
         let name = self.field.rsplit('.').next().unwrap_or_default();
         self.error(format!("`{name}` needs {needs}, and {}", door.shows()), help)

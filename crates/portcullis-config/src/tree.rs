@@ -18,17 +18,28 @@ impl Node {
 
     /// The place of a field's value. If this is no table, or lacks it, that of the whole.
     pub(crate) fn span_of(&self, field: &str) -> Span {
-        let Value::Map(entries) = &self.value else { return self.span };
-        entries.iter().find(|entry| entry.name == field).map_or(self.span, |entry| entry.node.span)
+        self.get(field).map_or(self.span, |entry| entry.node.span)
+    }
+
+    /// The fields of a table. Other values have none.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        match &self.value {
+            Value::Map(entries) => entries,
+            _ => &[],
+        }
+    }
+
+    /// The elements of a list, or one value alone.
+    pub(crate) fn each(&self) -> &[Self] {
+        match &self.value {
+            Value::List(list) => list,
+            _ => std::slice::from_ref(self),
+        }
     }
 
     /// The value of a field, if this is a table that has it.
-    #[cfg(test)]
     pub(crate) fn get(&self, field: &str) -> Option<&Entry> {
-        match &self.value {
-            Value::Map(entries) => entries.iter().find(|entry| entry.name == field),
-            _ => None,
-        }
+        self.entries().iter().find(|entry| entry.name == field)
     }
 }
 

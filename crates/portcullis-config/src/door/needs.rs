@@ -4,18 +4,18 @@ use http::{HeaderName, header};
 
 use super::{Kind, Need};
 use crate::fields::join;
-use crate::tree::{Entry, Node, Value};
+use crate::tree::{Node, Value};
 
 /// All that the documents of a load need.
 pub(crate) fn needs(documents: &[Node]) -> Vec<Need> {
     let mut found = Vec::new();
     for document in documents {
-        for entry in entries(document) {
+        for entry in document.entries() {
             match entry.name.as_str() {
                 "client_ip" => of_table("client_ip", &entry.node, &mut found),
                 "layer" => of_layer(&entry.node, &mut found),
                 "policy" => {
-                    for policy in entries(&entry.node) {
+                    for policy in entry.node.entries() {
                         of_policy(&join("policy", &policy.name), &policy.node, &mut found);
                     }
                 }
@@ -27,13 +27,13 @@ pub(crate) fn needs(documents: &[Node]) -> Vec<Need> {
 }
 
 fn of_layer(layer: &Node, found: &mut Vec<Need>) {
-    for entry in entries(layer) {
+    for entry in layer.entries() {
         let field = join("layer", &entry.name);
         match entry.name.as_str() {
             "without_charge" if is_on(&entry.node) => push(Kind::Charge, field, &entry.node, found),
             "show_generation" => {
                 push(Kind::ShownHeader, field.clone(), &entry.node, found);
-                named(field, &entry.node, found);
+                named(Kind::AskingHeader, field, &entry.node, found);
             }
             _ => {}
         }
@@ -42,8 +42,7 @@ fn of_layer(layer: &Node, found: &mut Vec<Need>) {
 }
 
 fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
-    let has = |name: &str| entries(policy).any(|entry| entry.name == name);
-    for entry in entries(policy) {
+    for entry in policy.entries() {
         let field = join(table, &entry.name);
         let kind = match entry.name.as_str() {
             "key" => {
@@ -59,7 +58,7 @@ fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
             "charge_when" => Kind::Response,
             "look_first" | "refund_unanswered" if is_on(&entry.node) => Kind::Response,
             "reserve" => Kind::Usage,
-            "tiers" if !has("tier") => Kind::Tier,
+            "tiers" if policy.get("tier").is_none() => Kind::Tier,
             _ => continue,
         };
         push(kind, field, &entry.node, found);
@@ -79,7 +78,7 @@ fn key(field: &str, node: &Node, found: &mut Vec<Need>) {
             for entry in fields {
                 match entry.name.as_str() {
                     "extension" => push(Kind::Extension, field.to_owned(), &entry.node, found),
-                    "header" => named(join(field, "header"), &entry.node, found),
+                    "header" => named(Kind::Header, join(field, "header"), &entry.node, found),
                     "cookie" => push(Kind::Header(header::COOKIE), join(field, "cookie"), &entry.node, found),
                     "all" => key(field, &entry.node, found),
                     _ => {}
@@ -92,28 +91,26 @@ fn key(field: &str, node: &Node, found: &mut Vec<Need>) {
 
 /// The `header` of a table.
 fn of_table(table: &str, node: &Node, found: &mut Vec<Need>) {
-    for entry in entries(node).filter(|entry| entry.name == "header") {
-        named(join(table, "header"), &entry.node, found);
+    if let Some(entry) = node.get("header") {
+        named(Kind::Header, join(table, "header"), &entry.node, found);
     }
 }
 
 /// A header that is named by its value.
-fn named(field: String, node: &Node, found: &mut Vec<Need>) {
+fn named(kind: fn(HeaderName) -> Kind, field: String, node: &Node, found: &mut Vec<Need>) {
     if let Value::String(name) = &node.value
         && let Ok(name) = name.parse::<HeaderName>()
     {
-        push(Kind::Header(name), field, node, found);
+        push(kind(name), field, node, found);
     }
 }
 
 fn lists(table: &str, node: &Node, found: &mut Vec<Need>) {
-    for list in entries(node).filter(|entry| ["except", "deny", "only"].contains(&entry.name.as_str())) {
-        let tables = match &list.node.value {
-            Value::List(tables) => tables.as_slice(),
-            _ => std::slice::from_ref(&list.node),
-        };
+    for list in
+        node.entries().iter().filter(|entry| ["except", "deny", "only"].contains(&entry.name.as_str()))
+    {
         let field = join(&join(table, &list.name), "route");
-        for route in tables.iter().flat_map(entries).filter(|entry| entry.name == "route") {
+        for route in list.node.each().iter().filter_map(|requests| requests.get("route")) {
             push(Kind::RouteList, field.clone(), &route.node, found);
         }
     }
@@ -121,14 +118,6 @@ fn lists(table: &str, node: &Node, found: &mut Vec<Need>) {
 
 fn push(kind: Kind, field: String, node: &Node, found: &mut Vec<Need>) {
     found.push(Need { kind, field, span: node.span });
-}
-
-fn entries(node: &Node) -> impl Iterator<Item = &Entry> {
-    let entries = match &node.value {
-        Value::Map(entries) => entries.as_slice(),
-        _ => &[],
-    };
-    entries.iter()
 }
 
 /// Whether an option is not switched off.

@@ -74,9 +74,8 @@ impl Files {
             self.folder(&path, depth + 1);
         } else if kind.is_symlink() && path.is_dir() {
             let message = format!("{} is a link to a folder, which is not read", path.display());
-            let help = Some("put the folder itself there, or give its path".to_owned());
-            let severity = Severity::Warning;
-            self.findings.push(Diagnostic { severity, field: String::new(), message, help, span: None });
+            let found = without_place(message, "put the folder itself there, or give its path");
+            self.findings.push(Diagnostic { severity: Severity::Warning, ..found });
         } else {
             self.paths.push(path);
         }

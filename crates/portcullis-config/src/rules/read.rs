@@ -117,14 +117,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The elements of a list, or one value alone.
-pub(super) fn each(node: &Node) -> &[Node] {
-    match &node.value {
-        Value::List(list) => list,
-        _ => std::slice::from_ref(node),
-    }
-}
-
 /// The texts of a list, or one text alone. `None` after a finding.
 fn texts<'n>(node: &'n Node, path: &str, findings: &Findings) -> Option<Vec<&'n str>> {
     let text = |one: &'n Node| match &one.value {
@@ -135,6 +127,6 @@ fn texts<'n>(node: &'n Node, path: &str, findings: &Findings) -> Option<Vec<&'n 
         }
     };
     // All are read, so that all mistakes are found.
-    let texts: Vec<_> = each(node).iter().map(text).collect();
+    let texts: Vec<_> = node.each().iter().map(text).collect();
     texts.into_iter().collect()
 }

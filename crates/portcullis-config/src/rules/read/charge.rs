@@ -1,7 +1,7 @@
 //! `charge_when` and `look_first`: which responses are charged, and what happens before.
 
 use super::super::rule::{ChargeWhen, LookFirst};
-use super::{Reader, each};
+use super::Reader;
 use crate::fields::{Fields, decode, quoted};
 use crate::tree::{Node, Value};
 
@@ -44,9 +44,9 @@ impl Reader<'_> {
     pub(super) fn charge_when(&self, fields: &mut Fields<'_>) -> Option<ChargeWhen> {
         let node = fields.node("charge_when")?;
         let mut fields = Fields::of(node, fields.path("charge_when"), self.findings)?;
-        let status = fields.node("status").map(each).unwrap_or_default();
+        let status = fields.node("status").map(Node::each).unwrap_or_default();
         let status = status.iter().filter_map(|one| self.status(one, &fields.path("status"))).collect();
-        let grpc_status = fields.node("grpc_status").map(each).unwrap_or_default();
+        let grpc_status = fields.node("grpc_status").map(Node::each).unwrap_or_default();
         let path = fields.path("grpc_status");
         let grpc_status = grpc_status.iter().filter_map(|one| self.grpc_status(one, &path)).collect();
         let function: Option<String> = fields.read("function");

@@ -4,7 +4,7 @@ use http::HeaderName;
 use portcullis_tower::RateLimitHeaders;
 
 use super::super::build::LayerOptions;
-use super::{Reader, each, texts};
+use super::{Reader, texts};
 use crate::fields::{Fields, nearest, quoted};
 use crate::tree::Node;
 
@@ -36,7 +36,7 @@ impl Reader<'_> {
         let node = fields.node("headers")?;
         let path = fields.path("headers");
         let mut headers = RateLimitHeaders::NONE;
-        for (text, one) in texts(node, &path, self.findings)?.into_iter().zip(each(node)) {
+        for (text, one) in texts(node, &path, self.findings)?.into_iter().zip(node.each()) {
             if let Some((_, more)) = HEADERS.iter().find(|(name, _)| *name == text) {
                 headers |= *more;
                 continue;

@@ -8,7 +8,7 @@ use portcullis_tower::matching::{
 };
 
 use super::matching::method;
-use super::{Reader, each, texts};
+use super::{Reader, texts};
 use crate::fields::Fields;
 use crate::tree::Node;
 
@@ -18,7 +18,7 @@ impl Reader<'_> {
     pub(super) fn request_list(&self, fields: &mut Fields<'_>, field: &'static str) -> Vec<Shared> {
         let Some(node) = fields.node(field) else { return Vec::new() };
         let path = fields.path(field);
-        each(node).iter().filter_map(|one| self.request_matcher(one, &path)).collect()
+        node.each().iter().filter_map(|one| self.request_matcher(one, &path)).collect()
     }
 
     /// All fields of a table have to hold.

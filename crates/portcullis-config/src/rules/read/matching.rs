@@ -5,7 +5,7 @@ use portcullis_tower::matching::PathPattern;
 
 use super::super::matcher::host::HostPattern;
 use super::super::matcher::{Condition, Matcher};
-use super::{Reader, each, texts};
+use super::{Reader, texts};
 use crate::fields::Fields;
 use crate::text::quoted;
 use crate::tree::{Node, Value};
@@ -17,7 +17,7 @@ impl Reader<'_> {
         let path = fields.path("match");
         let mut any = Vec::new();
         // All are read, so that all mistakes are found.
-        let conditions: Vec<_> = each(node).iter().map(|one| (one, self.condition(one, &path))).collect();
+        let conditions: Vec<_> = node.each().iter().map(|one| (one, self.condition(one, &path))).collect();
         for (one, condition) in conditions {
             let condition = condition?;
             if condition.is_impossible() {
@@ -65,7 +65,7 @@ impl Reader<'_> {
         let path = fields.path(field);
         let texts = texts(node, &path, self.findings)?;
         let mut values = Vec::new();
-        for (text, one) in texts.into_iter().zip(each(node)) {
+        for (text, one) in texts.into_iter().zip(node.each()) {
             match parse(text) {
                 Ok(value) => values.push(value),
                 Err(message) => drop(self.findings.error(&*path, one.span, message)),
