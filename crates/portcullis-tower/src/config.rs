@@ -82,29 +82,9 @@ impl LayerConfig {
     }
 
     fn of(registry: Arc<Registry>, policies: Vec<LayerPolicy>, membership: Arc<Membership>) -> Self {
-        let store = LayerStore::new(Arc::clone(registry.backend()), policies);
-        let responses = registry.default_responses();
-        let mut config = Self {
-            registry,
-            route: None,
-            store: Arc::new(store),
-            responses: Arc::new(responses),
-            lists: None,
-            limits_preflights: false,
-            without_charge: false,
-            is_for_handlers: false,
-            reserves: false,
-            holds_permits: false,
-            lookup_deadline: LOOKUP_DEADLINE,
-            ready_deadline: READY_DEADLINE,
-            discarded_bytes: discard::BYTES,
-            by_outcome: ByOutcome::default(),
-            has_caller_quotas: false,
-            is_straight: AtomicBool::new(false),
-            variants: Variants::default(),
-            membership,
-            version: Version::default(),
-        };
+        let store = Arc::new(LayerStore::new(Arc::clone(registry.backend()), policies));
+        let responses = Arc::new(registry.default_responses());
+        let mut config = Self::with_defaults(registry, PreparedSet { store, responses, membership });
         config.join_again();
         config.render();
         config
@@ -112,19 +92,23 @@ impl LayerConfig {
 
     /// The configuration of checks that handlers make under policies that were prepared before.
     pub(crate) fn prepared(registry: &Arc<Registry>, set: PreparedSet) -> Self {
+        let holds_permits = limits_in_flight(set.store.policies());
+        Self { is_for_handlers: true, holds_permits, ..Self::with_defaults(Arc::clone(registry), set) }
+    }
+
+    fn with_defaults(registry: Arc<Registry>, set: PreparedSet) -> Self {
         let PreparedSet { store, responses, membership } = set;
-        let holds_permits = limits_in_flight(store.policies());
         Self {
-            registry: Arc::clone(registry),
+            registry,
             route: None,
             store,
             responses,
             lists: None,
             limits_preflights: false,
             without_charge: false,
-            is_for_handlers: true,
+            is_for_handlers: false,
             reserves: false,
-            holds_permits,
+            holds_permits: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             discarded_bytes: discard::BYTES,
