@@ -101,10 +101,11 @@ use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use portcullis::event::EventKind;
+use portcullis::key::Key;
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::store::Checks;
-use portcullis::{Decision, FailureMode, LayerError, Limiter, Reason, StoreError};
+use portcullis::{Decision, FailureMode, LayerError, Limiter, Policy, Reason, StoreError};
 
 use self::call::Call;
 use self::decide::Decider;
@@ -299,15 +300,13 @@ impl RateLimitService {
             };
             let mut keys: Vec<_> = plan.keys().collect();
             keys.sort_by_key(|(index, ..)| !is_over(*index));
-            keys.into_iter().fold(None, |checks: Option<Checks>, (_, policy, key)| {
-                let one = || Checks::one(policy.clone(), key, 1);
-                // Equal descriptors have one key.
-                Some(
-                    checks.map_or_else(one, |checks| {
-                        checks.clone().and(policy.clone(), key, 1).unwrap_or(checks)
-                    }),
-                )
-            })
+            let mut keys = keys.into_iter();
+            let first = keys.next().map(|(_, policy, key)| Checks::one(policy.clone(), key, 1))?;
+            // Equal descriptors have one key.
+            let add = |checks: Checks, (_, policy, key): (usize, &Policy, Key)| {
+                checks.clone().and(policy.clone(), key, 1).unwrap_or(checks)
+            };
+            Some(keys.fold(first, add))
         };
         let allowed: Vec<Decision>;
         let kind = match &decided {

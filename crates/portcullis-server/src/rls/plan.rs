@@ -89,9 +89,7 @@ impl Plan {
         }
         Self { slots, quotas_deny }
     }
-}
 
-impl Plan {
     /// The keys that are counted, each with the place of its descriptor.
     pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &Policy, Key)> {
         self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {

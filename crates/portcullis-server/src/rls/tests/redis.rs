@@ -17,17 +17,17 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 70 }
 ";
 
+async fn limiter(redis: &RedisServer) -> Limiter {
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5));
+    limiter.secret("2026", b"sixteen-bytes-ok").await.unwrap()
+}
+
 #[tokio::test]
 async fn services_on_one_server_admit_one_budget_exactly() {
     let redis = RedisServer::start().unwrap();
     let mut services = Vec::new();
     for _ in 0..2 {
-        let limiter = Limiter::redis(redis.url())
-            .deadline(Duration::from_secs(5))
-            .secret("2026", b"sixteen-bytes-ok")
-            .await
-            .unwrap();
-        services.push(RateLimitService::envoy(limiter, descriptors(LIMITS)));
+        services.push(RateLimitService::envoy(limiter(&redis).await, descriptors(LIMITS)));
     }
     let mut calls = JoinSet::new();
     for index in 0..160 {
@@ -67,9 +67,7 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 3 }
 ";
     let redis = RedisServer::start().unwrap();
-    let redis = Limiter::redis(redis.url()).deadline(Duration::from_secs(5));
-    let redis = redis.secret("2026", b"sixteen-bytes-ok").await.unwrap();
-    for limiter in [Limiter::memory(), redis] {
+    for limiter in [Limiter::memory(), limiter(&redis).await] {
         let service = RateLimitService::envoy(limiter, descriptors(BOTH)).charge_denied_hits();
         let both = [descriptor(&[("a", "x")]), descriptor(&[("b", "x")])];
         assert_eq!(outcome(&service, &of(both.clone())).await, (true, vec![19, 0]));
