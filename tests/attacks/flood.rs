@@ -13,8 +13,7 @@ use axum::http::{Request, StatusCode};
 use axum::routing::get;
 use http_body_util::Empty;
 use hyper::body::Bytes;
-use hyper::client::conn::http2::{SendRequest, handshake};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::client::conn::http2::SendRequest;
 use portcullis::key::Global;
 use portcullis::{ClientIp, FailureMode, Limiter, Policy, Quota};
 use portcullis_servers::{RedisServer, within_a_minute};
@@ -22,6 +21,8 @@ use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+
+use crate::raw;
 
 type Client = SendRequest<Empty<Bytes>>;
 
@@ -83,9 +84,7 @@ impl LimitedServer {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
         let stream = socket.connect(self.address).await.unwrap();
-        let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        client
+        raw::http2(stream).await
     }
 
     /// Sends requests from one address, over several connections with all the streams that the server permits.

@@ -9,7 +9,6 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::Global;
 use portcullis::{Limiter, Policy, RateLimitLayer};
 use portcullis_tests::per_half_century;
@@ -18,6 +17,8 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 use tower::ServiceBuilder;
 use tower_http::limit::RequestBodyLimitLayer;
+
+use crate::raw;
 
 type Body = BoxBody<Bytes, Infallible>;
 
@@ -32,7 +33,7 @@ async fn tonic() -> SendRequest<Body> {
     let limits = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1 << 20)).layer(two_calls());
     let server = Server::builder().layer(limits.into_inner()).add_service(health);
     tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
-    connect(stream).await
+    raw::http2(stream).await
 }
 
 async fn axum() -> SendRequest<Body> {
@@ -41,14 +42,7 @@ async fn axum() -> SendRequest<Body> {
     let limits = ServiceBuilder::new().layer(RequestBodyLimitLayer::new(1 << 20)).layer(two_calls());
     let app = Router::new().route(CALL, any(async || "ran")).layer(limits);
     tokio::spawn(axum::serve(listener, app).into_future());
-    connect(stream).await
-}
-
-async fn connect(stream: TcpStream) -> SendRequest<Body> {
-    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-    let (client, connection) = handshake.await.unwrap();
-    tokio::spawn(connection);
-    client
+    raw::http2(stream).await
 }
 
 const CALL: &str = "/grpc.health.v1.Health/Check";

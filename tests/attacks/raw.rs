@@ -1,8 +1,16 @@
 //! Requests over raw connections, from addresses of the loopback network.
 
+use std::error::Error;
+use std::future::pending;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
+use hyper::body::Body;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use portcullis::Limiter;
+use portcullis::rules::{Format, Loader, Rules};
+use portcullis_server::proxy::{ReverseProxy, Upstream};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -14,6 +22,27 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(axum::serve(listener, app).into_future());
     address
+}
+
+/// Starts a proxy with rules in front of a server.
+pub(crate) async fn proxy(rules: &str, upstream: SocketAddr) -> SocketAddr {
+    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, rules)).unwrap();
+    let limiter = Limiter::memory().rules(rules).unwrap();
+    let proxy = ReverseProxy::new(&limiter, Upstream::new(&format!("http://{upstream}")).unwrap()).unwrap();
+    let bound = proxy.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+    let address = bound.local_addr();
+    tokio::spawn(bound.serve(pending()));
+    address
+}
+
+/// Begins HTTP/2 on a connection.
+pub(crate) async fn http2<B>(stream: TcpStream) -> SendRequest<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin + Send + 'static,
+{
+    let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    client
 }
 
 /// Connects from 127.0.0.`host`. A connection that is dropped is reset.

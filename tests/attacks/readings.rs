@@ -1,18 +1,13 @@
 //! One path in many spellings, behind a reverse proxy whose upstream reads paths leniently.
 
-use std::future::pending;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use axum::Router;
 use axum::http::Request;
-use portcullis::Limiter;
-use portcullis::rules::{Format, Loader, Rules};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
-use tokio::net::TcpListener;
 
-use crate::raw::{exchange, status};
+use crate::raw::{self, exchange, status};
 
 const RULES: &str = r#"
     [policy.search]
@@ -71,16 +66,7 @@ async fn serve() -> (SocketAddr, [Arc<AtomicUsize>; 2]) {
             _ => 0,
         };
     });
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(axum::serve(listener, app).into_future());
-    let rules = Rules::load(&Loader::text("rules.toml", Format::Toml, RULES)).unwrap();
-    let limiter = Limiter::memory().rules(rules).unwrap();
-    let proxy = ReverseProxy::new(&limiter, Upstream::new(&url).unwrap()).unwrap();
-    let bound = proxy.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
-    let address = bound.local_addr();
-    tokio::spawn(async move { bound.serve(pending()).await });
-    (address, runs)
+    (raw::proxy(RULES, raw::serve(app).await).await, runs)
 }
 
 /// Forms that the server takes for a path of one segment.

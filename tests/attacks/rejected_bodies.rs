@@ -13,11 +13,8 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::Header;
-use portcullis::rules::{Format, Loader, Rules};
 use portcullis::{Limiter, Policy, RateLimitLayer};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
 use portcullis_server::serve::Server;
 use portcullis_servers::within_a_minute;
 use portcullis_tests::per_half_century;
@@ -30,11 +27,7 @@ use crate::raw;
 type Body = BoxBody<Bytes, Infallible>;
 
 async fn connect(address: SocketAddr) -> SendRequest<Body> {
-    let stream = TcpStream::connect(address).await.unwrap();
-    let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
-    let (client, connection) = handshake.await.unwrap();
-    tokio::spawn(connection);
-    client
+    raw::http2(TcpStream::connect(address).await.unwrap()).await
 }
 
 /// The body of two frames of a byte.
@@ -138,13 +131,7 @@ async fn shed_requests_do_not_end_the_connection_of_others() {
 pub(crate) async fn proxy(options: &str) -> SocketAddr {
     let upstream = raw::serve(Router::new().route("/", any(async |body: Bytes| drop(body)))).await;
     let rules = format!("[layer]\n{options}\n{RULES}");
-    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, &rules)).unwrap();
-    let limiter = Limiter::memory().rules(rules).unwrap();
-    let proxy = ReverseProxy::new(&limiter, Upstream::new(&format!("http://{upstream}")).unwrap()).unwrap();
-    let bound = proxy.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
-    let address = bound.local_addr();
-    tokio::spawn(bound.serve(pending()));
-    address
+    raw::proxy(&rules, upstream).await
 }
 
 const RULES: &str = r#"

@@ -202,8 +202,8 @@ impl Server {
     }
 }
 
-/// Bounds how often a token can be guessed. It has a store of its own, so that what the server limits leaves it alone. A request without
-/// a token guesses none: a page of a web site could send many, and lock the operator out who has its address.
+/// Bounds how often a token can be guessed. It has a store of its own, so that what the server limits leaves it alone. Only requests
+/// with a token count. Otherwise a web page could send requests without one from the operator's browser until the operator is locked out.
 fn admin_failures() -> RateLimitLayer {
     let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
     let failures = Policy::token_bucket("admin-failures", Quota::per_minute(10));

@@ -61,7 +61,7 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-    use std::task::{Context, Poll};
+    use std::task::{Context, Poll, ready};
 
     use bytes::Bytes;
     use http_body::Frame;
@@ -69,10 +69,10 @@ mod tests {
 
     use super::*;
 
-    /// A body without an end, of chunks at an interval.
+    /// A body without an end, of chunks at an interval, or always ready.
     struct Endless {
         chunk: Bytes,
-        ticks: Interval,
+        ticks: Option<Interval>,
         read: Arc<AtomicU64>,
     }
 
@@ -84,10 +84,11 @@ mod tests {
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
         ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            self.ticks.poll_tick(cx).map(|_| {
-                self.read.fetch_add(self.chunk.len() as u64, Relaxed);
-                Some(Ok(Frame::data(self.chunk.clone())))
-            })
+            if let Some(ticks) = &mut self.ticks {
+                ready!(ticks.poll_tick(cx));
+            }
+            self.read.fetch_add(self.chunk.len() as u64, Relaxed);
+            Poll::Ready(Some(Ok(Frame::data(self.chunk.clone()))))
         }
     }
 
@@ -96,29 +97,15 @@ mod tests {
         let read = Arc::new(AtomicU64::new(0));
         let chunk = Bytes::from(vec![0; bytes]);
         let start = Instant::now();
-        let body = Endless { chunk, ticks: interval(every), read: Arc::clone(&read) };
+        let body = Endless { chunk, ticks: Some(interval(every)), read: Arc::clone(&read) };
         super::read(Box::pin(body), super::super::BYTES).await;
         (read.load(Relaxed), start.elapsed().as_secs())
     }
 
-    /// A body of empty frames, which are there at once.
-    struct Ready;
-
-    impl Body for Ready {
-        type Data = Bytes;
-        type Error = Infallible;
-
-        fn poll_frame(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-            Poll::Ready(Some(Ok(Frame::data(Bytes::new()))))
-        }
-    }
-
     #[tokio::test]
     async fn a_body_that_never_waits_has_an_end() {
-        super::read(Box::pin(Ready), super::super::BYTES).await;
+        let body = Endless { chunk: Bytes::new(), ticks: None, read: Arc::default() };
+        super::read(Box::pin(body), super::super::BYTES).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -84,7 +84,7 @@ mod tests {
 
     /// Other tests of the process take few places.
     #[test]
-    fn a_sender_has_a_sixteenth_of_the_places_and_gets_them_back() {
+    fn sender_has_a_sixteenth_of_places() {
         let sender = |network| {
             Sender::of_peer(Some(Ipv6Addr::new(0x2001, 0xdb8, 0, network, 0, 0, 0, network).into()))
         };

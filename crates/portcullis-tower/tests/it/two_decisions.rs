@@ -227,7 +227,7 @@ async fn a_disconnect_during_a_look_up_keeps_the_address_charged() {
 }
 
 #[tokio::test]
-async fn requests_without_an_identity_are_looked_up_within_their_budget() {
+async fn shared_budget_bounds_look_ups() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();

@@ -59,7 +59,7 @@ async fn the_last_frame_of_a_body_ends_the_request() {
 }
 
 #[tokio::test]
-async fn excepted_requests_pass_whatever_is_in_flight_and_are_not() {
+async fn excepted_requests_pass_uncounted() {
     let layer = ShedLayer::new(&registry(), 1..=1).except(RequestPath::exact("/health"));
     let (held, probed) = (Held::new(), layer.layer(Probe::default()));
     let _slow = start(&layer.layer(held.clone()), get("/pay")).await;
