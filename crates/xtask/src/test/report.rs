@@ -32,7 +32,7 @@ struct Failure {
 impl Report {
     /// Runs a command that runs tests, and notes which failed. `repeat` returns the line that runs a test again, by its name.
     ///
-    /// A failed test is no error here, so that the next program still runs: [`ensure_success`](Self::ensure_success) is.
+    /// A failed test is no error here, so that the next program still runs.
     pub(super) fn run(&mut self, tests: &Cmd, folder: &Path, repeat: impl Fn(&str) -> String) -> Result<()> {
         let known = self.failures.len();
         let outcome = tests.run_reading(folder, |line| self.read(line, &repeat));
