@@ -63,18 +63,21 @@ impl Reader<'_> {
         if tiers.is_empty() {
             return (policy, look_up);
         }
-        let by_name: HashMap<String, Quota> = tiers.into_iter().map(|tier| (tier.name, tier.quota)).collect();
+        // With the burst that it has where none is written.
+        let size = |quota: Quota| (quota.limit(), strategy(kind, quota).as_ref().and_then(burst));
+        let own_size = own.map(size);
+        let sized = |tier: Quotas| (tier.name, (tier.quota, size(tier.quota)));
+        let by_name: HashMap<String, _> = tiers.into_iter().map(sized).collect();
         let quota = match header {
             Some(header) => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
-                let size = |quota: &Option<Quota>| {
-                    quota.or(own).map(|quota| (quota.limit(), quota.explicit_burst()))
-                };
                 // Of several lines a client may have written one: the smallest quota counts.
-                parts.headers.get_all(&header).iter().map(named).min_by_key(size).flatten()
+                let quotas = parts.headers.get_all(&header).iter().map(named);
+                let smallest = quotas.min_by_key(|named| named.map_or(own_size, |(_, size)| Some(size)));
+                smallest.flatten().map(|(quota, _)| quota)
             })),
             None => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
-                by_name.get(parts.extensions.get::<Tier>()?.name()).copied()
+                by_name.get(parts.extensions.get::<Tier>()?.name()).map(|(quota, _)| *quota)
             })),
         };
         (policy, Some(quota))
