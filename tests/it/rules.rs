@@ -1,5 +1,6 @@
 //! Services whose limits are in a file, which operators change while clients call.
 
+mod denied_bodies;
 mod functions;
 mod generation;
 mod routers;

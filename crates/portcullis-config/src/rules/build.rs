@@ -220,7 +220,13 @@ impl LayerOptions {
 
     /// What concerns requests that are denied although no rule matches them.
     pub(super) fn deny_in(&self, layer: RateLimitLayer) -> RateLimitLayer {
-        let layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));
+        let mut layer = self.deny.iter().fold(layer, |layer, matcher| layer.deny(Arc::clone(matcher)));
+        if let Some(bytes) = self.discard_bodies {
+            layer = layer.discard_bodies(bytes);
+        }
+        if self.decision_in_response {
+            layer = layer.decision_in_response();
+        }
         match self.reject_with.clone() {
             Some(reject_with) => layer.reject_with(move |rejection| reject_with(rejection)),
             None => layer,
@@ -242,12 +248,6 @@ impl LayerOptions {
         }
         if let Some(deadline) = self.ready_deadline {
             layer = layer.ready_deadline(deadline);
-        }
-        if let Some(bytes) = self.discard_bodies {
-            layer = layer.discard_bodies(bytes);
-        }
-        if self.decision_in_response {
-            layer = layer.decision_in_response();
         }
         layer = self.deny_in(layer);
         layer = self.only.iter().fold(layer, |layer, matcher| layer.only(Arc::clone(matcher)));
