@@ -221,6 +221,14 @@ impl Rules {
         self.matching_view(&RequestView::of(parts, &PathReadings::of(parts)))
     }
 
+    /// The same, and whether they are [regular](Self::is_regular).
+    pub(crate) fn matching_regularly(&self, parts: &Parts) -> (RuleSet, bool) {
+        let readings = PathReadings::of(parts);
+        let set = self.matching_view(&RequestView::of(parts, &readings));
+        let is_regular = self.is_regular(parts, &readings, &set);
+        (set, is_regular)
+    }
+
     fn matching_view(&self, request: &RequestView<'_, '_>) -> RuleSet {
         let rules = self.iter().enumerate();
         rules.filter(|(_, rule)| rule.matcher.matches(request)).map(|(index, _)| index).collect()
@@ -228,10 +236,12 @@ impl Rules {
 
     /// Whether these rules, which match a request, would match it if it had one host and its path one reading. Clients can make up many
     /// other sets, by several hosts, or paths that are read in several ways.
-    pub(crate) fn is_regular(&self, parts: &Parts, set: &RuleSet) -> bool {
-        let readings = PathReadings::of(parts);
-        let mut each = RequestView::each(parts, &readings);
-        host::is_one(parts) && each.any(|reading| self.matching_view(&reading) == *set)
+    ///
+    /// No reading alone meets a rule that all of them do not.
+    fn is_regular<'p>(&self, parts: &'p Parts, readings: &PathReadings<'p>, set: &RuleSet) -> bool {
+        let rules = || set.iter().filter_map(|index| self.0.rules.get(index));
+        let has_all = |reading: RequestView<'_, '_>| rules().all(|rule| rule.matcher.matches(&reading));
+        host::is_one(parts) && RequestView::each(parts, readings).any(has_all)
     }
 
     /// A layer with these rules in one decision, in the order of the files, and with the options of `[layer]`. `None` if the set

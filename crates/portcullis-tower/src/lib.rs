@@ -247,6 +247,7 @@ mod unsettled;
 mod wait_limit;
 mod waiting_request;
 mod window_queues;
+mod written_path;
 
 #[cfg(feature = "axum")]
 pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};

@@ -54,7 +54,9 @@ pub use error::{MatcherError, Undecided};
 pub use extension::ExtensionValue;
 pub use grpc::GrpcMethod;
 pub use network::Network;
-pub use path::{RequestPath, matched_path, original_path};
+pub use path::{RequestPath, matched_path};
+
+pub use crate::written_path::original_path;
 
 #[doc(hidden)]
 pub use crate::method::{is_taken_for, may_be};

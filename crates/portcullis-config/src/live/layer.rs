@@ -55,6 +55,14 @@ impl RulesLayer {
             }
         }
     }
+
+    /// The same, and whether the layer of them may be kept.
+    fn rules_to_keep(&self, version: &RulesVersion, parts: &Parts) -> (RuleSet, bool) {
+        match &self.rule {
+            None => version.rules.matching_regularly(parts),
+            Some(_) => (self.rules_for(version, parts), true),
+        }
+    }
 }
 
 impl SelectLayer for RulesLayer {
@@ -90,13 +98,15 @@ impl SelectLayer for RulesLayer {
 }
 
 impl RulesLayer {
-    /// The same while no rules are replaced.
+    /// The same while no rules are replaced. All that a long path makes expensive is done before that.
     #[cold]
     fn select_exclusively(&self, shared: &Shared, parts: &Parts) -> Selection {
+        let before = shared.current.load();
+        let rules = self.rules_to_keep(&before, parts);
         let _changes = shared.changes();
         let version = shared.current.load();
-        let set = self.rules_for(&version, parts);
-        let selection = match self.current_layer(&version, set, parts) {
+        let rules = if is_same(&before, &version) { rules } else { self.rules_to_keep(&version, parts) };
+        let selection = match self.current_layer(&version, rules) {
             Ok(None) => version.unmatched(&shared.registry, &shared.log, parts),
             Ok(Some(layer)) => Selection::layer(layer),
             Err(error) => Selection::refused(&shared.registry, &error),
@@ -108,13 +118,11 @@ impl RulesLayer {
     fn current_layer(
         &self,
         version: &RulesVersion,
-        set: RuleSet,
-        parts: &Parts,
+        (set, may_keep): (RuleSet, bool),
     ) -> Result<Option<CurrentLayer>, LayerError> {
         if let Some(layer) = version.made(&set, PreparedLayer::current) {
             return Ok(Some(layer));
         }
-        let may_keep = self.rule.is_some() || version.rules.is_regular(parts, &set);
         let Shared { registry, log, .. } = &*self.live.0;
         let layer = version.make(registry, set, log, may_keep)?;
         Ok(layer.map(|layer| layer.current()))

@@ -10,6 +10,7 @@ use super::{Identity, KeyError, KeyExtractor};
 #[cfg(feature = "axum")]
 use crate::log_throttle::LogThrottle;
 use crate::method::{handling_method, is_same};
+use crate::written_path::{is_plain, original_path};
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -61,7 +62,8 @@ impl Route {
         Self { part: Part::HttpMethod }
     }
 
-    /// Uses the service of a gRPC call, as in `helloworld.Greeter`; missing in a path that is not `/service/method`.
+    /// Uses the service of a gRPC call, as in `helloworld.Greeter`; missing in a path that is not `/service/method`, or that can be read in
+    /// [another way](crate::matching::RequestPath#readings) as well.
     ///
     /// The client chooses the value, whether the service exists or not: put the layer around existing services, or combine it
     /// with a policy by client.
@@ -82,8 +84,8 @@ impl KeyExtractor for Route {
             #[cfg(feature = "axum")]
             Part::MatchedPath => ("route", matched_path(parts)),
             Part::HttpMethod => ("http method", Some(known(handling_method(parts)))),
-            Part::GrpcService => ("grpc service", grpc_call(parts.uri.path()).map(|(service, _)| service)),
-            Part::GrpcMethod => ("grpc method", grpc_call(parts.uri.path()).map(|_| &parts.uri.path()[1..])),
+            Part::GrpcService => ("grpc service", grpc_call(parts).map(|(service, _, _)| service)),
+            Part::GrpcMethod => ("grpc method", grpc_call(parts).map(|(_, _, call)| call)),
         };
         let Some(value) = value else { return Ok(Identity::Missing) };
         key.shared_part(tag, value.as_bytes());
@@ -140,11 +142,14 @@ fn known(method: &Method) -> &str {
     KNOWN.iter().find(|known| is_same(method, known)).map_or("", Method::as_str)
 }
 
+/// The service, the method, and both. `None` for a path that can be read in another way as well.
+///
 /// `"/" Service-Name "/" method-name`
 ///
 /// Source: gRPC over HTTP2, "Requests".
-fn grpc_call(path: &str) -> Option<(&str, &str)> {
-    let (service, method) = path.strip_prefix('/')?.split_once('/')?;
-    let is_call = !service.is_empty() && !method.is_empty() && !method.contains('/');
-    is_call.then_some((service, method))
+fn grpc_call(parts: &Parts) -> Option<(&str, &str, &str)> {
+    let path = original_path(parts);
+    let call = path.strip_prefix('/').filter(|_| is_plain(path))?;
+    let (service, method) = call.split_once('/')?;
+    (!method.contains('/')).then_some((service, method, call))
 }

@@ -2,9 +2,9 @@
 
 use http::request::Parts;
 
-use super::path::original_path;
 use super::{MatcherError, RequestMatcher, RequestPath, Undecided};
 use crate::response;
+use crate::written_path::original_path;
 
 /// Matches calls of a gRPC method, or of all methods of a service.
 ///

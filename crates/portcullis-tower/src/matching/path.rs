@@ -7,6 +7,7 @@ mod readings;
 use http::request::Parts;
 
 use super::{MatcherError, RequestMatcher, Undecided};
+use crate::written_path::is_plain;
 
 pub use pattern::{PathPattern, PatternError, PatternSegment};
 pub use readings::{PathReading, PathReadings};
@@ -25,13 +26,14 @@ pub use readings::{PathReading, PathReadings};
 ///
 /// - without regard to case;
 /// - with escapes decoded up to twice, before the path is split into segments or after that;
-/// - with or without its empty segments, and with its dot segments resolved or not;
+/// - with or without its empty segments, and with its dot segments resolved or not, as they are written or when all is decoded;
+/// - without its first segment, where it begins with two slashes: `//host/path`;
 /// - without parameters (`;v=1`), split at backslashes, and cut off at an escaped `?`, `#` or zero;
 /// - without blanks and dots at the end of a segment.
 ///
 /// If one of them matches, or if the path has what servers read in too many ways, such as a dot segment or a malformed escape, the request
 /// is [undecided](super#undecided-requests); otherwise it does not match. A request without a path, `OPTIONS *` or `CONNECT` with an
-/// authority, is undecided. A path has at most 192 readings, and [`http`] reads none of more than 65 534 bytes.
+/// authority, is undecided. A path has at most 1 536 readings, and [`http`] reads none of more than 65 534 bytes.
 ///
 /// Where Axum has matched a route without parameters, the router has decided: only this path counts, as it is written.
 ///
@@ -148,23 +150,6 @@ impl RequestMatcher for RequestPath {
     }
 }
 
-/// Returns the path of a request as the client sent it, also inside of a nested router of Axum, which removes a prefix.
-///
-/// ```
-/// use http::Request;
-/// use portcullis_tower::matching::original_path;
-///
-/// let (parts, ()) = Request::get("/%73earch/?q=1").body(()).unwrap().into_parts();
-/// assert_eq!(original_path(&parts), "/%73earch/");
-/// ```
-pub fn original_path(parts: &Parts) -> &str {
-    #[cfg(feature = "axum")]
-    if let Some(uri) = parts.extensions.get::<axum::extract::OriginalUri>() {
-        return uri.0.path();
-    }
-    parts.uri.path()
-}
-
 /// Returns the pattern of the route of Axum that the request takes, such as `/users/{id}`. `None` outside of a router, for a layer
 /// that wraps a whole router, and without the feature `axum`.
 ///
@@ -199,13 +184,13 @@ fn pattern(path: &str, is_prefix: bool) -> Result<PathPattern, MatcherError> {
         return Err(MatcherError::NotAbsolute { path: owned() });
     }
     // With the characters of patterns, which would match nothing.
-    let is_plain = |character: &char| {
+    let is_usual = |character: &char| {
         character.is_ascii_graphic() && !matches!(character, '%' | ';' | '\\' | '?' | '#' | '{' | '}' | '*')
     };
-    if let Some(character) = path.chars().find(|character| !is_plain(character)) {
+    if let Some(character) = path.chars().find(|character| !is_usual(character)) {
         return Err(MatcherError::Character { path: owned(), character });
     }
-    if !readings::is_plain(path) {
+    if !is_plain(path) {
         return Err(MatcherError::Segment { path: owned() });
     }
     PathPattern::literal(path, is_prefix).ok_or_else(|| MatcherError::TooLong { path: owned() })

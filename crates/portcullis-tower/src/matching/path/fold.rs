@@ -2,13 +2,15 @@
 
 /// A text without regard to case.
 ///
-/// By characters, upper case first: then the sign of the kelvin and the long s, which some servers take for `k` and `s`, are folded to these.
+/// By characters, to lower, upper and lower case: then the sign of the kelvin, the long s and the capital sharp s, which some servers take
+/// for `k`, `s` and `ss`, are folded to these; and so is the Turkish `I` with a dot, whose lower case has a mark of its own elsewhere.
 pub(super) fn folded(text: &str) -> String {
     text.chars().flat_map(folded_char).collect()
 }
 
 pub(super) fn folded_char(character: char) -> impl Iterator<Item = char> {
-    character.to_uppercase().flat_map(char::to_lowercase)
+    let character = if character == '\u{130}' { 'i' } else { character };
+    character.to_lowercase().flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
 /// Whether some servers ignore a character at the end of a segment.

@@ -7,9 +7,10 @@ use std::cell::OnceCell;
 
 use http::request::Parts;
 
+use super::matched_path;
 use super::pattern::{PathPattern, ReadSegment};
-use super::{matched_path, original_path};
 use crate::matching::Undecided;
+use crate::written_path::{Form, original_path};
 use build::Readings;
 
 /// The path of a request, with all its readings.
@@ -32,15 +33,6 @@ pub struct PathReading<'r, 'p> {
     all: &'r PathReadings<'p>,
     /// `None` for a plain path.
     index: Option<usize>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// All servers read it alike, with or without regard to case.
-    Plain,
-    /// All servers that regard case read it alike.
-    UpperCase,
-    Several,
 }
 
 impl<'p> PathReadings<'p> {
@@ -90,9 +82,12 @@ impl<'p> PathReadings<'p> {
         }
         match self.route() {
             Some(route) if route == pattern.text() => true,
-            // A router has decided already: in its case, and a route without parameters for one path.
+            // A router has decided already: in its case, and a route without parameters for one path. That may end with a slash, a
+            // pattern cannot.
             Some(route) if is_in_other_case(route, pattern.text()) => false,
-            Some(_) if self.decided_route().is_some() => pattern.is_written_as(self.path),
+            Some(_) if self.decided_route().is_some() => {
+                pattern.is_written_as(self.path) || pattern.is_written_as(without_slash(self.path))
+            }
             _ if self.form == Form::Plain => !pattern.is_plain() && reads(None),
             _ => reads(Some(self.others())),
         }
@@ -128,33 +123,15 @@ impl PathReading<'_, '_> {
     }
 }
 
-impl Form {
-    fn of(path: &str) -> Self {
-        let Some((b'/', rest)) = path.as_bytes().split_first() else { return Self::Several };
-        let (mut previous, mut form) = (b'/', Self::Plain);
-        for byte in rest {
-            match byte {
-                b'/' if matches!(previous, b'/' | b'.') => return Self::Several,
-                b'A'..=b'Z' => form = Self::UpperCase,
-                b'%' | b';' | b'\\' | b'?' | b'#' => return Self::Several,
-                b'!'..=b'~' => {}
-                _ => return Self::Several,
-            }
-            previous = *byte;
-        }
-        if matches!(previous, b'/' | b'.') && !rest.is_empty() { Self::Several } else { form }
-    }
-}
-
-/// Whether two routes differ in the case of their literals, and in nothing but case.
+/// Whether a route differs from a pattern in the case of its literals, and in nothing but case and a slash at its end.
 fn is_in_other_case(route: &str, pattern: &str) -> bool {
+    let route = without_slash(route);
     let mut segments = route.split('/').zip(pattern.split('/'));
     route.eq_ignore_ascii_case(pattern) && segments.any(|(one, other)| one != other && !one.starts_with('{'))
 }
 
-/// Whether the path has no more than one reading, apart from its case.
-pub(super) fn is_plain(path: &str) -> bool {
-    Form::of(path) != Form::Several
+fn without_slash(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -6,13 +6,14 @@ use smallvec::SmallVec;
 
 use super::super::fold;
 use super::super::pattern::{MAX_SEGMENTS, ReadSegment};
-use super::decode::Decoded;
+use super::decode::{Bytes, Decoded};
 
 /// The readings of a path, each as parts of a folded text.
 ///
-/// At most 192: escapes are decoded up to twice, and the path is split before it is decoded, between or behind, which are six pairs; each
-/// with or without parameters, split at backslashes or not, and cut off at a query, a fragment or a zero or not; each with or without its
-/// empty segments, and with `.` and `..` resolved or not. However long the path is, each keeps a bounded number of segments.
+/// At most 1 536: escapes are decoded up to twice, and the path is split before it is decoded, between or behind, which are six pairs; each
+/// with or without parameters, split at backslashes or not, and cut off at a query, at a fragment, at a zero or not; each with or without
+/// its empty segments, with `.` and `..` resolved or not, and with its first segment as a host or not; and all of it once more for what
+/// a proxy makes of `.` and `..`. However long the path is, each keeps a bounded number of segments.
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     /// Of one number of times that escapes are decoded after the other.
@@ -52,26 +53,38 @@ bitflags::bitflags! {
         const PARAMETERS = 1;
         /// A backslash is a slash.
         const BACKSLASHES = 2;
-        /// A query, a fragment or a zero ends the path.
-        const ENDS = 4;
+        /// A query ends the path.
+        const QUERY = 4;
+        /// A fragment ends it.
+        const FRAGMENT = 8;
+        /// A zero ends it.
+        const ZERO = 16;
     }
 }
 
 impl Readings {
     pub(super) fn of(path: &str) -> Self {
         let mut readings = Self::default();
-        let mut decoded = Decoded::written(path.strip_prefix('/').unwrap_or(path));
         // The form `*`, and that of `CONNECT`, which has no path.
         readings.is_illegible = !path.starts_with('/');
+        let path = path.strip_prefix('/').unwrap_or(path).as_bytes();
+        readings.add_written(path);
+        if let Some(resolved) = resolved(path) {
+            readings.add_written(&resolved);
+        }
+        readings
+    }
+
+    fn add_written(&mut self, path: &[u8]) {
+        let mut decoded = Decoded::written(path);
         for times in 0..=TIMES {
             if times > 0 {
                 let Some(next) = decoded.decode(times) else { break };
                 decoded = next;
             }
-            readings.add_decoded(&decoded, times);
+            self.add_decoded(&decoded, times);
         }
-        readings.is_illegible |= decoded.is_illegible || decoded.has_escapes();
-        readings
+        self.is_illegible |= decoded.is_illegible || decoded.has_escapes();
     }
 
     fn add_decoded(&mut self, decoded: &Decoded, times: u8) {
@@ -92,7 +105,7 @@ impl Readings {
                 }
             }
             for features in (0..=found.bits()).filter(|_| is_other).map(Features::from_bits_truncate) {
-                if found.contains(features) {
+                if found.contains(features) && features.has_one_end() {
                     self.add(begin, &births, Way { times: split, features }, first);
                 }
             }
@@ -101,8 +114,18 @@ impl Readings {
 
     /// Adds the readings of a way, of which those behind `first` may be the same.
     fn add(&mut self, begin: usize, births: &[u8], way: Way, first: usize) {
-        let mut kept = [(true, false), (true, true), (false, false), (false, true)]
-            .map(|(keeps_empty, resolves)| Kept { keeps_empty, resolves, parts: SmallVec::new(), beyond: 0 });
+        let text = self.text.get(begin..).unwrap_or_default();
+        let begins_with_two = matches!(way.part(text, births, 0), (_, Some(1)));
+        for is_host_next in [false, true].into_iter().take(1 + usize::from(begins_with_two)) {
+            self.add_split(begin, births, way, first, is_host_next);
+        }
+    }
+
+    fn add_split(&mut self, begin: usize, births: &[u8], way: Way, first: usize, is_host_next: bool) {
+        let mut kept =
+            [(true, false), (true, true), (false, false), (false, true)].map(|(keeps_empty, resolves)| {
+                Kept { is_host_next, keeps_empty, resolves, parts: SmallVec::new(), beyond: 0 }
+            });
         let text = self.text.get(begin..).unwrap_or_default();
         let mut next = Some(0);
         while let Some(start) = next {
@@ -164,13 +187,20 @@ impl Readings {
 }
 
 impl Features {
+    /// With several ends, the first of them would count, which is one end as well.
+    fn has_one_end(self) -> bool {
+        self.intersection(Self::QUERY | Self::FRAGMENT | Self::ZERO).bits().count_ones() <= 1
+    }
+
     /// What a byte needs to count. `None` for a byte that is part of a segment in any case.
     fn of(byte: u8) -> Option<Self> {
         match byte {
             b'/' => Some(Self::empty()),
             b';' => Some(Self::PARAMETERS),
             b'\\' => Some(Self::BACKSLASHES),
-            b'?' | b'#' | 0 => Some(Self::ENDS),
+            b'?' => Some(Self::QUERY),
+            b'#' => Some(Self::FRAGMENT),
+            0 => Some(Self::ZERO),
             _ => None,
         }
     }
@@ -196,6 +226,8 @@ impl Way {
 
 /// The segments of a reading.
 struct Kept {
+    /// Whether the next segment is a host, as in `//host/path`, and no part of the path.
+    is_host_next: bool,
     keeps_empty: bool,
     resolves: bool,
     parts: SmallVec<[Part; 96]>,
@@ -206,6 +238,10 @@ struct Kept {
 impl Kept {
     /// Adds a segment. Where dots are resolved, `.` is left out, and `..` takes the segment before it away.
     fn add(&mut self, part: Part, dots: Option<Dots>) {
+        if self.is_host_next {
+            self.is_host_next = part.is_empty;
+            return;
+        }
         match dots.filter(|_| self.resolves) {
             Some(Dots::Here) => {}
             Some(Dots::Above) if self.beyond > 0 => self.beyond -= 1,
@@ -236,6 +272,26 @@ impl Dots {
 fn trimmed(segment: &[u8], is_trimmed: impl Fn(u8) -> bool) -> &[u8] {
     let end = segment.iter().rposition(|byte| !is_trimmed(*byte)).map_or(0, |last| last + 1);
     segment.get(..end).unwrap_or_default()
+}
+
+/// The path without its `.`, `..` and the segments before those, as a proxy may forward it. `None` if it has none of them, or nothing that
+/// the server behind splits in another way than the proxy.
+fn resolved(path: &[u8]) -> Option<Bytes> {
+    path.iter().find(|byte| matches!(byte, b'%' | b'\\'))?;
+    let segments = || path.split_inclusive(|byte| *byte == b'/');
+    segments().find(|segment| matches!(*segment, b"." | b".." | b"./" | b"../"))?;
+    let mut resolved = Bytes::new();
+    for segment in segments() {
+        match segment {
+            b".." | b"../" => {
+                let above = resolved.strip_suffix(b"/").unwrap_or(&resolved);
+                resolved.truncate(above.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1));
+            }
+            b"." | b"./" => {}
+            _ => resolved.extend_from_slice(segment),
+        }
+    }
+    Some(resolved)
 }
 
 /// How often escapes are decoded.

@@ -15,11 +15,11 @@ pub(super) struct Decoded {
 }
 
 /// Short paths are on the stack.
-type Bytes = SmallVec<[u8; 256]>;
+pub(super) type Bytes = SmallVec<[u8; 256]>;
 
 impl Decoded {
-    pub(super) fn written(path: &str) -> Self {
-        let bytes = Bytes::from_slice(path.as_bytes());
+    pub(super) fn written(path: &[u8]) -> Self {
+        let bytes = Bytes::from_slice(path);
         let births = SmallVec::from_elem(0, bytes.len());
         let is_illegible = has_odd_bytes(&bytes);
         Self { bytes, births, is_illegible }
@@ -42,7 +42,7 @@ impl Decoded {
                     next.is_illegible |= byte == b'%';
                 }
                 First::Escaped(byte) => next.push(&[byte], time),
-                First::Unicode(character) => {
+                First::Odd(character) => {
                     next.push(character.encode_utf8(&mut [0; 4]).as_bytes(), time);
                     next.is_illegible = true;
                 }
@@ -88,8 +88,8 @@ impl Decoded {
 enum First {
     Written(u8),
     Escaped(u8),
-    /// Of an escape such as `%u0061`, which no standard has.
-    Unicode(char),
+    /// Of an escape such as `%u0061`, which no standard has, or of an overlong form of UTF-8.
+    Odd(char),
 }
 
 /// What a text begins with, and the number of its bytes. What is no escape stays as it is.
@@ -103,15 +103,27 @@ fn first(text: &[u8]) -> (First, usize) {
     let escape = match text {
         [b'%', b'u' | b'U', digits @ ..] => {
             let character = digits.get(..4).and_then(number).and_then(char::from_u32);
-            character.map(|character| (First::Unicode(character), 6))
+            character.map(|character| (First::Odd(character), 6))
         }
         [b'%', digits @ ..] => {
             let byte = digits.get(..2).and_then(number).and_then(|byte| u8::try_from(byte).ok());
             byte.map(|byte| (First::Escaped(byte), 3))
         }
-        _ => None,
+        _ => overlong(text),
     };
     escape.unwrap_or_else(|| (First::Written(text.first().copied().unwrap_or_default()), 1))
+}
+
+/// What more bytes than it takes may stand for: they are no character, but some decoders read one.
+fn overlong(text: &[u8]) -> Option<(First, usize)> {
+    let low = |byte: u8| (0x80..0xc0).contains(&byte).then_some(u32::from(byte & 0x3f));
+    let (character, length) = match *text {
+        [first @ 0xc0..=0xc1, last, ..] => (u32::from(first & 1) << 6 | low(last)?, 2),
+        [0xe0, middle @ 0x80..0xa0, last, ..] => (low(middle)? << 6 | low(last)?, 3),
+        [0xf0, high @ 0x80..0x90, middle, last, ..] => (low(high)? << 12 | low(middle)? << 6 | low(last)?, 4),
+        _ => return None,
+    };
+    Some((First::Odd(char::from_u32(character)?), length))
 }
 
 fn has_odd_bytes(text: &[u8]) -> bool {
