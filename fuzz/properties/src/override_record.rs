@@ -104,7 +104,10 @@ impl SystemUnderTest {
     fn new() -> Self {
         let (server, clock) = (Server::start(), ManualClock::default());
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let builder = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+        let builder = RedisStore::builder(server.url())
+            .deadline(DEADLINE)
+            .connect_wait(DEADLINE)
+            .scenario_clock(clock.clone());
         let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
         Self { server, runtime, store, clock, runs: 0 }
     }

@@ -52,7 +52,10 @@ impl SystemUnderTest {
     fn new() -> Self {
         let server = Server::start();
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let builder = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(StoppedClock);
+        let builder = RedisStore::builder(server.url())
+            .deadline(DEADLINE)
+            .connect_wait(DEADLINE)
+            .scenario_clock(StoppedClock);
         let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("user", b"ada");

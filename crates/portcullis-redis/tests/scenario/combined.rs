@@ -6,11 +6,10 @@ use portcullis_core::{
     Concurrency, Key, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_memory::MemoryStore;
-use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::{DEADLINE, key};
+use crate::support::{key, patient};
 
 const QUOTA: Quota = Quota::per_minute(7);
 
@@ -56,7 +55,7 @@ async fn decisions_that_share_calls_agree_with_memory() {
     let server = RedisServer::start().unwrap();
     let (clock, seed) = (ManualClock::default(), timeline::seed());
     println!("seed {seed}");
-    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+    let redis = patient(&server).scenario_clock(clock.clone());
     let redis = redis.connect().await.unwrap();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let mut rng = Rng::with_seed(seed);

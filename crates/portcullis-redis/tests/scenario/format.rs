@@ -1,18 +1,15 @@
 //! The stored format, to the byte. Versions that run side by side in a fleet share these states, so any change needs a new
 //! version in the names of the keys.
 
-use std::time::Duration;
-
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
     Anchor, Concurrency, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp,
     TokenBucket,
 };
-use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, calendars};
 
-use crate::support::key;
+use crate::support::{key, patient};
 
 /// At 7 per minute, one unit takes 8 571 428 4/7 microseconds.
 const QUOTA: Quota = Quota::per_minute(7);
@@ -85,8 +82,7 @@ async fn names_and_states_are_those_of_version_2() {
     let cases = cases.chain([(in_flight, "in_flight", permits)]);
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::new(Timestamp::from_micros(0));
-    let store =
-        RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).scenario_clock(clock.clone());
+    let store = patient(&server).scenario_clock(clock.clone());
     let store = store.connect().await.unwrap();
     let key = key("ada");
     for (policy, tag, state) in cases {

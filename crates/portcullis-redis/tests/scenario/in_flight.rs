@@ -8,7 +8,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 
-use crate::support::DEADLINE;
+use crate::support::patient;
 
 const HELD: Renewed = Renewed { held: 1, lapsed: 0 };
 const LAPSED: Renewed = Renewed { held: 0, lapsed: 1 };
@@ -21,7 +21,7 @@ struct Process {
 
 impl Process {
     async fn start(server: &RedisServer, clock: ManualClock) -> Self {
-        let store = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock);
+        let store = patient(&server).scenario_clock(clock);
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("tenant", b"acme");
         Self {

@@ -17,7 +17,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::DEADLINE;
+use crate::support::{DEADLINE, patient};
 
 const LIMIT: u64 = 500;
 const LEASE: u64 = 50;
@@ -227,5 +227,5 @@ impl Subject {
 }
 
 async fn connect(server: &RedisServer) -> RedisStore {
-    RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap()
+    patient(server).connect().await.unwrap()
 }

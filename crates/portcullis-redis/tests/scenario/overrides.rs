@@ -16,7 +16,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, Scenario, StoreSubject, calendars, run, timeline};
 
-use crate::support::{DEADLINE, key};
+use crate::support::{key, patient};
 
 const QUOTA: Quota = Quota::per_minute(7);
 const LOCK_OUT: LockOut =
@@ -140,8 +140,7 @@ async fn grants_and_blocks_agree_with_memory() {
     let server = RedisServer::start().unwrap();
     let (clock, seed) = (ManualClock::default(), timeline::seed());
     println!("seed {seed}");
-    let connect =
-        || RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
+    let connect = || patient(&server).scenario_clock(clock.clone()).connect();
     // What one store changes, the others find.
     let redis = [connect().await.unwrap(), connect().await.unwrap()];
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
@@ -239,7 +238,7 @@ async fn redis_passes_the_corpus_of_overrides() {
     let corpus = Scenario::read(file).unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
-    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+    let redis = patient(&server).scenario_clock(clock.clone());
     let mut redis = StoreSubject::new(Arc::new(redis.connect().await.unwrap()), clock);
     let report = run(corpus.cases(), &mut redis).await;
     assert!(report.is_success() && report.skipped().is_empty(), "{report}");

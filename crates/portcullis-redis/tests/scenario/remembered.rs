@@ -9,11 +9,10 @@ use portcullis_core::{
     Anchor, Decision, FixedWindow, Policy, Quota, Receipt, SlidingWindow, Strategy, Timestamp,
 };
 use portcullis_memory::MemoryStore;
-use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::{DEADLINE, key};
+use crate::support::{key, patient};
 
 const LIMIT: u64 = 12;
 
@@ -50,7 +49,7 @@ async fn remembered_denials_agree_with_memory() {
     println!("seed {seed}");
     clock.set(Timestamp::from_micros(1_000_000_000_000_000));
     let memory = MemoryStore::builder().clock(clock).build();
-    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap();
+    let redis = patient(&server).connect().await.unwrap();
     let mut rng = Rng::with_seed(seed);
     let (policies, keys) = (policies(), ["ada", "grace", "barbara"].map(key));
     let mut receipts: Vec<(Receipt, Receipt)> = Vec::new();

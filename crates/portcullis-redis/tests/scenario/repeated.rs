@@ -8,11 +8,10 @@ use fastrand::Rng;
 use portcullis_core::store::{Checks, Outcome, Receipt, Store as _};
 use portcullis_core::{Key, Policy, Timestamp};
 use portcullis_memory::MemoryStore;
-use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::{ManualClock, timeline};
 
-use crate::support::{DEADLINE, key};
+use crate::support::{key, patient};
 
 fn users() -> [Key; 2] {
     ["ada", "grace"].map(key)
@@ -63,7 +62,7 @@ async fn repeated_decisions_agree_with_memory() {
     let server = RedisServer::start().unwrap();
     let (clock, seed) = (ManualClock::default(), timeline::seed());
     println!("seed {seed}");
-    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+    let redis = patient(&server).scenario_clock(clock.clone());
     let redis = redis.denial_memory(0).connect().await.unwrap();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let mut rng = Rng::with_seed(seed);

@@ -7,7 +7,7 @@ use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 use portcullis_testing::timeline::steps;
 
-use crate::support::{DEADLINE, key};
+use crate::support::{key, patient};
 
 #[tokio::test]
 async fn a_check_reads_few_blocks_wherever_live_entries_begin() {
@@ -101,7 +101,7 @@ impl TestLog {
     async fn new() -> Self {
         let server = RedisServer::start().unwrap();
         let clock = ManualClock::default();
-        let store = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+        let store = patient(&server).scenario_clock(clock.clone());
         let store = store.connect().await.unwrap();
         let log = Self { server, clock, store, now: START };
         log.reset_counters();

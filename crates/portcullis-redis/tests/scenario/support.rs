@@ -3,9 +3,16 @@
 use std::time::Duration;
 
 use portcullis_core::{Key, Secret};
+use portcullis_redis::{RedisStore, RedisStoreBuilder};
+use portcullis_servers::RedisServer;
 
 /// Generous: a slow machine must not fail a test.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
+
+/// A store that waits for its connection and for each reply.
+pub(crate) fn patient(server: &RedisServer) -> RedisStoreBuilder {
+    RedisStore::builder(server.url()).deadline(DEADLINE).connect_wait(DEADLINE)
+}
 
 /// The key of a user.
 pub(crate) fn key(user: &str) -> Key {

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 
 use portcullis_memory::MemoryStore;
-use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::timeline::{self, Profile, agree};
 use portcullis_testing::{ManualClock, StoreSubject, under_every_algorithm};
 use tokio::runtime::Runtime;
 
-use crate::support::DEADLINE;
+use crate::support::patient;
 
 fn redis_decides_like_memory(profile: Profile) {
     let runtime = Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
-    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
+    let redis = patient(&server).scenario_clock(clock.clone()).connect();
     let mut redis = StoreSubject::new(Arc::new(runtime.block_on(redis).unwrap()), clock);
     let clock = ManualClock::default();
     // Each length of a window is a policy of its own, and each timeline begins at the epoch, so that none is forgotten.

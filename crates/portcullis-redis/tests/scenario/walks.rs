@@ -18,7 +18,7 @@ use portcullis_servers::RedisServer;
 use portcullis_testing::timeline;
 use portcullis_testing::{ManualClock, calendars};
 
-use crate::support::DEADLINE;
+use crate::support::patient;
 
 /// Runs walks until they have made `most` steps in all, or half as many as the random timelines if these are fewer, under
 /// policies that `strategy` generates.
@@ -27,7 +27,7 @@ fn walk(most: u64, strategy: fn(&mut Rng) -> Strategy) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
-    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
+    let redis = patient(&server).scenario_clock(clock.clone()).connect();
     let redis = runtime.block_on(redis).unwrap();
     let seed = timeline::seed();
     println!("seed {seed}");

@@ -10,7 +10,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 
-use crate::support::key;
+use crate::support::{key, patient};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(24 * 3_600);
@@ -26,12 +26,7 @@ impl Fleet {
     async fn start() -> Self {
         let server = RedisServer::start().unwrap();
         let clock = ManualClock::new(Timestamp::from_micros(1_800_000_000_000_000));
-        let connect = || {
-            RedisStore::builder(server.url())
-                .deadline(Duration::from_secs(10))
-                .scenario_clock(clock.clone())
-                .connect()
-        };
+        let connect = || patient(&server).scenario_clock(clock.clone()).connect();
         let stores = [connect().await.unwrap(), connect().await.unwrap()];
         Self { server, clock, stores }
     }

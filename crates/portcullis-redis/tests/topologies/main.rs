@@ -28,7 +28,7 @@ async fn every_pair_works() {
 }
 
 async fn row_works(row: Row, deployment: &Deployment) {
-    let builder = RedisStore::builder(deployment.url()).deadline(DEADLINE);
+    let builder = RedisStore::builder(deployment.url()).deadline(DEADLINE).connect_wait(DEADLINE);
     let builder = match deployment.root_certificate() {
         Some(root) => builder.root_certificate(root.as_bytes()),
         None => builder,

@@ -10,7 +10,7 @@ use portcullis_testing::{ManualClock, timeline};
 
 use super::{arrivals, next_instant, policies, receipts, users};
 
-use crate::support::DEADLINE;
+use crate::support::patient;
 
 /// Two servers with the same values. In one the decisions of a step arrive together, in the other one after another.
 struct Pair {
@@ -22,7 +22,7 @@ impl Pair {
     async fn start(clock: &ManualClock) -> Self {
         let servers = [(); 2].map(|()| RedisServer::start().unwrap());
         let open = async |server: &RedisServer| {
-            let store = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+            let store = patient(server).scenario_clock(clock.clone());
             store.denial_memory(0).connect().await.unwrap()
         };
         let stores = [open(&servers[0]).await, open(&servers[1]).await];
