@@ -61,7 +61,7 @@ pub(super) fn run(run: &mut Run<'_>, target: &str, prepare: impl Fn(Cmd) -> Cmd)
     Ok(())
 }
 
-/// Runs programs, two at the same time: most tests wait for servers. The largest begin first, so that none is left over at the end.
+/// Runs programs, three at the same time: most tests wait for servers. The largest begin first, so that none is left over at the end.
 pub(super) fn run_side_by_side(
     programs: &[Program],
     command: impl Fn(&Program) -> Cmd + Sync,
@@ -86,7 +86,7 @@ pub(super) fn run_side_by_side(
     })
 }
 
-const SIDE_BY_SIDE: usize = 2;
+const SIDE_BY_SIDE: usize = 3;
 
 impl Program {
     /// A call of the program, in the environment that tests have under `cargo test`.
