@@ -10,6 +10,7 @@ mod collected_refunds;
 mod exemptions;
 mod flood;
 mod forwarding;
+mod held_places;
 mod held_readiness;
 mod held_units;
 mod http2_floods;

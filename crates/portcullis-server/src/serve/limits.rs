@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Place;
 use super::listener::ListenerOptions;
 
 /// What clients can use of a [`Server`](super::Server), for each of its listeners. Every limit has a value.
@@ -44,7 +45,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the connections at the same time, 1 024 by default and 1 at least. More wait in the queue of the operating system.
+    /// Sets the connections at the same time, 1 024 by default and 1 at least. More wait in the queue of the operating system. The listener
+    /// of the status has at most 64.
     #[must_use]
     pub fn max_connections(self, connections: u32) -> Self {
         Self { max_connections: connections.max(1), ..self }
@@ -99,9 +101,10 @@ impl Limits {
         Self { drain_timeout: timeout, ..self }
     }
 
-    pub(super) fn listener(&self) -> ListenerOptions {
+    pub(super) fn listener(&self, place: Place) -> ListenerOptions {
+        let most = if place == Place::Status { STATUS_CONNECTIONS } else { u32::MAX };
         ListenerOptions::default()
-            .max_connections(self.max_connections)
+            .max_connections(self.max_connections.min(most))
             .max_streams(self.max_streams)
             .max_header_bytes(self.max_header_bytes)
             .handshake_timeout(self.handshake_timeout)
@@ -123,3 +126,6 @@ impl Limits {
         self.drain_timeout
     }
 }
+
+/// As many as probes need.
+const STATUS_CONNECTIONS: u32 = 64;
