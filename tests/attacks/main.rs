@@ -25,4 +25,5 @@ mod raw;
 mod readings;
 mod rejected_bodies;
 mod server_time;
+mod slow_uploads;
 mod spellings;

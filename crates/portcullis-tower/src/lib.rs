@@ -191,6 +191,7 @@ mod admission;
 mod axum_layer;
 mod backend;
 mod body;
+mod body_rate;
 mod builder;
 mod by_outcome;
 mod charge;
@@ -251,6 +252,7 @@ mod window_queues;
 #[cfg(feature = "axum")]
 pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
 pub use body::ResponseBody;
+pub use body_rate::{BodyRate, RatedBody, SlowBody};
 pub use builder::LayerBuilder;
 pub use charge::{Charge, ChargeError, Usage};
 #[cfg(feature = "axum")]
