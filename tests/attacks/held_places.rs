@@ -11,7 +11,8 @@ use axum::routing::any;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper::body::{Bytes, Frame};
-use portcullis::Limiter;
+use portcullis::{BodyRate, Limiter};
+use portcullis_server::proxy::ReverseProxy;
 use portcullis_server::serve::{Limits, Server};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -41,13 +42,19 @@ trusted_proxies = ["127.0.0.1"]
 "#;
 
 async fn proxy(rules: &str) -> SocketAddr {
+    proxy_with(rules, |proxy| proxy).await
+}
+
+async fn proxy_with(rules: &str, configure: impl FnOnce(ReverseProxy) -> ReverseProxy) -> SocketAddr {
     let upstream = raw::serve(Router::new().route("/", any(async |body: Bytes| drop(body)))).await;
-    raw::proxy_with(rules, upstream, |proxy| proxy.max_connections(CONNECTIONS).max_requests(REQUESTS)).await
+    let configure =
+        |proxy: ReverseProxy| configure(proxy.max_connections(CONNECTIONS).max_requests(REQUESTS));
+    raw::proxy_with(rules, upstream, configure).await
 }
 
 async fn server(limits: Limits) -> SocketAddr {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let page = Router::new().route("/", any(async || ""));
+    let page = Router::new().route("/", any(async |body: Bytes| drop(body)));
     let server = Server::new(Limiter::memory()).http(any_port, page);
     let server = server.limits(limits.max_connections(CONNECTIONS)).bind().await.unwrap();
     let address = server.addresses().http.unwrap();
@@ -179,5 +186,28 @@ async fn unfinished_requests_of_one_client_shut_out_nobody_behind_its_proxy() {
     for client in 3..30 {
         let request = raw::get(&format!("x-forwarded-for: 192.0.2.{client}"));
         assert_eq!(raw::status(&raw::exchange(1, address, &request).await), 200);
+    }
+}
+
+/// Bytes that come one at a time, for as long as the server likes.
+#[tokio::test]
+async fn slow_uploads_end() {
+    let rate = BodyRate::new(1_000, Duration::from_secs(1));
+    let limits = Limits::default().body_rate(rate).request_timeout(Duration::from_secs(3_600));
+    let proxy = proxy_with(RULES, |proxy| proxy.body_rate(rate)).await;
+    for (address, refusal) in [(proxy, 408), (server(limits).await, 400)] {
+        let (mut answer, mut upload) = raw::connect(2, address).await.into_split();
+        let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n";
+        upload.write_all(head.as_bytes()).await.unwrap();
+        let writer = tokio::spawn(async move {
+            while upload.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let mut bytes = [0; 12];
+        within_a_minute("answer", answer.read_exact(&mut bytes)).await.unwrap();
+        assert_eq!(bytes, *format!("HTTP/1.1 {refusal}").as_bytes());
+        let _ = within_a_minute("end of the connection", answer.read_to_end(&mut Vec::new())).await;
+        writer.abort();
     }
 }

@@ -26,9 +26,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::Authority;
-use portcullis::LayerError;
-use portcullis::Limiter;
 use portcullis::rules::{Door, LiveRules, RulesRequirement};
+use portcullis::{BodyRate, LayerError, Limiter};
 
 use crate::places::Places;
 use crate::serve::Tls;
@@ -171,6 +170,13 @@ impl ReverseProxy {
     /// end of the connection if the response has begun.
     pub fn idle_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.idle = timeout;
+        self
+    }
+
+    /// The smallest rate at which clients send the bodies of their requests, except of gRPC; 1 920 bytes in 30 s by default. A slower body
+    /// is 408, or the end of the stream if the response has begun. Only the time counts in which the upstream reads.
+    pub fn body_rate(mut self, rate: BodyRate) -> Self {
+        self.listener = self.listener.body_rate(rate);
         self
     }
 

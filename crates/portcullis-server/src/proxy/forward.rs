@@ -169,6 +169,7 @@ async fn send(
         match sent {
             Ok(response) => return Ok(response),
             Err(SendError::NotSent(unsent)) if may_send_again && !fresh => request = *unsent,
+            Err(_) if activity.is_slow() => return Err(Failure::ClientIdle),
             Err(_) if activity.is_broken() => return Err(Failure::BadRequest("the body is malformed")),
             Err(SendError::NotSent(_)) => return Err(Failure::Unreachable),
             Err(SendError::Failed(error)) => {

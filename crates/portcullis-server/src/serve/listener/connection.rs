@@ -57,7 +57,7 @@ pub(super) async fn serve<S, B>(
     // Without it a response of two writes waits for the peer's acknowledgement. A socket that refuses it has ended.
     let _ = stream.set_nodelay(true);
     let Held { place, activity, listed } = held;
-    let service = Tracked { service, peer, activity: activity.clone() };
+    let service = Tracked { service, peer, body_rate: shared.options.body_rate, activity: activity.clone() };
     let Some(acceptor) = &shared.acceptor else {
         return drive(Observed::new(stream, activity, place), service, &shared, listed, stop).await;
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
+use portcullis::BodyRate;
 use rustls::ServerConfig;
 
 /// The limits of a listener. All have a value: there is no listener without limits.
@@ -22,6 +23,7 @@ pub(crate) struct ListenerOptions {
     pub(super) stall_timeout: Duration,
     pub(super) drain_timeout: Duration,
     pub(super) peers: Peers,
+    pub(super) body_rate: BodyRate,
     max_header_bytes: u32,
     max_streams: u32,
     stream_window: u32,
@@ -53,6 +55,7 @@ impl Default for ListenerOptions {
             stall_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
             peers: Arc::new(|_| Peer::Client),
+            body_rate: BodyRate::default(),
             max_header_bytes: 32 * 1_024,
             max_streams: 256,
             stream_window: 64 * 1_024,
@@ -101,6 +104,11 @@ impl ListenerOptions {
     /// What the peers are; without it each address is a client.
     pub(crate) fn peers(self, peers: impl Fn(IpAddr) -> Peer + Send + Sync + 'static) -> Self {
         Self { peers: Arc::new(peers), ..self }
+    }
+
+    /// The smallest rate of the bodies of requests.
+    pub(crate) fn body_rate(self, rate: BodyRate) -> Self {
+        Self { body_rate: rate, ..self }
     }
 
     /// The bytes of the head of a request: at least 8 192 with HTTP/1.1, whose line and fields both count.
