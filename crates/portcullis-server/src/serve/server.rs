@@ -235,3 +235,26 @@ fn admin_failures() -> RateLimitLayer {
     let layer = layer.except(|parts: &Parts| !parts.headers.contains_key(AUTHORIZATION));
     layer.headers(RateLimitHeaders::NONE)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_no_clients() {
+        let named = TrustedPeers::networks(["10.0.0.0/8".parse().unwrap()]);
+        for (place, peer, by_default, with_names) in [
+            (Place::Grpc, "10.0.0.9", Peer::Caller, Peer::Proxy),
+            (Place::Grpc, "192.0.2.1", Peer::Caller, Peer::Caller),
+            (Place::Http, "10.0.0.9", Peer::Client, Peer::Proxy),
+            (Place::Http, "127.0.0.1", Peer::Caller, Peer::Client),
+            (Place::Http, "192.0.2.1", Peer::Client, Peer::Client),
+            (Place::Status, "10.0.0.9", Peer::Client, Peer::Client),
+            (Place::Admin, "127.0.0.1", Peer::Client, Peer::Client),
+        ] {
+            let peer = peer.parse().unwrap();
+            assert_eq!(kind(None, place, peer), by_default, "{place} {peer}");
+            assert_eq!(kind(Some(&named), place, peer), with_names, "{place} {peer}");
+        }
+    }
+}

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
 use super::accepting::Held;
-use super::activity::{Observed, Version};
+use super::activity::Observed;
 use super::open::{Closing, Listed};
 use super::options::ListenerOptions;
 use super::tracked::{ClientBody, Tracked};
@@ -123,8 +123,7 @@ async fn drive<I, S, B>(
             }
             closing = closes(listed.as_ref()), if !makes_room => {
                 makes_room = true;
-                let is_known = activity.version() == Version::Http2 && closing == Closing::Graceful;
-                if activity.in_flight() == 0 && !is_known {
+                if activity.in_flight() == 0 && closing == Closing::AtOnce {
                     return tracing::debug!("a connection has made room");
                 }
                 watchdog.closes();
@@ -148,5 +147,5 @@ async fn drive<I, S, B>(
     }
 }
 
-/// How long a connection of HTTP/2 that makes room stays open without a request, so that its client gets to know it.
+/// How long a connection that makes room stays open without a request: for the end of a response, and until a client of HTTP/2 knows it.
 const GRACE: Duration = Duration::from_secs(1);

@@ -40,7 +40,7 @@ pub(super) struct Listed {
 /// How a connection is closed to make room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
-    /// Within a moment, in which a client of HTTP/2 gets to know it.
+    /// As at shutdown, within a moment.
     Graceful,
     AtOnce,
 }
