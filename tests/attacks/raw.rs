@@ -26,10 +26,19 @@ pub(crate) async fn serve(app: Router) -> SocketAddr {
 
 /// Starts a proxy with rules in front of a server.
 pub(crate) async fn proxy(rules: &str, upstream: SocketAddr) -> SocketAddr {
+    proxy_with(rules, upstream, |proxy| proxy).await
+}
+
+/// Like [`proxy`], with settings.
+pub(crate) async fn proxy_with(
+    rules: &str,
+    upstream: SocketAddr,
+    configure: impl FnOnce(ReverseProxy) -> ReverseProxy,
+) -> SocketAddr {
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, rules)).unwrap();
     let limiter = Limiter::memory().rules(rules).unwrap();
     let proxy = ReverseProxy::new(&limiter, Upstream::new(&format!("http://{upstream}")).unwrap()).unwrap();
-    let bound = proxy.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
+    let bound = configure(proxy).bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     let address = bound.local_addr();
     tokio::spawn(bound.serve(pending()));
     address

@@ -12,6 +12,7 @@ mod checks;
 mod envoy;
 mod forgeries;
 mod oracle;
+mod places;
 mod process;
 mod prometheus;
 mod recipes;

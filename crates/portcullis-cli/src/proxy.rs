@@ -1,6 +1,7 @@
 //! `portcullis proxy`: a reverse proxy with limits.
 
 mod limits;
+mod status;
 mod target;
 
 use std::net::SocketAddr;
@@ -10,11 +11,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchOptions};
-use portcullis::{ClientIp, key::Trust};
+use portcullis::{ClientIp, Limiter, key::Trust};
 use portcullis_cli::findings;
 use portcullis_server::proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
 
+use self::status::Status;
 use crate::service;
 use crate::service::log::{self, LogArguments};
 use crate::service::signals::Signals;
@@ -41,6 +43,11 @@ pub(crate) struct Proxy {
     /// The address of the proxy.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
+
+    /// An address of `/healthz`, `/readyz` and `/metrics`, never over TLS, with connections of its own. None by default: paths at the address of
+    /// the proxy are those of the upstream.
+    #[arg(long, value_name = "ADDRESS")]
+    status: Option<SocketAddr>,
 
     #[command(flatten)]
     store: StoreArguments,
@@ -84,13 +91,15 @@ impl Proxy {
         let proxy = self.limits.apply(self.target.apply(proxy)?);
         let proxy = if let Some(tls) = &tls { proxy.tls(tls) } else { proxy };
         let bound = proxy.bind(self.listen).await.with_context(|| self.listen.to_string())?;
-        self.announce(&bound);
-        let cut_off = bound.serve(signals.shutdown()).await;
+        let status = Status::bind(&limiter, self.status).await?;
+        self.announce(&bound, &limiter, status.addr);
+        let cut_off = bound.serve(status.draining_after(signals.shutdown())).await;
         if cut_off > 0 {
             tracing::warn!(connections = cut_off, "requests in progress were cut off");
         }
         // Corrections that the last responses have caused.
         let _drained = limiter.drain(SETTLEMENTS).await;
+        status.end().await;
         Ok(cut_off == 0)
     }
 
@@ -122,10 +131,18 @@ impl Proxy {
         }))
     }
 
-    fn announce(&self, bound: &BoundProxy) {
+    fn announce(&self, bound: &BoundProxy, limiter: &Limiter, status: Option<SocketAddr>) {
+        let header = limiter.live_rules().and_then(|live| live.current().client_ip().header().cloned());
+        if header.is_none() {
+            tracing::info!(
+                "no proxy is named, so the peer is the client: behind a proxy, name its network by --trust or [client_ip]"
+            );
+        }
         let started = json!({
             "event": "started",
             "proxy": bound.local_addr(),
+            "status": status,
+            "client": header.as_ref().map_or("peer", |header| header.as_str()),
             "upstream": self.target.url(),
             "rules": self.rules.display().to_string(),
             "store": self.store.shown(),

@@ -18,3 +18,4 @@ mod tests;
 
 pub use endpoint::CheckEndpoint;
 pub use error::CheckEndpointError;
+pub(crate) use trusted::TrustedPeers;

@@ -2,6 +2,7 @@
 
 pub mod check;
 mod outcome;
+mod places;
 pub mod proxy;
 pub mod rls;
 pub mod serve;

@@ -20,19 +20,18 @@ mod tunnel;
 mod upstream;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::Authority;
-use portcullis::LayerError;
-use portcullis::Limiter;
 use portcullis::rules::{Door, LiveRules, RulesRequirement};
-use tokio::sync::Semaphore;
+use portcullis::{BodyRate, LayerError, Limiter};
 
+use crate::places::Places;
 use crate::serve::Tls;
-use crate::serve::listener::{Listener, ListenerOptions};
+use crate::serve::listener::{Listener, ListenerOptions, Peer};
 use pool::Pool;
 use settings::{Failures, Host, Shared, pseudonym};
 use upstream::Timeouts;
@@ -74,7 +73,7 @@ pub struct ReverseProxy {
     upstream: Upstream,
     host: Host,
     timeouts: Timeouts,
-    max_requests: usize,
+    max_requests: u32,
     max_header_bytes: u32,
     is_tls: bool,
     listener: ListenerOptions,
@@ -174,6 +173,13 @@ impl ReverseProxy {
         self
     }
 
+    /// The smallest rate at which clients send the bodies of their requests, except of gRPC; 1 920 bytes in 30 s by default. A slower body
+    /// is 408, or the end of the stream if the response has begun. Only the time counts in which the upstream reads.
+    pub fn body_rate(mut self, rate: BodyRate) -> Self {
+        self.listener = self.listener.body_rate(rate);
+        self
+    }
+
     /// How long a web socket may be without a byte in both directions. 1 h by default.
     pub fn websocket_idle_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.tunnel_idle = timeout;
@@ -181,13 +187,16 @@ impl ReverseProxy {
     }
 
     /// The requests and web sockets that are with the upstream at the same time; at least 1, and 1024 by default. Further ones are
-    /// answered with 503.
+    /// answered with 503. While less than a quarter of these places is free, a client has at most a sixteenth of them, and 8 at least.
     pub fn max_requests(mut self, requests: u32) -> Self {
-        self.max_requests = usize::try_from(requests.max(1)).unwrap_or(Semaphore::MAX_PERMITS);
+        self.max_requests = requests.max(1);
         self
     }
 
     /// The connections of clients at the same time; at least 1, and 1024 by default. Further ones wait in the queue of the system.
+    ///
+    /// While less than a quarter of these places is free, a new connection closes the one that is idle longest, and a client has at most a
+    /// quarter of them. A client is an address, of IPv6 a /64. Connections of proxies that the rules trust are left alone.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.listener = self.listener.max_connections(connections);
         self
@@ -221,7 +230,11 @@ impl ReverseProxy {
     pub async fn bind(self, addr: SocketAddr) -> io::Result<BoundProxy> {
         // The proxy's own limits answer the client, so they end first.
         let stalled = self.timeouts.idle.max(self.timeouts.response).max(self.timeouts.connect) * 2;
-        let options = self.listener.clone().stall_timeout(stalled.max(Duration::from_secs(60)));
+        let rules = self.rules.clone();
+        let peers = move |peer: IpAddr| {
+            if rules.current().client_ip().trusts(peer) { Peer::Proxy } else { Peer::Client }
+        };
+        let options = self.listener.clone().stall_timeout(stalled.max(Duration::from_secs(60))).peers(peers);
         let listener = Listener::bind(addr, options).await?;
         Ok(BoundProxy::new(listener, self.into_shared()))
     }
@@ -236,7 +249,7 @@ impl ReverseProxy {
             rules,
             _requirement: requirement,
             pool: Arc::new(Pool::new(upstream, MAX_IDLE, timeouts.pool_idle, header_bytes)),
-            requests: Arc::new(Semaphore::new(max_requests)),
+            requests: Places::of_requests(max_requests),
             timeouts,
             host,
             upstream_host,

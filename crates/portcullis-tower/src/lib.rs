@@ -191,6 +191,7 @@ mod admission;
 mod axum_layer;
 mod backend;
 mod body;
+mod body_rate;
 mod builder;
 mod by_outcome;
 mod charge;
@@ -252,6 +253,7 @@ mod written_path;
 #[cfg(feature = "axum")]
 pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
 pub use body::ResponseBody;
+pub use body_rate::{BodyRate, RatedBody, SlowBody};
 pub use builder::LayerBuilder;
 pub use charge::{Charge, ChargeError, Usage};
 #[cfg(feature = "axum")]

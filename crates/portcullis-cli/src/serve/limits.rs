@@ -9,7 +9,8 @@ use portcullis_server::serve::{Limits, Server};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitArguments {
-    /// Connections at the same time. More wait in the queue of the operating system.
+    /// Connections at the same time. While less than a quarter is free, a new one closes the one that is idle longest. More wait in the queue
+    /// of the operating system.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
 

@@ -49,7 +49,8 @@ pub(super) struct ListenerArguments {
     #[arg(long, value_name = "HOST", requires = "admin")]
     admin_host: Vec<String>,
 
-    /// A network whose proxies are believed what they forward to a check over HTTP; the loopback by default. May be given several times.
+    /// A network whose proxies are believed what they forward to a check over HTTP; the loopback by default. Their connections, here and over
+    /// gRPC, are left alone while connections are short. May be given several times.
     #[arg(long, value_name = "NETWORK")]
     trust: Vec<IpNet>,
 
@@ -131,6 +132,9 @@ impl ListenerArguments {
         }
         if let Some(tls) = tls {
             server = server.tls(tls);
+        }
+        if !self.trust.is_empty() {
+            server = server.proxies(self.trust.iter().copied());
         }
         Ok(self
             .allow_unauthenticated

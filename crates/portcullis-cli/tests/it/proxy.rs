@@ -42,6 +42,7 @@ fn upstream() -> String {
 struct Proxy {
     process: Child,
     addr: String,
+    started: Value,
 }
 
 impl Proxy {
@@ -57,12 +58,27 @@ impl Proxy {
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let started: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
         let addr = started["proxy"].as_str().unwrap().to_owned();
-        Self { process, addr }
+        Self { process, addr, started }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.addr).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    /// A page of the status.
+    fn page(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(self.started["status"].as_str().unwrap()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        let mut page = String::new();
+        stream.read_to_string(&mut page).unwrap();
+        page
     }
 
     fn get(&self, fields: &str) -> String {
-        let mut stream = TcpStream::connect(&self.addr).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut stream = self.connect();
         write!(stream, "GET / HTTP/1.1\r\nhost: shop.example\r\nconnection: close\r\n{fields}\r\n").unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
@@ -107,6 +123,60 @@ fn trusted_proxies_name_the_client() {
         assert!(seen.contains(&format!("\r\nx-forwarded-for: {client}, 127.0.0.1\r\n")), "{seen}");
     }
     assert!(proxy.get("x-forwarded-for: 192.0.2.1\r\n").starts_with("HTTP/1.1 429 "));
+}
+
+/// Probes and Prometheus are answered while all places of the proxy are taken, and until it has ended.
+#[cfg(unix)]
+#[test]
+fn status_has_places_of_its_own() {
+    let folder = Folder::new("proxy-status");
+    let (rules, upstream) = (folder.write("limits.toml", RULES), upstream());
+    let mut proxy = Proxy::start(&[
+        &*rules,
+        "--upstream",
+        &upstream,
+        "--max-connections",
+        "1",
+        "--status",
+        "127.0.0.1:0",
+    ]);
+    let mut held = proxy.connect();
+    write!(held, "POST / HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n").unwrap();
+    let mut answer = [0; 25];
+    held.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, *b"HTTP/1.1 100 Continue\r\n\r\n");
+    assert!(proxy.page("/healthz").ends_with("\r\n\r\nok\n"));
+    assert!(proxy.page("/readyz").starts_with("HTTP/1.1 200 "));
+    let metrics = proxy.page("/metrics");
+    assert!(metrics.contains("portcullis_decisions_total{"), "{metrics}");
+    let pid = proxy.process.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let start = Instant::now();
+    while !proxy.page("/readyz").starts_with("HTTP/1.1 503 ") {
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+    assert!(proxy.page("/readyz").contains("draining"));
+    held.write_all(b"x").unwrap();
+    let mut rest = String::new();
+    held.read_to_string(&mut rest).unwrap();
+    assert!(rest.starts_with("HTTP/1.1 200 "), "{rest}");
+    assert_eq!(proxy.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn start_says_who_the_client_is() {
+    let folder = Folder::new("proxy-client");
+    let (rules, log) = (folder.write("limits.toml", RULES), folder.path("log"));
+    for (flags, client, is_warned) in
+        [(&[][..], "peer", true), (&["--trust", "10.0.0.0/8"], "x-forwarded-for", false)]
+    {
+        let arguments = [&[&*rules, "--upstream", "http://127.0.0.1:1"], flags].concat();
+        let proxy = Proxy::start_with_log(&arguments, File::create(&log).unwrap());
+        assert_eq!(proxy.started["client"], client);
+        // It is written before the line that was read.
+        let log = fs::read_to_string(&log).unwrap();
+        assert_eq!(log.contains("no proxy is named, so the peer is the client"), is_warned, "{log}");
+    }
 }
 
 /// What a reload to rules that no request could meet must not do: answer each request with 400.

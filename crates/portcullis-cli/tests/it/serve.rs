@@ -124,15 +124,41 @@ fn slow_body_is_ended_by_the_request_timeout() {
 
 #[test]
 fn connections_beyond_the_limit_wait() {
-    let service = Service::start("limits.toml", RULES, &["--max-connections", "1"]);
+    let service = Service::start("shop.yaml", SHOP, &["--max-connections", "1"]);
     let mut first = service.connect("http");
-    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
-    read_until(&mut first, "ok\n");
+    // The server asks for the body, which does not come.
+    let head = post(ADA.len()).replacen("\r\n\r\n", "\r\nexpect: 100-continue\r\n\r\n", 1);
+    first.write_all(head.as_bytes()).unwrap();
+    read_until(&mut first, "100 Continue\r\n\r\n");
     let mut second = service.connect("http");
     second.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
     assert!(!is_readable(&second, Duration::from_millis(100)), "there is no place for it");
     drop(first);
     assert!(rest(&mut second).ends_with("ok\n"));
+}
+
+#[test]
+fn idle_connection_makes_room() {
+    let service = Service::start("limits.toml", RULES, &["--max-connections", "1"]);
+    let mut first = service.connect("http");
+    first.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
+    read_until(&mut first, "ok\n");
+    assert!(service.get("/healthz").ends_with("ok\n"));
+}
+
+#[test]
+fn connections_of_named_proxies_are_left_alone() {
+    let arguments = ["--max-connections", "1", "--trust", "127.0.0.1/32"];
+    let service = Service::start("limits.toml", RULES, &arguments);
+    let mut first = service.connect("http");
+    let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    first.write_all(request).unwrap();
+    read_until(&mut first, "ok\n");
+    let mut second = service.connect("http");
+    second.write_all(request).unwrap();
+    assert!(!is_readable(&second, Duration::from_millis(100)), "there is no place for it");
+    first.write_all(request).unwrap();
+    read_until(&mut first, "ok\n");
 }
 
 #[test]

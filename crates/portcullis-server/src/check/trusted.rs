@@ -6,21 +6,21 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// The networks of the proxies that may ask.
 #[derive(Clone, Debug)]
-pub(super) struct TrustedPeers(Vec<IpNet>);
+pub(crate) struct TrustedPeers(Vec<IpNet>);
 
 impl TrustedPeers {
-    pub(super) fn loopback() -> Self {
+    pub(crate) fn loopback() -> Self {
         let four = Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8);
         let six = Ipv6Net::new_assert(Ipv6Addr::LOCALHOST, 128);
         Self(vec![four.into(), six.into()])
     }
 
     /// An IPv4-mapped network is the IPv4 network that it stands for.
-    pub(super) fn networks(networks: impl IntoIterator<Item = IpNet>) -> Self {
+    pub(crate) fn networks(networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self(networks.into_iter().map(canonical).collect())
     }
 
-    pub(super) fn contains(&self, peer: IpAddr) -> bool {
+    pub(crate) fn contains(&self, peer: IpAddr) -> bool {
         let peer = peer.to_canonical();
         self.0.iter().any(|network| network.contains(&peer))
     }

@@ -14,6 +14,7 @@ pub(super) struct Activity {
     is_sent: AtomicBool,
     awaits_client: AtomicBool,
     is_broken: AtomicBool,
+    is_slow: AtomicBool,
 }
 
 impl Activity {
@@ -24,6 +25,7 @@ impl Activity {
             is_sent: AtomicBool::new(false),
             awaits_client: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
+            is_slow: AtomicBool::new(false),
         }
     }
 
@@ -52,6 +54,16 @@ impl Activity {
 
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Relaxed)
+    }
+
+    /// The client has sent the body of the request too slowly.
+    pub(super) fn slow(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+        self.sent();
+    }
+
+    pub(super) fn is_slow(&self) -> bool {
+        self.is_slow.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_sent(&self) -> bool {

@@ -18,7 +18,7 @@ pub(super) enum Failure {
     NotImplemented(&'static str),
     /// The request has passed this proxy, or too many.
     Loop,
-    /// The client stopped sending its body.
+    /// The client stopped sending its body, or sends it too slowly.
     ClientIdle,
     /// As many requests as the upstream may have are with it.
     Overloaded,
@@ -73,7 +73,7 @@ impl Failure {
         match self {
             Self::BadRequest(detail) | Self::NotImplemented(detail) => detail,
             Self::Loop => "the request has passed this proxy before, or too many proxies",
-            Self::ClientIdle => "the client stopped sending the request",
+            Self::ClientIdle => "the client stopped sending the request, or sends it too slowly",
             Self::Overloaded => "too many requests are with the upstream",
             Self::Unreachable => "the upstream cannot be reached",
             Self::ConnectTimeout => "the upstream did not accept a connection in time",

@@ -26,6 +26,7 @@ use super::prepare::{Prepared, add_via};
 use super::request_body::RequestBody;
 use super::settings::{Host, Shared};
 use super::tunnel::Tunnel;
+use crate::places::Client;
 use crate::serve::listener::ClientBody;
 
 /// The service behind the limits.
@@ -64,7 +65,7 @@ async fn forward(
 ) -> Result<Response<ProxyBody>, Failure> {
     let prepared =
         parts.extensions.remove::<Prepared>().expect("requests are prepared before they are charged");
-    let place = Arc::clone(&shared.requests).try_acquire_owned().map_err(|_| Failure::Overloaded)?;
+    let place = shared.requests.take(client(shared, &parts)).ok_or(Failure::Overloaded)?;
     let place = Arc::new(place);
     let is_upgrade = prepared.removed.is_websocket;
     if is_upgrade && !body.is_end_stream() {
@@ -98,6 +99,16 @@ async fn forward(
     let idle = shared.timeouts.idle;
     Ok(response
         .map(|body| ProxyBody::stream(ResponseStream::new(body, Held { place, connection }, activity, idle))))
+}
+
+/// Whoever takes the place of a request. `None` behind a named proxy that does not say it: all clients of a proxy are not one.
+fn client(shared: &Shared, parts: &Parts) -> Option<Client> {
+    let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<SocketAddr>>()?;
+    let peer = peer.ip().to_canonical();
+    let rules = shared.rules.current();
+    let clients = rules.client_ip();
+    let found = clients.find(peer, &parts.headers).ok();
+    found.filter(|found| *found != peer || !clients.trusts(peer)).map(Client::at)
 }
 
 /// Makes the head of a request that of one to the upstream.
@@ -158,6 +169,7 @@ async fn send(
         match sent {
             Ok(response) => return Ok(response),
             Err(SendError::NotSent(unsent)) if may_send_again && !fresh => request = *unsent,
+            Err(_) if activity.is_slow() => return Err(Failure::ClientIdle),
             Err(_) if activity.is_broken() => return Err(Failure::BadRequest("the body is malformed")),
             Err(SendError::NotSent(_)) => return Err(Failure::Unreachable),
             Err(SendError::Failed(error)) => {

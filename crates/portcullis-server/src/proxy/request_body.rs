@@ -6,8 +6,10 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
+use portcullis::SlowBody;
 
 use super::activity::Activity;
+use super::body::BodyError;
 use super::hop_by_hop;
 use super::settings::Place;
 use crate::serve::listener::ClientBody;
@@ -33,12 +35,12 @@ impl RequestBody {
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         let mut polled = Pin::new(&mut self.body).poll_frame(cx);
         let has_ended = self.body.is_end_stream();
         self.activity.awaits_client(polled.is_pending());
@@ -53,6 +55,7 @@ impl Body for RequestBody {
                     self.place = None;
                 }
             }
+            Poll::Ready(Some(Err(error))) if error.is::<SlowBody>() => self.activity.slow(),
             Poll::Ready(Some(Err(_))) => self.activity.broken(),
             Poll::Ready(None) => {
                 self.activity.sent();

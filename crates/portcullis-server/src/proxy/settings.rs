@@ -8,12 +8,12 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::uri::Scheme;
 use portcullis::rules::{LiveRules, RulesRequirement};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::pool::Pool;
 use super::upstream::Timeouts;
+use crate::places::{self, Places};
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -22,7 +22,7 @@ pub(super) struct Shared {
     pub(super) _requirement: RulesRequirement,
     pub(super) pool: Arc<Pool>,
     /// The places of requests that are with the upstream.
-    pub(super) requests: Arc<Semaphore>,
+    pub(super) requests: Arc<Places>,
     pub(super) timeouts: Timeouts,
     pub(super) host: Host,
     pub(super) upstream_host: HeaderValue,
@@ -34,7 +34,7 @@ pub(super) struct Shared {
 }
 
 /// The place of one request with the upstream. It is free once nothing of the request and its response is left.
-pub(super) type Place = Arc<OwnedSemaphorePermit>;
+pub(super) type Place = Arc<places::Place>;
 
 /// The host that the upstream sees.
 #[derive(Clone, Debug)]

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use portcullis::BodyRate;
+
+use super::Place;
 use super::listener::ListenerOptions;
 
 /// What clients can use of a [`Server`](super::Server), for each of its listeners. Every limit has a value.
@@ -20,6 +23,7 @@ pub struct Limits {
     max_streams: u32,
     max_header_bytes: u32,
     max_body_bytes: usize,
+    body_rate: BodyRate,
     handshake_timeout: Duration,
     header_timeout: Duration,
     idle_timeout: Duration,
@@ -34,6 +38,7 @@ impl Default for Limits {
             max_streams: 1_024,
             max_header_bytes: 32 * 1_024,
             max_body_bytes: 1 << 20,
+            body_rate: BodyRate::default(),
             handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(300),
@@ -44,7 +49,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the connections at the same time, 1 024 by default and 1 at least. More wait in the queue of the operating system.
+    /// Sets the connections at the same time, 1 024 by default and 1 at least. More wait in the queue of the operating system. The listener
+    /// of the status has at most 64.
     #[must_use]
     pub fn max_connections(self, connections: u32) -> Self {
         Self { max_connections: connections.max(1), ..self }
@@ -66,6 +72,13 @@ impl Limits {
     #[must_use]
     pub fn max_body_bytes(self, bytes: usize) -> Self {
         Self { max_body_bytes: bytes, ..self }
+    }
+
+    /// Sets the smallest rate at which clients send the bodies of their requests, except of gRPC; 1 920 bytes in 30 s by default. A slower body
+    /// is an error.
+    #[must_use]
+    pub fn body_rate(self, rate: BodyRate) -> Self {
+        Self { body_rate: rate, ..self }
     }
 
     /// Sets the longest TLS handshake, 10 s by default.
@@ -99,11 +112,13 @@ impl Limits {
         Self { drain_timeout: timeout, ..self }
     }
 
-    pub(super) fn listener(&self) -> ListenerOptions {
+    pub(super) fn listener(&self, place: Place) -> ListenerOptions {
+        let most = if place == Place::Status { STATUS_CONNECTIONS } else { u32::MAX };
         ListenerOptions::default()
-            .max_connections(self.max_connections)
+            .max_connections(self.max_connections.min(most))
             .max_streams(self.max_streams)
             .max_header_bytes(self.max_header_bytes)
+            .body_rate(self.body_rate)
             .handshake_timeout(self.handshake_timeout)
             .header_timeout(self.header_timeout)
             .idle_timeout(self.idle_timeout)
@@ -123,3 +138,6 @@ impl Limits {
         self.drain_timeout
     }
 }
+
+/// As many as probes need.
+const STATUS_CONNECTIONS: u32 = 64;

@@ -1,7 +1,9 @@
 //! Accepts connections: a bounded number of them, each with timeouts, and none is cut off at shutdown before a deadline.
 
+mod accepting;
 mod activity;
 mod connection;
+mod open;
 mod options;
 mod tracked;
 mod watchdog;
@@ -14,22 +16,24 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::{Request, Response};
 use http_body::Body;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tower::Service;
 
-pub(crate) use options::ListenerOptions;
+use crate::places::Places;
+use accepting::Accepting;
+
+pub(crate) use options::{ListenerOptions, Peer};
 pub(crate) use tracked::ClientBody;
 
 /// A bound address whose connections are served.
 ///
-/// A connection beyond the limit waits in the queue of the operating system until another one ends. One connection holds at most
-/// the header bytes, the windows and the streams of its [`ListenerOptions`].
+/// A connection beyond the limit waits until another one ends or, if one is idle, makes room for it; more wait in the queue of the operating
+/// system. One connection holds at most the header bytes, the windows and the streams of its [`ListenerOptions`].
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -79,66 +83,42 @@ impl Listener {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let Self { socket, options, .. } = self;
-        let all = options.max_connections;
-        let places = Arc::new(Semaphore::new(usize::try_from(all).unwrap_or(Semaphore::MAX_PERMITS)));
+        let places = Places::of_connections(options.max_connections);
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(connection::Shared::new(options));
+        let accepting = Accepting {
+            socket,
+            places: places.clone(),
+            open: Arc::default(),
+            peers: shared.options.peers.clone(),
+        };
         let mut connections = JoinSet::new();
-        let mut shutdown = pin!(shutdown);
-        loop {
-            let (stream, peer, place) = tokio::select! {
-                biased;
-                () = &mut shutdown => break,
-                Some(_) = connections.join_next() => continue,
-                accepted = accept(&socket, &places) => accepted,
-            };
-            let service = service.clone();
-            connections.spawn(connection::serve(
-                stream,
-                peer,
-                place,
-                service,
-                shared.clone(),
-                stopped.clone(),
-            ));
+        {
+            let (mut shutdown, mut accepted) = (pin!(shutdown), pin!(accepting.next()));
+            loop {
+                let (stream, peer, held) = tokio::select! {
+                    biased;
+                    () = &mut shutdown => break,
+                    Some(_) = connections.join_next() => continue,
+                    accepted = &mut accepted => accepted,
+                };
+                accepted.set(accepting.next());
+                let (service, shared, stopped) = (service.clone(), shared.clone(), stopped.clone());
+                connections.spawn(connection::serve(stream, peer, held, service, shared, stopped));
+            }
         }
-        drop(socket);
+        drop(accepting);
         stop.send_replace(true);
         let ended = async {
             while connections.join_next().await.is_some() {}
             // The streams of upgraded connections hold their places as well.
-            let _all = places.acquire_many(all).await;
+            while places.taken() > 0 {
+                places.freed().await;
+            }
         };
         let is_drained = tokio::time::timeout(shared.options.drain_timeout, ended).await.is_ok();
-        let open = u32::try_from(places.available_permits()).unwrap_or(all);
+        let cut_off = places.taken();
         connections.shutdown().await;
-        Drained { cut_off: if is_drained { 0 } else { all.saturating_sub(open) } }
+        Drained { cut_off: if is_drained { 0 } else { cut_off } }
     }
 }
-
-/// The next connection, once there is a place for it.
-async fn accept(
-    socket: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
-    let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
-    loop {
-        match socket.accept().await {
-            Ok((stream, peer)) => return (stream, peer, place),
-            Err(error) if is_of_connection(&error) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept connections");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
-    }
-}
-
-/// Errors of a connection that has ended before it was accepted.
-fn is_of_connection(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-/// The time until the next attempt when the process has no more descriptors, or memory.
-const PAUSE: Duration = Duration::from_millis(500);

@@ -120,8 +120,8 @@ impl Readiness {
         self.0.limiter.emit_event(kind);
     }
 
-    /// The server shuts down, and is never ready again.
-    pub(super) fn set_draining(&self) {
+    /// Reports that the server shuts down. It is never ready again.
+    pub fn set_draining(&self) {
         self.0.is_draining.store(true, Ordering::Relaxed);
     }
 

@@ -1,22 +1,24 @@
 //! The builder of a server.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use ipnet::IpNet;
 use portcullis::admin::{HostError, HostList};
 use portcullis::charge::ResponseOutcome;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tonic::service::Routes;
 
-use super::listener::{Listener, ListenerOptions};
+use super::listener::{Listener, ListenerOptions, Peer};
 use super::metrics::Exporter;
 use super::running::{BoundServer, Port};
 use super::{Addresses, Limits, MetricsError, Place, Readiness, ServeError, Tls, guards, status, web_pages};
+use crate::check::TrustedPeers;
 
 /// Builds a server around a limiter. See the [module](super).
 #[derive(Debug)]
@@ -30,6 +32,7 @@ pub struct Server {
     tls: Option<Tls>,
     unauthenticated: Vec<Place>,
     hosts: HostList,
+    proxies: Option<TrustedPeers>,
     ready_delay: Duration,
     exporter: Option<Exporter>,
 }
@@ -47,6 +50,7 @@ impl Server {
             tls: None,
             unauthenticated: Vec::new(),
             hosts: HostList::default(),
+            proxies: None,
             ready_delay: Duration::ZERO,
             exporter: None,
         }
@@ -108,6 +112,15 @@ impl Server {
     /// If one of them is no host.
     pub fn http_hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
         Ok(Self { hosts: HostList::new(hosts)?, ..self })
+    }
+
+    /// Names the networks of the proxies that ask: their connections are left alone while connections are short. By default none is named, and
+    /// those that ask from the loopback, or over gRPC, are only no clients.
+    ///
+    /// While less than a quarter of the [connections](Limits::max_connections) of a listener is free, a new one closes the one that is idle
+    /// longest, and a client has at most a quarter of them. A client is an address, of IPv6 a /64.
+    pub fn proxies(self, networks: impl IntoIterator<Item = IpNet>) -> Self {
+        Self { proxies: Some(TrustedPeers::networks(networks)), ..self }
     }
 
     /// Sets for how long the server still takes requests at shutdown after it has become not ready, so that load balancers notice
@@ -194,11 +207,22 @@ impl Server {
     }
 
     fn options(&self, place: Place, addr: SocketAddr) -> ListenerOptions {
-        let options = self.limits.listener();
+        let proxies = self.proxies.clone();
+        let options = self.limits.listener(place).peers(move |peer| kind(proxies.as_ref(), place, peer));
         match &self.tls {
             Some(tls) if self.uses_tls(place, addr) => options.tls(tls.config()),
             _ => options,
         }
+    }
+}
+
+/// What a peer is. Many clients may be behind whoever asks.
+fn kind(proxies: Option<&TrustedPeers>, place: Place, peer: IpAddr) -> Peer {
+    match (place, proxies) {
+        (Place::Grpc | Place::Http, Some(proxies)) if proxies.contains(peer) => Peer::Proxy,
+        (Place::Grpc, _) => Peer::Caller,
+        (Place::Http, None) if TrustedPeers::loopback().contains(peer) => Peer::Caller,
+        (Place::Http | Place::Status | Place::Admin, _) => Peer::Client,
     }
 }
 
@@ -210,4 +234,27 @@ fn admin_failures() -> RateLimitLayer {
     let layer = Limiter::memory().layer(failures).by(ClientIp::peer()).charge_when(is_refused);
     let layer = layer.except(|parts: &Parts| !parts.headers.contains_key(AUTHORIZATION));
     layer.headers(RateLimitHeaders::NONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_no_clients() {
+        let named = TrustedPeers::networks(["10.0.0.0/8".parse().unwrap()]);
+        for (place, peer, by_default, with_names) in [
+            (Place::Grpc, "10.0.0.9", Peer::Caller, Peer::Proxy),
+            (Place::Grpc, "192.0.2.1", Peer::Caller, Peer::Caller),
+            (Place::Http, "10.0.0.9", Peer::Client, Peer::Proxy),
+            (Place::Http, "127.0.0.1", Peer::Caller, Peer::Client),
+            (Place::Http, "192.0.2.1", Peer::Client, Peer::Client),
+            (Place::Status, "10.0.0.9", Peer::Client, Peer::Client),
+            (Place::Admin, "127.0.0.1", Peer::Client, Peer::Client),
+        ] {
+            let peer = peer.parse().unwrap();
+            assert_eq!(kind(None, place, peer), by_default, "{place} {peer}");
+            assert_eq!(kind(Some(&named), place, peer), with_names, "{place} {peer}");
+        }
+    }
 }

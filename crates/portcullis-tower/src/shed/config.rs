@@ -13,6 +13,7 @@ use super::classes::Classes;
 use super::limit::Tolerance;
 use super::permit::Permit;
 use super::shared::{Room, Shared};
+use crate::body_rate::BodyRate;
 use crate::class::Class;
 use crate::event::{Event, EventKind};
 use crate::matching::RequestMatcher;
@@ -36,6 +37,8 @@ pub(super) struct ShedConfig {
     pub shortest_wait: Duration,
     /// The bytes that are read of the body of a rejected request.
     pub discarded_bytes: u64,
+    /// `None` for request bodies that may take any time.
+    pub body_rate: Option<BodyRate>,
     pub spread: RetrySpread,
     pub overload_status: Arc<dyn Fn(StatusCode) -> bool + Send + Sync>,
     pub until_head: bool,

@@ -1,5 +1,7 @@
 //! The layer, and its options.
 
+mod clients;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
@@ -14,6 +16,7 @@ use super::config::{ShedConfig, WHOLE};
 use super::limit::Tolerance;
 use super::shared::Shared;
 use super::{MAX_LIMIT, Shed, ShedError};
+use crate::body_rate::BodyRate;
 use crate::class::Class;
 use crate::discard;
 use crate::matching::RequestMatcher;
@@ -74,6 +77,7 @@ impl ShedLayer {
             tolerance: Tolerance::DEFAULT,
             shortest_wait: Duration::from_secs(1),
             discarded_bytes: discard::BYTES,
+            body_rate: Some(BodyRate::default()),
             spread: RetrySpread::new(Duration::from_secs(9))?,
             overload_status: Arc::new(|_| false),
             until_head: false,

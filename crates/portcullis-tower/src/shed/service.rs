@@ -10,6 +10,7 @@ use tower_service::Service;
 
 use super::config::{Entry, ShedConfig};
 use super::{ShedBody, ShedFuture};
+use crate::body_rate::rated;
 use crate::discard::discard;
 
 /// A service whose requests are shed under overload. Made by a [`ShedLayer`](super::ShedLayer).
@@ -73,7 +74,7 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (mut parts, body) = request.into_parts();
+        let (mut parts, mut body) = request.into_parts();
         let mut permit = match self.config.enter(&parts) {
             Entry::Admitted(permit) => permit,
             Entry::Rejected(response) => {
@@ -84,8 +85,13 @@ where
                 return ShedFuture::rejected(response);
             }
         };
-        if let Some(permit) = permit.as_mut().filter(|_| self.config.leaves_permit) {
-            permit.hand_over(&mut parts.extensions);
+        if let Some(permit) = &mut permit {
+            if let Some(rate) = self.config.body_rate.filter(|_| !self.config.is_shadow) {
+                body = rated(rate, &parts, body);
+            }
+            if self.config.leaves_permit {
+                permit.hand_over(&mut parts.extensions);
+            }
         }
         let request = Request::from_parts(parts, body);
         if mem::take(&mut self.is_ready) {

@@ -1,3 +1,4 @@
+use axum::Extension;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
@@ -17,4 +18,19 @@ async fn health_watches_are_bounded() {
     assert!(client.check(HealthCheckRequest::default()).await.is_ok());
     watches.pop();
     assert!(client.watch(HealthCheckRequest::default()).await.is_ok(), "the place is free again");
+}
+
+#[tokio::test]
+async fn watches_of_one_address_leave_room() {
+    let (router, _health) = with_health(Routes::default()).await;
+    let client = |host: u8| {
+        let peer = ConnectInfo(SocketAddr::from(([192, 0, 2, host], 41_000)));
+        HealthClient::new(router.clone().layer(Extension(peer)).into_service::<tonic::body::Body>())
+    };
+    let (mut first, mut watches) = (client(1), Vec::new());
+    while let Ok(watch) = first.watch(HealthCheckRequest::default()).await {
+        watches.push(watch);
+    }
+    assert_eq!(watches.len(), 768);
+    assert!(client(2).watch(HealthCheckRequest::default()).await.is_ok());
 }

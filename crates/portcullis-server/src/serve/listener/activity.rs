@@ -2,21 +2,25 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::OwnedSemaphorePermit;
+
+use crate::places::Place;
 
 /// The counters of a connection. Requests and the watchdog read and write them in different tasks, each without regard to the others.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Activity {
     version: AtomicU8,
     has_moved: AtomicBool,
     has_unparsed: AtomicBool,
     started: AtomicU64,
     in_flight: AtomicU32,
+    /// Microseconds since [`BEGUN`] at which the last request has ended, or the connection was accepted.
+    rested: AtomicU64,
 }
 
 /// A protocol, as its first bytes show it.
@@ -25,6 +29,13 @@ pub(super) enum Version {
     Unknown,
     Http1,
     Http2,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        let (version, has_moved, has_unparsed, started, in_flight) = Default::default();
+        Self { version, has_moved, has_unparsed, started, in_flight, rested: AtomicU64::new(now()) }
+    }
 }
 
 impl Activity {
@@ -56,6 +67,11 @@ impl Activity {
         self.in_flight.load(Ordering::Relaxed)
     }
 
+    /// When the connection began to be without a request, which orders connections. `None` during a request.
+    pub(super) fn idle_since(&self) -> Option<u64> {
+        (self.in_flight() == 0).then(|| self.rested.load(Ordering::Relaxed))
+    }
+
     pub(super) fn set_version(&self, version: Version) {
         self.version.store(version as u8, Ordering::Relaxed);
     }
@@ -63,6 +79,11 @@ impl Activity {
     fn has_read(&self) {
         self.has_unparsed.store(true, Ordering::Relaxed);
         self.has_moved.store(true, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    pub(super) fn rested_for_test(&self, at: u64) {
+        self.rested.store(at, Ordering::Relaxed);
     }
 
     #[cfg(test)]
@@ -88,6 +109,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         // The body of a request is read during the request.
         self.0.has_unparsed.store(false, Ordering::Relaxed);
+        self.0.rested.store(now(), Ordering::Relaxed);
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -98,11 +120,11 @@ pub(super) struct Observed<I> {
     io: I,
     activity: Arc<Activity>,
     first: FirstBytes,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl<I> Observed<I> {
-    pub(super) fn new(io: I, activity: Arc<Activity>, place: OwnedSemaphorePermit) -> Self {
+    pub(super) fn new(io: I, activity: Arc<Activity>, place: Place) -> Self {
         Self { io, activity, first: FirstBytes::default(), _place: place }
     }
 
@@ -178,6 +200,13 @@ impl FirstBytes {
         (self.0 == PREFACE.len()).then_some(Version::Http2)
     }
 }
+
+fn now() -> u64 {
+    u64::try_from(BEGUN.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The first time that was asked for.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -1,6 +1,7 @@
 //! One connection, from its handshake to its end.
 
 use std::error::Error;
+use std::future::pending;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,12 +12,14 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Duration, Instant};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
-use super::activity::{Activity, Observed};
+use super::accepting::Held;
+use super::activity::Observed;
+use super::open::{Closing, Listed};
 use super::options::ListenerOptions;
 use super::tracked::{ClientBody, Tracked};
 use super::watchdog::{Step, Watchdog};
@@ -39,7 +42,7 @@ impl Shared {
 pub(super) async fn serve<S, B>(
     stream: TcpStream,
     peer: SocketAddr,
-    place: OwnedSemaphorePermit,
+    held: Held,
     service: S,
     shared: Arc<Shared>,
     mut stop: watch::Receiver<bool>,
@@ -53,20 +56,29 @@ pub(super) async fn serve<S, B>(
 {
     // Without it a response of two writes waits for the peer's acknowledgement. A socket that refuses it has ended.
     let _ = stream.set_nodelay(true);
-    let activity = Arc::new(Activity::default());
-    let service = Tracked { service, peer, activity: activity.clone() };
+    let Held { place, activity, listed } = held;
+    let service = Tracked { service, peer, body_rate: shared.options.body_rate, activity: activity.clone() };
     let Some(acceptor) = &shared.acceptor else {
-        return drive(Observed::new(stream, activity, place), service, &shared, stop).await;
+        return drive(Observed::new(stream, activity, place), service, &shared, listed, stop).await;
     };
     let handshake = tokio::time::timeout(shared.options.handshake_timeout, acceptor.accept(stream));
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         _ = stop.wait_for(|stop| *stop) => return,
+        _ = closes(listed.as_ref()) => return tracing::debug!("a TLS handshake has made room"),
     };
     match shaken {
-        Ok(Ok(stream)) => drive(Observed::new(stream, activity, place), service, &shared, stop).await,
+        Ok(Ok(stream)) => drive(Observed::new(stream, activity, place), service, &shared, listed, stop).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake has failed"),
         Err(_) => tracing::debug!("a TLS handshake has taken too long"),
+    }
+}
+
+/// Returns when a connection has to make room: never if it is not listed.
+async fn closes(listed: Option<&Listed>) -> Closing {
+    match listed {
+        Some(listed) => listed.closes().await,
+        None => pending().await,
     }
 }
 
@@ -74,6 +86,7 @@ async fn drive<I, S, B>(
     io: Observed<I>,
     service: Tracked<S>,
     shared: &Shared,
+    listed: Option<Listed>,
     mut stop: watch::Receiver<bool>,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -84,7 +97,8 @@ async fn drive<I, S, B>(
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let mut watchdog = Watchdog::new(service.activity.clone());
+    let activity = service.activity.clone();
+    let mut watchdog = Watchdog::new(activity.clone());
     let mut connection = pin!(shared.protocol.serve_connection_with_upgrades(TokioIo::new(io), service));
     let mut stop = pin!(async move {
         // The listener outlives its connections.
@@ -93,7 +107,7 @@ async fn drive<I, S, B>(
     let interval = Watchdog::interval(&shared.options);
     let mut looked = Instant::now();
     let mut timer = pin!(tokio::time::sleep_until(looked + interval));
-    let mut is_stopping = false;
+    let (mut is_stopping, mut makes_room) = (false, false);
     loop {
         tokio::select! {
             result = connection.as_mut() => {
@@ -107,7 +121,19 @@ async fn drive<I, S, B>(
                 watchdog.closes();
                 connection.as_mut().graceful_shutdown();
             }
+            closing = closes(listed.as_ref()), if !makes_room => {
+                makes_room = true;
+                if activity.in_flight() == 0 && closing == Closing::AtOnce {
+                    return tracing::debug!("a connection has made room");
+                }
+                watchdog.closes();
+                connection.as_mut().graceful_shutdown();
+                timer.as_mut().reset(Instant::now() + GRACE);
+            }
             () = &mut timer => {
+                if makes_room && activity.in_flight() == 0 {
+                    return tracing::debug!("a connection has made room");
+                }
                 let now = Instant::now();
                 match watchdog.look(now - looked, &shared.options) {
                     Step::Keep => {}
@@ -120,3 +146,6 @@ async fn drive<I, S, B>(
         }
     }
 }
+
+/// How long a connection that makes room stays open without a request: for the end of a response, and until a client of HTTP/2 knows it.
+const GRACE: Duration = Duration::from_secs(1);

@@ -1,11 +1,13 @@
 //! The limits of a listener.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
+use portcullis::BodyRate;
 use rustls::ServerConfig;
 
 /// The limits of a listener. All have a value: there is no listener without limits.
@@ -20,12 +22,27 @@ pub(crate) struct ListenerOptions {
     pub(super) idle_timeout: Duration,
     pub(super) stall_timeout: Duration,
     pub(super) drain_timeout: Duration,
+    pub(super) peers: Peers,
+    pub(super) body_rate: BodyRate,
     max_header_bytes: u32,
     max_streams: u32,
     stream_window: u32,
     connection_window: u32,
     connect_protocol: bool,
 }
+
+/// What a peer is, for the places of its connections while they are short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// A client, which has a share of the places. Its idle connections may be closed.
+    Client,
+    /// A server that asks for others, and so has no share. Its idle connections may be closed.
+    Caller,
+    /// A named proxy, whose connections are left alone.
+    Proxy,
+}
+
+pub(super) type Peers = Arc<dyn Fn(IpAddr) -> Peer + Send + Sync>;
 
 impl Default for ListenerOptions {
     fn default() -> Self {
@@ -37,6 +54,8 @@ impl Default for ListenerOptions {
             idle_timeout: Duration::from_secs(300),
             stall_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
+            peers: Arc::new(|_| Peer::Client),
+            body_rate: BodyRate::default(),
             max_header_bytes: 32 * 1_024,
             max_streams: 256,
             stream_window: 64 * 1_024,
@@ -80,6 +99,16 @@ impl ListenerOptions {
     /// How long requests in progress may take at shutdown.
     pub(crate) fn drain_timeout(self, timeout: Duration) -> Self {
         Self { drain_timeout: timeout, ..self }
+    }
+
+    /// What the peers are; without it each address is a client.
+    pub(crate) fn peers(self, peers: impl Fn(IpAddr) -> Peer + Send + Sync + 'static) -> Self {
+        Self { peers: Arc::new(peers), ..self }
+    }
+
+    /// The smallest rate of the bodies of requests.
+    pub(crate) fn body_rate(self, rate: BodyRate) -> Self {
+        Self { body_rate: rate, ..self }
     }
 
     /// The bytes of the head of a request: at least 8 192 with HTTP/1.1, whose line and fields both count.

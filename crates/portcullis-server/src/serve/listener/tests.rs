@@ -1,10 +1,12 @@
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::ConnectInfo;
 use axum::routing::{get, post};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -81,17 +83,67 @@ async fn service_knows_the_address_of_the_peer() {
     assert!(answer.ends_with(&stream.local_addr().unwrap().to_string()), "{answer}");
 }
 
+/// A connection whose request needs one more byte.
+async fn begun(server: &Running) -> TcpStream {
+    let mut stream = connect(server.addr, "").await;
+    let head = "POST /echo HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    read_until(&mut stream, "100 Continue\r\n\r\n").await;
+    stream
+}
+
 #[tokio::test]
 async fn connection_beyond_the_limit_waits_for_a_place() {
-    let server = start(ListenerOptions::default().max_connections(1), app()).await;
-    let first = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    let mut first = first;
-    read_until(&mut first, "127.0.0.1:").await;
+    let options = ListenerOptions::default().max_connections(1).peers(|_| Peer::Caller);
+    let server = start(options, app()).await;
+    let first = begun(&server).await;
     let mut second = connect(server.addr, GET_PEER).await;
     let mut byte = [0];
     assert!(timeout(Duration::from_millis(100), second.read(&mut byte)).await.is_err(), "it is not answered");
     drop(first);
     assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn idle_connection_makes_room() {
+    for kind in [Peer::Client, Peer::Caller] {
+        let server = start(ListenerOptions::default().max_connections(1).peers(move |_| kind), app()).await;
+        for text in ["", "GET /peer HTTP/1.1\r\nhost: a", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+            let mut idle = connect(server.addr, text).await;
+            // It is closed for the next one of its client, which is not refused as long as there is a place.
+            let answered = async {
+                while !rest(&mut connect(server.addr, GET_PEER).await).await.starts_with("HTTP/1.1 200") {}
+            };
+            timeout(BOUND, answered).await.expect("it has the place");
+            let _ = timeout(BOUND, idle.read_to_end(&mut Vec::new())).await.expect("the idle one has ended");
+        }
+    }
+}
+
+#[tokio::test]
+async fn connections_of_named_proxies_are_left_alone() {
+    let server = start(ListenerOptions::default().max_connections(1).peers(|_| Peer::Proxy), app()).await;
+    let mut first = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    read_until(&mut first, "127.0.0.1:").await;
+    let mut second = connect(server.addr, GET_PEER).await;
+    assert!(timeout(Duration::from_millis(100), second.read(&mut [0])).await.is_err(), "it is not answered");
+    first.write_all(GET_PEER.as_bytes()).await.unwrap();
+    assert!(rest(&mut first).await.contains("HTTP/1.1 200"));
+    assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn busy_client_beyond_its_share_is_refused() {
+    let server = start(ListenerOptions::default().max_connections(4), app()).await;
+    let mut busy = Vec::new();
+    for _ in 0..3 {
+        busy.push(begun(&server).await);
+    }
+    assert_eq!(rest(&mut connect(server.addr, GET_PEER).await).await, "");
+    let mut first = busy.remove(0);
+    first.write_all(b"x").await.unwrap();
+    read_until(&mut first, "200 OK").await;
+    drop(busy);
 }
 
 #[tokio::test]

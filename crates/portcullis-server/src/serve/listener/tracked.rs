@@ -10,18 +10,19 @@ use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use pin_project_lite::pin_project;
-use portcullis::Unread;
+use portcullis::{BodyRate, RatedBody, Unread};
 use tower::{Service, ServiceExt as _};
 
 use super::activity::{Activity, InFlight};
 
-/// The body of a request, of which the rest is discarded.
-pub(crate) type ClientBody = Unread<Incoming>;
+/// The body of a request, which a client has to send fast enough, and of which the rest is discarded.
+pub(crate) type ClientBody = Unread<RatedBody<Incoming>>;
 
 #[derive(Clone, Debug)]
 pub(super) struct Tracked<S> {
     pub(super) service: S,
     pub(super) peer: SocketAddr,
+    pub(super) body_rate: BodyRate,
     pub(super) activity: Arc<Activity>,
 }
 
@@ -39,7 +40,7 @@ where
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let request_in_flight = InFlight::begin(&self.activity);
         request.extensions_mut().insert(ConnectInfo(self.peer));
-        let request = Unread::wrap(request, self.peer.ip());
+        let request = Unread::wrap(self.body_rate.watch(request), self.peer.ip());
         let response = self.service.clone().oneshot(request);
         Box::pin(async move {
             let response = response.await?;

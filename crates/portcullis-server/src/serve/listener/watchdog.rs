@@ -74,7 +74,11 @@ impl Watchdog {
             *closing += passed;
             return if *closing < options.header_timeout { Step::Keep } else { Step::Cut("slow to close") };
         }
-        if self.idle < options.idle_timeout {
+        // The first stream of HTTP/2 has the time of a head.
+        let is_new = self.activity.version() == Version::Http2 && started == 0;
+        let most =
+            if is_new { options.header_timeout.min(options.idle_timeout) } else { options.idle_timeout };
+        if self.idle < most {
             return Step::Keep;
         }
         self.closing = Some(Duration::ZERO);

@@ -53,7 +53,16 @@ fn connection_between_requests_has_the_idle_timeout() {
 #[test]
 fn pings_of_http2_do_not_keep_an_idle_connection() {
     let (activity, mut watchdog) = watchdog(Version::Http2);
+    drop(InFlight::begin(&activity));
+    assert_eq!(watchdog.look(SECOND, &options()), Step::Keep);
     assert_eq!(first_step(&mut watchdog, || activity.read_for_test()), Some((8, Step::Close)));
+}
+
+#[test]
+fn first_stream_has_the_header_timeout() {
+    let (activity, mut watchdog) = watchdog(Version::Http2);
+    assert_eq!(first_step(&mut watchdog, || activity.read_for_test()), Some((4, Step::Close)));
+    assert_eq!(first_step(&mut watchdog, || {}), Some((4, Step::Cut("slow to close"))));
 }
 
 #[test]

@@ -1,0 +1,91 @@
+//! The smallest rate at which a client sends the body of its request.
+
+mod erased;
+mod rated;
+
+use std::fmt;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Method, Request};
+use http_body::Body;
+
+use crate::response::is_grpc;
+
+pub(crate) use erased::rated;
+pub use rated::RatedBody;
+
+/// The smallest rate at which a client sends the body of its request: so many bytes in a time.
+///
+/// A body of which a reader waits as long for fewer bytes ends with the error [`SlowBody`]. Only the time counts in which the reader waits
+/// for the client, so that a handler that does not read makes no client slow, and it counts anew after as many bytes, so that a client
+/// cannot stop after it was fast. By default 1 920 bytes in 30 s: a client may be silent for 30 s, and sends at least 64 bytes per second.
+///
+/// Calls of gRPC are exempt, because their streams may be silent, and so is `CONNECT`, whose body is a connection. An upgrade of HTTP/1.1
+/// has no body.
+///
+/// [`ShedLayer`](crate::shed::ShedLayer::body_rate) applies it to the requests in flight. A server without that layer wraps its requests:
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use http::Request;
+/// use http_body_util::BodyExt as _;
+/// use portcullis_tower::BodyRate;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let rate = BodyRate::new(10_000, Duration::from_secs(10));
+/// let request = rate.watch(Request::new(String::from("four")));
+/// assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "four");
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BodyRate {
+    bytes: u64,
+    within: Duration,
+}
+
+impl BodyRate {
+    /// Requires this many bytes of a body in this time of waiting. 0 bytes are taken for one, and a shorter time than a second for a second.
+    #[must_use]
+    pub fn new(bytes: u64, within: Duration) -> Self {
+        Self { bytes: bytes.max(1), within: within.max(Duration::from_secs(1)) }
+    }
+
+    /// Wraps the body of a request, which ends with an error if the client sends it too slowly.
+    ///
+    /// It takes a tokio runtime with a timer where a reader has to wait. Outside of a runtime a body may take any time.
+    pub fn watch<B: Body>(self, request: Request<B>) -> Request<RatedBody<B>> {
+        let (parts, body) = request.into_parts();
+        let rate = (!is_exempt(&parts)).then_some(self);
+        Request::from_parts(parts, RatedBody::new(body, rate))
+    }
+}
+
+impl Default for BodyRate {
+    fn default() -> Self {
+        Self::new(64 * 30, Duration::from_secs(30))
+    }
+}
+
+impl fmt::Display for BodyRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes in {:?}", self.bytes, self.within)
+    }
+}
+
+/// A client sends the body of its request more slowly than the [`BodyRate`] allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client sends the body of its request too slowly: less than {rate}")]
+pub struct SlowBody {
+    rate: BodyRate,
+}
+
+/// Whether the body of a request may take any time.
+fn is_exempt(parts: &Parts) -> bool {
+    parts.method == Method::CONNECT || is_grpc(parts)
+}
+
+#[cfg(test)]
+mod tests;
