@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
 use portcullis::shed::ShedLayer;
-use portcullis::{BodyRate, Limiter};
+use portcullis::{BodyRate, ClientIp, Limiter};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -56,4 +56,26 @@ async fn slow_uploads_give_their_places_back() {
         assert!(answer.contains("less than 1000 bytes in 1s"), "{answer}");
     }
     assert_eq!(request(2, address).await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_of_one_address_leave_places_to_others() {
+    let limiter = Limiter::memory();
+    let any_rate = || limiter.shed(20..=1_000).body_rate(None);
+    let shared = any_rate().share_per(ClientIp::peer());
+    let address = service(&shared).await;
+    let uploads = begin_uploads(&shared, address, 16).await;
+    assert_eq!(request(1, address).await, 503);
+    for host in 2..30 {
+        for _ in 0..10 {
+            assert_eq!(request(host, address).await, 200, "{host}");
+        }
+    }
+    assert!(shared.in_flight() >= uploads.len());
+
+    // Without shares, the first request of another address is rejected.
+    let unshared = any_rate();
+    let address = service(&unshared).await;
+    let _uploads = begin_uploads(&unshared, address, 16).await;
+    assert_eq!(request(2, address).await, 503);
 }

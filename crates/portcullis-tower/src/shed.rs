@@ -68,6 +68,7 @@ mod future;
 mod layer;
 mod limit;
 mod permit;
+mod places;
 mod service;
 mod shared;
 mod window;
