@@ -62,6 +62,8 @@ struct NoPlace {
     class: Class,
     limit: u32,
     in_flight: u32,
+    /// Whether its caller holds its share.
+    is_by_caller: bool,
 }
 
 impl ShedConfig {
@@ -76,13 +78,15 @@ impl ShedConfig {
         let Some((places, caller)) = self.caller(parts) else {
             return match self.shared.enter_below(most) {
                 Ok(counts) => Entry::Admitted(Some(Permit::new(self, counts, None))),
-                Err(in_flight) => self.shed(parts, &NoPlace { class, limit, in_flight }, None),
+                Err(in_flight) => {
+                    self.shed(parts, &NoPlace { class, limit, in_flight, is_by_caller: false }, None)
+                }
             };
         };
         match places.enter(caller, &self.shared, most) {
             Ok((counts, place)) => Entry::Admitted(Some(Permit::new(self, counts, Some(place)))),
-            Err(in_flight) => {
-                let full = NoPlace { class, limit, in_flight };
+            Err((in_flight, is_below)) => {
+                let full = NoPlace { class, limit, in_flight, is_by_caller: !is_below };
                 self.shed(parts, &full, Some((places, caller)))
             }
         }
@@ -113,7 +117,10 @@ impl ShedConfig {
     ) -> Entry {
         let (is_shadow, shared) = (self.is_shadow, &self.shared);
         shared.rejected();
-        let NoPlace { class, limit, in_flight } = *full;
+        if !full.is_by_caller {
+            shared.stalled(self.tolerance);
+        }
+        let NoPlace { class, limit, in_flight, .. } = *full;
         self.emit(EventKind::Shed { class, limit, in_flight, is_shadow });
         if is_shadow {
             let place = caller.map(|(places, caller)| places.enter_anyway(caller));

@@ -47,13 +47,13 @@ impl Places {
     ///
     /// # Errors
     ///
-    /// How many are in flight.
+    /// How many are in flight, and whether the caller holds less than its share.
     pub(super) fn enter(
         self: &Arc<Self>,
         caller: Caller,
         shared: &Shared,
         most: u32,
-    ) -> Result<(Counts, Place), u32> {
+    ) -> Result<(Counts, Place), (u32, bool)> {
         let mut held = self.held();
         held.set_share(share_of(shared.limit()));
         let is_below = held.of(caller) < held.share;
@@ -62,7 +62,7 @@ impl Places {
         } else {
             most.min(shared.ceiling().saturating_sub(held.share))
         };
-        let counts = shared.enter_below(most)?;
+        let counts = shared.enter_below(most).map_err(|in_flight| (in_flight, is_below))?;
         held.add(caller);
         Ok((counts, Place { places: Arc::clone(self), caller }))
     }

@@ -19,6 +19,8 @@ pub(super) struct Shared {
     ceiling: u32,
     /// Whether a request was rejected in this window.
     has_rejected: AtomicBool,
+    /// When the first request was rejected since the last response head, or the limit has grown since. 0 if none was.
+    stalled_since: AtomicU64,
     estimator: Mutex<Estimator>,
     epoch: Instant,
     pub(super) log: EventLog,
@@ -39,6 +41,7 @@ impl Shared {
             limit: AtomicU32::new(estimator.limit()),
             ceiling,
             has_rejected: AtomicBool::new(false),
+            stalled_since: AtomicU64::new(0),
             estimator: Mutex::new(estimator),
             epoch: Instant::now(),
             log: EventLog::default(),
@@ -79,6 +82,26 @@ impl Shared {
         }
     }
 
+    /// A request is rejected that another caller need not have caused. If none has got its response head for long, what is in flight shows
+    /// nothing, and only a request that is admitted would: the limit grows by a step.
+    pub(super) fn stalled(&self, tolerance: Tolerance) {
+        let now = self.now().max(1);
+        let since = self.stalled_since.load(Relaxed);
+        let set = |since, to| self.stalled_since.compare_exchange(since, to, Relaxed, Relaxed).is_ok();
+        if since == 0 {
+            set(0, now);
+            return;
+        }
+        let stall = now.saturating_sub(since);
+        if stall >= LEAST_STALL
+            && let Some(mut estimator) = self.try_estimator()
+            && stall >= estimator.patience(tolerance)
+            && set(since, now)
+        {
+            self.limit.store(estimator.grow(now), Relaxed);
+        }
+    }
+
     /// Counts a request for which there is no room.
     pub(super) fn enter_anyway(&self) -> Counts {
         let Counts { in_flight, waiting } = Counts::of(self.counts.fetch_add(ENTERED, Relaxed));
@@ -88,6 +111,9 @@ impl Shared {
     /// A request does not wait for its response head any more.
     pub(super) fn head(&self) {
         self.counts.fetch_sub(WAITING, Relaxed);
+        if self.stalled_since.load(Relaxed) != 0 {
+            self.stalled_since.store(0, Relaxed);
+        }
     }
 
     /// A request whose head was there has ended.
@@ -141,6 +167,9 @@ impl Counts {
         Self { in_flight: packed as u32, waiting: (packed >> 32) as u32 }
     }
 }
+
+/// In nanoseconds: 1 s without a response head.
+pub(super) const LEAST_STALL: u64 = 1_000_000_000;
 
 const WAITING: u64 = 1 << 32;
 const ENTERED: u64 = WAITING + 1;

@@ -167,6 +167,49 @@ fn keys_that_callers_choose_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn limit_grows_while_nothing_ends() {
+    let mut service = Service::new(ShedLayer::new(&registry(), 5..=8).reserve_for_critical(0.0));
+    while service.hold(from(1)).await {}
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_millis(700)).await;
+        seen.push((service.ask(from(2)).await, service.layer.limit()));
+    }
+    assert_eq!(seen, [(503, 5), (503, 6), (200, 6)], "a second after the first rejection");
+    // What is admitted and does not end lets the limit grow to the ceiling, and no further.
+    for _ in 0..12 {
+        service.hold(from(2)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!((service.layer.limit(), service.layer.in_flight()), (8, 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn limit_stays_while_requests_end() {
+    let mut service = Service::new(ShedLayer::new(&registry(), 5..=1_000).reserve_for_critical(0.0));
+    while service.hold(from(1)).await {}
+    for _ in 0..10 {
+        tokio::time::advance(Duration::from_millis(900)).await;
+        assert_eq!(service.ask(from(2)).await, 503);
+        service.held.finish(1);
+        tokio::task::yield_now().await;
+        while service.hold(from(1)).await {}
+    }
+    assert_eq!(service.layer.limit(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejections_of_one_caller_do_not_raise_the_limit() {
+    let mut service = Service::new(shared(20..=1_000));
+    while service.hold(from(1)).await {}
+    for _ in 0..10 {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(service.ask(from(1)).await, 503);
+    }
+    assert_eq!(service.layer.limit(), 20);
+}
+
+#[tokio::test(start_paused = true)]
 async fn slow_body_of_axum_gives_its_place_back() {
     use axum::body::Body;
     use http_body_util::BodyExt as _;
