@@ -6,8 +6,9 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Bytes;
 use axum::routing::{get, post};
+use portcullis::rules::{Format, Loader, Rules};
 use portcullis::shed::ShedLayer;
-use portcullis::{BodyRate, Limiter};
+use portcullis::{BodyRate, ClientIp, Limiter};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -56,4 +57,47 @@ async fn slow_uploads_give_their_places_back() {
         assert!(answer.contains("less than 1000 bytes in 1s"), "{answer}");
     }
     assert_eq!(request(2, address).await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn uploads_of_one_address_leave_places_to_others() {
+    let layer = |limiter: Limiter| limiter.shed(20..=1_000).body_rate(None);
+    others_are_served(layer(Limiter::memory()).share_per(ClientIp::peer())).await;
+
+    // Files that say where addresses come from share the places.
+    let with_rules = |table: &str| {
+        let rules = format!("{table}\n{POLICY}");
+        let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, rules)).unwrap();
+        layer(Limiter::memory().rules(rules).unwrap())
+    };
+    others_are_served(with_rules("[client_ip]")).await;
+
+    // Without shares, the first request of another address is rejected.
+    for unshared in
+        [layer(Limiter::memory()), with_rules(""), with_rules("[client_ip]\nshare_places = false")]
+    {
+        let address = service(&unshared).await;
+        let _uploads = begin_uploads(&unshared, address, 16).await;
+        assert_eq!(request(2, address).await, 503);
+    }
+}
+
+const POLICY: &str = r#"
+[policy.all]
+strategy = "gcra"
+quota = "1000/s"
+key = "client_ip"
+"#;
+
+/// With 16 unfinished uploads of an address, all requests of others are served, and none of its own.
+async fn others_are_served(shared: ShedLayer) {
+    let address = service(&shared).await;
+    let uploads = begin_uploads(&shared, address, 16).await;
+    assert_eq!(request(1, address).await, 503);
+    for host in 2..30 {
+        for _ in 0..10 {
+            assert_eq!(request(host, address).await, 200, "{host}");
+        }
+    }
+    assert!(shared.in_flight() >= uploads.len());
 }

@@ -31,7 +31,9 @@ mod yaml;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use door::Door;
-pub use live::{LiveRules, ReloadError, RulesLayer, RulesRequirement, RulesService, UnknownRule};
+pub use live::{
+    LiveRules, ReloadError, RulesClients, RulesLayer, RulesRequirement, RulesService, UnknownRule,
+};
 pub use load::Loader;
 pub use rules::{Match, Rule, RuleSet, Rules, Tier};
 pub use schema::schema;

@@ -1,5 +1,6 @@
 //! Rules that change while they limit requests.
 
+mod clients;
 #[cfg(feature = "signed")]
 mod documents;
 mod error;
@@ -17,6 +18,7 @@ use portcullis_core::Policy;
 use portcullis_tower::{Installation, InstalledPolicy, LayerError, LayerLog, Registry};
 
 use crate::rules::{Rule, Rules};
+pub use clients::RulesClients;
 pub use error::{ReloadError, UnknownRule};
 #[cfg(any(feature = "watch", feature = "signed"))]
 pub(crate) use following::WeakLiveRules;

@@ -47,6 +47,8 @@ pub struct Rules(Arc<Inner>);
 struct Inner {
     rules: Vec<Rule>,
     clients: ClientIp,
+    /// Whether a layer that sheds load shares its places per client.
+    shares_places: bool,
     warnings: Diagnostics,
     loader: Loader,
     files: Vec<PathBuf>,
@@ -94,9 +96,10 @@ impl Rules {
             sources: &read.sources,
             hooks: &loader.hooks,
             clients: ClientIp::peer(),
+            shares_places: false,
         };
         let Read { rules, options, layer } = reader.documents(&read.documents);
-        let clients = reader.clients;
+        let (clients, shares_places) = (reader.clients, reader.shares_places);
         // A part that is not known matches every request, so that these would find too many.
         if !findings.has_errors() {
             check::no_policies(&rules, &read.documents, &findings);
@@ -120,6 +123,7 @@ impl Rules {
         Ok(Self(Arc::new(Inner {
             rules,
             clients,
+            shares_places,
             warnings,
             loader: loader.clone(),
             files,
@@ -173,6 +177,12 @@ impl Rules {
     /// What the key `"client_ip"` means: the table `[client_ip]`, or what the program has [set](Loader::client_ip).
     pub fn client_ip(&self) -> &ClientIp {
         &self.0.clients
+    }
+
+    /// Whether a layer that sheds load [shares its places](crate::LiveRules::clients) per client: there is a table `[client_ip]`, or the program
+    /// has set its clients, and the table has no `share_places = false`.
+    pub fn shares_places(&self) -> bool {
+        self.0.shares_places
     }
 
     /// The files that were read.

@@ -40,12 +40,19 @@
 //!   if they took longer than tolerated: a fast error is no sign of health, and a timeout is one of overload.
 //! - **A service that becomes slower for another reason** looks overloaded. The limit falls to its floor, where the new latency is learned,
 //!   and grows again.
+//! - **A stall.** If requests are rejected and no response head has come for a second, or five times the latency without load, the limit grows by
+//!   a step.
 //! - **No deadlock.** A request is always admitted if no other one waits for its response head, whatever is in flight and whatever its class.
 //! - **No queue.** What exceeds the limit is rejected at once. The requests that wait for an inner service that is not ready are in flight.
 //! - **Upgrades.** A connection that outlives its response, as of a WebSocket, is not in flight after the head, as no layer sees its end, unless
 //!   the handler keeps [the permit](ShedLayer::leave_permit).
 //!
 //! Nothing runs while there are no requests: no task and no timer.
+//!
+//! # Single clients
+//!
+//! A request body that arrives [too slowly](ShedLayer::body_rate) ends, so that it gives its place back. Callers have
+//! [shares](ShedLayer::share_per) of the places where the layer is told who the callers are.
 //!
 //! # Rejections
 //!
@@ -68,6 +75,7 @@ mod future;
 mod layer;
 mod limit;
 mod permit;
+mod places;
 mod service;
 mod shared;
 mod window;

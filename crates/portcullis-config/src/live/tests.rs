@@ -1,6 +1,7 @@
 //! Rules that change, under a registry in memory whose clock stands still.
 
 mod allocations;
+mod clients;
 #[cfg(feature = "signed")]
 mod interleaved;
 mod listed;

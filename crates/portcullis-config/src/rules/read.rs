@@ -32,6 +32,7 @@ pub(super) struct Reader<'a> {
     pub(super) sources: &'a Sources,
     pub(super) hooks: &'a Hooks,
     pub(super) clients: ClientIp,
+    pub(super) shares_places: bool,
 }
 
 /// What the documents say.
@@ -53,8 +54,8 @@ impl<'a> Reader<'a> {
             fields.node("include");
             fields.node("remote");
         }
-        if let Some(clients) = self.clients(&mut tables) {
-            self.clients = clients;
+        if let Some((clients, shares_places)) = self.clients(&mut tables) {
+            (self.clients, self.shares_places) = (clients, shares_places);
         }
         let layer = self.once(&mut tables, "layer");
         let options = layer.map(|node| self.layer_options(node)).unwrap_or_default();

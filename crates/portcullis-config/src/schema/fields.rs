@@ -56,6 +56,7 @@ static CLIENT_IP: Table = table(
         field("hops", Kind::Integer(0, u64::MAX), "The number of proxies whose header is believed."),
         field("ipv4_prefix", Kind::Integer(1, 32), "The bits of an IPv4 address that make a client."),
         field("ipv6_prefix", Kind::Integer(1, 128), "The bits of an IPv6 address that make a client."),
+        field("share_places", Kind::Bool, "Whether a layer that sheds load shares its places per client."),
     ],
 );
 

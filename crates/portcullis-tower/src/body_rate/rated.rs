@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Buf as _;
+use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
@@ -49,7 +49,7 @@ where
         let polled = this.body.poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)));
         let Some(pace) = this.pace else { return polled };
         match &polled {
-            Poll::Ready(Some(Ok(frame))) => pace.arrived(frame.data_ref().map_or(0, |data| data.remaining())),
+            Poll::Ready(Some(Ok(frame))) => pace.arrived(frame.data_ref().map_or(0, Buf::remaining)),
             Poll::Ready(_) => {}
             Poll::Pending => {
                 let error = ready!(pace.poll_slow(cx));

@@ -143,6 +143,6 @@ async fn erased_bodies_are_wrapped() {
     assert!(is_watched(axum::body::Body::new).await);
     #[cfg(feature = "tonic")]
     assert!(is_watched(tonic::body::Body::new).await);
-    assert!(is_watched(|body| body.boxed_unsync()).await);
+    assert!(is_watched(http_body_util::BodyExt::boxed_unsync).await);
     assert!(!is_watched(|body| body).await, "its type has no room for another one");
 }

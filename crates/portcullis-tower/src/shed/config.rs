@@ -12,11 +12,13 @@ use http_body_util::Full;
 use super::classes::Classes;
 use super::limit::Tolerance;
 use super::permit::Permit;
-use super::shared::{Room, Shared};
+use super::places::{Caller, Places};
+use super::shared::Shared;
 use crate::body_rate::BodyRate;
 use crate::class::Class;
 use crate::event::{Event, EventKind};
 use crate::matching::RequestMatcher;
+use crate::registry::ListedShed as _;
 use crate::response::{Cause, ResponseSettings, RetrySpread};
 use crate::{Observer as _, Reason, Registry, Rejection};
 
@@ -29,6 +31,8 @@ pub(super) struct ShedConfig {
     pub classes: Classes,
     /// Requests that are neither shed nor in flight.
     pub except: Vec<Arc<dyn RequestMatcher>>,
+    /// The places of each caller, if callers have shares.
+    pub places: Option<Arc<Places>>,
     /// In thousandths of the limit.
     pub reserved: u32,
     /// In thousandths of the limit.
@@ -53,6 +57,15 @@ pub(super) enum Entry {
     Rejected(Response<Full<Bytes>>),
 }
 
+/// Why there is no place for a request.
+struct NoPlace {
+    class: Class,
+    limit: u32,
+    in_flight: u32,
+    /// Whether its caller holds its share.
+    is_by_caller: bool,
+}
+
 impl ShedConfig {
     #[inline]
     pub(super) fn enter(self: &Arc<Self>, parts: &Parts) -> Entry {
@@ -60,10 +73,30 @@ impl ShedConfig {
             return Entry::Admitted(None);
         }
         let class = self.classes.of(parts);
-        match self.shared.enter(self.share(class)) {
-            Room::Free(counts) => Entry::Admitted(Some(Permit::new(self, counts))),
-            Room::Full { limit, in_flight } => self.shed(parts, class, limit, in_flight),
+        let limit = self.shared.limit();
+        let most = Shared::most(limit, self.share(class));
+        let Some((places, caller)) = self.caller(parts) else {
+            return match self.shared.enter_below(most) {
+                Ok(counts) => Entry::Admitted(Some(Permit::new(self, counts, None))),
+                Err(in_flight) => {
+                    self.shed(parts, &NoPlace { class, limit, in_flight, is_by_caller: false }, None)
+                }
+            };
+        };
+        match places.enter(caller, &self.shared, most) {
+            Ok((counts, place)) => Entry::Admitted(Some(Permit::new(self, counts, Some(place)))),
+            Err((in_flight, is_below)) => {
+                let full = NoPlace { class, limit, in_flight, is_by_caller: !is_below };
+                self.shed(parts, &full, Some((places, caller)))
+            }
         }
+    }
+
+    /// The caller, if it has a share.
+    #[inline]
+    fn caller(&self, parts: &Parts) -> Option<(&Arc<Places>, Caller)> {
+        let places = self.places.as_ref()?;
+        Some((places, places.caller(parts, self.registry.secret())?))
     }
 
     /// How much of the limit requests of a class may fill, together with all others, in thousandths.
@@ -76,11 +109,22 @@ impl ShedConfig {
     }
 
     #[cold]
-    fn shed(self: &Arc<Self>, parts: &Parts, class: Class, limit: u32, in_flight: u32) -> Entry {
-        let is_shadow = self.is_shadow;
+    fn shed(
+        self: &Arc<Self>,
+        parts: &Parts,
+        full: &NoPlace,
+        caller: Option<(&Arc<Places>, Caller)>,
+    ) -> Entry {
+        let (is_shadow, shared) = (self.is_shadow, &self.shared);
+        shared.rejected();
+        if !full.is_by_caller {
+            shared.stalled(self.tolerance);
+        }
+        let NoPlace { class, limit, in_flight, .. } = *full;
         self.emit(EventKind::Shed { class, limit, in_flight, is_shadow });
         if is_shadow {
-            return Entry::Admitted(Some(Permit::new(self, self.shared.enter_anyway())));
+            let place = caller.map(|(places, caller)| places.enter_anyway(caller));
+            return Entry::Admitted(Some(Permit::new(self, shared.enter_anyway(), place)));
         }
         self.emit(EventKind::Rejected { reason: Reason::Shed, decisions: &[] });
         let wait = self.shortest_wait.saturating_add(self.spread.offset(None));

@@ -39,6 +39,17 @@ pub enum ShedError {
         /// The longest wait.
         longest: Duration,
     },
+    /// Callers cannot have shares by a key that does not tell them apart.
+    #[error(
+        "the places in flight cannot be shared per `{key}`, {}: use a key that the server determines, such as `ClientIp`",
+        if *.is_shared { "which is one for all callers" } else { "of which a caller can make up any number" }
+    )]
+    ShareKey {
+        /// The description of the key.
+        key: String,
+        /// Whether it is one for all callers.
+        is_shared: bool,
+    },
     /// The waits of rejections would be spread too far.
     #[error(transparent)]
     RetrySpread(#[from] LayerOptionError),

@@ -72,6 +72,7 @@ impl ShedLayer {
             responses: registry.default_responses(),
             classes: Classes::default(),
             except: Vec::new(),
+            places: None,
             reserved: 200,
             background: 500,
             tolerance: Tolerance::DEFAULT,

@@ -68,7 +68,21 @@ impl AdaptiveLimit {
     /// The longest latency that a window may show and still add to its mean: one request that is slow for a reason of its own does not
     /// outweigh all others. The largest number before a latency is known.
     pub(super) fn longest(&self, tolerance: Tolerance) -> u64 {
-        self.unloaded.map_or(u64::MAX, |unloaded| tolerance.latency(unloaded.saturating_add(NOISE), 4 * 4))
+        self.longest_known(tolerance).unwrap_or(u64::MAX)
+    }
+
+    /// The same, where a latency is known.
+    pub(super) fn longest_known(&self, tolerance: Tolerance) -> Option<u64> {
+        self.unloaded.map(|unloaded| tolerance.latency(unloaded.saturating_add(NOISE), 4 * 4))
+    }
+
+    /// Raises the limit by one step.
+    pub(super) fn grow(&mut self) {
+        self.set(u64::from(self.limit) + u64::from(self.step()));
+    }
+
+    fn step(&self) -> u32 {
+        (self.limit.isqrt() / 2).max(1)
     }
 
     /// Whether a latency is longer than tolerated.
@@ -96,7 +110,7 @@ impl AdaptiveLimit {
             if latency < unloaded {
                 self.learn(seen.latency, 3);
             }
-            let step = if self.is_starting { self.limit } else { (self.limit.isqrt() / 2).max(1) };
+            let step = if self.is_starting { self.limit } else { self.step() };
             return self.set(u64::from(self.limit) + u64::from(step));
         }
         self.is_starting = false;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::{Extensions, HeaderMap, StatusCode};
 
 use super::config::ShedConfig;
+use super::places::Place;
 use super::shared::{Counts, Shared};
 use super::window::{End, Sample};
 use crate::headers::GRPC_STATUS;
@@ -29,16 +30,25 @@ pub(super) struct Permit {
 /// The request is in flight as long as a clone of it exists, in all layers that leave it there.
 #[derive(Clone, Debug)]
 #[must_use = "the request is not in flight any more when it is dropped"]
-pub struct ShedPermit(#[expect(dead_code, reason = "it is dropped")] Arc<Held>);
+pub struct ShedPermit(Arc<Held>);
 
 struct Held {
     shared: Arc<Shared>,
+    place: Option<Place>,
     /// That of a layer around this one.
-    _outer: Option<ShedPermit>,
+    outer: Option<ShedPermit>,
+}
+
+impl Held {
+    fn permit(shared: &Arc<Shared>, place: Option<Place>) -> ShedPermit {
+        ShedPermit(Arc::new(Self { shared: Arc::clone(shared), place, outer: None }))
+    }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
+        // First, so that its caller does not have it beyond its share when it is not in flight any more.
+        self.place = None;
         self.shared.leave();
     }
 }
@@ -50,7 +60,8 @@ impl fmt::Debug for Held {
 }
 
 impl Permit {
-    pub(super) fn new(config: &Arc<ShedConfig>, counts: Counts) -> Self {
+    /// `place` is that of its caller, if callers have shares.
+    pub(super) fn new(config: &Arc<ShedConfig>, counts: Counts, place: Option<Place>) -> Self {
         let shared = &config.shared;
         Self {
             config: Arc::clone(config),
@@ -58,16 +69,18 @@ impl Permit {
             waiting: counts.waiting,
             is_pressed: counts.in_flight.saturating_mul(2) >= shared.limit(),
             has_head: false,
-            handed_over: None,
+            handed_over: place.map(|place| Held::permit(shared, Some(place))),
         }
     }
 
     /// Leaves a permit in the extensions of the request.
     pub(super) fn hand_over(&mut self, extensions: &mut Extensions) {
-        let held = Held { shared: Arc::clone(&self.config.shared), _outer: extensions.remove() };
-        let permit = ShedPermit(Arc::new(held));
+        let shared = &self.config.shared;
+        let permit = self.handed_over.get_or_insert_with(|| Held::permit(shared, None));
+        if let Some(held) = Arc::get_mut(&mut permit.0) {
+            held.outer = extensions.remove();
+        }
         extensions.insert(permit.clone());
-        self.handed_over = Some(permit);
     }
 
     /// The response head is there. Returns the permit if the body holds it as well.

@@ -1,8 +1,7 @@
 //! What all services of one layer share: the requests in flight, the limit, and the log.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use tokio::time::Instant;
 
@@ -17,8 +16,11 @@ pub(super) struct Shared {
     /// In the low half the requests in flight; in the high half those of them that wait for their response heads.
     counts: AtomicU64,
     limit: AtomicU32,
+    ceiling: u32,
     /// Whether a request was rejected in this window.
     has_rejected: AtomicBool,
+    /// When the first request was rejected since the last response head, or the limit has grown since. 0 if none was.
+    stalled_since: AtomicU64,
     estimator: Mutex<Estimator>,
     epoch: Instant,
     pub(super) log: EventLog,
@@ -31,45 +33,72 @@ pub(super) struct Counts {
     pub waiting: u32,
 }
 
-/// Whether the limit has room for a request.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Room {
-    Free(Counts),
-    Full { limit: u32, in_flight: u32 },
-}
-
 impl Shared {
     pub(super) fn new(floor: u32, ceiling: u32) -> Self {
         let estimator = Estimator::new(AdaptiveLimit::new(floor, ceiling));
         Self {
             counts: AtomicU64::new(0),
             limit: AtomicU32::new(estimator.limit()),
+            ceiling,
             has_rejected: AtomicBool::new(false),
+            stalled_since: AtomicU64::new(0),
             estimator: Mutex::new(estimator),
             epoch: Instant::now(),
             log: EventLog::default(),
         }
     }
 
-    /// Counts a request if there is room for it: if fewer are in flight than its share of the limit, in thousandths and rounded up,
-    /// or if none waits for its response head, so that there is always one that shows the latency.
-    pub(super) fn enter(&self, share: u32) -> Room {
-        let limit = self.limit();
-        let most = (u64::from(limit) * u64::from(share)).div_ceil(1_000);
+    /// How much of a limit a class may fill, together with all others. `share` is in thousandths, and the result is rounded up.
+    pub(super) fn most(limit: u32, share: u32) -> u32 {
+        u32::try_from((u64::from(limit) * u64::from(share)).div_ceil(1_000)).unwrap_or(limit)
+    }
+
+    /// Counts a request if there is room for it: if fewer than `most` are in flight, or if none waits for its response head, so that there
+    /// is always one that shows the latency.
+    ///
+    /// # Errors
+    ///
+    /// How many are in flight.
+    #[inline]
+    pub(super) fn enter_below(&self, most: u32) -> Result<Counts, u32> {
         let mut now = self.counts.load(Relaxed);
         loop {
             let Counts { in_flight, waiting } = Counts::of(now);
-            if u64::from(in_flight) >= most && waiting > 0 {
-                // Read first: a line of memory that is only read is not taken from other cores.
-                if !self.has_rejected.load(Relaxed) {
-                    self.has_rejected.store(true, Relaxed);
-                }
-                return Room::Full { limit, in_flight };
+            if in_flight >= most && waiting > 0 {
+                return Err(in_flight);
             }
             match self.counts.compare_exchange_weak(now, now + ENTERED, Relaxed, Relaxed) {
-                Ok(_) => return Room::Free(Counts { in_flight: in_flight + 1, waiting: waiting + 1 }),
+                Ok(_) => return Ok(Counts { in_flight: in_flight + 1, waiting: waiting + 1 }),
                 Err(changed) => now = changed,
             }
+        }
+    }
+
+    /// A request is rejected.
+    pub(super) fn rejected(&self) {
+        // Reading first keeps the cache line shared.
+        if !self.has_rejected.load(Relaxed) {
+            self.has_rejected.store(true, Relaxed);
+        }
+    }
+
+    /// A request is rejected that another caller need not have caused. If none has got its response head for long, what is in flight shows
+    /// nothing, and only a request that is admitted would: the limit grows by a step.
+    pub(super) fn stalled(&self, tolerance: Tolerance) {
+        let now = self.now().max(1);
+        let since = self.stalled_since.load(Relaxed);
+        let set = |since, to| self.stalled_since.compare_exchange(since, to, Relaxed, Relaxed).is_ok();
+        if since == 0 {
+            set(0, now);
+            return;
+        }
+        let stall = now.saturating_sub(since);
+        if stall >= LEAST_STALL
+            && let Some(mut estimator) = self.try_estimator()
+            && stall >= estimator.patience(tolerance)
+            && set(since, now)
+        {
+            self.limit.store(estimator.grow(now), Relaxed);
         }
     }
 
@@ -82,6 +111,9 @@ impl Shared {
     /// A request does not wait for its response head any more.
     pub(super) fn head(&self) {
         self.counts.fetch_sub(WAITING, Relaxed);
+        if self.stalled_since.load(Relaxed) != 0 {
+            self.stalled_since.store(0, Relaxed);
+        }
     }
 
     /// A request whose head was there has ended.
@@ -96,15 +128,24 @@ impl Shared {
 
     /// Adds to what determines the limit, unless another request does so now: none waits for that.
     pub(super) fn sample(&self, sample: Sample, tolerance: Tolerance) {
-        let mut estimator = match self.estimator.try_lock() {
-            Ok(estimator) => estimator,
-            // It is consistent between any two statements.
-            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(mut estimator) = self.try_estimator() else { return };
         if estimator.add(sample, tolerance) {
             let has_rejected = self.has_rejected.swap(false, Relaxed);
             self.limit.store(estimator.close(sample.now, has_rejected, tolerance), Relaxed);
+        }
+    }
+
+    /// The most that the limit can be.
+    pub(super) fn ceiling(&self) -> u32 {
+        self.ceiling
+    }
+
+    fn try_estimator(&self) -> Option<MutexGuard<'_, Estimator>> {
+        match self.estimator.try_lock() {
+            Ok(estimator) => Some(estimator),
+            // It is consistent between any two statements.
+            Err(TryLockError::Poisoned(poisoned)) => Some(PoisonError::into_inner(poisoned)),
+            Err(TryLockError::WouldBlock) => None,
         }
     }
 }
@@ -126,6 +167,9 @@ impl Counts {
         Self { in_flight: packed as u32, waiting: (packed >> 32) as u32 }
     }
 }
+
+/// In nanoseconds: 1 s without a response head.
+pub(super) const LEAST_STALL: u64 = 1_000_000_000;
 
 const WAITING: u64 = 1 << 32;
 const ENTERED: u64 = WAITING + 1;

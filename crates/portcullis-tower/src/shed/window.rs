@@ -1,6 +1,7 @@
 //! Collects what requests show until there is enough for a change of the limit. Pure: instants are given, in nanoseconds.
 
 use super::limit::{AdaptiveLimit, Observed, Tolerance};
+use super::shared::LEAST_STALL;
 
 /// The limit, and the window of requests that determines its next change.
 #[derive(Debug)]
@@ -43,6 +44,18 @@ impl Estimator {
 
     pub(super) fn limit(&self) -> u32 {
         self.limit.limit()
+    }
+
+    /// How long a service may take for its next response head while requests are rejected, in nanoseconds. Only what takes longer is a stall.
+    pub(super) fn patience(&self, tolerance: Tolerance) -> u64 {
+        self.limit.longest_known(tolerance).unwrap_or(0).max(LEAST_STALL)
+    }
+
+    /// Raises the limit by a step because nothing shows what it should be, and begins another window. Returns the limit.
+    pub(super) fn grow(&mut self, now: u64) -> u32 {
+        self.limit.grow();
+        *self = Self { since: now, ..Self::new(self.limit.clone()) };
+        self.limit()
     }
 
     /// Adds a request. Returns whether the window is complete.

@@ -1,5 +1,6 @@
 //! Load shedding: which requests are rejected, what they get, and when a request is not in flight any more.
 
+mod callers;
 mod cost;
 mod ends;
 mod overload;

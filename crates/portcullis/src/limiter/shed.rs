@@ -11,6 +11,9 @@ impl Limiter {
     /// `Retry-After`. It adapts its limit on requests in flight within this range, beginning at the floor. See [`shed`](crate::shed) and
     /// [Load shedding](crate::guide::load_shedding).
     ///
+    /// A limiter with [rules](Self::rules) whose files have the table `[client_ip]` shares the places [per client](ShedLayer::share_per), unless
+    /// the table has `share_places = false`.
+    ///
     /// It belongs outside of the layers that limit rates, so that a request that is shed is not charged.
     ///
     /// ```
@@ -36,7 +39,10 @@ impl Limiter {
     /// If the range is empty, or not within 1 and 1 000 000: [`try_shed`](Self::try_shed) returns an error.
     #[track_caller]
     pub fn shed(&self, limit: RangeInclusive<usize>) -> ShedLayer {
-        ShedLayer::new(&self.registry, limit)
+        match self.try_shed(limit) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Like [`shed`](Self::shed), for a range that is not a literal.
@@ -45,6 +51,11 @@ impl Limiter {
     ///
     /// If the range is empty, or not within 1 and 1 000 000.
     pub fn try_shed(&self, limit: RangeInclusive<usize>) -> Result<ShedLayer, ShedError> {
-        ShedLayer::try_new(&self.registry, limit)
+        let layer = ShedLayer::try_new(&self.registry, limit)?;
+        #[cfg(feature = "rules")]
+        if let Some(rules) = &self.rules {
+            return layer.try_share_per(rules.clients());
+        }
+        Ok(layer)
     }
 }

@@ -7,11 +7,11 @@ use crate::fields::Fields;
 use crate::tree::Node;
 
 impl<'a> Reader<'a> {
-    /// The clients of the program, or of the table. `None` if there are neither.
-    pub(super) fn clients(&self, tables: &mut [Fields<'a>]) -> Option<ClientIp> {
+    /// The clients of the program, or of the table, and whether places are shared among them. `None` if there are neither.
+    pub(super) fn clients(&self, tables: &mut [Fields<'a>]) -> Option<(ClientIp, bool)> {
         match (self.once(tables, "client_ip"), &self.hooks.client_ip) {
             (Some(node), None) => self.client_ip(node),
-            (None, clients) => clients.clone(),
+            (None, clients) => Some((clients.clone()?, true)),
             (Some(node), Some(_)) => {
                 self.findings
                     .error("client_ip", node.span, "the program sets `client_ip` itself")
@@ -21,7 +21,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn client_ip(&self, node: &Node) -> Option<ClientIp> {
+    fn client_ip(&self, node: &Node) -> Option<(ClientIp, bool)> {
         let mut fields = Fields::of(node, "client_ip", self.findings)?;
         let header: Option<String> = fields.read("header");
         let networks = fields.node("trusted_proxies");
@@ -77,8 +77,9 @@ impl<'a> Reader<'a> {
                 _ => clients.ipv6_prefix(length),
             });
         }
+        let shares_places = fields.read("share_places").unwrap_or(true);
         fields.finish();
-        clients
+        Some((clients?, shares_places))
     }
 
     fn behind(&self, fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {

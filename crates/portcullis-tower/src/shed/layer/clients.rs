@@ -1,9 +1,58 @@
 //! Options that keep single clients from taking all places.
 
+use std::sync::Arc;
+
 use super::ShedLayer;
+use crate::KeyExtractor;
 use crate::body_rate::BodyRate;
+use crate::shed::ShedError;
+use crate::shed::places::Places;
 
 impl ShedLayer {
+    /// Shares the places in flight among callers while the limit is reached, so that one of them cannot take those of all others, as by uploads
+    /// that it begins and does not finish.
+    ///
+    /// A caller that holds its share, a sixteenth of the limit and at least 4, gets a further place only while the limit is not reached. What it
+    /// holds beyond its share does not count against others, up to the ceiling, of which the last share is for callers that hold less.
+    ///
+    /// The key determines the caller, such as [`ClientIp`](crate::ClientIp), which has one share for an IPv6 network. Requests without an
+    /// identity are one caller, and exempt ones have no share. Only callers with requests in flight are remembered. A request takes a lock
+    /// and an allocation more; a layer without shares costs nothing more.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use portcullis_core::Secret;
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::shed::ShedLayer;
+    /// use portcullis_tower::{ClientIp, Registry};
+    ///
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = ShedLayer::new(&registry, 20..=1_000).share_per(ClientIp::peer());
+    /// assert_eq!(layer.in_flight(), 0);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If [`try_share_per`](Self::try_share_per) returns an error.
+    #[must_use]
+    #[track_caller]
+    pub fn share_per(self, key: impl KeyExtractor) -> Self {
+        super::or_panic(self.try_share_per(key))
+    }
+
+    /// Like [`share_per`](Self::share_per), for a key that is not a literal.
+    ///
+    /// # Errors
+    ///
+    /// If callers [can choose](KeyExtractor::is_chosen_by_client) the key, or all of them [share](KeyExtractor::is_shared) it.
+    pub fn try_share_per(self, key: impl KeyExtractor) -> Result<Self, ShedError> {
+        let is_shared = key.is_shared();
+        if is_shared || key.is_chosen_by_client() {
+            return Err(ShedError::ShareKey { key: key.description().into_owned(), is_shared });
+        }
+        Ok(self.with(|config| config.places = Some(Arc::new(Places::new(key)))))
+    }
+
     /// Sets the smallest rate at which the clients of requests in flight send their bodies, or `None` for any rate. A slower body ends with an
     /// error for its handler, which gives the place in flight back. By default 1 920 bytes in 30 s, which are 64 bytes per second, of the time
     /// in which a handler waits for the client. [`BodyRate`] has what is exempt.

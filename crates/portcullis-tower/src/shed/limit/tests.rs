@@ -170,3 +170,13 @@ fn a_tolerance_is_a_ratio_from_1_1_to_10() {
     assert_eq!([0, 2, 4].map(|quarters| tolerance.latency(1_000, quarters)), [1_000, 1_250, 1_500]);
     assert_eq!(tolerance.latency(u64::MAX, 4), u64::MAX);
 }
+
+#[test]
+fn limit_grows_by_steps_to_its_ceiling() {
+    let mut limit = AdaptiveLimit::new(30, 35);
+    let mut grown = || {
+        limit.grow();
+        limit.limit
+    };
+    assert_eq!([grown(), grown(), grown(), grown()], [32, 34, 35, 35]);
+}
