@@ -146,7 +146,10 @@ impl RedisStoreBuilder {
     /// decision per second.
     ///
     /// A refund, settlement, reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not
-    /// seen**: the client may be denied for up to 1 s longer. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
+    /// seen**: the client may be denied for up to 1 s longer.
+    ///
+    /// While the server answers nothing, a denial holds until its wait is over, at most 60 s from before the request, whatever the
+    /// failure mode of its policy. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
     /// remembered.
     pub fn denial_memory(self, entries: usize) -> Self {
         Self { denials: entries, ..self }

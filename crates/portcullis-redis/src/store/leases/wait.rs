@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{CallWait, Leases, Part, Parts};
 use crate::protocol::keys;
-use crate::store::{RedisStore, decide_without_store, with_outage};
+use crate::store::{RedisStore, with_outage};
 use crate::transport::Transport as _;
 
 /// A request that waits.
@@ -68,7 +68,7 @@ impl RedisStore {
         let late = "redis gave no reply before the end of a decision that waited for a lease";
         self.0.connection.stats().count_error(kind);
         let error = with_outage(StoreError::new(kind, late), self.0.connection.availability(slot).outage);
-        decide_without_store(standby, checks, error)
+        self.0.decide_without_store(standby, checks, error)
     }
 }
 
