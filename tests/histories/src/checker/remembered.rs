@@ -49,10 +49,16 @@ fn explains(denied: &Op, remembered: &Op, ops: &[&Op], unanswered: &[&Op]) -> bo
         && !ops.iter().any(|op| is_between(op, denied, remembered))
 }
 
-/// Whether the process has corrected the key after one call and before another one.
+/// Whether the process has corrected the key after one call and before another one, and may have freed units.
 fn is_between(op: &Op, before: &Op, after: &Op) -> bool {
+    let Call::Settle(correction) = &op.call else { return false };
+    let frees_nothing = match op.outcome {
+        Outcome::NotDone(_) => true,
+        Outcome::Unknown(_) => correction.missing() > 0,
+        Outcome::Answered(_) | Outcome::Done(_) => false,
+    };
     op.process == after.process
-        && matches!(op.call, Call::Settle(_))
+        && !frees_nothing
         && op.invoked >= before.completed
         && op.completed <= after.invoked
 }

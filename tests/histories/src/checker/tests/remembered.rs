@@ -80,6 +80,8 @@ fn a_correction_by_the_process_ends_a_remembered_denial() {
     assert!(!is_explained(&after(correction(0, 1_500)), denied(0, 5_000, 2, true, 0)));
     assert!(is_explained(&after(correction(0, 1_499)), denied(0, 5_000, 2, true, 0)));
     assert!(is_explained(&after(correction(1, 1_500)), denied(0, 5_000, 2, true, 0)));
+    let failed = Op { outcome: Outcome::NotDone(Failure::Unavailable), ..correction(0, 1_500) };
+    assert!(is_explained(&after(failed), denied(0, 5_000, 2, true, 0)), "it has freed nothing");
 }
 
 #[test]
