@@ -104,7 +104,9 @@ pub(super) struct ReplyObserver {
     sent: Instant,
     end: Instant,
     reply_time: ReplyTime,
-    /// Whether the process stood still while the call waited beyond its deadline.
+    /// Whether the call has begun to wait beyond its deadline.
+    has_waited: bool,
+    /// Whether the process stood still before the end of that wait.
     has_stalled: bool,
     /// Whether the reply came after the deadline by the server.
     is_late: bool,
@@ -133,6 +135,7 @@ impl ReplyObserver {
             sent,
             end: command.end,
             reply_time,
+            has_waited: false,
             has_stalled: false,
             is_late: false,
         }
@@ -155,9 +158,11 @@ impl ReplyObserver {
             return None;
         }
         let breaker = self.breaker_permit.breaker();
+        // A wait that another one continues begins late by itself.
+        let end = if std::mem::replace(&mut self.has_waited, true) { Instant::now() } else { end };
         let call = LateCall { sent: self.sent, end, deadline, is_probe: self.breaker_permit.is_probe() };
         let Overtime { reply, has_stalled } = wait_on(&breaker, call, reply).await;
-        self.has_stalled = has_stalled;
+        self.has_stalled |= has_stalled;
         // The whole wait is the deadline of the probe of a suspicion.
         self.is_late = reply.is_some() && !has_stalled && !self.breaker_permit.settles_suspicion();
         reply

@@ -43,7 +43,8 @@ impl LinkPublisher {
     }
 }
 
-/// Sends a probe of its own, and waits for its reply for a while. The probe of a suspicion waits [in parts](crate::resilience::overtime) from the beginning.
+/// Sends a probe of its own, and waits for its reply for a while. The probe of a suspicion waits
+/// [in parts](crate::resilience::overtime) from the beginning.
 async fn probe(
     live: &Live,
     breaker_permit: BreakerPermit,
