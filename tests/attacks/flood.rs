@@ -26,6 +26,8 @@ use crate::raw;
 
 type Client = SendRequest<Empty<Bytes>>;
 
+mod stalls;
+
 /// A server with two limited routes, over a real Redis.
 struct LimitedServer {
     redis: RedisServer,
@@ -49,6 +51,11 @@ impl LimitedServer {
     async fn start(mode: FailureMode) -> Self {
         let redis = RedisServer::start().unwrap();
         let limiter = Limiter::redis(redis.url()).deadline(DEADLINE).await.unwrap();
+        Self::of(mode, redis, &limiter).await
+    }
+
+    /// A server with this limiter on a Redis.
+    async fn of(mode: FailureMode, redis: RedisServer, limiter: &Limiter) -> Self {
         let per_address =
             Policy::fixed_window("address", per_half_century(LIMIT.into())).on_store_failure(mode);
         let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE.into())).on_store_failure(mode);

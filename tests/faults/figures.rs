@@ -16,7 +16,7 @@ pub(crate) struct Figures {
     pub(crate) failed: usize,
     pub(crate) unknown: usize,
     pub(crate) kinds: BTreeMap<Failure, usize>,
-    /// The longest call among those that began before the first deadline of the fault had passed.
+    /// The longest call among those that began before two deadlines of the fault had passed: that of a call and that of the probe.
     pub(crate) worst_at_first: u64,
     /// The longest call among those that began later.
     pub(crate) worst_later: u64,
@@ -52,7 +52,7 @@ impl Figures {
     /// Counts the calls of a fault that began at `begin` and was repaired at `end`.
     pub(crate) fn new(ops: &[Op], begin: u64, end: u64) -> Self {
         let mut figures = Self { normal_after: normal_after(ops, end), ..Self::default() };
-        let detected = begin + u64::try_from(DEADLINE.as_micros()).unwrap_or_default();
+        let detected = begin + 2 * u64::try_from(DEADLINE.as_micros()).unwrap_or_default();
         let normal = end + figures.normal_after.unwrap_or(u64::MAX / 2);
         let mut failures = Vec::new();
         // Checks under several policies are several operations each, and some of their callers go away.

@@ -150,7 +150,7 @@ impl Row {
         );
         println!("    {} checks were made under grants; {} resets", self.granted, self.resets);
         println!(
-            "    after the first deadline {} calls failed, {} of them not at once",
+            "    after two deadlines {} calls failed, {} of them not at once",
             self.figures.failed_later, self.figures.waited
         );
         self.problems.iter().for_each(|problem| println!("    FAILED: {problem}"));

@@ -1,8 +1,9 @@
 //! The connection to the server. It runs scripts and nothing else.
 //!
 //! Guarantees:
-//! - A call ends at its deadline. It ends at once if no reply can be expected: without a connection, and while the circuit
-//!   breaker of the connection is open. A call without a reply opens the breaker, and any reply closes it.
+//! - A call ends at its deadline, or after one more while it is open [whether there is an outage](crate::resilience::overtime). It ends
+//!   at once if no reply can be expected: without a connection, and while the circuit breaker of the connection is open. A call and
+//!   a probe without a reply open the breaker, and any reply closes it.
 //! - A script runs at most once per call. If it is unknown whether the script ran, the error reports it
 //!   ([`CallError::fate_unknown`]). A call that certainly had no effect, because the server redirected it or has lost the
 //!   script, is repeated within the same deadline.

@@ -8,3 +8,4 @@ pub(crate) mod in_flight;
 pub(crate) mod jitter;
 pub(crate) mod liveness;
 pub(crate) mod outage_log;
+pub(crate) mod overtime;

@@ -91,7 +91,7 @@ impl RedisStore {
         let slots = self.0.slots(&checks);
         if let Some(refused) = self.0.rejects_now(&slots) {
             self.0.connection.stats().count_error(refused.kind());
-            return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
+            return StoreFuture::ready(self.0.decide_without_store(standby.as_deref(), checks, refused));
         }
         // A decision has at least one check.
         let first = slots[0];
@@ -118,11 +118,7 @@ impl RedisStore {
             let sent = Instant::now();
             let answers = match self.0.run_checks(slot, &checks, checks.iter(), end).await {
                 Ok(answers) => answers,
-                Err(failure) => {
-                    let denied = self.0.denied_meanwhile(&checks, &failure);
-                    let standby = standby.as_deref();
-                    return denied.map_or_else(|| decide_without_store(standby, checks, failure), Ok);
-                }
+                Err(failure) => return self.0.decide_without_store(standby.as_deref(), checks, failure),
             };
             self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
             let outcome = answers.outcome(checks).expect("there is one answer per check");
@@ -277,16 +273,23 @@ impl Inner {
         Ok(answers)
     }
 
-    /// Refunds, settles or resets one state. Removes its remembered denial, and no denial from a request before the answer is
-    /// remembered.
+    /// Refunds, settles or resets one state. Removes its remembered denial, unless it certainly frees nothing, and then no denial from a
+    /// request before the answer is remembered.
     pub(crate) async fn change(&self, operation: Operation<'_>, check: &Check) -> Result<Reply, StoreError> {
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
         let queue = QueueKey::new(key, &|| false);
         let (slot, checks) = (keys::slot(check.key), std::iter::once(check));
+        let is_reset = matches!(operation, Operation::Reset);
+        let is_charge = matches!(operation, Operation::Force);
         let reply = self.call(slot, queue, operation, checks, &[], None).await;
-        if !reply.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
-            correction.answered();
+        match &reply {
+            // Nothing was freed. Who resets a key wants it to pass in an outage as well.
+            Err(error) if !is_reset && (is_charge || !error.kind().is_fate_unknown()) => {
+                correction.not_made()
+            }
+            Err(error) if error.kind().is_fate_unknown() => drop(correction),
+            _ => correction.answered(),
         }
         reply
     }
@@ -301,18 +304,43 @@ impl Inner {
         sent: Instant,
     ) {
         for (check, (at, result)) in answers {
-            if !result.admitted
-                && self.denials.remember_until(self.end_of_grant(check), check, *at, &result.snapshot, sent)
-                && let Some(key) = decision.narrowest_key()
+            if result.admitted {
+                self.denials.admitted(check, *at);
+            } else if self.denials.remember_until(
+                self.end_of_grant(check),
+                check,
+                *at,
+                &result.snapshot,
+                sent,
+            ) && let Some(key) = decision.narrowest_key()
             {
                 self.connection.recheck_denied(slot, key.fingerprint());
             }
         }
     }
 
-    /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile.
-    pub(crate) fn denied_meanwhile(&self, checks: &Checks, failure: &StoreError) -> Option<Outcome> {
-        (failure.kind() == StoreErrorKind::Overloaded).then(|| self.remembered_denial(checks)).flatten()
+    /// The result of a decision of which no check could be answered: a denial that is remembered, or what the standby decides.
+    pub(crate) fn decide_without_store(
+        &self,
+        standby: Option<&dyn Standby>,
+        checks: Checks,
+        failure: StoreError,
+    ) -> Result<Outcome, StoreError> {
+        match (self.denied_without_store(&checks, failure.kind()), standby) {
+            (Some(denied), _) => Ok(denied),
+            (None, Some(standby)) => standby.decide(checks, failure),
+            (None, None) => Err(failure),
+        }
+    }
+
+    /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile, or if
+    /// the server answers nothing.
+    pub(crate) fn denied_without_store(&self, checks: &Checks, failure: StoreErrorKind) -> Option<Outcome> {
+        match failure {
+            StoreErrorKind::Overloaded => self.remembered_denial(checks),
+            StoreErrorKind::Unavailable | StoreErrorKind::TimedOut => self.denial_in_outage(checks),
+            _ => None,
+        }
     }
 
     /// The slots of the checks, all the same without a cluster, where they are needed for nothing.
@@ -361,18 +389,6 @@ impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut inner = f.debug_struct("RedisStore");
         inner.field("connection", &self.connection).field("layout", &self.layout).finish_non_exhaustive()
-    }
-}
-
-/// The result of a decision if no check could be answered.
-fn decide_without_store(
-    standby: Option<&dyn Standby>,
-    checks: Checks,
-    failure: StoreError,
-) -> Result<Outcome, StoreError> {
-    match standby {
-        Some(standby) => standby.decide(checks, failure),
-        None => Err(failure),
     }
 }
 

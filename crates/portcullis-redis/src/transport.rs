@@ -24,14 +24,14 @@ pub(crate) trait Transport {
     /// A call with a [load](Call::load) may leave together with others, and returns the reply to its own decision.
     ///
     /// # Errors
-    /// At the deadline, or at once while no reply can be expected or while the key has too many calls in flight or waiting; see
-    /// [`CallError`].
+    /// At the deadline or [beyond it](crate::resilience::overtime), or at once while no reply can be expected or while the key has too
+    /// many calls in flight or waiting; see [`CallError`].
     ///
     /// # Cancel safety
     /// A call that is dropped may still run.
     fn run(&self, call: Call<'_>) -> impl Future<Output = Result<Value, CallError>> + Send;
 
-    /// The longest time that a call takes.
+    /// The longest time that a call takes, unless it finds out whether there is an outage.
     fn deadline(&self) -> Duration;
 
     /// What a call for a slot would meet now; without a slot, a call that any node may take. Does not allocate and does not wait.

@@ -73,7 +73,7 @@ impl RedisLimiter {
         Self { store: self.store.namespace(namespace), ..self }
     }
 
-    /// Sets how long a decision may take, 50 ms by default. See [`RedisStoreBuilder::deadline`].
+    /// Sets how long a decision may take, 50 ms by default, and twice that while it is open whether there is an outage. See [`RedisStoreBuilder::deadline`].
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { store: self.store.deadline(deadline), ..self }
     }

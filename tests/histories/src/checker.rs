@@ -28,8 +28,9 @@
 //! 8. For a key whose quota is granted and revoked, and whose state is reset, instead of the rules 1 to 4: every answer has the limit
 //!    of a grant that may have run and has not certainly ended, or that of the policy if no other is certainly granted. The units that
 //!    are used are those that were charged since the last reset.
-//! 9. A denial that a process has remembered is one of the same or a lower cost that it got from a server at most a second before, and
-//!    since which it has not corrected the key. Otherwise the rules 1 to 4 hold without these denials.
+//! 9. A denial that a process has remembered is one of the same or a lower cost that it got from a server at most a second before, in an
+//!    outage at most a minute before, and since which it has not corrected the key. Otherwise the rules 1 to 4 hold without these
+//!    denials.
 
 mod blocks;
 mod bound;
@@ -136,6 +137,7 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         by_key.entry(op.key_id).or_default().push(op);
     }
     let mut findings = Findings::default();
+    let unanswered: Vec<&Op> = record.ops.iter().filter(|op| remembered::is_unanswered(op)).collect();
     let has_failed = record.ops.iter().any(count::has_failed);
     for (key_id, mut ops) in by_key {
         ops.sort_by_key(|op| (op.invoked, op.completed));
@@ -143,7 +145,7 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         let losses: Vec<Loss> =
             record.losses.iter().copied().filter(|loss| loss.to >= first && loss.from <= last).collect();
         if key_id.family == Family::Remembered {
-            findings.violations.extend(remembered::check(key_id, &ops));
+            findings.violations.extend(remembered::check(key_id, &ops, &unanswered));
             let before = ops.len();
             ops.retain(|op| !op.is_remembered());
             findings.remembered += before - ops.len();

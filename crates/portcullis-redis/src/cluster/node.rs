@@ -1,5 +1,6 @@
 //! One server and the links to it.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -164,15 +165,19 @@ impl Node {
     /// Loads the script of a call within its deadline, like [`load_for`](Self::load_for).
     async fn load_in_time(&self, call: &RoutedCall<'_>) -> Result<Option<CallError>, CallError> {
         let Command { end, deadline, .. } = call.command;
-        let asked = Instant::now();
-        let loaded = timeout_at(end, self.load_for(call)).await;
-        match loaded.unwrap_or(Err(CallError::NotLoaded(deadline))) {
-            // The server is reachable. It replied that it lacks the script, and to other calls since, or there was little time left.
-            Err(CallError::NotLoaded(_)) if end - asked < deadline / 2 || self.replied_since(asked) => {
-                Err(CallError::NotSent(deadline))
+        let (asked, link) = (Instant::now(), Arc::clone(self.pick()));
+        let load = async {
+            match self.load_for(call).await {
+                // What it means is not known before the end of the wait.
+                Err(CallError::NotLoaded(_)) => pending().await,
+                loaded => loaded,
             }
-            result => result,
-        }
+        };
+        let loaded = link.wait_until((asked, end, deadline), load).await;
+        // Without an outage the server is reachable. It replied that it lacks the script, and to other calls since.
+        let is_out = link.availability().outage.is_some() && !self.replied_since(asked);
+        let late = if is_out { CallError::NotLoaded(deadline) } else { CallError::NotSent(deadline) };
+        loaded.unwrap_or(Err(late))
     }
 
     /// Loads the script of a call, unless it was loaded since the call started. Returns the refusal, if the server refuses.

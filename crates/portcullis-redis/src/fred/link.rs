@@ -7,8 +7,9 @@
 mod call;
 mod combined_call;
 mod in_flight_call;
+mod probe;
 
-use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -26,13 +27,15 @@ use self::combined_call::{Decision, Lane};
 use super::error::reason_of;
 use super::live::Live;
 use crate::protocol::wire::MAX_LOAD;
-use crate::resilience::breaker::Breaker;
+use crate::resilience::breaker::{Breaker, NoReply};
 use crate::resilience::call_timer::CallTimer;
 use crate::resilience::combining::CombiningQueue;
+use crate::resilience::deadline::wait_until;
 use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
+use crate::resilience::overtime::{LateCall, Overtime, wait_on};
 use crate::stats::{Gauges, StoreStats};
 use crate::transport::{Availability, CallError, Options};
 
@@ -99,7 +102,7 @@ impl Link {
         if client.is_connected() {
             publisher.up(&client, publisher.never_closed.subscribe());
         }
-        (link, observe(client, publisher))
+        (link, observe(client, publisher, options.deadline))
     }
 
     fn new(
@@ -181,6 +184,25 @@ impl Link {
         self.breaker.replied_since(start)
     }
 
+    /// The output of a step of a call that began at `start`, by `end` or, as a reply, while it is open whether the server or this
+    /// process is late. `None` may be the finding that there is an outage.
+    pub(crate) async fn wait_until<F: Future>(
+        &self,
+        (start, end, deadline): (Instant, Instant, Duration),
+        step: F,
+    ) -> Option<F::Output> {
+        let mut step = pin!(step);
+        if let Some(output) = wait_until(end, step.as_mut()).await {
+            return Some(output);
+        }
+        let call = LateCall { sent: start, end, deadline, is_probe: false };
+        let Overtime { reply, has_stalled } = wait_on(&self.breaker, call, step).await;
+        if reply.is_none() && self.breaker.conclude(start, has_stalled) == NoReply::Outage {
+            self.in_flight.recheck_breaker();
+        }
+        reply
+    }
+
     /// Makes the waiting calls of a key check whether they are denied.
     pub(crate) fn recheck_denied(&self, key: u128) {
         self.in_flight.recheck_denied(key);
@@ -249,18 +271,6 @@ impl LinkPublisher {
         self.state.send_replace(State::Down(error));
         // A reply may have ended the outage in between.
         self.breaker.disconnected();
-    }
-
-    /// Probes the server during an outage without calls. Otherwise a single lost reply would count as an outage until the next
-    /// call, and that call would be the one to find out that the connection is dead.
-    async fn probe_in_background(&self, live: &Live, deadline: Duration) -> Infallible {
-        loop {
-            tokio::time::sleep(around(BACKGROUND_PROBE_PAUSE)).await;
-            if let Some(breaker_permit) = self.breaker.admit_background_probe() {
-                in_flight_call::probe(live, breaker_permit, &self.in_flight, &self.outage_log, deadline)
-                    .await;
-            }
-        }
     }
 }
 
@@ -334,7 +344,7 @@ fn reason(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Error {
 }
 
 /// Follows a client that reconnects by itself.
-async fn observe(client: Client, publisher: LinkPublisher) {
+async fn observe(client: Client, publisher: LinkPublisher, deadline: Duration) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
     // It may have connected before the subscription.
     if client.is_connected() {
@@ -346,6 +356,10 @@ async fn observe(client: Client, publisher: LinkPublisher) {
             biased;
             error = errors.recv() => error.map(|(error, _)| Some(error)),
             server = connections.recv() => server.map(|_| None),
+            () = publisher.breaker.suspected() => {
+                publisher.spawn_probe(deadline);
+                continue;
+            }
         };
         match error {
             Ok(Some(error)) => publisher.down(error),
@@ -367,8 +381,6 @@ fn starting() -> Error {
 const STARTING: &str = "not connected yet";
 const ENDED: &str =
     "the runtime in which it was connected has ended: connect in one that lasts as long as the store";
-/// Calls, if there are any, probe earlier.
-const BACKGROUND_PROBE_PAUSE: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// With the random part up to three quarters of a second, which keeps the recovery after a restart under one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

@@ -1,9 +1,12 @@
 //! The circuit breaker of a link.
 //!
-//! A call that got no reply within its deadline opens the breaker, if no other call was answered either since it was sent. From
+//! A call that got no reply within its deadline, while no other call was answered either since it was sent, is a suspicion. The link
+//! sends a probe, and calls go on. If no call is answered in time for one more [deadline](super::overtime), the breaker opens. From
 //! then on one call at a time is sent as a probe, and all others fail at once. Any reply in time closes the breaker. If other
 //! calls were answered meanwhile, the server is reachable but overloaded: that is [`NoReply::Overload`], and the breaker does
 //! not change.
+
+mod silence;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,6 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub(crate) use self::silence::Silence;
 use super::jitter::around;
 use crate::stats::StoreStats;
 
@@ -28,6 +32,10 @@ pub(crate) struct Breaker {
     out_since: AtomicU64,
     /// 0 while closed; else an [`OpenState`].
     state: AtomicU64,
+    /// When the first call was sent that raised the suspicion which is being probed; 0 if there is none.
+    suspected: AtomicU64,
+    /// Notified of a new suspicion.
+    suspicion: Notify,
     /// Whether the last reply was that the server as a whole does not serve now. A new connection does not change that.
     refusing: AtomicBool,
     /// Whether the last reply was that the server does not serve now, for any reason. A new connection does not prove that it
@@ -84,8 +92,10 @@ pub(crate) enum NoReply {
 pub(crate) struct BreakerPermit {
     breaker: Arc<Breaker>,
     sent: u64,
-    /// The state of the breaker while this call is the probe; 0 if it is not.
+    /// The state of the breaker while this call is the probe of an open breaker; 0 if it is not.
     probe: u64,
+    /// If this call probes a suspicion: when the call was sent that raised it. Otherwise 0.
+    suspected: u64,
 }
 
 impl Breaker {
@@ -97,6 +107,8 @@ impl Breaker {
             replied: AtomicU64::new(0),
             out_since: AtomicU64::new(0),
             state: AtomicU64::new(CLOSED),
+            suspected: AtomicU64::new(0),
+            suspicion: Notify::new(),
             refusing: AtomicBool::new(false),
             unserved: AtomicBool::new(false),
             refresh_signal,
@@ -134,7 +146,7 @@ impl Breaker {
     pub(crate) fn admit(self: &Arc<Self>) -> Option<BreakerPermit> {
         let state = self.state.load(Ordering::SeqCst);
         let (now, open_state) = (self.now(), OpenState(state));
-        let mut permit = BreakerPermit { breaker: Arc::clone(self), sent: now, probe: CLOSED };
+        let mut permit = BreakerPermit { breaker: Arc::clone(self), sent: now, probe: CLOSED, suspected: 0 };
         if state == CLOSED {
             return Some(permit);
         }
@@ -190,14 +202,12 @@ impl Breaker {
 
     /// Whether a reply has come in time since an instant.
     pub(crate) fn answered_since(&self, start: Instant) -> bool {
-        let start = start.saturating_duration_since(self.created).as_micros();
-        u128::from(self.answered.load(Ordering::SeqCst)) > start
+        self.answered.load(Ordering::SeqCst) > self.micros(start)
     }
 
     /// Whether a reply has come since an instant, in time or not.
     pub(crate) fn replied_since(&self, start: Instant) -> bool {
-        let late = u128::from(self.replied.load(Ordering::SeqCst));
-        self.answered_since(start) || late > start.saturating_duration_since(self.created).as_micros()
+        self.answered_since(start) || self.replied.load(Ordering::SeqCst) > self.micros(start)
     }
 
     /// Records a reply after its deadline: it does not close the breaker, but proves that the server is reachable.
@@ -251,7 +261,12 @@ impl Breaker {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.created.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
+        self.micros(Instant::now()).max(1)
+    }
+
+    fn micros(&self, instant: Instant) -> u64 {
+        let since = instant.saturating_duration_since(self.created);
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 }
 
@@ -305,22 +320,22 @@ impl BreakerPermit {
         }
     }
 
-    /// Records that the deadline has passed without a reply.
-    pub(crate) fn timed_out(mut self) -> NoReply {
+    /// Whether it probes a server whose breaker is open.
+    pub(crate) fn is_probe(&self) -> bool {
+        self.probe != CLOSED
+    }
+
+    /// Whether it probes a suspicion.
+    pub(crate) fn settles_suspicion(&self) -> bool {
+        self.suspected != 0
+    }
+
+    /// Records that there is no reply after the wait beyond the deadline, as [`Breaker::conclude`].
+    pub(crate) fn timed_out(mut self, has_stalled: bool) -> NoReply {
         let breaker = Arc::clone(&self.breaker);
-        let is_late = breaker.answered.load(Ordering::SeqCst) <= self.sent;
-        if self.probe != CLOSED {
-            self.failed();
-        } else if is_late && breaker.is_closed() && breaker.replied.load(Ordering::SeqCst) > self.sent {
-            return NoReply::Overload { all_late: true };
-        } else {
-            breaker.open(self.sent);
-        }
-        if is_late {
-            breaker.out(self.sent);
-            return NoReply::Outage;
-        }
-        NoReply::Overload { all_late: false }
+        self.failed();
+        let since = if self.suspected == 0 { self.sent } else { self.suspected };
+        breaker.conclude_since(self.sent, since, has_stalled)
     }
 
     /// Closes the breaker without recording a served call.
@@ -341,6 +356,9 @@ impl BreakerPermit {
 
 impl Drop for BreakerPermit {
     fn drop(&mut self) {
+        if self.suspected != 0 {
+            self.breaker.suspected.store(0, Ordering::SeqCst);
+        }
         if self.probe != CLOSED {
             let next = OpenState::new(self.breaker.now(), OpenState(self.probe).step());
             self.breaker.change(self.probe, next.0);

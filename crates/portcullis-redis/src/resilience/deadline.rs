@@ -11,23 +11,17 @@ use tokio::time::{Instant, timeout_at};
 /// How much of its deadline a call has waited for its reply, which decides what a missing reply means.
 #[derive(Clone, Copy)]
 pub(crate) enum ReplyTime {
-    /// The call waited for its reply for at least half of its deadline.
+    /// A missing reply may be an outage, if a [probe](super::overtime) has none either.
     Sufficient,
-    /// It waited so long for its permit that a healthy server would not have replied in time either.
+    /// The call waited so long for its permit that a healthy server would not have replied in time either.
     SpentOnPermit,
-    /// It was sent shortly before its deadline for another reason, such as that a script had to be loaded.
-    Short,
 }
 
 impl ReplyTime {
     /// For a call that had the time `before` until its deadline when it requested a permit, and `left` when it was sent.
     pub(crate) fn of(before: Duration, left: Duration, deadline: Duration) -> Self {
         let half = deadline / 2;
-        match (before >= half, left >= half) {
-            (_, true) => Self::Sufficient,
-            (true, false) => Self::SpentOnPermit,
-            (false, false) => Self::Short,
-        }
+        if before >= half && left < half { Self::SpentOnPermit } else { Self::Sufficient }
     }
 }
 
@@ -45,7 +39,7 @@ pub(crate) async fn wait_until<T>(end: Instant, reply: impl Future<Output = T>) 
 }
 
 /// The output of a reply that is there although its deadline has passed.
-pub(super) async fn final_polls<T>(mut reply: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+pub(super) async fn final_polls<F: Future + ?Sized>(mut reply: Pin<&mut F>) -> Option<F::Output> {
     for _ in 0..FINAL_POLLS {
         yield_now().await;
         let polled = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;

@@ -208,7 +208,7 @@ pub(crate) struct Waiting<'a> {
 }
 
 impl Waiting<'_> {
-    /// Waits for the permit until `end`, or until the breaker opens.
+    /// Waits for the permit until `end`, or until the breaker opens. While an outage is suspected at `end`, waits for the finding.
     ///
     /// # Errors
     /// [`CallError::Overloaded`] if the call is denied meanwhile; [`CallError::NotSent`] at `end`, or if less time is left than recent
@@ -227,7 +227,7 @@ impl Waiting<'_> {
         if is_denied() {
             return Err(CallError::Overloaded);
         }
-        let mut ended = pin!(sleep_until(end));
+        let (mut ended, mut is_over) = (pin!(sleep_until(end)), false);
         loop {
             let change = poll_fn(|context| {
                 // The waker is known before the breaker is read, so that it is called if the breaker opens later.
@@ -242,6 +242,11 @@ impl Waiting<'_> {
                 ended.as_mut().poll(context).map(|()| Change::Ended)
             });
             match change.await {
+                // The suspicion is settled within a deadline, unless this process stands still.
+                Change::Ended if !is_over && breaker.is_suspected() => {
+                    is_over = true;
+                    ended.as_mut().reset(end + deadline);
+                }
                 Change::Ended => return Err(CallError::NotSent(deadline)),
                 Change::Opened => return Err(CallError::no_replies()),
                 Change::Denied | Change::Granted(_) if is_denied() => return Err(CallError::Overloaded),

@@ -99,7 +99,8 @@ impl RedisStore {
     /// Sends the outcome. Returns a receiver that fails if the caller goes away without the outcome.
     fn send_outcome(&self, caller: OutcomeSender, partial: &PartialOutcome) -> oneshot::Receiver<()> {
         let answer = partial.answer();
-        let answer = answer.or_else(|error| self.0.denied_meanwhile(partial.checks(), &error).ok_or(error));
+        let answer =
+            answer.or_else(|error| self.0.denied_without_store(partial.checks(), error.kind()).ok_or(error));
         partial.note(&answer);
         let (taken, is_taken) = oneshot::channel();
         drop(caller.send((answer, taken)));
@@ -118,6 +119,8 @@ impl RedisStore {
                 partial.failed(&group, &error);
             }
             late.push(calls);
+            let denied = partial.unanswered().and_then(|checks| self.0.denial_in_outage(&checks));
+            partial.remembered(denied);
             partial.decide_missing();
             self.record_denied(partial);
             if partial.is_over() {

@@ -4,6 +4,9 @@
 //! second, the server would deny that cost and every higher one again. A refund, settlement, reset or override by this store removes the
 //! denial at once. One by another instance is not seen, so that the client may be denied for up to one second longer.
 //!
+//! While the server answers nothing, a denial holds until its wait is over, and for at most one minute: otherwise the failure mode of
+//! its policy would let a client pass that is known to have nothing left. It ends earlier if the server has admitted the key since.
+//!
 //! Denials of a cost of 0 are not remembered, unless the key is blocked: that denies every cost. Neither are denials of keys that
 //! clients share: one client's denial does not apply to another.
 //!
@@ -34,6 +37,8 @@ pub(crate) struct DenialMemory {
     created: Instant,
     /// When the last remembered denial expires at the latest; 0 if there is none.
     until: AtomicU64,
+    /// The same in an outage.
+    held_until: AtomicU64,
     /// Empty if the memory is disabled.
     shards: Vec<Mutex<Shard>>,
     sets: usize,
@@ -56,6 +61,7 @@ impl DenialMemory {
         Self {
             created: Instant::now(),
             until: AtomicU64::new(0),
+            held_until: AtomicU64::new(0),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sets,
             hasher: RandomState::new(),
@@ -65,10 +71,18 @@ impl DenialMemory {
     /// Returns a denial if one of the checks was denied for the same or a lower cost; of several the one with the longest wait.
     /// Costs one relaxed load if nothing was denied recently.
     pub(crate) fn find(&self, checks: &Checks) -> Option<Outcome> {
-        let now = self.now_if_any()?;
+        self.longest(checks, self.now_before(&self.until)?, Denial::valid_until)
+    }
+
+    /// Like [`find`](Self::find), while the server answers nothing.
+    pub(crate) fn find_in_outage(&self, checks: &Checks) -> Option<Outcome> {
+        self.longest(checks, self.now_before(&self.held_until)?, Denial::held_until)
+    }
+
+    fn longest(&self, checks: &Checks, now: u64, end: fn(&Denial) -> u64) -> Option<Outcome> {
         let mut is_hit = false;
         let denied = checks.iter().filter_map(|check| {
-            let denial = self.get(check, now, !is_hit)?;
+            let denial = self.get(check, now, end, !is_hit)?;
             is_hit = true;
             Some((check, denial))
         });
@@ -80,7 +94,21 @@ impl DenialMemory {
 
     /// Whether [`find`](Self::find) would find a denial.
     pub(crate) fn denies(&self, checks: &Checks) -> bool {
-        self.now_if_any().is_some_and(|now| checks.iter().any(|check| self.get(check, now, false).is_some()))
+        let Some(now) = self.now_before(&self.until) else { return false };
+        checks.iter().any(|check| self.get(check, now, Denial::valid_until, false).is_some())
+    }
+
+    /// Records that the server has admitted a check at an instant of its clock. Costs one relaxed load if nothing was denied in the
+    /// last minute.
+    pub(crate) fn admitted(&self, check: &Check, at: Timestamp) {
+        if check.cost == 0 || self.now_before(&self.held_until).is_none() || check.key.is_shared() {
+            return;
+        }
+        let id = Id::of(&check.policy, check.key);
+        let hash = self.hash(id);
+        if let Some(mut shard) = self.shard(hash) {
+            shard.refute(self.sets, hash, id, check.cost, at);
+        }
     }
 
     /// Like [`remember_until`](Self::remember_until) without an end.
@@ -114,6 +142,7 @@ impl DenialMemory {
         drop(shard);
         if is_remembered {
             self.until.fetch_max(sent.saturating_add(MAX_AGE_MICROS), Relaxed);
+            self.held_until.fetch_max(sent.saturating_add(MAX_OUTAGE_MICROS), Relaxed);
         }
         is_remembered
     }
@@ -123,8 +152,8 @@ impl DenialMemory {
         Correction { memory: self, id: Id::of(policy, key), is_answered: false }
     }
 
-    /// Returns the denial of a check. Counts it, under the lock that is taken anyway, if it `is_hit` of a decision.
-    fn get(&self, check: &Check, now: u64, is_hit: bool) -> Option<Denial> {
+    /// Returns the denial of a check before its `end`. Counts it, under the lock that is taken anyway, if it `is_hit` of a decision.
+    fn get(&self, check: &Check, now: u64, end: fn(&Denial) -> u64, is_hit: bool) -> Option<Denial> {
         // A peek is denied by a block only.
         if (check.cost == 0 && !check.policy.reads_overrides()) || check.key.is_shared() {
             return None;
@@ -132,7 +161,10 @@ impl DenialMemory {
         let id = Id::of(&check.policy, check.key);
         let hash = self.hash(id);
         let mut shard = self.shard(hash)?;
-        let denial = shard.find(self.sets, hash, id, now).filter(|denial| denial.denies(check))?;
+        let denial = shard.find(self.sets, hash, id)?;
+        if now >= end(&denial) || !denial.denies(check) {
+            return None;
+        }
         shard.count_hit(is_hit);
         Some(denial)
     }
@@ -154,9 +186,9 @@ impl DenialMemory {
         self.hasher.hash_one(id)
     }
 
-    /// The time, if there may be a denial.
-    fn now_if_any(&self) -> Option<u64> {
-        let until = self.until.load(Relaxed);
+    /// The time, if there may be a denial because it is before the end of the last one.
+    fn now_before(&self, end: &AtomicU64) -> Option<u64> {
+        let until = end.load(Relaxed);
         if until == 0 {
             return None;
         }
@@ -165,7 +197,7 @@ impl DenialMemory {
             return Some(now);
         }
         // The next lookup need not read the clock.
-        let _ = self.until.compare_exchange(until, 0, Relaxed, Relaxed);
+        let _ = end.compare_exchange(until, 0, Relaxed, Relaxed);
         None
     }
 
@@ -186,6 +218,11 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Correction<'_> {
+    /// Records that the correction certainly frees nothing, so that earlier denials hold.
+    pub(crate) fn not_made(self) {
+        std::mem::forget(self);
+    }
+
     /// Records that the correction was made, or certainly was not. Requests that are sent from now on may be remembered.
     pub(crate) fn answered(mut self) {
         self.is_answered = true;
@@ -203,6 +240,8 @@ impl Drop for Correction<'_> {
 
 /// The longest time for which a denial is remembered: one second.
 const MAX_AGE_MICROS: u64 = 1_000_000;
+/// The same while the server answers nothing: one minute.
+const MAX_OUTAGE_MICROS: u64 = 60_000_000;
 /// How many denials are remembered by default.
 pub(crate) const DEFAULT_ENTRIES: usize = 65_536;
 /// The number of shards, each with a lock of its own.

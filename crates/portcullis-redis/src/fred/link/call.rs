@@ -17,7 +17,6 @@ use super::combined_call::{Answer, Caller, Decision, LONGEST_WAIT, Lane, Turn};
 use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::resilience::combining::Entered;
-use crate::resilience::deadline::wait_until;
 use crate::resilience::in_flight::{self, InFlightLimit, Permit};
 use crate::transport::{CallError, QueueKey};
 
@@ -42,7 +41,7 @@ impl Link {
     /// Sends a command once. `now` is the current time, or shortly before it.
     ///
     /// # Errors
-    /// At the deadline, and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
+    /// At the deadline or [beyond it](crate::resilience::overtime), and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
     pub(crate) fn call<'a>(
         self: &'a Arc<Self>,
         command: Command,
@@ -218,10 +217,12 @@ struct SharedDecision<'a> {
 impl SharedDecision<'_> {
     /// Waits for the answer where nothing may drive the runtime of the task that sends the call.
     async fn wait_until(mut self, end: Instant, deadline: Duration) -> Result<Value, CallError> {
-        match wait_until(end, &mut self).await {
+        let (link, start) = (self.link, end.checked_sub(self.before).unwrap_or(end));
+        match link.wait_until((start, end, deadline), &mut self).await {
             Some(Answer::Result(result)) => result,
             Some(Answer::Alone(command, permit)) => self.link.send(*command, permit, None, self.before).await,
             None if self.leave() => Err(CallError::NotSent(deadline)),
+            None if link.replied_since(start) => Err(CallError::Overtaken(deadline)),
             None => Err(CallError::TimedOut(deadline)),
         }
     }

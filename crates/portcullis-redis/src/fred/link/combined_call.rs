@@ -9,7 +9,8 @@
 //!   that is far, slow or silent gets it hardly later than without combined calls.
 //! - A caller that leaves before its call is sent has charged nothing, and its permit is free.
 //! - A decision is part of one call. If the fate of that call is unknown, so is that of each decision in it.
-//! - Each caller has its reply, or an error, at its own deadline at the latest.
+//! - Each caller has its reply, or an error, at its own deadline at the latest, or after the [wait](crate::resilience::overtime) that
+//!   finds out whether there is an outage.
 //! - An error reply means that nothing was written: a script writes after all decisions are made, and a server refuses only the
 //!   first write of a script for its own state. If decisions would differ in calls of their own, because some write nothing or
 //!   only one is at fault, each is sent by itself. So an error is that of the decision. Equal decisions under one permit are one of
@@ -179,7 +180,7 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
         &link.in_flight,
         &link.outage_log,
     );
-    let (permits, count) = (decisions.len(), count(&decisions));
+    let (permits, count, deadline) = (decisions.len(), count(&decisions), command.deadline);
     let (observer, liveness) = (Some(observer.of_decisions(permits, count)), Arc::clone(&live.liveness));
     let mut call =
         CombinedCall { link, slot, request, decisions, observer, liveness, sent: now, is_next: false };
@@ -190,9 +191,13 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
     }
     call.is_next = link.in_flight.has_only(permits);
     while let Some(end) = call.next_deadline() {
-        match link.timer.wait_until(end, &mut reply).await {
+        let mut result = link.timer.wait_until(end, &mut reply).await;
+        if let (None, Some(observer)) = (&result, &mut call.observer) {
+            result = Box::pin(observer.wait_on(end, deadline, reply.as_mut())).await;
+        }
+        match result {
             Some(result) => return call.finish(result),
-            None => call.expire(end),
+            None => call.expire(end.max(Instant::now())),
         }
     }
     let result = reply.await;
@@ -237,11 +242,12 @@ impl CombinedCall<'_> {
             let left = caller.end.saturating_duration_since(sent);
             let error = match ReplyTime::of(caller.before, left, deadline) {
                 ReplyTime::SpentOnPermit => CallError::Overtaken(deadline),
-                ReplyTime::Short => CallError::TimedOut(deadline),
                 ReplyTime::Sufficient => match self.observer.take() {
                     Some(observer) => observer.observe_no_reply(deadline),
-                    None if link.replied_since(sent) => CallError::Overtaken(deadline),
-                    None => CallError::TimedOut(deadline),
+                    None if link.breaker.outage().is_some() && !link.replied_since(sent) => {
+                        CallError::TimedOut(deadline)
+                    }
+                    None => CallError::Overtaken(deadline),
                 },
             };
             caller.answer(Err(error));

@@ -12,7 +12,7 @@ use ::fred::types::Value as RawValue;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::Link;
 use super::combined_call::Turn;
@@ -26,6 +26,7 @@ use crate::resilience::deadline::{ReplyTime, wait_until};
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
+use crate::resilience::overtime::{LateCall, Overtime, wait_on};
 use crate::transport::CallError;
 
 impl Link {
@@ -60,7 +61,11 @@ impl Link {
             Poll::Pending => {
                 // All earlier calls have been answered, so the next reply is for this one.
                 let next = self.in_flight.has_only(1);
-                let result = self.timer.wait_until(end, call.reply()).await;
+                let mut result = self.timer.wait_until(end, call.reply()).await;
+                if result.is_none() {
+                    // Boxed, because it is rare, and each call would have the memory for it.
+                    result = Box::pin(call.wait_on(end, deadline)).await;
+                }
                 result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
             }
         };
@@ -99,6 +104,12 @@ pub(super) struct ReplyObserver {
     sent: Instant,
     end: Instant,
     reply_time: ReplyTime,
+    /// Whether the call has begun to wait beyond its deadline.
+    has_waited: bool,
+    /// Whether the process stood still before the end of that wait.
+    has_stalled: bool,
+    /// Whether the reply came after the deadline by the server.
+    is_late: bool,
 }
 
 impl ReplyObserver {
@@ -124,12 +135,37 @@ impl ReplyObserver {
             sent,
             end: command.end,
             reply_time,
+            has_waited: false,
+            has_stalled: false,
+            is_late: false,
         }
     }
 
     /// The same for a call for several decisions.
     pub(super) fn of_decisions(self, permits: usize, decisions: usize) -> Self {
         Self { permits, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
+    }
+
+    /// Waits for a reply beyond the deadline, while it is open whether the server or this process is late. It ends at once if calls
+    /// are answered or in an outage, unless the process has stood still.
+    pub(super) async fn wait_on<F: Future + ?Sized>(
+        &mut self,
+        end: Instant,
+        deadline: Duration,
+        reply: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        if matches!(self.reply_time, ReplyTime::SpentOnPermit) {
+            return None;
+        }
+        let breaker = self.breaker_permit.breaker();
+        // A wait that another one continues begins late by itself.
+        let end = if std::mem::replace(&mut self.has_waited, true) { Instant::now() } else { end };
+        let call = LateCall { sent: self.sent, end, deadline, is_probe: self.breaker_permit.is_probe() };
+        let Overtime { reply, has_stalled } = wait_on(&breaker, call, reply).await;
+        self.has_stalled |= has_stalled;
+        // The whole wait is the deadline of the probe of a suspicion.
+        self.is_late = reply.is_some() && !has_stalled && !self.breaker_permit.settles_suspicion();
+        reply
     }
 
     /// Records that there was no reply in time. Returns the caller's error.
@@ -142,17 +178,17 @@ impl ReplyObserver {
 
     fn no_reply(self, deadline: Duration) -> CallError {
         self.in_flight.unanswered(self.sent);
-        match self.reply_time {
-            ReplyTime::Sufficient => {}
-            ReplyTime::SpentOnPermit => return CallError::Overtaken(deadline),
-            ReplyTime::Short => return CallError::TimedOut(deadline),
+        if matches!(self.reply_time, ReplyTime::SpentOnPermit) {
+            return CallError::Overtaken(deadline);
         }
-        self.liveness.no_reply();
         let breaker = self.breaker_permit.breaker();
-        let no_reply = self.breaker_permit.timed_out();
+        let no_reply = self.breaker_permit.timed_out(self.has_stalled);
         recheck(&breaker, &self.in_flight);
         match no_reply {
-            NoReply::Outage => CallError::TimedOut(deadline),
+            NoReply::Outage => {
+                self.liveness.no_reply();
+                CallError::TimedOut(deadline)
+            }
             NoReply::Overload { all_late } => {
                 if all_late {
                     self.in_flight.congested(self.sent);
@@ -163,7 +199,8 @@ impl ReplyObserver {
     }
 
     pub(super) fn observe(self, result: &Result<Value, CallError>) {
-        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, .. } = self;
+        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, is_late, .. } =
+            self;
         breaker_permit.stats().call_ended(
             sent,
             self.decisions,
@@ -192,6 +229,10 @@ impl ReplyObserver {
                 } else {
                     liveness.reply();
                 }
+                if is_late {
+                    breaker_permit.breaker().replied();
+                    return in_flight.unanswered(sent);
+                }
                 if breaker_permit.answered() {
                     outage_log.up();
                 }
@@ -200,10 +241,18 @@ impl ReplyObserver {
         }
     }
 
-    /// Waits for the reply until the deadline after the caller has gone away. Without this, callers that give up early would never
-    /// detect a server that does not reply. Returns the pending reply, if there is none by then.
-    async fn wait_for_reply(self, mut reply: ReplyFuture) -> Option<ReplyFuture> {
-        let Some(result) = wait_until(self.end, &mut reply).await else {
+    /// Waits for the reply until the deadline, and beyond it as any call, after the caller has gone away. Without this, callers that
+    /// give up early would never detect a server that does not reply. Returns the pending reply, if there is none by then.
+    pub(super) async fn wait_for_reply(
+        mut self,
+        deadline: Duration,
+        mut reply: ReplyFuture,
+    ) -> Option<ReplyFuture> {
+        let mut result = wait_until(self.end, &mut reply).await;
+        if result.is_none() {
+            result = self.wait_on(self.end, deadline, reply.as_mut()).await;
+        }
+        let Some(result) = result else {
             self.observe_no_reply(Duration::ZERO);
             return Some(reply);
         };
@@ -230,6 +279,7 @@ struct InFlightCall {
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
     breaker: Arc<Breaker>,
+    deadline: Duration,
     runtime: Handle,
 }
 
@@ -243,6 +293,7 @@ impl InFlightCall {
         observer: ReplyObserver,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
+        let deadline = command.deadline;
         let reply: ReplyFuture = if command.asking {
             Box::pin(while_connected(send_asking(live, command), live.closed.clone()))
         } else {
@@ -250,7 +301,7 @@ impl InFlightCall {
         };
         let (liveness, breaker) = (Arc::clone(&live.liveness), observer.breaker_permit.breaker());
         let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
-        let mut call = Self { reply, permit, turn, observer, liveness, breaker, runtime };
+        let mut call = Self { reply, permit, turn, observer, liveness, breaker, deadline, runtime };
         let first = poll_fn(|context| {
             let reply = call.reply.as_mut().expect("the reply is pending");
             Poll::Ready(reply.as_mut().poll(context))
@@ -268,16 +319,25 @@ impl InFlightCall {
         self.reply = None;
         result
     }
+
+    /// Waits for the reply beyond its deadline, as [`ReplyObserver::wait_on`].
+    async fn wait_on(&mut self, end: Instant, deadline: Duration) -> Option<Result<Value, Error>> {
+        let (reply, observer) = (self.reply.as_mut()?, self.observer.as_mut()?);
+        let result = observer.wait_on(end, deadline, reply.as_mut()).await?;
+        self.reply = None;
+        Some(result)
+    }
 }
 
 impl Drop for InFlightCall {
     fn drop(&mut self) {
         let Some(reply) = self.reply.take() else { return };
         let (permit, turn, observer) = (self.permit.take(), self.turn.take(), self.observer.take());
-        let (liveness, breaker) = (Arc::clone(&self.liveness), Arc::clone(&self.breaker));
+        let (liveness, breaker, deadline) =
+            (Arc::clone(&self.liveness), Arc::clone(&self.breaker), self.deadline);
         self.runtime.spawn(async move {
             let late = match observer {
-                Some(observer) => observer.wait_for_reply(reply).await,
+                Some(observer) => observer.wait_for_reply(deadline, reply).await,
                 None => Some(reply),
             };
             if let Some(reply) = late
@@ -288,25 +348,6 @@ impl Drop for InFlightCall {
             }
             drop((permit, turn));
         });
-    }
-}
-
-/// Sends a background probe, and waits for its reply for a while.
-pub(crate) async fn probe(
-    live: &Live,
-    breaker_permit: BreakerPermit,
-    in_flight: &Arc<InFlightLimit>,
-    outage_log: &Arc<OutageLog>,
-    deadline: Duration,
-) {
-    let command = Command::time(deadline);
-    let observer =
-        ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
-    let reply = reply_to(live, command);
-    if let Some(late) = observer.wait_for_reply(reply).await
-        && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| is_answer(&result))
-    {
-        live.liveness.reply();
     }
 }
 
@@ -351,5 +392,3 @@ fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Val
 
 /// When a connection ends, fred reports the result of its calls, and whether they were sent, within this time.
 const CLOSE_GRACE: Duration = Duration::from_millis(20);
-/// How long the late reply to a background probe is waited for.
-const LATE_REPLY_WAIT: Duration = Duration::from_secs(1);

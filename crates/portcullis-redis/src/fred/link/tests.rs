@@ -33,29 +33,60 @@ async fn link_to(server: &Server, max_in_flight: usize) -> (Arc<Link>, JoinHandl
     (Arc::new(link), tokio::spawn(watching))
 }
 
+/// However little time it had: it waits for the probe.
 #[tokio::test]
-async fn a_missing_reply_opens_only_after_half_of_the_deadline() {
+async fn a_missing_reply_opens_after_a_failed_probe() {
+    let server = Server::start(&[]);
+    let (link, watching) = link_to(&server, 8).await;
+    ask(&link).await.unwrap();
+    let call = async |left: Duration| {
+        let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
+        link.call(command, QueueKey::none(), Instant::now()).await
+    };
+    for left in [DEADLINE / 4, DEADLINE * 3 / 4] {
+        server.signal("STOP");
+        let mut suspected = pin!(until(|| link.breaker.is_suspected()));
+        let mut answer = pin!(call(left));
+        let is_answered = tokio::select! {
+            _ = answer.as_mut() => true,
+            () = suspected.as_mut() => false,
+        };
+        // The machine stood still until the end, so that it was not sent.
+        if !is_answered {
+            assert!(link.breaker.is_closed() && link.availability().outage.is_none(), "{left:?}");
+            assert_eq!(answer.await, Err(CallError::TimedOut(DEADLINE)));
+            assert!(!link.breaker.is_closed() && link.availability().outage.is_some(), "{left:?}");
+        }
+        server.signal("CONT");
+        until_answered(&link).await;
+    }
+    watching.abort();
+}
+
+/// A reply to the probe, or to the call itself before the probe has failed, shows that the server is there.
+#[tokio::test]
+async fn an_answered_probe_is_no_outage() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     ask(&link).await.unwrap();
     server.signal("STOP");
-    for (left, opens) in [(DEADLINE / 8, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
-        let call = async || {
-            let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
-            link.call(command, QueueKey::none(), Instant::now()).await
-        };
-        let mut answer = call().await;
-        // The machine stood still until the end, or during an earlier reply, so that replies seem to take longer.
-        while answer == Err(CallError::NotSent(DEADLINE)) {
-            server.signal("CONT");
-            ask(&link).await.unwrap();
-            server.signal("STOP");
-            answer = call().await;
-        }
-        assert_eq!(answer, Err(CallError::TimedOut(DEADLINE)));
-        assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
-    }
+    let (answer, ()) = tokio::join!(ask(&link), async {
+        until(|| link.breaker.is_suspected()).await;
+        server.signal("CONT");
+    });
+    assert!(answer.is_ok(), "{answer:?}");
+    until(|| !link.breaker.is_suspected()).await;
+    assert!(link.breaker.is_closed() && link.availability().outage.is_none());
     watching.abort();
+}
+
+/// Waits until a probe is due and answered.
+async fn until_answered(link: &Arc<Link>) {
+    let started = Instant::now();
+    while let Err(error) = ask(link).await {
+        assert!(started.elapsed() < Duration::from_secs(20), "no probe is answered: {error}");
+        sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test]
@@ -75,6 +106,8 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
             assert_eq!(ask(&link).await, Err(CallError::TimedOut(DEADLINE)));
         }
         assert!(!link.breaker.is_closed() && !is_free());
+        // The probe has failed as well.
+        until(|| !link.breaker.is_suspected()).await;
 
         server.signal("CONT");
         // The reply came after its caller had gone.
@@ -82,11 +115,7 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
         assert!(!link.breaker.is_closed() && link.availability().outage.is_some());
 
         // Only a probe, as soon as one is due, proves that the server replies in time again.
-        let started = Instant::now();
-        while let Err(error) = ask(&link).await {
-            assert!(started.elapsed() < Duration::from_secs(20), "no probe is answered: {error}");
-            sleep(Duration::from_millis(1)).await;
-        }
+        until_answered(&link).await;
         assert!(link.breaker.is_closed() && link.availability().outage.is_none());
     }
     watching.abort();

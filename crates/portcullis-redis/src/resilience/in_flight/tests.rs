@@ -82,7 +82,7 @@ async fn waiting_calls_end_when_the_breaker_opens() {
     let end = Instant::now() + Duration::from_secs(9);
     let waiting = limit.acquire(of(1), &breaker, end, Duration::from_secs(9));
     let (waited, no_reply) = tokio::join!(waiting, async {
-        let no_reply = breaker_permit.timed_out();
+        let no_reply = breaker_permit.timed_out(false);
         limit.recheck_breaker();
         no_reply
     });
@@ -92,6 +92,29 @@ async fn waiting_calls_end_when_the_breaker_opens() {
     // A breaker that opened before the wait began is noticed as well.
     let waited = limit.acquire(of(1), &breaker, end, Duration::from_secs(9)).await;
     assert!(matches!(waited, Err(CallError::Unavailable(_))) && Instant::now() < end, "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_call_waits_for_a_suspicion() {
+    let (limit, breaker) = limit(1, 10);
+    let _permit = limit.take(None).unwrap();
+    let breaker_permit = breaker.admit().unwrap();
+    breaker.suspect(Instant::now());
+    let waiting = acquire(&limit, &breaker, QueueKey::none());
+    let (waited, ()) = tokio::join!(waiting, async {
+        tokio::time::sleep(DEADLINE * 3 / 2).await;
+        breaker_permit.timed_out(false);
+        limit.recheck_breaker();
+    });
+    assert!(matches!(waited, Err(CallError::Unavailable(_))), "{waited:?}");
+    // It ends although nothing settles the suspicion.
+    let (limit, breaker) = self::limit(1, 10);
+    let _permit = limit.take(None).unwrap();
+    breaker.suspect(Instant::now());
+    let start = Instant::now();
+    let waited = acquire(&limit, &breaker, QueueKey::none()).await;
+    assert_eq!(waited.unwrap_err(), CallError::NotSent(DEADLINE));
+    assert_eq!(start.elapsed(), DEADLINE * 2);
 }
 
 #[tokio::test(start_paused = true)]

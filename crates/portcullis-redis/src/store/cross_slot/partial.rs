@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby};
-use portcullis_core::{Key, StoreError, Timestamp};
+use portcullis_core::{Key, StoreError, StoreErrorKind, Timestamp};
 
 use super::super::answers::{CheckGrant, under_grants_of, with_grants};
 use super::slots::SlotGroup;
@@ -19,6 +19,8 @@ pub(super) struct PartialOutcome {
     answers: Vec<CheckAnswer>,
     /// The standby's outcomes.
     local: Vec<Outcome>,
+    /// A denial of a failed slot that is remembered.
+    remembered: Option<Outcome>,
     /// Why slots failed.
     failure: Option<StoreError>,
     /// Why the decision as a whole cannot be made.
@@ -50,6 +52,7 @@ impl PartialOutcome {
             standby,
             answers,
             local: Vec::new(),
+            remembered: None,
             failure: None,
             rejection: None,
         }
@@ -86,6 +89,23 @@ impl PartialOutcome {
         for index in &group.indices {
             self.answers[*index] = CheckAnswer::Failed(error.clone());
         }
+    }
+
+    /// The checks whose slots answer nothing.
+    pub(super) fn unanswered(&self) -> Option<Checks> {
+        let is_unanswered = |answer: &CheckAnswer| match answer {
+            CheckAnswer::Failed(error) => {
+                matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)
+            }
+            _ => false,
+        };
+        let answers = self.answers.iter().zip(&self.checks);
+        together(answers.filter(|(answer, _)| is_unanswered(answer)).map(|(_, check)| check.clone()))
+    }
+
+    /// Records the remembered denial of a slot that answers nothing.
+    pub(super) fn remembered(&mut self, denied: Option<Outcome>) {
+        self.remembered = self.remembered.take().or(denied);
     }
 
     /// Decides the checks of failed slots by their policies' failure modes. If a check is denied already, no more is charged. If a
@@ -148,7 +168,9 @@ impl PartialOutcome {
     fn is_denied(&self) -> bool {
         let is_denied =
             |answer: &CheckAnswer| matches!(answer, CheckAnswer::Answered { result, .. } if !result.admitted);
-        self.answers.iter().any(is_denied) || self.local.iter().any(|outcome| !outcome.is_allowed())
+        self.remembered.is_some()
+            || self.answers.iter().any(is_denied)
+            || self.local.iter().any(|outcome| !outcome.is_allowed())
     }
 
     /// Whether the slots that were not queried yet can no longer change the result.
@@ -227,6 +249,9 @@ impl PartialOutcome {
     /// The result of the decision. Failure modes do not apply to an overload, so the checks of an overloaded slot count as not
     /// asked.
     pub(super) fn answer(&self) -> Result<Outcome, StoreError> {
+        if let Some(denied) = &self.remembered {
+            return Ok(denied.clone());
+        }
         let failed = self.failure.clone();
         if let Some(error) = self.rejection.clone().filter(|_| !self.is_denied()) {
             return Err(error);

@@ -6,7 +6,7 @@ use portcullis_core::algorithm::Snapshot;
 use portcullis_core::store::Check;
 use portcullis_core::{Key, Policy, Retry, Strategy, Timestamp};
 
-use super::MAX_AGE_MICROS;
+use super::{MAX_AGE_MICROS, MAX_OUTAGE_MICROS};
 
 /// A policy and a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,7 +73,7 @@ impl Denial {
             at,
             sent,
             answered,
-            longest: MAX_AGE_MICROS,
+            longest: MAX_OUTAGE_MICROS,
             is_blocked: snapshot.is_blocked,
         };
         (answered < denial.valid_until()).then_some(denial)
@@ -96,15 +96,25 @@ impl Denial {
         self.sent
     }
 
+    /// Whether it says nothing of a key that the server has admitted since, at a cost and an instant of its clock.
+    pub(super) fn is_refuted(&self, cost: u64, at: Timestamp) -> bool {
+        cost >= self.cost && at > self.at
+    }
+
     /// The first instant at which the server may answer differently. That is before the wait is over if units become available
     /// earlier, because the figures change then.
     pub(super) fn valid_until(&self) -> u64 {
         let shortest =
             if self.next_after == 0 { self.retry_after } else { self.retry_after.min(self.next_after) };
-        self.sent.saturating_add(shortest.min(self.longest))
+        self.sent.saturating_add(shortest.min(self.longest).min(MAX_AGE_MICROS))
     }
 
-    /// Whether the server would deny a check of its policy and key, until [`valid_until`](Self::valid_until).
+    /// The end of the denial in an outage, in which nothing else is known: that of its wait.
+    pub(super) fn held_until(&self) -> u64 {
+        self.sent.saturating_add(self.retry_after.min(self.longest))
+    }
+
+    /// Whether a check of its policy and key is denied, until [`valid_until`](Self::valid_until) or [`held_until`](Self::held_until).
     pub(super) fn denies(&self, check: &Check) -> bool {
         check.cost >= self.cost && *check.policy.strategy() == self.strategy
     }

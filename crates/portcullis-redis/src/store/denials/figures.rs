@@ -5,7 +5,7 @@ use super::{DenialMemory, lock};
 impl DenialMemory {
     /// The number of denials that are valid now. Locks each shard for a part of its entries at a time.
     pub(in crate::store) fn entries(&self) -> u64 {
-        let Some(now) = self.now_if_any() else { return 0 };
+        let Some(now) = self.now_before(&self.until) else { return 0 };
         let mut count = 0;
         for shard in &self.shards {
             let mut start = 0;

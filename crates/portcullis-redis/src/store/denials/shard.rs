@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use portcullis_core::Timestamp;
+
 use super::SHARDS;
 use super::entry::{Denial, Id};
 
@@ -22,10 +24,19 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Returns a denial that is valid now.
-    pub(super) fn find(&mut self, sets: usize, hash: u64, id: Id, now: u64) -> Option<Denial> {
+    /// Returns the denial of a key, which may have ended.
+    pub(super) fn find(&mut self, sets: usize, hash: u64, id: Id) -> Option<Denial> {
         let set = self.entries.get_mut(set_range(sets, hash))?;
-        set.iter().flatten().find(|denial| denial.id() == id && now < denial.valid_until()).copied()
+        set.iter().flatten().find(|denial| denial.id() == id).copied()
+    }
+
+    /// Removes the denial of a key that the server has admitted since.
+    pub(super) fn refute(&mut self, sets: usize, hash: u64, id: Id, cost: u64, at: Timestamp) {
+        for entry in self.entries.get_mut(set_range(sets, hash)).into_iter().flatten() {
+            if entry.as_ref().is_some_and(|denial| denial.id() == id && denial.is_refuted(cost, at)) {
+                *entry = None;
+            }
+        }
     }
 
     /// Counts a decision that is denied by an entry, if it is one.
@@ -61,7 +72,7 @@ impl Shard {
             }
             return true;
         }
-        let ends = |entry: &Option<Denial>| entry.as_ref().map_or(0, Denial::valid_until);
+        let ends = |entry: &Option<Denial>| entry.as_ref().map_or(0, Denial::held_until);
         if let Some(first) = set.iter_mut().min_by_key(|entry| ends(entry)) {
             *first = Some(denial);
         }

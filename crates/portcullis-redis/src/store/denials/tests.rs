@@ -285,6 +285,70 @@ async fn remembering_and_finding_allocate_nothing() {
     assert!(size_of::<Option<Denial>>() <= 200, "{}", size_of::<Option<Denial>>());
 }
 
+fn held(memory: &DenialMemory, check: Check) -> bool {
+    memory.find_in_outage(&checks(check)).is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_holds_denial_until_its_wait_ends() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    assert!(!held(&memory, check(&HOURLY, "ada", 1)));
+    // Two units fit after 400 ms, and the figures change after 200 ms.
+    assert!(remember(&memory, &check(&BURST, "ada", 2), Instant::now()));
+    advance(Duration::from_millis(399)).await;
+    assert!(find(&memory, check(&BURST, "ada", 2)).is_none());
+    assert!(held(&memory, check(&BURST, "ada", 2)) && !held(&memory, check(&BURST, "ada", 1)));
+    advance(Duration::from_millis(1)).await;
+    assert!(!held(&memory, check(&BURST, "ada", 2)));
+    // A longer wait is held for a minute.
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+    advance(Duration::from_millis(59_999)).await;
+    let ada = check(&HOURLY, "ada", 1);
+    let outcome = memory.find_in_outage(&checks(ada.clone())).unwrap();
+    let (strategy, mut state) = (*HOURLY.strategy(), None);
+    strategy.charge(&mut state, NOW, strategy.limit());
+    let later = NOW.saturating_add(Duration::from_millis(59_999));
+    let result = CheckResult::of(&strategy, state.as_ref(), later, 1, false);
+    let store = Outcome::new(checks(ada.clone()), later, [result]).unwrap();
+    assert_eq!(outcome.decision(), store.decision(), "it counts down");
+    advance(Duration::from_millis(1)).await;
+    assert!(!held(&memory, ada));
+    assert_eq!(memory.held_until.load(Relaxed), 0, "later lookups return at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn grant_end_bounds_held_denial() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let ada = check(&HOURLY, "ada", 1);
+    let end = NOW.saturating_add(Duration::from_secs(20));
+    assert!(memory.remember_until(end, &ada, NOW, &denied(&ada, 10), Instant::now()));
+    advance(Duration::from_millis(19_999)).await;
+    assert!(held(&memory, ada.clone()));
+    advance(Duration::from_millis(1)).await;
+    assert!(!held(&memory, ada));
+}
+
+#[tokio::test(start_paused = true)]
+async fn correction_or_admission_ends_held_denial() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let ada = check(&HOURLY, "ada", 2);
+    let later = NOW.saturating_add(Duration::from_secs(2));
+    let deny = || assert!(remember(&memory, &ada, Instant::now()));
+    deny();
+    advance(Duration::from_secs(2)).await;
+    // One unit says nothing of two, and neither does what was decided before the denial.
+    memory.admitted(&check(&HOURLY, "ada", 1), later);
+    memory.admitted(&ada, NOW);
+    memory.admitted(&check(&HOURLY, "grace", 2), later);
+    assert!(held(&memory, ada.clone()));
+    memory.admitted(&ada, later);
+    assert!(!held(&memory, ada.clone()));
+    deny();
+    advance(Duration::from_secs(2)).await;
+    memory.correct(&HOURLY, key("ada")).answered();
+    assert!(!held(&memory, ada.clone()));
+}
+
 /// In the year 2001.
 pub(super) const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
 const MAX_AGE: Duration = Duration::from_micros(MAX_AGE_MICROS);

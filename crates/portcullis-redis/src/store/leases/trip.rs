@@ -105,10 +105,12 @@ impl Trip {
     /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing. What
     /// is paid from leases stays paid: of such a policy the store may have nothing left.
     async fn repeat(&self, standby: Option<Arc<dyn Standby>>, start: Instant) -> Result<Outcome, StoreError> {
-        let end = self.end.unwrap_or_else(|| start + self.store.0.connection.deadline());
+        let deadline = self.store.0.connection.deadline();
+        let end = self.end.unwrap_or_else(|| start + deadline);
         if Instant::now() < end {
             let exact = self.store.start_exact(self.rest(), standby.clone(), Some(end));
-            if let Ok(answer) = timeout_at(end, exact).await {
+            // Beyond its deadline the call finds out whether there is an outage.
+            if let Ok(answer) = timeout_at(end + deadline, exact).await {
                 return answer;
             }
         }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{CallWait, Leases, Part, Parts};
 use crate::protocol::keys;
-use crate::store::{RedisStore, decide_without_store, with_outage};
+use crate::store::{RedisStore, with_outage};
 use crate::transport::Transport as _;
 
 /// A request that waits.
@@ -22,7 +22,7 @@ struct Waiting<'a>(&'a AtomicUsize);
 
 impl RedisStore {
     /// Decides a single check once the call with the number `call` is answered, from the lease that it has charged or by the
-    /// store, within one deadline.
+    /// store, within one deadline, or two while it is open whether there is an outage.
     ///
     /// # Cancel safety
     /// While it waits, nothing is charged.
@@ -32,10 +32,12 @@ impl RedisStore {
         call: u64,
         standby: Option<Arc<dyn Standby>>,
     ) -> Result<Outcome, StoreError> {
-        let start = Instant::now();
-        let end = start + self.0.connection.deadline();
+        let (start, deadline) = (Instant::now(), self.0.connection.deadline());
+        let end = start + deadline;
+        // The call that it waits for, and its own, wait beyond their deadline to find out whether there is an outage.
+        let latest = end + deadline;
         let check = checks.iter().next().expect("a decision has a check");
-        let Some(part) = self.0.leases.after_answer(check, call, end).await else {
+        let Some(part) = self.0.leases.after_answer(check, call, latest).await else {
             return self.decide_late(standby.as_deref(), checks, start);
         };
         // The key may have been denied meanwhile.
@@ -47,12 +49,12 @@ impl RedisStore {
         let parts = Parts::from_iter([part]);
         // The call gets what is left of the deadline, so that it is not sent with less time than replies take.
         let decided = self.start_leased(checks.clone(), parts, standby.clone(), Some(end));
-        let answer = timeout_at(end, decided).await;
+        let answer = timeout_at(latest, decided).await;
         answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, start))
     }
 
-    /// The result of a decision that another call has delayed to the end of its deadline. As for any call without a reply, it is
-    /// an outage only if no call was answered since its `start`.
+    /// The result of a decision that another call has delayed to its end. It is an outage only if that is known of the server, and
+    /// no call was answered since the `start`.
     pub(super) fn decide_late(
         &self,
         standby: Option<&dyn Standby>,
@@ -60,15 +62,13 @@ impl RedisStore {
         start: Instant,
     ) -> Result<Outcome, StoreError> {
         let slot = checks.iter().next().map(|check| keys::slot(check.key));
-        let kind = if self.0.connection.replied_since(slot, start) {
-            StoreErrorKind::Overtaken
-        } else {
-            StoreErrorKind::TimedOut
-        };
+        let outage = self.0.connection.availability(slot).outage;
+        let is_out = outage.is_some() && !self.0.connection.replied_since(slot, start);
+        let kind = if is_out { StoreErrorKind::TimedOut } else { StoreErrorKind::Overtaken };
         let late = "redis gave no reply before the end of a decision that waited for a lease";
         self.0.connection.stats().count_error(kind);
-        let error = with_outage(StoreError::new(kind, late), self.0.connection.availability(slot).outage);
-        decide_without_store(standby, checks, error)
+        let error = with_outage(StoreError::new(kind, late), outage);
+        self.0.decide_without_store(standby, checks, error)
     }
 }
 

@@ -59,7 +59,15 @@ impl Inner {
 
     /// Returns the remembered denial of a decision, if there is one, under the grants of its keys that were seen last.
     pub(in crate::store) fn remembered_denial(&self, checks: &Checks) -> Option<Outcome> {
-        let denied = self.denials.find(checks)?;
+        self.under_grants_of(self.denials.find(checks)?, checks)
+    }
+
+    /// Like [`remembered_denial`](Self::remembered_denial), while the server of the keys answers nothing.
+    pub(in crate::store) fn denial_in_outage(&self, checks: &Checks) -> Option<Outcome> {
+        self.under_grants_of(self.denials.find_in_outage(checks)?, checks)
+    }
+
+    fn under_grants_of(&self, denied: Outcome, checks: &Checks) -> Option<Outcome> {
         let may_be_granted =
             !self.grants.is_empty() && checks.iter().any(|check| check.policy.reads_overrides());
         if may_be_granted { self.under_seen_grants(&denied, checks) } else { Some(denied) }

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Decision, Key, Policy, Quota, Secret};
+use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, Secret};
+use portcullis_memory::Fallback;
 use tokio::task::JoinSet;
 
 use super::{RedisStore, Server, key, open, patient, receipt, remembered};
@@ -165,6 +166,36 @@ async fn a_denial_outlasts_the_connection_for_a_second() {
     }
     // Other keys get the store's error.
     assert!(store.check(of(&WEEKLY, key(&["grace"]), 1)).await.is_err());
+}
+
+#[tokio::test]
+async fn outage_holds_denials_until_reset() {
+    let mut server = Server::start(&[]);
+    let store = open(&server).await;
+    let [four, six] = [receipt(&store, &WEEKLY, 4).await, receipt(&store, &WEEKLY, 6).await];
+    let asked = Instant::now();
+    deny(&store).await;
+    server.kill();
+    until(|| !store.is_connected() && asked.elapsed() > Duration::from_millis(1_100)).await;
+    let ada = || of(&WEEKLY, key(&["ada"]), 1);
+    let standby = Fallback::new(store.clone());
+    for mode in [
+        FailureMode::Open,
+        FailureMode::OpenFor(Duration::from_secs(60)),
+        FailureMode::Closed,
+        FailureMode::local(1),
+    ] {
+        let with = |user: &str| of(&WEEKLY.on_store_failure(mode), key(&[user]), 1);
+        let held = standby.check(with("ada")).await.unwrap();
+        assert!(!held.is_allowed() && held.is_remembered(), "{mode}");
+        let other = standby.check(with("grace")).await;
+        assert!(other.is_err() || other.is_ok_and(|outcome| outcome.is_allowed()), "{mode}");
+    }
+    assert!(store.check(ada().and(OTHER, key(&["grace"]), 1).unwrap()).await.unwrap().is_remembered());
+    assert!(store.settle(four, 5).await.is_err() && store.refund(six).await.is_err());
+    assert!(store.check(ada()).await.unwrap().is_remembered(), "nothing was refunded");
+    assert!(store.reset(&WEEKLY, key(&["ada"])).await.is_err());
+    assert!(store.check(ada()).await.is_err(), "the operator wants it to pass");
 }
 
 /// The minimum number of allocations of a check by a new key each time, by the store and by the client below it. The

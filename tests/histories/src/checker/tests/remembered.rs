@@ -27,7 +27,9 @@ fn denied(process: u16, invoked: u64, cost: u64, remembered: bool, next_after: u
 fn is_explained(before: &[Op], remembered: Op) -> bool {
     let ops: Vec<Op> = before.iter().cloned().chain([remembered]).collect();
     let ops: Vec<&Op> = ops.iter().collect();
-    super::super::remembered::check(ops[0].key_id, &ops).is_none()
+    let is_unanswered = |op: &&Op| super::super::remembered::is_unanswered(op);
+    let unanswered: Vec<&Op> = ops.iter().copied().filter(is_unanswered).collect();
+    super::super::remembered::check(ops[0].key_id, &ops, &unanswered).is_none()
 }
 
 #[test]
@@ -36,6 +38,20 @@ fn a_denial_is_remembered_for_a_second() {
     assert!(is_explained(&by_server(), denied(0, 1_001_500, 2, true, 0)));
     assert!(!is_explained(&by_server(), denied(0, 1_001_501, 2, true, 0)));
     assert!(!is_explained(&[], denied(0, 1_000, 2, true, 0)));
+}
+
+#[test]
+fn denial_is_held_for_its_wait_in_outage() {
+    let failed =
+        |process, invoked| op(process, invoked, Call::Check(1), Outcome::NotDone(Failure::Unavailable));
+    let denied_at = |failed: Op, at| {
+        is_explained(&[denied(0, 1_000, 2, false, 70_000), failed], denied(0, at, 2, true, 0))
+    };
+    // Its wait of nine seconds counts from its answer.
+    assert!(denied_at(failed(0, 9_000_000), 9_001_500));
+    assert!(!denied_at(failed(0, 9_000_000), 9_001_501));
+    assert!(!denied_at(failed(1, 5_000_000), 5_000_000), "of another process");
+    assert!(!denied_at(failed(0, 2_000_000), 5_000_000), "long before");
 }
 
 #[test]
@@ -64,6 +80,8 @@ fn a_correction_by_the_process_ends_a_remembered_denial() {
     assert!(!is_explained(&after(correction(0, 1_500)), denied(0, 5_000, 2, true, 0)));
     assert!(is_explained(&after(correction(0, 1_499)), denied(0, 5_000, 2, true, 0)));
     assert!(is_explained(&after(correction(1, 1_500)), denied(0, 5_000, 2, true, 0)));
+    let failed = Op { outcome: Outcome::NotDone(Failure::Unavailable), ..correction(0, 1_500) };
+    assert!(is_explained(&after(failed), denied(0, 5_000, 2, true, 0)), "it has freed nothing");
 }
 
 #[test]

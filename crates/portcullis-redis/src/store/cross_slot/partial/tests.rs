@@ -101,6 +101,27 @@ const OPEN: FailureMode = FailureMode::Open;
 const CLOSED: FailureMode = FailureMode::Closed;
 
 #[test]
+fn held_denial_of_failed_slot_denies() {
+    for mode in [LOCAL, OPEN, CLOSED] {
+        let memory = Arc::<Memory>::default();
+        let mut partial = start(&[LOCAL, mode], Some(&memory));
+        answer(&mut partial, 0, 1);
+        assert!(partial.unanswered().is_none());
+        fail(&mut partial, 1);
+        let unanswered = partial.unanswered().unwrap();
+        let [check] = unanswered.iter().collect::<Vec<_>>()[..] else { panic!("{unanswered:?}") };
+        assert_eq!(check.policy.name().as_str(), NAMES[1]);
+        let (strategy, mut state) = (*check.policy.strategy(), None);
+        strategy.charge(&mut state, NOW, 2);
+        let snapshot = CheckResult::of(&strategy, state.as_ref(), NOW, 1, false).snapshot;
+        partial.remembered(Outcome::remembered(check.clone(), NOW, snapshot));
+        partial.decide_missing();
+        assert_eq!((verdict(&partial), memory.asked.load(Relaxed)), (denied(1), 0), "{mode}");
+        assert_eq!(partial.charged().len(), 1, "the charge of the other slot is refunded");
+    }
+}
+
+#[test]
 fn a_failed_slot_is_decided_by_its_failure_mode() {
     let long = FailureMode::OpenFor(2 * SECOND);
     let short = FailureMode::OpenFor(SECOND);

@@ -1,0 +1,86 @@
+//! Calls without a reply, of which only a probe can tell whether the server or this process is at fault.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::time::Instant;
+
+use super::{Breaker, BreakerPermit, CLOSED, NoReply};
+
+/// What is known about a call without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// The breaker is open.
+    Outage,
+    /// As [`NoReply::Overload`].
+    Overload { all_late: bool },
+    /// No call was answered since it was sent: only a probe can tell why.
+    Unknown,
+}
+
+impl Breaker {
+    /// What is known about a call that was sent at an instant and has no reply.
+    pub(crate) fn silence(&self, sent: Instant) -> Silence {
+        self.silence_since(self.micros(sent))
+    }
+
+    /// Records that no call was answered since an instant, so that a probe is sent.
+    pub(crate) fn suspect(&self, sent: Instant) {
+        let sent = self.micros(sent).max(1);
+        if self.suspected.compare_exchange(0, sent, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.suspicion.notify_one();
+        }
+    }
+
+    /// Waits for a suspicion.
+    pub(crate) async fn suspected(&self) {
+        self.suspicion.notified().await;
+    }
+
+    /// Admits the probe of a suspicion, unless it is settled.
+    pub(crate) fn admit_suspicion_probe(self: &Arc<Self>) -> Option<BreakerPermit> {
+        let suspected = self.suspected.load(Ordering::SeqCst);
+        let permit = BreakerPermit { breaker: Arc::clone(self), sent: self.now(), probe: CLOSED, suspected };
+        (suspected != 0 && self.is_closed()).then_some(permit)
+    }
+
+    /// The meaning of a call that was sent at an instant, if it has no reply after the wait beyond its deadline. `has_stalled` means
+    /// that this process stood still, so that a late reply of another call proves that the server is healthy.
+    pub(crate) fn conclude(&self, sent: Instant, has_stalled: bool) -> NoReply {
+        let sent = self.micros(sent);
+        self.conclude_since(sent, sent, has_stalled)
+    }
+
+    /// Whether a suspicion is being probed.
+    pub(crate) fn is_suspected(&self) -> bool {
+        self.suspected.load(Ordering::SeqCst) != 0
+    }
+
+    fn silence_since(&self, sent: u64) -> Silence {
+        if self.answered.load(Ordering::SeqCst) > sent {
+            Silence::Overload { all_late: false }
+        } else if !self.is_closed() {
+            Silence::Outage
+        } else if !self.is_suspected() && self.replied.load(Ordering::SeqCst) > sent {
+            Silence::Overload { all_late: true }
+        } else {
+            Silence::Unknown
+        }
+    }
+
+    /// `since` is when the outage began, if it is one.
+    pub(super) fn conclude_since(&self, sent: u64, since: u64, has_stalled: bool) -> NoReply {
+        match self.silence_since(sent) {
+            // More calls were in flight than this process has read in time.
+            Silence::Overload { all_late } => NoReply::Overload { all_late: all_late && !has_stalled },
+            Silence::Unknown if has_stalled && self.replied.load(Ordering::SeqCst) > sent => {
+                NoReply::Overload { all_late: false }
+            }
+            Silence::Unknown | Silence::Outage => {
+                self.open(sent);
+                self.out(since);
+                NoReply::Outage
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The wait for a reply beyond its deadline, which finds out who is late: the server or this process.
+//!
+//! A deadline measures the server only while this process runs. In a busy one, a call may lie unsent, or its reply unread, until its
+//! deadline. So a missing reply alone is no outage. The call waits on while nothing proves either, for one more deadline, in
+//! parts. A part counts once, however late its timer fires, so that the tasks which write and read have had their turn several times by
+//! the end, and the socket was polled in between. Meanwhile a probe is on its way.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::breaker::{Breaker, Silence};
+use super::deadline::final_polls;
+
+/// How a wait beyond a deadline has ended.
+pub(crate) struct Overtime<T> {
+    pub(crate) reply: Option<T>,
+    /// Whether this process stood still, so that a reply is not late by the server.
+    pub(crate) has_stalled: bool,
+}
+
+/// Which call waits for a reply.
+#[derive(Clone, Copy)]
+pub(crate) struct LateCall {
+    pub(crate) sent: Instant,
+    /// Its deadline, which has passed.
+    pub(crate) end: Instant,
+    pub(crate) deadline: Duration,
+    /// Whether it probes a server whose breaker is open.
+    pub(crate) is_probe: bool,
+}
+
+/// Waits on for a reply, as long as only a probe can tell what its absence means, or this process has stood still.
+pub(crate) async fn wait_on<F: Future + ?Sized>(
+    breaker: &Breaker,
+    call: LateCall,
+    mut reply: Pin<&mut F>,
+) -> Overtime<F::Output> {
+    let part = (call.deadline / PARTS).max(Duration::from_millis(1));
+    let tolerance = part.max(SHORTEST_STALL);
+    let mut has_stalled = call.end.elapsed() > tolerance;
+    let mut waited = Duration::ZERO;
+    while waited < call.deadline {
+        match breaker.silence(call.sent) {
+            Silence::Unknown => breaker.suspect(call.sent),
+            Silence::Outage if call.is_probe && has_stalled => {}
+            Silence::Overload { .. } if has_stalled => {}
+            Silence::Outage | Silence::Overload { .. } => break,
+        }
+        let start = Instant::now();
+        let end = start + part.min(LONGEST_PART);
+        if let Ok(reply) = timeout_at(end, reply.as_mut()).await {
+            return Overtime { reply: Some(reply), has_stalled: has_stalled || end.elapsed() > tolerance };
+        }
+        has_stalled |= end.elapsed() > tolerance;
+        waited += start.elapsed().min(part);
+    }
+    Overtime { reply: final_polls(reply).await, has_stalled }
+}
+
+/// In how many parts at least the wait is counted: more than the turns that a call takes to be written and its reply to be read.
+const PARTS: u32 = 8;
+/// What others have found out is looked at this often.
+const LONGEST_PART: Duration = Duration::from_millis(25);
+/// A timer that fires later than this was held up by this process. The timers of Tokio are exact to a millisecond.
+const SHORTEST_STALL: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::pin::pin;
+    use std::sync::Arc;
+
+    use tokio::time::{advance, sleep};
+
+    use super::super::breaker::NoReply;
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_millis(800);
+
+    /// A closed breaker, a second after its last reply.
+    async fn breaker() -> Arc<Breaker> {
+        let breaker = Breaker::new(Arc::default(), Arc::default());
+        assert!(breaker.connected());
+        advance(Duration::from_secs(1)).await;
+        breaker
+    }
+
+    /// A call whose deadline has passed `late` ago.
+    fn late_by(late: Duration) -> LateCall {
+        let end = Instant::now() - late;
+        LateCall { sent: end - DEADLINE, end, deadline: DEADLINE, is_probe: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_for_another_deadline_is_an_outage() {
+        let (breaker, start) = (breaker().await, Instant::now());
+        let call = late_by(Duration::ZERO);
+        let Overtime { reply, has_stalled } = wait_on(&breaker, call, pin!(pending::<()>())).await;
+        assert_eq!((reply, has_stalled, start.elapsed()), (None, false, DEADLINE));
+        assert!(breaker.is_suspected() && breaker.is_closed());
+        assert_eq!(breaker.conclude(call.sent, has_stalled), NoReply::Outage);
+        assert!(breaker.outage() >= Some(DEADLINE) && !breaker.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answered_probe_ends_the_wait() {
+        let (breaker, start) = (breaker().await, Instant::now());
+        let call = late_by(Duration::ZERO);
+        let probe = async {
+            breaker.suspected().await;
+            let probe = breaker.admit_suspicion_probe().unwrap();
+            assert!(breaker.admit().is_some(), "other calls are sent");
+            sleep(DEADLINE / 4).await;
+            probe.answered();
+        };
+        let silent = pin!(pending::<()>());
+        let (overtime, ()) = tokio::join!(wait_on(&breaker, call, silent), probe);
+        assert!(overtime.reply.is_none() && start.elapsed() < DEADLINE / 2);
+        assert_eq!(breaker.conclude(call.sent, false), NoReply::Overload { all_late: false });
+        assert!(breaker.is_closed() && breaker.outage().is_none() && !breaker.is_suspected());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn reply_during_the_wait_is_read() {
+        let breaker = breaker().await;
+        let reply = pin!(sleep(DEADLINE / 2));
+        let overtime = wait_on(&breaker, late_by(Duration::ZERO), reply).await;
+        assert!(overtime.reply.is_some() && !overtime.has_stalled && breaker.is_closed());
+    }
+
+    /// A late reply to another call is the fault of the process if it stood still, and that of the server otherwise.
+    #[tokio::test(start_paused = true)]
+    async fn late_reply_proves_a_stall() {
+        for (late, no_reply) in
+            [(Duration::ZERO, NoReply::Outage), (DEADLINE / 2, NoReply::Overload { all_late: false })]
+        {
+            let breaker = breaker().await;
+            let call = late_by(late);
+            let reply = async {
+                sleep(DEADLINE / 4).await;
+                breaker.replied();
+            };
+            let silent = pin!(pending::<()>());
+            let (overtime, ()) = tokio::join!(wait_on(&breaker, call, silent), reply);
+            assert_eq!(overtime.has_stalled, !late.is_zero());
+            assert_eq!(breaker.conclude(call.sent, overtime.has_stalled), no_reply);
+        }
+    }
+
+    /// Otherwise it would be over before the reply is read.
+    #[tokio::test(start_paused = true)]
+    async fn stalled_call_waits_although_others_are_answered() {
+        let breaker = breaker().await;
+        let call = late_by(DEADLINE);
+        breaker.admit().unwrap().answered();
+        let overtime = wait_on(&breaker, call, pin!(sleep(DEADLINE / 2))).await;
+        assert!(overtime.reply.is_some() && overtime.has_stalled);
+        let prompt = LateCall { end: Instant::now(), ..late_by(DEADLINE * 2) };
+        breaker.admit().unwrap().answered();
+        let start = Instant::now();
+        assert!(wait_on(&breaker, prompt, pin!(pending::<()>())).await.reply.is_none());
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    }
+}
