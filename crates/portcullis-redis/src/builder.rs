@@ -114,7 +114,7 @@ impl RedisStoreBuilder {
     /// Sets how long a decision may take, 50 ms by default, from 1 ms to an hour. A check without a reply by then is an error: an
     /// overload if other calls were answered meanwhile. If none was, the store probes the server, and the check waits for up to as long
     /// again. If neither is answered it is an outage, to which the policy's failure mode applies. Whether the charge was made is
-    /// unknown, and the check is not sent again. Only time for which this process stands still is additional.
+    /// unknown, and the check is not sent again. It takes longer only while this process stands still.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { options: self.options.deadline(deadline), ..self }
     }

@@ -286,7 +286,7 @@ impl Inner {
         match &reply {
             // Nothing was freed. Who resets a key wants it to pass in an outage as well.
             Err(error) if !is_reset && (is_charge || !error.kind().is_fate_unknown()) => {
-                correction.not_made()
+                correction.not_made();
             }
             Err(error) if error.kind().is_fate_unknown() => drop(correction),
             _ => correction.answered(),

@@ -82,7 +82,7 @@ async fn assert_limit_holds(mode: FailureMode) {
     let url = format!("redis://127.0.0.1:{}", proxy.port());
     let store = RedisStore::builder(url).deadline(SHORT).connect().await.unwrap();
     proxy.set_fault(Fault::Delay(SHORT / 4));
-    let stalls = Stalls::new(Mutex::new((0, Instant::now() - PAUSE)));
+    let stalls = Stalls::new(Mutex::new((0, Instant::now().checked_sub(PAUSE).unwrap())));
     let stalling = StallingStore { store, stalls: Arc::clone(&stalls) };
     let server = LimitedServer::of(mode, redis, &Limiter::new(stalling, Secret::published())).await;
     let started = Instant::now();

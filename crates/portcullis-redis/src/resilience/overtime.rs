@@ -2,7 +2,8 @@
 //!
 //! A deadline measures the server only while this process runs. In a busy one, a call may lie unsent, or its reply unread, until its
 //! deadline. So a missing reply alone is no outage. The call waits on while nothing proves either, for one more deadline, in
-//! parts. A part counts once, however late its timer fires, so that the tasks which write and read have had their turn several times by
+//! parts. A part whose timer fires late does not count for some deadlines, because what holds up this process may hold up a server beside it.
+//! Later it counts once, however late it is, so that the tasks which write and read have had their turn several times by
 //! the end, and the socket was polled in between. Meanwhile a probe is on its way.
 
 use std::pin::Pin;
@@ -40,7 +41,7 @@ pub(crate) async fn wait_on<F: Future + ?Sized>(
     let part = (call.deadline / PARTS).max(Duration::from_millis(1));
     let tolerance = part.max(SHORTEST_STALL);
     let mut has_stalled = call.end.elapsed() > tolerance;
-    let mut waited = Duration::ZERO;
+    let (begun, mut waited) = (Instant::now(), Duration::ZERO);
     while waited < call.deadline {
         match breaker.silence(call.sent) {
             Silence::Unknown => breaker.suspect(call.sent),
@@ -53,14 +54,19 @@ pub(crate) async fn wait_on<F: Future + ?Sized>(
         if let Ok(reply) = timeout_at(end, reply.as_mut()).await {
             return Overtime { reply: Some(reply), has_stalled: has_stalled || end.elapsed() > tolerance };
         }
-        has_stalled |= end.elapsed() > tolerance;
-        waited += start.elapsed().min(part);
+        let is_late = end.elapsed() > tolerance;
+        has_stalled |= is_late;
+        if !is_late || begun.elapsed() >= call.deadline * UNCOUNTED {
+            waited += start.elapsed().min(part);
+        }
     }
     Overtime { reply: final_polls(reply).await, has_stalled }
 }
 
 /// In how many parts at least the wait is counted: more than the turns that a call takes to be written and its reply to be read.
 const PARTS: u32 = 8;
+/// For how many deadlines parts that are late do not count.
+const UNCOUNTED: u32 = 3;
 /// What others have found out is looked at this often.
 const LONGEST_PART: Duration = Duration::from_millis(25);
 /// A timer that fires later than this was held up by this process. The timers of Tokio are exact to a millisecond.
