@@ -10,7 +10,7 @@ use super::{Identity, KeyError, KeyExtractor};
 #[cfg(feature = "axum")]
 use crate::log_throttle::LogThrottle;
 use crate::method::{handling_method, is_same};
-use crate::written_path::{is_plain, original_path};
+use crate::written_path::is_plain;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -148,7 +148,7 @@ fn known(method: &Method) -> &str {
 ///
 /// Source: gRPC over HTTP2, "Requests".
 fn grpc_call(parts: &Parts) -> Option<(&str, &str, &str)> {
-    let path = original_path(parts);
+    let path = parts.uri.path();
     let call = path.strip_prefix('/').filter(|_| is_plain(path))?;
     let (service, method) = call.split_once('/')?;
     (!method.contains('/')).then_some((service, method, call))

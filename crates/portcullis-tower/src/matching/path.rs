@@ -33,7 +33,7 @@ pub use readings::{PathReading, PathReadings};
 ///
 /// If one of them matches, or if the path has what servers read in too many ways, such as a dot segment or a malformed escape, the request
 /// is [undecided](super#undecided-requests); otherwise it does not match. A request without a path, `OPTIONS *` or `CONNECT` with an
-/// authority, is undecided. A path has at most 1 536 readings, and [`http`] reads none of more than 65 534 bytes.
+/// authority, is undecided. A path has at most 3 840 readings; of more than 4 096 bytes it is undecided if it has several.
 ///
 /// Where Axum has matched a route without parameters, the router has decided: only this path counts, as it is written.
 ///

@@ -93,7 +93,7 @@ fn no_request_allocates_when_matching() {
         assert_eq!(allocations(&live.layer(), uri, 200), 0, "{uri}");
     }
     // A path with many segments does, within a bound that does not grow with it.
-    for segments in [100, 1_000, 10_000] {
+    for segments in [100, 300, 1_000] {
         let uri = "/%61/..;x//b".repeat(segments / 4);
         assert!(
             allocations(&live.layer(), &uri, 200) <= 40,

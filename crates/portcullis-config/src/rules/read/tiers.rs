@@ -17,6 +17,9 @@ use crate::fields::{Fields, decode};
 use crate::source::Span;
 use crate::tree::Value;
 
+/// A limit, and a burst where the strategy has one.
+type Size = (u64, Option<u64>);
+
 /// A tier of a file.
 struct Quotas {
     name: String,
@@ -64,17 +67,22 @@ impl Reader<'_> {
             return (policy, look_up);
         }
         // With the burst that it has where none is written.
-        let size = |quota: Quota| (quota.limit(), strategy(kind, quota).as_ref().and_then(burst));
+        let size = |quota: Quota| -> Size { (quota.limit(), strategy(kind, quota).as_ref().and_then(burst)) };
         let own_size = own.map(size);
         let sized = |tier: Quotas| (tier.name, (tier.quota, size(tier.quota)));
         let by_name: HashMap<String, _> = tiers.into_iter().map(sized).collect();
         let quota = match header {
             Some(header) => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
-                // Of several lines a client may have written one: the smallest quota counts.
-                let quotas = parts.headers.get_all(&header).iter().map(named);
-                let smallest = quotas.min_by_key(|named| named.map_or(own_size, |(_, size)| Some(size)));
-                smallest.flatten().map(|(quota, _)| quota)
+                let quotas = || parts.headers.get_all(&header).iter().map(named);
+                let size = |named: Option<(Quota, Size)>| named.map_or(own_size, |(_, size)| Some(size));
+                // Of several lines a client may have written one: the smallest limit and the smallest burst count.
+                let smallest = quotas().min_by_key(|named| size(*named))?;
+                let least = quotas().filter_map(|named| size(named)?.1).min();
+                match least.filter(|_| least != size(smallest).and_then(|(_, burst)| burst)) {
+                    Some(burst) => smallest.map(|(quota, _)| quota).or(own)?.try_burst(burst).ok(),
+                    None => smallest.map(|(quota, _)| quota),
+                }
             })),
             None => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
                 by_name.get(parts.extensions.get::<Tier>()?.name()).map(|(quota, _)| *quota)

@@ -42,7 +42,7 @@ pub enum PatternError {
     NotAbsolute { text: String },
     #[error("{text:?} ends with a slash, which is ignored in paths: leave it out")]
     TrailingSlash { text: String },
-    #[error("{text:?} has an empty segment, `.` or `..`: write it without")]
+    #[error("{text:?} has a segment that is empty, or nothing but dots and blanks: write it without")]
     Segment { text: String },
     #[error("{text:?} contains {character:?}: write the path itself, without escapes, parameters and query")]
     Character { text: String, character: char },
@@ -214,9 +214,12 @@ fn segment(text: &str, pattern: &str) -> Result<PatternSegment, PatternError> {
     if text.contains(['{', '}', '*']) || text.starts_with(':') {
         return Err(PatternError::Parameter { segment: text.to_owned() });
     }
-    match text {
-        "" | "." | ".." => Err(PatternError::Segment { text: pattern.to_owned() }),
-        _ => Ok(PatternSegment::literal(text)),
+    // Also of more dots and of blanks, which are trimmed.
+    match PatternSegment::literal(text) {
+        PatternSegment::Literal(literal) if literal.is_empty() => {
+            Err(PatternError::Segment { text: pattern.to_owned() })
+        }
+        literal => Ok(literal),
     }
 }
 

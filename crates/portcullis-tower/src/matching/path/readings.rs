@@ -2,6 +2,7 @@
 
 mod build;
 mod decode;
+mod forwarded;
 
 use std::cell::OnceCell;
 
@@ -64,13 +65,14 @@ impl<'p> PathReadings<'p> {
             return Ok(false);
         }
         let is_undecided = self.meet(pattern)
+            || self.is_too_long()
             || self.form == Form::Several && self.decided_route().is_none() && self.others().is_illegible();
         if is_undecided { Err(Undecided::Ambiguous) } else { Ok(false) }
     }
 
     /// Each reading alone.
     pub fn each(&self) -> impl Iterator<Item = PathReading<'_, 'p>> {
-        let others = if self.form == Form::Plain { 0 } else { self.others().len() };
+        let others = if self.form == Form::Plain || self.is_too_long() { 0 } else { self.others().len() };
         let plain = (self.form == Form::Plain).then_some(None);
         plain.into_iter().chain((0..others).map(Some)).map(move |index| PathReading { all: self, index })
     }
@@ -89,8 +91,14 @@ impl<'p> PathReadings<'p> {
                 pattern.is_written_as(self.path) || pattern.is_written_as(without_slash(self.path))
             }
             _ if self.form == Form::Plain => !pattern.is_plain() && reads(None),
+            _ if self.is_too_long() => true,
             _ => reads(Some(self.others())),
         }
+    }
+
+    /// Whether it takes too long to read it in all ways: then it may be one of any pattern.
+    fn is_too_long(&self) -> bool {
+        self.form == Form::Several && self.path.len() > LONGEST
     }
 
     /// The pattern of the route that a router has matched.
@@ -133,6 +141,9 @@ fn is_in_other_case(route: &str, pattern: &str) -> bool {
 fn without_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
+
+/// In bytes.
+const LONGEST: usize = 4_096;
 
 #[cfg(test)]
 mod tests;

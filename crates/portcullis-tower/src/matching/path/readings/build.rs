@@ -6,14 +6,15 @@ use smallvec::SmallVec;
 
 use super::super::fold;
 use super::super::pattern::{MAX_SEGMENTS, ReadSegment};
-use super::decode::{Bytes, Decoded};
+use super::decode::Decoded;
+use super::forwarded::forwarded;
 
 /// The readings of a path, each as parts of a folded text.
 ///
-/// At most 1 536: escapes are decoded up to twice, and the path is split before it is decoded, between or behind, which are six pairs; each
+/// At most 3 840: escapes are decoded up to twice, and the path is split before it is decoded, between or behind, which are six pairs; each
 /// with or without parameters, split at backslashes or not, and cut off at a query, at a fragment, at a zero or not; each with or without
-/// its empty segments, with `.` and `..` resolved or not, and with its first segment as a host or not; and all of it once more for what
-/// a proxy makes of `.` and `..`. However long the path is, each keeps a bounded number of segments.
+/// its empty segments, with `.` and `..` resolved or not, and with its first segment as a host or not; and all of it for what a proxy
+/// [makes of the path](forwarded) as well, in up to four ways. However long the path is, each keeps a bounded number of segments.
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     /// Of one number of times that escapes are decoded after the other.
@@ -69,8 +70,8 @@ impl Readings {
         readings.is_illegible = !path.starts_with('/');
         let path = path.strip_prefix('/').unwrap_or(path).as_bytes();
         readings.add_written(path);
-        if let Some(resolved) = resolved(path) {
-            readings.add_written(&resolved);
+        for text in forwarded(path) {
+            readings.add_written(&text);
         }
         readings
     }
@@ -272,26 +273,6 @@ impl Dots {
 fn trimmed(segment: &[u8], is_trimmed: impl Fn(u8) -> bool) -> &[u8] {
     let end = segment.iter().rposition(|byte| !is_trimmed(*byte)).map_or(0, |last| last + 1);
     segment.get(..end).unwrap_or_default()
-}
-
-/// The path without its `.`, `..` and the segments before those, as a proxy may forward it. `None` if it has none of them, or nothing that
-/// the server behind splits in another way than the proxy.
-fn resolved(path: &[u8]) -> Option<Bytes> {
-    path.iter().find(|byte| matches!(byte, b'%' | b'\\'))?;
-    let segments = || path.split_inclusive(|byte| *byte == b'/');
-    segments().find(|segment| matches!(*segment, b"." | b".." | b"./" | b"../"))?;
-    let mut resolved = Bytes::new();
-    for segment in segments() {
-        match segment {
-            b".." | b"../" => {
-                let above = resolved.strip_suffix(b"/").unwrap_or(&resolved);
-                resolved.truncate(above.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1));
-            }
-            b"." | b"./" => {}
-            _ => resolved.extend_from_slice(segment),
-        }
-    }
-    Some(resolved)
 }
 
 /// How often escapes are decoded.

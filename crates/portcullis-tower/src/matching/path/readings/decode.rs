@@ -38,8 +38,9 @@ impl Decoded {
             let (character, length) = first(rest);
             match character {
                 First::Written(byte) => {
-                    next.push(&[byte], self.births.get(at).copied().unwrap_or_default());
-                    next.is_illegible |= byte == b'%';
+                    let birth = self.births.get(at).copied().unwrap_or_default();
+                    next.push(&[byte], birth);
+                    next.is_illegible |= byte == b'%' && birth == 0;
                 }
                 First::Escaped(byte) => next.push(&[byte], time),
                 First::Odd(character) => {
@@ -59,9 +60,13 @@ impl Decoded {
         self.births.resize(self.bytes.len(), birth);
     }
 
-    /// Whether an escape or what may be one is left.
+    /// Whether an escape is left, or what was written as one and is none. A percent sign that was escaped is a percent sign.
     pub(super) fn has_escapes(&self) -> bool {
-        self.bytes.contains(&b'%')
+        let escapes = self.bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').map(|(at, _)| at);
+        escapes.into_iter().any(|at| {
+            let is_written = self.births.get(at).is_none_or(|birth| *birth == 0);
+            is_written || !matches!(first(self.bytes.get(at..).unwrap_or_default()), (First::Written(_), _))
+        })
     }
 
     /// Calls this with each folded byte and the number of times that it was decoded.
@@ -126,14 +131,12 @@ fn overlong(text: &[u8]) -> Option<(First, usize)> {
     Some((First::Odd(char::from_u32(character)?), length))
 }
 
+/// Whether it has control characters, or what no text in UTF-8 has before a byte that continues a character. Alone such a byte is a letter of
+/// an older encoding.
 fn has_odd_bytes(text: &[u8]) -> bool {
-    let mut previous = 0;
-    text.iter().any(|byte| {
-        let before = std::mem::replace(&mut previous, *byte);
-        match byte {
-            0xc0 | 0xc1 | 0xf5.. => true,
-            0x80..0xa0 => before == 0xe0 || before == 0xf0 && *byte < 0x90,
-            byte => byte.is_ascii_control(),
-        }
+    let follows = text.iter().skip(1).copied().chain([0]);
+    text.iter().zip(follows).any(|(byte, next)| match (byte, next) {
+        (0xc0 | 0xc1 | 0xf5.., 0x80..0xc0) | (0xe0, 0x80..0xa0) | (0xf0, 0x80..0x90) => true,
+        (byte, _) => byte.is_ascii_control(),
     })
 }
