@@ -21,7 +21,7 @@ struct Process {
 
 impl Process {
     async fn start(server: &RedisServer, clock: ManualClock) -> Self {
-        let store = patient(&server).scenario_clock(clock);
+        let store = patient(server).scenario_clock(clock);
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("tenant", b"acme");
         Self {

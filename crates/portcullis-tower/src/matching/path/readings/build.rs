@@ -65,9 +65,8 @@ bitflags::bitflags! {
 
 impl Readings {
     pub(super) fn of(path: &str) -> Self {
-        let mut readings = Self::default();
         // The form `*`, and that of `CONNECT`, which has no path.
-        readings.is_illegible = !path.starts_with('/');
+        let mut readings = Self { is_illegible: !path.starts_with('/'), ..Self::default() };
         let path = path.strip_prefix('/').unwrap_or(path).as_bytes();
         readings.add_written(path);
         for text in forwarded(path) {
