@@ -154,14 +154,15 @@ fn starts_are_where_a_scan_of_local_times_finds_them() {
     }
 }
 
-/// Scans quarters of an hour around midnight in UTC, then seconds.
+/// Scans quarters of an hour around midnight in UTC, then minutes, then seconds.
 fn assert_starts(table: &WindowTable, zone: &TimeZone, day: Date) {
     let midnight = day.at(0, 0, 0, 0);
     let utc = midnight.to_zoned(TimeZone::UTC).unwrap().timestamp().as_second();
     let local = |second: i64| -> DateTime { zone.to_datetime(jiff::Timestamp::from_second(second).unwrap()) };
     let has_begun = |second: &i64| local(*second) >= midnight;
     let quarter = (utc - 16 * HOUR..).step_by(900).find(has_begun).unwrap();
-    let start = (quarter - 900..=quarter).find(has_begun).unwrap();
+    let minute = (quarter - 900..=quarter).step_by(60).find(has_begun).unwrap();
+    let start = (minute - 60..=minute).find(has_begun).unwrap();
     let start = timestamp(jiff::Timestamp::from_second(start).unwrap());
     let number = table.number_at(start);
     assert_eq!(table.window(number).start, start, "{} on {day}", table.name());
