@@ -48,13 +48,13 @@ async fn request(host: u8, address: SocketAddr) -> u16 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_uploads_give_their_places_back() {
-    let shed = Limiter::memory().shed(20..=20).body_rate(BodyRate::new(1_000, Duration::from_secs(1)));
+    let shed = Limiter::memory().shed(20..=20).body_rate(BodyRate::new(200, Duration::from_secs(5)));
     let address = service(&shed).await;
     for mut upload in begin_uploads(&shed, address, 16).await {
         let mut answer = String::new();
         within_a_minute("the end of an upload", upload.read_to_string(&mut answer)).await.unwrap();
         assert_eq!(status(&answer), 400, "{answer}");
-        assert!(answer.contains("less than 1000 bytes in 1s"), "{answer}");
+        assert!(answer.contains("less than 200 bytes in 5s"), "{answer}");
     }
     assert_eq!(request(2, address).await, 200);
 }

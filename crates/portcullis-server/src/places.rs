@@ -17,6 +17,11 @@ impl Client {
             four @ IpAddr::V4(_) => four,
         })
     }
+
+    /// All whose address cannot be read.
+    pub(crate) fn unknown() -> Self {
+        Self(Ipv6Addr::UNSPECIFIED.into())
+    }
 }
 
 /// Places that clients share. A client has no bound while at least a quarter of them is free for others. Beyond that, it has its share.

@@ -101,14 +101,18 @@ async fn forward(
         .map(|body| ProxyBody::stream(ResponseStream::new(body, Held { place, connection }, activity, idle))))
 }
 
-/// Whoever takes the place of a request. `None` behind a named proxy that does not say it: all clients of a proxy are not one.
+/// Whoever takes the place of a request. `None` behind a named proxy that does not say it: all clients of a proxy are not one. Those are of
+/// which it says what cannot be read, because a client may have written it.
 fn client(shared: &Shared, parts: &Parts) -> Option<Client> {
     let ConnectInfo(peer) = parts.extensions.get::<ConnectInfo<SocketAddr>>()?;
     let peer = peer.ip().to_canonical();
     let rules = shared.rules.current();
     let clients = rules.client_ip();
-    let found = clients.find(peer, &parts.headers).ok();
-    found.filter(|found| *found != peer || !clients.trusts(peer)).map(Client::at)
+    if let Ok(found) = clients.find(peer, &parts.headers) {
+        return (found != peer || !clients.trusts(peer)).then(|| Client::at(found));
+    }
+    let header = clients.header().filter(|header| parts.headers.contains_key(*header));
+    header.map(|_| Client::unknown())
 }
 
 /// Makes the head of a request that of one to the upstream.

@@ -76,7 +76,7 @@ impl ShedConfig {
         let limit = self.shared.limit();
         let most = Shared::most(limit, self.share(class));
         let Some((places, caller)) = self.caller(parts) else {
-            return match self.shared.enter_below(most) {
+            return match self.shared.enter_below(most, u32::MAX) {
                 Ok(counts) => Entry::Admitted(Some(Permit::new(self, counts, None))),
                 Err(in_flight) => {
                     self.shed(parts, &NoPlace { class, limit, in_flight, is_by_caller: false }, None)

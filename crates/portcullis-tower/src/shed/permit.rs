@@ -93,6 +93,7 @@ impl Permit {
             End::Served
         };
         self.waited(end);
+        self.config.shared.head();
         (!self.config.until_head).then_some(self)
     }
 
@@ -105,7 +106,7 @@ impl Permit {
             Sample { started: *started, now: shared.now(), waiting, is_pressed, end },
             config.tolerance,
         );
-        shared.head();
+        shared.waited();
     }
 }
 

@@ -57,12 +57,11 @@ impl Places {
         let mut held = self.held();
         held.set_share(share_of(shared.limit()));
         let is_below = held.of(caller) < held.share;
-        let most = if is_below {
-            most.saturating_add(held.beyond).min(shared.ceiling())
-        } else {
-            most.min(shared.ceiling().saturating_sub(held.share))
-        };
-        let counts = shared.enter_below(most).map_err(|in_flight| (in_flight, is_below))?;
+        let ceiling = shared.ceiling();
+        // The last share of the ceiling is for callers that hold less than theirs.
+        let most_of_all = if is_below { ceiling } else { ceiling.saturating_sub(held.share) };
+        let most = if is_below { most.saturating_add(held.beyond) } else { most }.min(most_of_all);
+        let counts = shared.enter_below(most, most_of_all).map_err(|in_flight| (in_flight, is_below))?;
         held.add(caller);
         Ok((counts, Place { places: Arc::clone(self), caller }))
     }

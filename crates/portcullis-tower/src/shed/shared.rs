@@ -53,18 +53,18 @@ impl Shared {
         u32::try_from((u64::from(limit) * u64::from(share)).div_ceil(1_000)).unwrap_or(limit)
     }
 
-    /// Counts a request if there is room for it: if fewer than `most` are in flight, or if none waits for its response head, so that there
-    /// is always one that shows the latency.
+    /// Counts a request if there is room for it: if fewer than `most` are in flight, or if none waits for its response head and fewer than
+    /// `most_of_all` are in flight, so that there is always one that shows the latency.
     ///
     /// # Errors
     ///
     /// How many are in flight.
     #[inline]
-    pub(super) fn enter_below(&self, most: u32) -> Result<Counts, u32> {
+    pub(super) fn enter_below(&self, most: u32, most_of_all: u32) -> Result<Counts, u32> {
         let mut now = self.counts.load(Relaxed);
         loop {
             let Counts { in_flight, waiting } = Counts::of(now);
-            if in_flight >= most && waiting > 0 {
+            if in_flight >= most && (waiting > 0 || in_flight >= most_of_all) {
                 return Err(in_flight);
             }
             match self.counts.compare_exchange_weak(now, now + ENTERED, Relaxed, Relaxed) {
@@ -109,8 +109,12 @@ impl Shared {
     }
 
     /// A request does not wait for its response head any more.
-    pub(super) fn head(&self) {
+    pub(super) fn waited(&self) {
         self.counts.fetch_sub(WAITING, Relaxed);
+    }
+
+    /// A response head has come.
+    pub(super) fn head(&self) {
         if self.stalled_since.load(Relaxed) != 0 {
             self.stalled_since.store(0, Relaxed);
         }
@@ -173,3 +177,32 @@ pub(super) const LEAST_STALL: u64 = 1_000_000_000;
 
 const WAITING: u64 = 1 << 32;
 const ENTERED: u64 = WAITING + 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_shows_the_latency_within_a_bound() {
+        let shared = Shared::new(4, 4);
+        assert!(shared.enter_below(1, 2).is_ok());
+        assert_eq!(shared.enter_below(1, 2).unwrap_err(), 1, "one waits for its head");
+        shared.waited();
+        assert!(shared.enter_below(1, 2).is_ok());
+        shared.waited();
+        assert_eq!(shared.enter_below(1, 2).unwrap_err(), 2);
+        assert!(shared.enter_below(1, u32::MAX).is_ok());
+    }
+
+    #[test]
+    fn request_that_is_given_up_ends_no_stall() {
+        let shared = Shared::new(4, 4);
+        shared.stalled(Tolerance::DEFAULT);
+        let since = shared.stalled_since.load(Relaxed);
+        assert!(shared.enter_below(4, 4).is_ok() && since != 0);
+        shared.waited();
+        assert_eq!(shared.stalled_since.load(Relaxed), since);
+        shared.head();
+        assert_eq!(shared.stalled_since.load(Relaxed), 0);
+    }
+}

@@ -57,7 +57,7 @@ impl Accepting {
         loop {
             let place = self.places.take_beyond_share(client);
             if self.places.are_short() {
-                self.open.close_idle(&self.places.beyond_share());
+                self.open.close_idle(&self.places.beyond_share(), place.is_none());
             }
             if place.is_some() {
                 return place;

@@ -58,10 +58,14 @@ impl OpenConnections {
     }
 
     /// Closes the connection without a request that is idle longest, of clients `beyond_share` if they have one. Returns whether there is any.
-    pub(super) fn close_idle(&self, beyond_share: &[Client]) -> bool {
+    ///
+    /// Of others, one that has had no request yet is about to send it, and makes room only if `is_last`.
+    pub(super) fn close_idle(&self, beyond_share: &[Client], is_last: bool) -> bool {
         let is_beyond = |client: Option<Client>| client.is_some_and(|client| beyond_share.contains(&client));
         let rank = |connection: &OpenConnection| {
-            Some((Reverse(is_beyond(connection.client)), connection.activity.idle_since()?))
+            let (is_beyond, is_new) = (is_beyond(connection.client), connection.activity.started() == 0);
+            let since = connection.activity.idle_since().filter(|_| is_beyond || is_last || !is_new)?;
+            Some((Reverse(is_beyond), is_new, since))
         };
         self.close_first(rank, Closing::Graceful)
     }
@@ -157,14 +161,25 @@ mod tests {
         let list = Arc::default();
         let mut open = open(&list, &[1, 2, 3, 4]);
         let request = InFlight::begin(&open[0].1);
-        assert!(list.close_idle(&[]));
+        assert!(list.close_idle(&[], true));
         assert_eq!(closing(&open), [1]);
         drop(request);
         open[0].1.rested_for_test(10);
-        assert!(list.close_idle(&[]));
-        assert_eq!(closing(&open), [2], "the first one had a request later");
+        assert!(list.close_idle(&[], false));
+        assert_eq!(closing(&open), [0], "the others have had no request");
         open.remove(3);
-        assert!(list.close_idle(&[]) && !list.close_idle(&[]));
+        assert!(list.close_idle(&[], true) && !list.close_idle(&[], true));
+        assert_eq!(closing(&open), [2]);
+    }
+
+    #[test]
+    fn new_connections_make_room_at_last() {
+        let list = Arc::default();
+        let open = open(&list, &[1, 2, 3]);
+        drop(InFlight::begin(&open[2].1));
+        assert!(list.close_idle(&[], false) && !list.close_idle(&[], false));
+        assert_eq!(closing(&open), [2], "the others have had no request");
+        assert!(list.close_idle(&[], true));
         assert_eq!(closing(&open), [0]);
     }
 
@@ -172,7 +187,7 @@ mod tests {
     fn clients_beyond_their_share_close_first() {
         let list = Arc::default();
         let open = open(&list, &[1, 2, 2, 1]);
-        assert!(list.close_idle(&[client(2)]));
+        assert!(list.close_idle(&[client(2)], false));
         assert_eq!(closing(&open), [1]);
         assert!(list.close_idle_of(client(1)));
         assert_eq!(closing(&open), [0]);
@@ -183,7 +198,7 @@ mod tests {
     fn thousands_of_connections_close_in_batches() {
         let list = Arc::default();
         let open = open(&list, &[1; 3_000]);
-        assert!(list.close_idle(&[]));
+        assert!(list.close_idle(&[], true));
         assert_eq!(closing(&open), [0, 1, 2]);
     }
 }
