@@ -133,7 +133,8 @@ impl DenialMemory {
         let (sent, now) = (self.micros(sent), self.now());
         let Some(denial) = Denial::new(check, at, snapshot, sent, now) else { return false };
         let denial = denial.until(end);
-        if now >= denial.valid_until() {
+        // One that is not valid any more is held in an outage: a process that stood still has read it late.
+        if now >= denial.held_until() {
             return false;
         }
         let hash = self.hash(denial.id());

@@ -76,7 +76,7 @@ impl Denial {
             longest: MAX_OUTAGE_MICROS,
             is_blocked: snapshot.is_blocked,
         };
-        (answered < denial.valid_until()).then_some(denial)
+        (answered < denial.held_until()).then_some(denial)
     }
 
     /// The same denial, which is not valid at and after an instant of the store's clock.

@@ -79,7 +79,8 @@ impl RedisStore {
         StoreFuture::boxed(async move { store.0.replace_override(&policy, key, |record, _| *record).await })
     }
 
-    /// Changes the record of a key. Removes its remembered denial, as a [correction](Inner::change) does.
+    /// Changes the record of a key. Removes its remembered denial, as a [correction](Inner::change) does, unless it is certain that nothing was
+    /// changed: a block that fails in an outage must not let its key pass.
     fn start_change(
         &self,
         valid: Result<(), OverrideError>,
@@ -94,8 +95,10 @@ impl RedisStore {
         StoreFuture::boxed(async move {
             let correction = store.0.denials.correct(&policy, key);
             let changed = store.0.replace_override(&policy, key, change).await;
-            if !changed.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
-                correction.answered();
+            match &changed {
+                Ok(()) => correction.answered(),
+                Err(error) if error.kind().is_fate_unknown() => drop(correction),
+                Err(_) => correction.not_made(),
             }
             changed
         })

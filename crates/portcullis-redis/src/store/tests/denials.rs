@@ -194,6 +194,12 @@ async fn outage_holds_denials_until_reset() {
     assert!(store.check(ada().and(OTHER, key(&["grace"]), 1).unwrap()).await.unwrap().is_remembered());
     assert!(store.settle(four, 5).await.is_err() && store.refund(six).await.is_err());
     assert!(store.check(ada()).await.unwrap().is_remembered(), "nothing was refunded");
+    let user = key(&["ada"]);
+    assert!(store.block(&WEEKLY, user, Duration::from_secs(60)).await.is_err());
+    let minute = Duration::from_secs(60);
+    assert!(store.set_grant(&WEEKLY, user, Some((Quota::per_week(20), minute))).await.is_err());
+    assert!(store.unblock(&WEEKLY, user).await.is_err());
+    assert!(store.check(ada()).await.unwrap().is_remembered(), "nothing was changed");
     assert!(store.reset(&WEEKLY, key(&["ada"])).await.is_err());
     assert!(store.check(ada()).await.is_err(), "the operator wants it to pass");
 }
