@@ -89,7 +89,7 @@ fn spelled(segment: String) -> impl Strategy<Value = String> {
 
 fn cases() -> impl Strategy<Value = (String, String)> {
     let segment = (any::<bool>(), "[a-z0-9~.-]{1,6}")
-        .prop_filter("not dots", |(_, text)| !matches!(text.as_str(), "." | ".."));
+        .prop_filter("not dots", |(_, text)| !text.bytes().all(|byte| byte == b'.'));
     let segments = proptest::collection::vec(segment, 1..5);
     let end =
         prop_oneof![Just(""), Just("/"), Just("//"), Just("/."), Just("/x/.."), Just(";v=1"), Just("%2F")];
