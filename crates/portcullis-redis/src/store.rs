@@ -334,11 +334,11 @@ impl Inner {
     }
 
     /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile, or if
-    /// the server answers nothing.
+    /// the server answers nothing. A check that may have been charged is no denial.
     pub(crate) fn denied_without_store(&self, checks: &Checks, failure: StoreErrorKind) -> Option<Outcome> {
         match failure {
             StoreErrorKind::Overloaded => self.remembered_denial(checks),
-            StoreErrorKind::Unavailable | StoreErrorKind::TimedOut => self.denial_in_outage(checks),
+            StoreErrorKind::Unavailable => self.denial_in_outage(checks),
             _ => None,
         }
     }

@@ -94,9 +94,7 @@ impl PartialOutcome {
     /// The checks whose slots answer nothing.
     pub(super) fn unanswered(&self) -> Option<Checks> {
         let is_unanswered = |answer: &CheckAnswer| match answer {
-            CheckAnswer::Failed(error) => {
-                matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::TimedOut)
-            }
+            CheckAnswer::Failed(error) => error.kind() == StoreErrorKind::Unavailable,
             _ => false,
         };
         let answers = self.answers.iter().zip(&self.checks);
