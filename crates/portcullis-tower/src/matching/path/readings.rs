@@ -2,6 +2,7 @@
 
 mod build;
 mod decode;
+mod dots;
 mod forwarded;
 
 use std::cell::OnceCell;

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::super::fold;
 use super::super::pattern::{MAX_SEGMENTS, ReadSegment};
 use super::decode::Decoded;
+use super::dots::Dots;
 use super::forwarded::forwarded;
 
 /// The readings of a path, each as parts of a folded text.
@@ -132,7 +133,7 @@ impl Readings {
             let (range, after) = way.part(text, births, start);
             next = after;
             let segment = text.get(range.clone()).unwrap_or_default();
-            let dots = Dots::of(segment);
+            let dots = Dots::of(trimmed(segment, fold::is_blank));
             self.has_dots |= dots.is_some();
             // What leads above is no end that may be ignored.
             let is_above = matches!(dots, Some(Dots::Above));
@@ -249,22 +250,6 @@ impl Kept {
             None if part.is_empty && !self.keeps_empty => {}
             None if self.beyond == 0 && self.parts.len() < KEPT => self.parts.push(part),
             None => self.beyond += 1,
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Dots {
-    Here,
-    Above,
-}
-
-impl Dots {
-    fn of(segment: &[u8]) -> Option<Self> {
-        match trimmed(segment, fold::is_blank) {
-            b"." => Some(Self::Here),
-            b".." => Some(Self::Above),
-            _ => None,
         }
     }
 }

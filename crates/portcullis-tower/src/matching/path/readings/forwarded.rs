@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::decode::Bytes;
+use super::dots::Dots;
 
 /// The path without `.` and `..` as they are written; the same with several slashes as one; the same as browsers read a URL, with escaped dots
 /// and backslashes; and without parameters. Each only if it differs, and if a server may split it in another way than this step.
@@ -17,15 +18,15 @@ pub(super) fn forwarded(path: &[u8]) -> SmallVec<[Bytes; 4]> {
     if !path.iter().any(|byte| matches!(byte, b'%' | b'\\')) && !has_two_slashes {
         return texts;
     }
-    if segments(path, false).any(|segment| Dots::written(name(segment)).is_some()) {
-        add(resolved(path, false, Dots::written));
+    if has(path, Dots::of) {
+        add(resolved(path, false, Dots::of));
         if has_two_slashes {
-            add(resolved(path, true, Dots::written));
+            add(resolved(path, true, Dots::of));
         }
     }
-    if segments(path, true).any(|segment| Dots::of_url(name(segment)).is_some()) {
-        let slashes = path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte });
-        add(resolved(&slashes.collect::<Bytes>(), false, Dots::of_url));
+    let slashes: Bytes = path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect();
+    if has(&slashes, Dots::of_url) {
+        add(resolved(&slashes, false, Dots::of_url));
     }
     if path.contains(&b';') {
         add(without_parameters(path));
@@ -33,47 +34,13 @@ pub(super) fn forwarded(path: &[u8]) -> SmallVec<[Bytes; 4]> {
     texts
 }
 
-enum Dots {
-    Here,
-    Above,
+fn has(path: &[u8], dots: fn(&[u8]) -> Option<Dots>) -> bool {
+    path.split(|byte| *byte == b'/').any(|segment| dots(segment).is_some())
 }
 
-impl Dots {
-    fn written(name: &[u8]) -> Option<Self> {
-        match name {
-            b"." => Some(Self::Here),
-            b".." => Some(Self::Above),
-            _ => None,
-        }
-    }
-
-    /// Also escaped, in either case.
-    fn of_url(name: &[u8]) -> Option<Self> {
-        let dot = |name: &[u8]| match name {
-            [b'.', ..] => Some(1),
-            [b'%', b'2', b'e' | b'E', ..] => Some(3),
-            _ => None,
-        };
-        let rest = name.get(dot(name)?..)?;
-        if rest.is_empty() {
-            return Some(Self::Here);
-        }
-        (dot(rest)? == rest.len()).then_some(Self::Above)
-    }
-}
-
-/// The segments, each with the slash behind it.
-fn segments(path: &[u8], at_backslashes: bool) -> impl Iterator<Item = &[u8]> {
-    path.split_inclusive(move |byte| *byte == b'/' || at_backslashes && *byte == b'\\')
-}
-
-fn name(segment: &[u8]) -> &[u8] {
-    segment.strip_suffix(b"/").or_else(|| segment.strip_suffix(b"\\")).unwrap_or(segment)
-}
-
-fn resolved(path: &[u8], merges: bool, dots: impl Fn(&[u8]) -> Option<Dots>) -> Bytes {
+fn resolved(path: &[u8], merges: bool, dots: fn(&[u8]) -> Option<Dots>) -> Bytes {
     let mut resolved = Bytes::new();
-    for segment in segments(path, false) {
+    for segment in path.split_inclusive(|byte| *byte == b'/') {
         match dots(segment.strip_suffix(b"/").unwrap_or(segment)) {
             Some(Dots::Here) => {}
             Some(Dots::Above) => {
