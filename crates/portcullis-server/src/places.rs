@@ -4,23 +4,22 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use portcullis::ClientIp;
+use portcullis::key::IpPrefix;
 use tokio::sync::Notify;
 
 /// Whoever takes places: an address, of IPv6 a /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Client(IpAddr);
+pub(crate) struct Client(IpPrefix);
 
 impl Client {
     pub(crate) fn at(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() & NETWORK).into(),
-            four @ IpAddr::V4(_) => four,
-        })
+        Self(ClientIp::peer().prefix(address))
     }
 
     /// All whose address cannot be read.
     pub(crate) fn unknown() -> Self {
-        Self(Ipv6Addr::UNSPECIFIED.into())
+        Self::at(Ipv6Addr::UNSPECIFIED.into())
     }
 }
 
@@ -142,9 +141,6 @@ impl Drop for Place {
         self.places.freed.notify_one();
     }
 }
-
-/// The bits of a network of IPv6, which one party has.
-const NETWORK: u128 = u128::MAX << 64;
 
 #[cfg(test)]
 mod tests {

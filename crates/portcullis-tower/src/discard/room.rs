@@ -1,16 +1,18 @@
 //! How many bodies are read at the same time.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::Key;
+
+use crate::{ClientIp, IpPrefix};
 
 /// Whose body it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Sender {
     Key(u128),
-    Peer(IpAddr),
+    Peer(IpPrefix),
     Unknown,
 }
 
@@ -21,10 +23,7 @@ impl Sender {
 
     /// A host of IPv6 commonly has a whole /64.
     pub(super) fn of_peer(peer: Option<IpAddr>) -> Self {
-        peer.map_or(Self::Unknown, |peer| match peer.to_canonical() {
-            IpAddr::V6(peer) => Self::Peer(Ipv6Addr::from_bits(peer.to_bits() >> 64 << 64).into()),
-            peer @ IpAddr::V4(_) => Self::Peer(peer),
-        })
+        peer.map_or(Self::Unknown, |peer| Self::Peer(ClientIp::peer().prefix(peer)))
     }
 }
 
@@ -80,6 +79,8 @@ const MAX_OF_SENDER: u32 = MAX_BODIES / 16;
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     /// Other tests of the process take few places.
