@@ -51,8 +51,8 @@
 //!
 //! # Single clients
 //!
-//! A request body that arrives [too slowly](ShedLayer::body_rate) ends, so that it gives its place back. Callers have
-//! [shares](ShedLayer::share_per) of the places where the layer is told who the callers are.
+//! A request body that arrives [too slowly](ShedLayer::body_rate) ends, and gives its place back. With
+//! [`share_per`](ShedLayer::share_per) each caller has a share of the places.
 //!
 //! # Rejections
 //!

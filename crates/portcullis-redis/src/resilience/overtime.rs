@@ -1,4 +1,4 @@
-//! The wait for a reply beyond its deadline, which finds out who is late: the server or this process.
+//! Waits for a reply beyond its deadline. Then it is known who is late: the server or this process.
 //!
 //! A deadline measures the server only while this process runs. In a busy one, a call may lie unsent, or its reply unread, until its
 //! deadline. So a missing reply alone is no outage. The call waits on while nothing proves either, for one more deadline, in
