@@ -9,7 +9,7 @@ use portcullis_tower::{Header, LayerBuilder};
 use crate::support::{Recorded, send};
 
 #[tokio::test]
-async fn a_million_keys_add_no_series_and_no_identity() {
+async fn many_keys_add_no_series_and_no_identity() {
     let (registry, recorded) = Recorded::registry(10_000);
     let layer = LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("search", Quota::per_week(1)))
         .by(Header::named("x-user"));
@@ -25,7 +25,7 @@ async fn a_million_keys_add_no_series_and_no_identity() {
     }
     recorded.metrics.refresh(&registry);
     let before = recorded.series();
-    for number in 0..1_000_000 {
+    for number in 0..100_000 {
         send(&layer, request(number)).await;
     }
     recorded.metrics.refresh(&registry);
@@ -35,5 +35,5 @@ async fn a_million_keys_add_no_series_and_no_identity() {
     let text = recorded.text();
     assert!(!text.contains("user-") && !text.contains("page-"), "{text}");
     let requests = after.iter().filter(|(name, _)| name.starts_with("portcullis_requests_total"));
-    assert_eq!(format!("{}", requests.map(|(_, value)| value).sum::<f64>()), "1000003");
+    assert_eq!(format!("{}", requests.map(|(_, value)| value).sum::<f64>()), "100003");
 }
