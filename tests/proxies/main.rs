@@ -17,4 +17,5 @@ mod process;
 mod prometheus;
 mod recipes;
 mod snippets;
+mod uploads;
 mod web_pages;
