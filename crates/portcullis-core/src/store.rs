@@ -9,6 +9,8 @@ mod error;
 mod figures;
 mod future;
 mod list;
+#[cfg(feature = "std")]
+mod no_store;
 mod outcome;
 mod overriding;
 pub mod protocol;
@@ -33,6 +35,8 @@ pub use document::DocumentStore;
 pub use error::{StoreError, StoreErrorKind};
 pub use figures::{CallObserver, CallOutcome, Figure, FigureKind, FigureUnit, StoreCall};
 pub use future::StoreFuture;
+#[cfg(feature = "std")]
+pub use no_store::NoStore;
 pub use outcome::{Outcome, ServerResult};
 pub use ready_check::ReadyCheck;
 pub use renewal::{Renewal, Renewed};

@@ -88,10 +88,10 @@ thread_local! {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_core::store::NoStore;
     use portcullis_core::{Policy, Quota, Secret};
 
     use super::*;
-    use crate::no_store::NoStore;
     use crate::{Global, LayerBuilder, Registry};
 
     #[test]

@@ -8,8 +8,6 @@ mod kind;
 mod log;
 mod observers;
 mod outage;
-mod outgoing_log;
-mod quota_log;
 mod settlement;
 mod spans;
 mod uncounted;

@@ -220,7 +220,6 @@ mod lookup_cache;
 pub mod matching;
 mod method;
 mod mode;
-mod no_store;
 mod off;
 mod on_abort;
 #[cfg(feature = "openapi")]

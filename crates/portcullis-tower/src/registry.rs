@@ -14,14 +14,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use portcullis_core::store::Store;
+use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use tokio::time::{Instant, timeout};
 
 use crate::backend::Backend;
 use crate::event::Observer;
 use crate::in_flight::InFlight;
-use crate::no_store::NoStore;
 use crate::policy_sets::PolicySets;
 use crate::queues::Queues;
 use crate::response::ResponseSettings;

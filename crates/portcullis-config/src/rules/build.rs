@@ -1,12 +1,12 @@
 //! Layers of rules.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use http::HeaderName;
 use http::request::Parts;
-use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, Strategy};
+use portcullis_core::store::NoStore;
+use portcullis_core::{Policy, Quota, Secret, Strategy};
 use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{
     Global, LayerBuilder, LayerError, LayerOptionError, RateLimitHeaders, RateLimitLayer, Registry,
@@ -267,27 +267,5 @@ pub(super) fn plain_layer() -> RateLimitLayer {
 
 /// A registry to try out whether builders accept what a file says.
 pub(super) fn scratch_registry() -> Arc<Registry> {
-    Arc::new(Registry::new(Arc::new(ScratchStore), Secret::published()))
-}
-
-/// Has no memory, and is never asked about a request.
-struct ScratchStore;
-
-impl Store for ScratchStore {
-    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        StoreFuture::ready(Ok(Outcome::unmetered(checks, SystemTime::now().into())))
-    }
-
-    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        StoreFuture::ready(Ok(Decision::not_asked(receipt.policy(), SystemTime::now().into())))
-    }
-
-    fn settle(&self, receipt: Receipt, _: u64) -> StoreFuture<Settlement> {
-        let decision = Decision::not_asked(receipt.policy(), SystemTime::now().into());
-        StoreFuture::ready(Ok(Settlement { decision, uncharged: 0, receipt: Some(receipt) }))
-    }
-
-    fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
-        StoreFuture::ready(Ok(()))
-    }
+    Arc::new(Registry::new(Arc::new(NoStore), Secret::published()))
 }

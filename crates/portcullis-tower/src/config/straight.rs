@@ -41,10 +41,10 @@ mod tests {
     use std::time::Duration;
 
     use http::request::Parts;
+    use portcullis_core::store::NoStore;
     use portcullis_core::{Policy, Quota, Secret};
 
     use crate::config::LiveConfig;
-    use crate::no_store::NoStore;
     use crate::{Global, LayerBuilder, Mode, Percent, RateLimitLayer, Registry};
 
     fn is_straight(layer: &RateLimitLayer) -> bool {

@@ -1,15 +1,17 @@
 //! Calls the observers of a registry, without a lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
-use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
 
 use super::{Event, Observer};
 
-/// A list that only grows, and is read without a lock. Without observers, an event costs one load.
+/// The observers, which are read without a lock. Without one, an event costs one load.
 #[derive(Default)]
 pub(crate) struct Observers {
-    first: Link,
+    all: ArcSwap<Vec<Observed>>,
     /// What the observers ask for, in one word, which every request reads.
     asks: AtomicU8,
 }
@@ -19,26 +21,18 @@ const PRESENT: u8 = 1;
 const FINGERPRINTS: u8 = 2;
 const CHARGES: u8 = 4;
 
-#[derive(Default)]
-struct Link(OnceLock<Box<Node>>);
-
-struct Node {
+#[derive(Clone)]
+struct Observed {
     observer: Arc<dyn Observer>,
-    has_panicked: AtomicBool,
-    next: Link,
+    has_panicked: Arc<AtomicBool>,
 }
 
 impl Observers {
     pub(crate) fn add(&self, observer: Arc<dyn Observer>) {
         let fingerprints = if observer.wants_fingerprints() { FINGERPRINTS } else { 0 };
         let charges = if observer.wants_charges() { CHARGES } else { 0 };
-        let mut node =
-            Box::new(Node { observer, has_panicked: AtomicBool::new(false), next: Link::default() });
-        let mut end = &self.first;
-        while let Err(not_the_end) = end.0.set(node) {
-            node = not_the_end;
-            end = &end.0.get().expect("only a list with a node refuses another").next;
-        }
+        let added = [Observed { observer, has_panicked: Arc::default() }];
+        self.all.rcu(|all| [all.as_slice(), &added].concat());
         self.asks.fetch_or(PRESENT | fingerprints | charges, Relaxed);
     }
 
@@ -75,20 +69,18 @@ impl Observers {
 
     #[inline(never)]
     fn call(&self, event: &Event<'_>) {
-        let mut rest = &self.first;
-        while let Some(node) = rest.0.get() {
-            let called = catch_unwind(AssertUnwindSafe(|| node.observer.on_event(event)));
+        for observed in self.all.load().iter() {
+            let called = catch_unwind(AssertUnwindSafe(|| observed.observer.on_event(event)));
             if let Err(cause) = called {
                 // What it holds may panic when it is dropped, as in a destructor during another panic.
                 drop(catch_unwind(AssertUnwindSafe(|| drop(cause))));
-                node.log_panic();
+                observed.log_panic();
             }
-            rest = &node.next;
         }
     }
 }
 
-impl Node {
+impl Observed {
     /// Once, because it is a mistake in the program, and each event may show it. The hook of panics has printed the message.
     fn log_panic(&self) {
         if !self.has_panicked.swap(true, Relaxed) {

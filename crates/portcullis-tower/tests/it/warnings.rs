@@ -191,7 +191,7 @@ async fn nested_layers_with_one_policy_are_logged() {
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
-        lines[0].starts_with("WARN one request is charged twice") && lines[0].ends_with("policy=all"),
+        lines[0].starts_with("WARN one request is charged twice") && lines[0].ends_with(" policy=all seen=1"),
         "{lines:?}"
     );
 }

@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use portcullis_core::overrides::{LockOut, Override};
-use portcullis_core::{Decision, Policy, Quota, StoreErrorKind, Timestamp};
+use portcullis_core::overrides::{Block, LockOut, Override};
+use portcullis_core::{Decision, Policy, PolicyName, Quota, StoreError, StoreErrorKind, Timestamp};
 
 use super::*;
-use crate::Registry;
+use crate::class::Class;
+use crate::event::SettlementLoss;
 use crate::quota::QuotaRefusal;
+use crate::{KeyError, OnMissing, Registry};
 
 /// What the events are about.
 struct Subjects {

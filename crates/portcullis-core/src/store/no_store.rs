@@ -2,12 +2,23 @@
 
 use std::time::SystemTime;
 
-use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Receipt, Settlement};
+use super::{Checks, Outcome, Receipt, Settlement, Store, StoreFuture};
+use crate::{Decision, Key, Policy};
 
-/// Allows everything and keeps nothing, for the handlers that ask the store themselves.
-#[derive(Debug)]
-pub(crate) struct NoStore;
+/// A store that admits everything and keeps nothing: for limits that are switched off, and to try out what a builder accepts.
+///
+/// ```
+/// use portcullis_core::store::{Checks, NoStore, Store as _};
+/// use portcullis_core::{Policy, Quota, Secret};
+///
+/// let key = Secret::published().key(|key| key.part("all", b""));
+/// let checks = Checks::one(Policy::gcra("all", Quota::per_day(1)), key, 5);
+/// let outcome = NoStore.check(checks).into_ready().expect("it never waits")?;
+/// assert!(outcome.is_allowed());
+/// # Ok::<(), portcullis_core::StoreError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoStore;
 
 impl Store for NoStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
