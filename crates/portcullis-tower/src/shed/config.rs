@@ -73,9 +73,9 @@ impl ShedConfig {
             return Entry::Admitted(None);
         }
         let class = self.classes.of(parts);
-        let limit = self.shared.limit();
-        let most = Shared::most(limit, self.share(class));
+        let (limit, share) = (self.shared.limit(), self.share(class));
         let Some((places, caller)) = self.caller(parts) else {
+            let most = Shared::most(limit, share);
             return match self.shared.enter_below(most, u32::MAX) {
                 Ok(counts) => Entry::Admitted(Some(Permit::new(self, counts, None))),
                 Err(in_flight) => {
@@ -83,7 +83,7 @@ impl ShedConfig {
                 }
             };
         };
-        match places.enter(caller, &self.shared, most) {
+        match places.enter(caller, &self.shared, share) {
             Ok((counts, place)) => Entry::Admitted(Some(Permit::new(self, counts, Some(place)))),
             Err((in_flight, is_below)) => {
                 let full = NoPlace { class, limit, in_flight, is_by_caller: !is_below };

@@ -43,7 +43,8 @@ impl Places {
         Some(Caller(found.map(|key| key.fingerprint())))
     }
 
-    /// Takes a place if there is one for this caller, as [`Shared::enter`] does for all. `most` is what requests of its class may fill.
+    /// Takes a place if there is one for this caller, as [`Shared::enter`] does for all. `class_share` is what requests of its class may fill, in
+    /// thousandths.
     ///
     /// # Errors
     ///
@@ -52,14 +53,16 @@ impl Places {
         self: &Arc<Self>,
         caller: Caller,
         shared: &Shared,
-        most: u32,
+        class_share: u32,
     ) -> Result<(Counts, Place), (u32, bool)> {
+        let limit = shared.limit();
         let mut held = self.held();
-        held.set_share(share_of(shared.limit()));
+        held.set_share(share_of(limit));
         let is_below = held.of(caller) < held.share;
-        let ceiling = shared.ceiling();
-        // The last share of the ceiling is for callers that hold less than theirs.
-        let most_of_all = if is_below { ceiling } else { ceiling.saturating_sub(held.share) };
+        // What its class may fill of the ceiling: what is reserved for others stays so. The last share is for callers that hold less than theirs.
+        let most_of_class = Shared::most(shared.ceiling(), class_share);
+        let most_of_all = if is_below { most_of_class } else { most_of_class.saturating_sub(held.share) };
+        let most = Shared::most(limit, class_share);
         let most = if is_below { most.saturating_add(held.beyond) } else { most }.min(most_of_all);
         let counts = shared.enter_below(most, most_of_all).map_err(|in_flight| (in_flight, is_below))?;
         held.add(caller);

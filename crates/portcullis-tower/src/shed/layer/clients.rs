@@ -13,7 +13,8 @@ impl ShedLayer {
     /// that it begins and does not finish.
     ///
     /// A caller that holds its share, a sixteenth of the limit and at least 4, gets a further place only while the limit is not reached. What it
-    /// holds beyond its share does not count against others, up to the ceiling, of which the last share is for callers that hold less.
+    /// holds beyond its share does not count against others, up to what its class may use of the ceiling, of which the last share is for callers
+    /// that hold less.
     ///
     /// The key determines the caller, such as [`ClientIp`](crate::ClientIp), which has one share for an IPv6 network. Requests without an
     /// identity are one caller, and exempt ones have no share. Only callers with requests in flight are remembered. A request takes a lock

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use http_body_util::Full;
 use portcullis_core::KeyWriter;
-use portcullis_tower::shed::{ShedError, ShedLayer};
+use portcullis_tower::matching::RequestPath;
+use portcullis_tower::shed::{Class, ShedError, ShedLayer};
 use portcullis_tower::{ClientIp, Global, Header, Identity, KeyError, KeyExtractor as _};
 use tokio::task::JoinHandle;
 use tower::{Layer as _, ServiceExt as _};
@@ -52,7 +53,7 @@ fn shared(limit: std::ops::RangeInclusive<usize>) -> ShedLayer {
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_leaves_places_to_others() {
-    for (limit, held) in [(20..=1_000, 16), (20..=20, 16), (16..=16, 12), (1_000..=1_000, 800)] {
+    for (limit, held) in [(20..=1_000, 16), (20..=20, 12), (16..=16, 9), (1_000..=1_000, 738)] {
         let mut service = Service::new(shared(limit.clone()));
         while service.hold(from(1)).await {}
         assert_eq!(service.layer.in_flight(), held, "{limit:?}");
@@ -69,20 +70,20 @@ async fn one_caller_leaves_places_to_others() {
 #[tokio::test]
 async fn caller_below_limit_is_not_bound_to_its_share() {
     let mut service = Service::new(shared(100..=100));
-    for _ in 0..80 {
+    for _ in 0..74 {
         assert!(service.hold(from(1)).await);
     }
     assert!(!service.hold(from(1)).await);
-    // 80 in flight, of which 74 do not count, up to the ceiling.
-    for host in 2..=5 {
-        for _ in 0..5 {
+    // 74 in flight, of which 68 do not count, up to what the class may use of the ceiling.
+    for host in 2..=3 {
+        for _ in 0..3 {
             assert!(service.hold(from(host)).await, "{host}");
         }
     }
-    assert_eq!(service.layer.in_flight(), 100);
+    assert_eq!(service.layer.in_flight(), 80);
     assert!(!service.hold(from(6)).await);
     // What has ended is no place any more.
-    service.held.finish(100);
+    service.held.finish(80);
     for started in service.started.drain(..) {
         drop(started.await.unwrap());
     }
@@ -105,6 +106,38 @@ async fn others_fill_the_limit_and_no_more() {
     assert_eq!(service.layer.in_flight(), 28);
 }
 
+fn paying(host: u8) -> Request<String> {
+    let mut request = from(host);
+    *request.uri_mut() = Uri::from_static("/pay");
+    request
+}
+
+#[tokio::test]
+async fn callers_leave_the_reserve_to_critical() {
+    let layer = || shared(20..=20).class(Class::Critical, RequestPath::exact("/pay"));
+    let mut service = Service::new(layer());
+    for host in 1..=10 {
+        while service.hold(from(host)).await {}
+    }
+    assert_eq!(service.layer.in_flight(), 16);
+    for _ in 0..4 {
+        assert!(service.hold(paying(11)).await);
+    }
+    assert_eq!((service.hold(paying(12)).await, service.layer.in_flight()), (false, 20));
+
+    // Nor do responses that are not read take it.
+    let service = layer().layer(Probe::default());
+    let mut unread = Vec::new();
+    let mut statuses = Vec::new();
+    for host in 1..=20 {
+        let response = service.clone().oneshot(from(host)).await.unwrap();
+        statuses.push(response.status().as_u16());
+        unread.push(response);
+    }
+    assert_eq!(statuses, [[200; 16].as_slice(), &[503; 4]].concat());
+    assert_eq!(service.oneshot(paying(21)).await.unwrap().status(), 200);
+}
+
 #[tokio::test]
 async fn addresses_of_one_network_are_one_caller() {
     let of = |address: &str| {
@@ -112,7 +145,7 @@ async fn addresses_of_one_network_are_one_caller() {
         request.extensions_mut().insert(SocketAddr::new(address.parse().unwrap(), 1024));
         request
     };
-    let mut service = Service::new(shared(20..=20));
+    let mut service = Service::new(shared(20..=1_000));
     for host in 0..16 {
         assert!(service.hold(of(&format!("2001:db8::{host:x}"))).await);
     }
