@@ -62,8 +62,6 @@ struct NoPlace {
     class: Class,
     limit: u32,
     in_flight: u32,
-    /// Whether its caller holds its share.
-    is_by_caller: bool,
 }
 
 impl ShedConfig {
@@ -78,17 +76,12 @@ impl ShedConfig {
             let most = Shared::most(limit, share);
             return match self.shared.enter_below(most, u32::MAX) {
                 Ok(counts) => Entry::Admitted(Some(Permit::new(self, counts, None))),
-                Err(in_flight) => {
-                    self.shed(parts, &NoPlace { class, limit, in_flight, is_by_caller: false }, None)
-                }
+                Err(in_flight) => self.shed(parts, &NoPlace { class, limit, in_flight }, None),
             };
         };
         match places.enter(caller, &self.shared, share) {
             Ok((counts, place)) => Entry::Admitted(Some(Permit::new(self, counts, Some(place)))),
-            Err((in_flight, is_below)) => {
-                let full = NoPlace { class, limit, in_flight, is_by_caller: !is_below };
-                self.shed(parts, &full, Some((places, caller)))
-            }
+            Err(in_flight) => self.shed(parts, &NoPlace { class, limit, in_flight }, Some((places, caller))),
         }
     }
 
@@ -116,11 +109,8 @@ impl ShedConfig {
         caller: Option<(&Arc<Places>, Caller)>,
     ) -> Entry {
         let (is_shadow, shared) = (self.is_shadow, &self.shared);
-        shared.rejected();
-        if !full.is_by_caller {
-            shared.stalled(self.tolerance);
-        }
-        let NoPlace { class, limit, in_flight, .. } = *full;
+        shared.rejected(self.tolerance);
+        let NoPlace { class, limit, in_flight } = *full;
         self.emit(EventKind::Shed { class, limit, in_flight, is_shadow });
         if is_shadow {
             let place = caller.map(|(places, caller)| places.enter_anyway(caller));

@@ -43,18 +43,18 @@ impl Places {
         Some(Caller(found.map(|key| key.fingerprint())))
     }
 
-    /// Takes a place if there is one for this caller, as [`Shared::enter`] does for all. `class_share` is what requests of its class may fill, in
+    /// Takes a place if there is one for this caller, as [`Shared::enter_below`] does for all. `class_share` is what requests of its class may fill, in
     /// thousandths.
     ///
     /// # Errors
     ///
-    /// How many are in flight, and whether the caller holds less than its share.
+    /// How many are in flight.
     pub(super) fn enter(
         self: &Arc<Self>,
         caller: Caller,
         shared: &Shared,
         class_share: u32,
-    ) -> Result<(Counts, Place), (u32, bool)> {
+    ) -> Result<(Counts, Place), u32> {
         let limit = shared.limit();
         let mut held = self.held();
         held.set_share(share_of(limit));
@@ -64,7 +64,7 @@ impl Places {
         let most_of_all = if is_below { most_of_class } else { most_of_class.saturating_sub(held.share) };
         let most = Shared::most(limit, class_share);
         let most = if is_below { most.saturating_add(held.beyond) } else { most }.min(most_of_all);
-        let counts = shared.enter_below(most, most_of_all).map_err(|in_flight| (in_flight, is_below))?;
+        let counts = shared.enter_below(most, most_of_all)?;
         held.add(caller);
         Ok((counts, Place { places: Arc::clone(self), caller }))
     }

@@ -74,17 +74,13 @@ impl Shared {
         }
     }
 
-    /// A request is rejected.
-    pub(super) fn rejected(&self) {
+    /// A request is rejected. If none has got its response head for long, what is in flight shows nothing, and only a request that is admitted
+    /// would: the limit grows by a step. Also where one caller has caused it, since behind a proxy all requests are of one caller.
+    pub(super) fn rejected(&self, tolerance: Tolerance) {
         // Reading first keeps the cache line shared.
         if !self.has_rejected.load(Relaxed) {
             self.has_rejected.store(true, Relaxed);
         }
-    }
-
-    /// A request is rejected that another caller need not have caused. If none has got its response head for long, what is in flight shows
-    /// nothing, and only a request that is admitted would: the limit grows by a step.
-    pub(super) fn stalled(&self, tolerance: Tolerance) {
         let now = self.now().max(1);
         let since = self.stalled_since.load(Relaxed);
         let set = |since, to| self.stalled_since.compare_exchange(since, to, Relaxed, Relaxed).is_ok();
@@ -197,7 +193,7 @@ mod tests {
     #[test]
     fn request_that_is_given_up_ends_no_stall() {
         let shared = Shared::new(4, 4);
-        shared.stalled(Tolerance::DEFAULT);
+        shared.rejected(Tolerance::DEFAULT);
         let since = shared.stalled_since.load(Relaxed);
         assert!(shared.enter_below(4, 4).is_ok() && since != 0);
         shared.waited();

@@ -231,15 +231,24 @@ async fn limit_stays_while_requests_end() {
     assert_eq!(service.layer.limit(), 5);
 }
 
+/// Behind a proxy all requests are of one caller.
 #[tokio::test(start_paused = true)]
-async fn rejections_of_one_caller_do_not_raise_the_limit() {
-    let mut service = Service::new(shared(20..=1_000));
+async fn limit_grows_for_one_caller_alone() {
+    let mut service = Service::new(shared(20..=40));
     while service.hold(from(1)).await {}
-    for _ in 0..10 {
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(service.ask(from(1)).await, 503);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_millis(700)).await;
+        seen.push((service.ask(from(1)).await, service.layer.limit()));
     }
-    assert_eq!(service.layer.limit(), 20);
+    assert_eq!(seen, [(503, 20), (503, 22), (200, 22)]);
+    // It leaves places to others at the ceiling as well.
+    for _ in 0..60 {
+        service.hold(from(1)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    assert_eq!((service.layer.limit(), service.layer.in_flight()), (40, 28));
+    assert_eq!((service.ask(from(1)).await, service.ask(from(2)).await), (503, 200));
 }
 
 #[tokio::test(start_paused = true)]
