@@ -195,9 +195,18 @@ async fn slow_uploads_end() {
     let rate = BodyRate::new(1_000, Duration::from_secs(1));
     let limits = Limits::default().body_rate(rate).request_timeout(Duration::from_secs(3_600));
     let proxy = proxy_with(RULES, |proxy| proxy.body_rate(rate)).await;
-    for (address, refusal) in [(proxy, 408), (server(limits).await, 400)] {
+    let server = server(limits).await;
+    let claim = "content-type: application/grpc\r\n";
+    // A client that claims to call gRPC gets the status of the call from the proxy, 4, which is the end of its time.
+    for (address, method, claim, refusal) in [
+        (proxy, "POST", "", "408"),
+        (server, "POST", "", "400"),
+        (proxy, "POST", claim, "200"),
+        (server, "POST", claim, "400"),
+        (server, "CONNECT", "", "400"),
+    ] {
         let (mut answer, mut upload) = raw::connect(2, address).await.into_split();
-        let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n";
+        let head = format!("{method} / HTTP/1.1\r\nhost: localhost\r\n{claim}content-length: 100000\r\n\r\n");
         upload.write_all(head.as_bytes()).await.unwrap();
         let writer = tokio::spawn(async move {
             while upload.write_all(b"x").await.is_ok() {

@@ -173,7 +173,7 @@ impl ReverseProxy {
         self
     }
 
-    /// The smallest rate at which clients send the bodies of their requests, except of gRPC; 1 920 bytes in 30 s by default. A slower body
+    /// The smallest rate at which clients send the bodies of their requests; 1 920 bytes in 30 s by default. A slower body
     /// is 408, or the end of the stream if the response has begun. Only the time counts in which the upstream reads.
     pub fn body_rate(mut self, rate: BodyRate) -> Self {
         self.listener = self.listener.body_rate(rate);

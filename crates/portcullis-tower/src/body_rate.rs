@@ -1,18 +1,21 @@
 //! The smallest rate at which a client sends the body of its request.
 
+mod claim;
 mod erased;
 mod rated;
 
 use std::fmt;
 use std::time::Duration;
 
+use http::Request;
 use http::request::Parts;
-use http::{Method, Request};
 use http_body::Body;
 
 use crate::response::is_grpc;
 
+pub use claim::GrpcClaim;
 pub(crate) use erased::rated;
+use rated::Pace;
 pub use rated::RatedBody;
 
 /// The smallest rate at which a client sends the body of its request: so many bytes in a time.
@@ -21,8 +24,9 @@ pub use rated::RatedBody;
 /// for the client, so that a handler that does not read makes no client slow, and it counts anew after as many bytes, so that a client
 /// cannot stop after it was fast. By default 1 920 bytes in 30 s: a client may be silent for 30 s, and sends at least 64 bytes per second.
 ///
-/// Calls of gRPC are exempt, because their streams may be silent, and so is `CONNECT`, whose body is a connection. An upgrade of HTTP/1.1
-/// has no body.
+/// Streams of gRPC may be silent, and any client can claim to have one. So a call has no rate once its response shows by its content type that it is
+/// one, and until then the same as other requests. [`allow_silent_grpc`](Self::allow_silent_grpc) is for services whose responses come at the end of
+/// such streams. Upgrades and the tunnels of `CONNECT` have no body.
 ///
 /// [`ShedLayer`](crate::shed::ShedLayer::body_rate) applies it to the requests in flight. A server without that layer wraps its requests:
 ///
@@ -44,22 +48,37 @@ pub use rated::RatedBody;
 pub struct BodyRate {
     bytes: u64,
     within: Duration,
+    believes_grpc: bool,
 }
 
 impl BodyRate {
     /// Requires this many bytes of a body in this time of waiting. 0 bytes are taken for one, and a shorter time than a second for a second.
     #[must_use]
     pub fn new(bytes: u64, within: Duration) -> Self {
-        Self { bytes: bytes.max(1), within: within.max(Duration::from_secs(1)) }
+        Self { bytes: bytes.max(1), within: within.max(Duration::from_secs(1)), believes_grpc: false }
+    }
+
+    /// Exempts each request that claims to be a call of gRPC, from its beginning: for client streams that may be silent, and whose responses come at
+    /// their ends. Any client can claim it, so that each can hold a request in flight as long as it likes.
+    #[must_use]
+    pub fn allow_silent_grpc(self) -> Self {
+        Self { believes_grpc: true, ..self }
     }
 
     /// Wraps the body of a request, which ends with an error if the client sends it too slowly.
     ///
-    /// It takes a tokio runtime with a timer where a reader has to wait. Outside of a runtime a body may take any time.
+    /// It takes a tokio runtime with a timer where a reader has to wait. Outside of a runtime a body may take any time. A server with streams of
+    /// gRPC passes the heads of responses to the body's [`grpc_claim`](RatedBody::grpc_claim).
     pub fn watch<B: Body>(self, request: Request<B>) -> Request<RatedBody<B>> {
         let (parts, body) = request.into_parts();
-        let rate = (!is_exempt(&parts)).then_some(self);
-        Request::from_parts(parts, RatedBody::new(body, rate))
+        let pace = self.pace(&parts);
+        Request::from_parts(parts, RatedBody::new(body, pace))
+    }
+
+    /// `None` for a body that may take any time.
+    fn pace(self, parts: &Parts) -> Option<Pace> {
+        let is_claimed = is_grpc(parts);
+        (!is_claimed || !self.believes_grpc).then(|| Pace::new(self, is_claimed.then(GrpcClaim::default)))
     }
 }
 
@@ -80,11 +99,6 @@ impl fmt::Display for BodyRate {
 #[error("the client sends the body of its request too slowly: less than {rate}")]
 pub struct SlowBody {
     rate: BodyRate,
-}
-
-/// Whether the body of a request may take any time.
-fn is_exempt(parts: &Parts) -> bool {
-    parts.method == Method::CONNECT || is_grpc(parts)
 }
 
 #[cfg(test)]

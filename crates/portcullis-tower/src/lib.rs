@@ -252,7 +252,7 @@ mod written_path;
 #[cfg(feature = "axum")]
 pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
 pub use body::ResponseBody;
-pub use body_rate::{BodyRate, RatedBody, SlowBody};
+pub use body_rate::{BodyRate, GrpcClaim, RatedBody, SlowBody};
 pub use builder::LayerBuilder;
 pub use charge::{Charge, ChargeError, Usage};
 #[cfg(feature = "axum")]

@@ -75,7 +75,7 @@ impl<'a> ResponseOutcome<'a> {
 }
 
 /// Whether the content type of a response is that of gRPC or gRPC-Web.
-fn is_grpc(headers: &HeaderMap) -> bool {
+pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).map(http::HeaderValue::as_bytes).unwrap_or_default();
     let start = value.split_at_checked(GRPC.len());
     start.is_some_and(|(start, rest)| {

@@ -164,8 +164,9 @@ pub use portcullis_core::{
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
-    BodyRate, Charge, ChargeError, ClientIp, LayerBuilder, LayerError, OnMissing, PolicyConflict, RateLimit,
-    RateLimitLayer, RatedBody, Reason, Rejection, ResponseBody, ResponseFuture, Shadow, SlowBody, Unread,
+    BodyRate, Charge, ChargeError, ClientIp, GrpcClaim, LayerBuilder, LayerError, OnMissing, PolicyConflict,
+    RateLimit, RateLimitLayer, RatedBody, Reason, Rejection, ResponseBody, ResponseFuture, Shadow, SlowBody,
+    Unread,
 };
 
 /// Checks in handlers, and of the messages of streams. See [`Limiter::check`] and [`Charge::check`].

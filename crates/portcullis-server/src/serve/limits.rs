@@ -74,7 +74,7 @@ impl Limits {
         Self { max_body_bytes: bytes, ..self }
     }
 
-    /// Sets the smallest rate at which clients send the bodies of their requests, except of gRPC; 1 920 bytes in 30 s by default. A slower body
+    /// Sets the smallest rate at which clients send the bodies of their requests; 1 920 bytes in 30 s by default. A slower body
     /// is an error.
     #[must_use]
     pub fn body_rate(self, rate: BodyRate) -> Self {

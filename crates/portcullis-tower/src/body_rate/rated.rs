@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::{BodyRate, SlowBody};
+use super::{BodyRate, GrpcClaim, SlowBody};
 
 pin_project! {
     /// The body of a request, which ends with the error [`SlowBody`] if it arrives more slowly than a [`BodyRate`].
@@ -25,9 +25,14 @@ pin_project! {
 }
 
 impl<B> RatedBody<B> {
-    /// Without a rate for a body that may take any time.
-    pub(super) fn new(body: B, rate: Option<BodyRate>) -> Self {
-        Self { body, pace: rate.map(Pace::new), is_over: false }
+    /// Without a pace for a body that may take any time.
+    pub(super) fn new(body: B, pace: Option<Pace>) -> Self {
+        Self { body, pace, is_over: false }
+    }
+
+    /// The claim of the request to be a call of gRPC, which its response may prove. `None` if it does not claim it, or may be silent anyway.
+    pub fn grpc_claim(&self) -> Option<GrpcClaim> {
+        self.pace.as_ref()?.claim()
     }
 }
 
@@ -53,6 +58,10 @@ where
             Poll::Ready(_) => {}
             Poll::Pending => {
                 let error = ready!(pace.poll_slow(cx));
+                if pace.claim.as_ref().is_some_and(GrpcClaim::is_proven) {
+                    *this.pace = None;
+                    return Poll::Pending;
+                }
                 *this.is_over = true;
                 return Poll::Ready(Some(Err(error.into())));
             }
@@ -71,8 +80,9 @@ where
 
 /// How long a reader has waited for the bytes that have arrived.
 #[derive(Debug)]
-struct Pace {
+pub(super) struct Pace {
     rate: BodyRate,
+    claim: Option<GrpcClaim>,
     bytes: u64,
     waited: Duration,
     /// Since when the reader waits.
@@ -82,8 +92,12 @@ struct Pace {
 }
 
 impl Pace {
-    fn new(rate: BodyRate) -> Self {
-        Self { rate, bytes: 0, waited: Duration::ZERO, since: None, timer: None }
+    pub(super) fn new(rate: BodyRate, claim: Option<GrpcClaim>) -> Self {
+        Self { rate, claim, bytes: 0, waited: Duration::ZERO, since: None, timer: None }
+    }
+
+    pub(super) fn claim(&self) -> Option<GrpcClaim> {
+        self.claim.clone()
     }
 
     fn arrived(&mut self, bytes: usize) {

@@ -9,6 +9,7 @@ use super::config::ShedConfig;
 use super::places::Place;
 use super::shared::{Counts, Shared};
 use super::window::{End, Sample};
+use crate::body_rate::GrpcClaim;
 use crate::headers::GRPC_STATUS;
 use crate::registry::ListedShed as _;
 
@@ -37,11 +38,13 @@ struct Held {
     place: Option<Place>,
     /// That of a layer around this one.
     outer: Option<ShedPermit>,
+    /// That the response may prove.
+    claim: Option<GrpcClaim>,
 }
 
 impl Held {
     fn permit(shared: &Arc<Shared>, place: Option<Place>) -> ShedPermit {
-        ShedPermit(Arc::new(Self { shared: Arc::clone(shared), place, outer: None }))
+        ShedPermit(Arc::new(Self { shared: Arc::clone(shared), place, outer: None, claim: None }))
     }
 }
 
@@ -73,18 +76,32 @@ impl Permit {
         }
     }
 
+    /// Keeps the claim of the request to be a call of gRPC until its response head.
+    pub(super) fn keep_claim(&mut self, claim: GrpcClaim) {
+        self.change(|held| held.claim = Some(claim));
+    }
+
     /// Leaves a permit in the extensions of the request.
     pub(super) fn hand_over(&mut self, extensions: &mut Extensions) {
+        let permit = self.change(|held| held.outer = extensions.remove()).clone();
+        extensions.insert(permit);
+    }
+
+    /// Changes what is held, before it has a clone.
+    fn change(&mut self, change: impl FnOnce(&mut Held)) -> &ShedPermit {
         let shared = &self.config.shared;
         let permit = self.handed_over.get_or_insert_with(|| Held::permit(shared, None));
         if let Some(held) = Arc::get_mut(&mut permit.0) {
-            held.outer = extensions.remove();
+            change(held);
         }
-        extensions.insert(permit.clone());
+        permit
     }
 
     /// The response head is there. Returns the permit if the body holds it as well.
     pub(super) fn head(mut self, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+        if let Some(claim) = self.handed_over.as_ref().and_then(|permit| permit.0.claim.as_ref()) {
+            claim.answered(headers);
+        }
         let end = if (self.config.overload_status)(status) {
             End::Overloaded
         } else if status.as_u16() >= 400 || headers.get(&GRPC_STATUS).is_some_and(|code| code != "0") {

@@ -87,7 +87,11 @@ where
         };
         if let Some(permit) = &mut permit {
             if let Some(rate) = self.config.body_rate.filter(|_| !self.config.is_shadow) {
-                body = rated(rate, &parts, body);
+                let (rated, claim) = rated(rate, &parts, body);
+                body = rated;
+                if let Some(claim) = claim {
+                    permit.keep_claim(claim);
+                }
             }
             if self.config.leaves_permit {
                 permit.hand_over(&mut parts.extensions);

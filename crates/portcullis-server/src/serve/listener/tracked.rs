@@ -40,10 +40,15 @@ where
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let request_in_flight = InFlight::begin(&self.activity);
         request.extensions_mut().insert(ConnectInfo(self.peer));
-        let request = Unread::wrap(self.body_rate.watch(request), self.peer.ip());
+        let request = self.body_rate.watch(request);
+        let claim = request.body().grpc_claim();
+        let request = Unread::wrap(request, self.peer.ip());
         let response = self.service.clone().oneshot(request);
         Box::pin(async move {
             let response = response.await?;
+            if let Some(claim) = claim {
+                claim.answered(response.headers());
+            }
             Ok(response.map(|body| TrackedBody { body, _request: request_in_flight }))
         })
     }

@@ -261,16 +261,38 @@ async fn slow_body_of_axum_gives_its_place_back() {
         let body = request.into_body().collect().await.map_err(|error| error.to_string());
         Ok::<_, std::convert::Infallible>(Response::new(Full::from(body.err().unwrap_or_default())))
     });
-    let silent = || Request::post("/").body(Body::new(Silent)).unwrap();
-    let answer = layer.layer(upload).oneshot(silent()).await.unwrap();
-    let text = answer.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(text, "the client sends the body of its request too slowly: less than 1920 bytes in 30s");
-    assert_eq!(layer.in_flight(), 0);
+    let silent = |content_type: &str| {
+        Request::post("/").header("content-type", content_type).body(Body::new(Silent)).unwrap()
+    };
+    // Also of a client that claims to call gRPC, which the response does not confirm.
+    for content_type in ["text/plain", "application/grpc"] {
+        let answer = layer.layer(upload).oneshot(silent(content_type)).await.unwrap();
+        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        let slow = "the client sends the body of its request too slowly: less than 1920 bytes in 30s";
+        assert_eq!((text, layer.in_flight()), (slow.into(), 0), "{content_type}");
+    }
 
     for layer in [layer.clone().body_rate(None), layer.clone().shadow()] {
-        let unbound = tokio::time::timeout(Duration::from_hours(1), layer.layer(upload).oneshot(silent()));
-        assert!(unbound.await.is_err());
+        let unbound = layer.layer(upload).oneshot(silent(""));
+        assert!(tokio::time::timeout(Duration::from_hours(1), unbound).await.is_err());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_of_grpc_may_be_silent() {
+    use axum::body::Body;
+    use http_body_util::BodyExt as _;
+
+    let layer = ShedLayer::new(&registry(), 1..=1);
+    // Its response body ends with that of the request.
+    let echo = tower::service_fn(async |request: Request<Body>| {
+        let response = Response::builder().header("content-type", "application/grpc");
+        Ok::<_, std::convert::Infallible>(response.body(request.into_body()).unwrap())
+    });
+    let call = Request::post("/a.B/C").header("content-type", "application/grpc");
+    let answer = layer.layer(echo).oneshot(call.body(Body::new(Silent)).unwrap()).await.unwrap();
+    let end = tokio::time::timeout(Duration::from_hours(1), answer.into_body().collect());
+    assert!(end.await.is_err());
 }
 
 /// A body that does not arrive.
