@@ -70,17 +70,25 @@ fn text(value: &str) -> Result<HeaderValue, &'static str> {
         .map_err(|_| "a value is not that of a header")
 }
 
-/// Path and query. One that does not begin with `/`, as `*` of OPTIONS, is taken as it is. A client chooses them, so bytes that no URI
-/// has are encoded, and what is too long is cut off: Envoy forwards such requests, and would admit a call that fails.
+/// Path and query, or the `*` of OPTIONS. A client chooses them, and Envoy forwards what no URI has, and would admit a call that fails. So other bytes are
+/// encoded, and so is `#`, behind which servers may read on. Of what is too long the query is cut off. A path that is too long ends with a slash in place of
+/// its rest: it has several readings then, more than anybody compares, so that all that restricts applies to it, and nothing that relieves.
 fn path(value: &str) -> Option<Uri> {
-    let path = value.split('#').next().unwrap_or_default();
-    if !path.starts_with('/') && path != "*" {
+    if value.split('#').next() == Some("*") {
+        return Some(Uri::from_static("*"));
+    }
+    if !value.starts_with('/') {
         return None;
     }
-    path.parse().ok().or_else(|| {
-        let is_kept = |byte: u8| byte.is_ascii_graphic() && !b"\"<>`".contains(&byte);
-        let mut bytes = encoded(path, is_kept);
+    let whole = value.parse().ok().filter(|_| !value.contains('#'));
+    whole.or_else(|| {
+        let is_kept = |byte: u8| byte.is_ascii_graphic() && !b"\"#<>`".contains(&byte);
+        let mut bytes = encoded(value, is_kept);
+        let path = bytes.iter().position(|byte| *byte == b'?').unwrap_or(bytes.len());
         bytes.truncate(MAX_PATH_BYTES);
+        if let Some(last) = bytes.last_mut().filter(|_| path > MAX_PATH_BYTES) {
+            *last = b'/';
+        }
         Uri::try_from(bytes).ok()
     })
 }

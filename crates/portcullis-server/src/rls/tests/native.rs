@@ -111,6 +111,54 @@ async fn what_a_client_chooses_does_not_make_a_call_fail() {
     }
 }
 
+const FILES: &str = r#"
+[policy.exports]
+strategy = "fixed_window"
+quota = "1/day"
+key = "client_ip"
+match = { path = "/files/{id}/export" }
+
+[policy.all]
+strategy = "fixed_window"
+quota = "1/day"
+key = "client_ip"
+
+[layer]
+except = [{ prefix = "/public" }]
+"#;
+
+/// What a server reads behind a long part of the path, or behind what ends it for others, is not left out.
+#[tokio::test]
+async fn end_of_path_is_not_lost() {
+    let long = "a".repeat(65_600);
+    let escaped = "<".repeat(22_000);
+    for path in [
+        format!("/files/{long}/export"),
+        format!("/files/{escaped}/export"),
+        "/files/x#/export".to_owned(),
+        format!("/public/{long}/../../search"),
+        format!("/public/{escaped}/../../search"),
+        "/public#/../search".to_owned(),
+    ] {
+        let service = native_of(&ManualClock::default(), FILES);
+        let asked = call(&[&[(":path", &*path), ("remote_address", "192.0.2.1")]]);
+        let admitted = [outcome(&service, &asked).await.0, outcome(&service, &asked).await.0];
+        assert_eq!(admitted, [true, false], "{path:.20}");
+    }
+    let exports = FILES.split("[policy.all]").next().unwrap();
+    for path in [format!("/files/{long}/export"), format!("/files/{escaped}/export")] {
+        let service = native_of(&ManualClock::default(), exports);
+        let asked = call(&[&[(":path", &*path), ("remote_address", "192.0.2.1")]]);
+        let admitted = [outcome(&service, &asked).await.0, outcome(&service, &asked).await.0];
+        assert_eq!(admitted, [true, false], "{path:.20}");
+    }
+    // A long query does not make its path one of any rule.
+    let service = native_of(&ManualClock::default(), exports);
+    let asked = call(&[&[(":path", &*format!("/search?{long}")), ("remote_address", "192.0.2.1")]]);
+    assert_eq!(outcome(&service, &asked).await, (true, vec![0]), "no rule matches");
+    assert_eq!(outcome(&service, &asked).await, (true, vec![0]));
+}
+
 /// Envoy sends a descriptor for each list of actions, and admits calls that fail.
 #[tokio::test]
 async fn missing_address_is_invalid_argument() {
