@@ -25,7 +25,8 @@ pub use readings::{PathReading, PathReadings};
 /// no `\`, and only ASCII. Otherwise all its readings are compared:
 ///
 /// - without regard to case;
-/// - with escapes decoded up to twice, before the path is split into segments or after that;
+/// - with escapes decoded up to twice, before the path is split into segments or after that, and with or without those that not all servers
+///   know, `%u0061` and overlong forms of UTF-8;
 /// - with or without its empty segments, and with its dot segments resolved or not, as they are written or when all is decoded;
 /// - without its first segment, where it begins with two slashes: `//host/path`;
 /// - without parameters (`;v=1`), split at backslashes, and cut off at an escaped `?`, `#` or zero;
@@ -33,7 +34,7 @@ pub use readings::{PathReading, PathReadings};
 ///
 /// If one of them matches, or if the path has what servers read in too many ways, such as a dot segment or a malformed escape, the request
 /// is [undecided](super#undecided-requests); otherwise it does not match. A request without a path, `OPTIONS *` or `CONNECT` with an
-/// authority, is undecided. A path has at most 3 840 readings; of more than 4 096 bytes it is undecided if it has several.
+/// authority, is undecided. A path has at most 7 040 readings; of more than 4 096 bytes it is undecided if it has several.
 ///
 /// Where Axum has matched a route without parameters, the router has decided: only this path counts, as it is written.
 ///

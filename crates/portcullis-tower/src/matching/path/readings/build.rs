@@ -12,10 +12,11 @@ use super::forwarded::forwarded;
 
 /// The readings of a path, each as parts of a folded text.
 ///
-/// At most 3 840: escapes are decoded up to twice, and the path is split before it is decoded, between or behind, which are six pairs; each
+/// At most 7 040: escapes are decoded up to twice, and the path is split before it is decoded, between or behind, which are six pairs; each
 /// with or without parameters, split at backslashes or not, and cut off at a query, at a fragment, at a zero or not; each with or without
 /// its empty segments, with `.` and `..` resolved or not, and with its first segment as a host or not; and all of it for what a proxy
-/// [makes of the path](forwarded) as well, in up to four ways. However long the path is, each keeps a bounded number of segments.
+/// [makes of the path](forwarded) as well, in up to four ways. What is decoded is read once more without the escapes
+/// that only some servers know, which are text to the others. However long the path is, each keeps a bounded number of segments.
 #[derive(Debug, Default)]
 pub(super) struct Readings {
     /// Of one number of times that escapes are decoded after the other.
@@ -77,15 +78,25 @@ impl Readings {
     }
 
     fn add_written(&mut self, path: &[u8]) {
-        let mut decoded = Decoded::written(path);
-        for times in 0..=TIMES {
-            if times > 0 {
-                let Some(next) = decoded.decode(times) else { break };
-                decoded = next;
-            }
-            self.add_decoded(&decoded, times);
+        let written = Decoded::written(path);
+        self.add_decoded(&written, 0);
+        if self.add_times(&written, true) {
+            self.add_times(&written, false);
         }
-        self.is_illegible |= decoded.is_illegible || decoded.has_escapes();
+    }
+
+    /// Adds what is decoded, with or without odd escapes. Returns whether there are such.
+    fn add_times(&mut self, written: &Decoded, decodes_odd: bool) -> bool {
+        let mut decoded = None;
+        for times in 1..=TIMES {
+            let last = decoded.as_ref().unwrap_or(written);
+            let Some(next) = last.decode(times, decodes_odd) else { break };
+            self.add_decoded(&next, times);
+            decoded = Some(next);
+        }
+        let last = decoded.as_ref().unwrap_or(written);
+        self.is_illegible |= last.is_illegible || last.has_escapes();
+        last.has_odd
     }
 
     fn add_decoded(&mut self, decoded: &Decoded, times: u8) {

@@ -12,6 +12,8 @@ pub(super) struct Decoded {
     births: Bytes,
     /// Whether servers read something of it in too many ways: a malformed escape, a control character, an overlong form of UTF-8.
     pub(super) is_illegible: bool,
+    /// Whether an escape that only some servers know was decoded.
+    pub(super) has_odd: bool,
 }
 
 /// Short paths are on the stack.
@@ -22,20 +24,24 @@ impl Decoded {
         let bytes = Bytes::from_slice(path);
         let births = SmallVec::from_elem(0, bytes.len());
         let is_illegible = has_odd_bytes(&bytes);
-        Self { bytes, births, is_illegible }
+        Self { bytes, births, is_illegible, has_odd: false }
     }
 
-    /// Decodes the escapes once more, for the time of this number. `None` if there are none.
-    pub(super) fn decode(&self, time: u8) -> Option<Self> {
+    /// Decodes the escapes once more, for the time of this number, with or without those that only some servers know. `None` if there are none.
+    pub(super) fn decode(&self, time: u8, decodes_odd: bool) -> Option<Self> {
         let capacity = self.bytes.len();
         let mut next = Self {
             bytes: Bytes::with_capacity(capacity),
             births: Bytes::with_capacity(capacity),
             is_illegible: self.is_illegible,
+            has_odd: self.has_odd,
         };
         let (mut at, mut has_escapes) = (0, false);
         while let Some(rest) = self.bytes.get(at..).filter(|rest| !rest.is_empty()) {
-            let (character, length) = first(rest);
+            let (character, length) = match first(rest) {
+                (First::Odd(_), _) if !decodes_odd => written(rest),
+                first => first,
+            };
             match character {
                 First::Written(byte) => {
                     let birth = self.births.get(at).copied().unwrap_or_default();
@@ -45,7 +51,7 @@ impl Decoded {
                 First::Escaped(byte) => next.push(&[byte], time),
                 First::Odd(character) => {
                     next.push(character.encode_utf8(&mut [0; 4]).as_bytes(), time);
-                    next.is_illegible = true;
+                    (next.is_illegible, next.has_odd) = (true, true);
                 }
             }
             has_escapes |= !matches!(character, First::Written(_));
@@ -116,7 +122,11 @@ fn first(text: &[u8]) -> (First, usize) {
         }
         _ => overlong(text),
     };
-    escape.unwrap_or_else(|| (First::Written(text.first().copied().unwrap_or_default()), 1))
+    escape.unwrap_or_else(|| written(text))
+}
+
+fn written(text: &[u8]) -> (First, usize) {
+    (First::Written(text.first().copied().unwrap_or_default()), 1)
 }
 
 /// What more bytes than it takes may stand for: they are no character, but some decoders read one.
