@@ -228,30 +228,22 @@ impl Rules {
 
     /// The rules that apply to a request.
     pub fn matching(&self, parts: &Parts) -> RuleSet {
-        self.matching_view(&RequestView::of(parts, &PathReadings::of(parts)))
+        self.matching_readings(&PathReadings::of(parts))
     }
 
-    /// The same, and whether they are [regular](Self::is_regular).
-    pub(crate) fn matching_regularly(&self, parts: &Parts) -> (RuleSet, bool) {
-        let readings = PathReadings::of(parts);
-        let set = self.matching_view(&RequestView::of(parts, &readings));
-        let is_regular = self.is_regular(parts, &readings, &set);
-        (set, is_regular)
-    }
-
-    fn matching_view(&self, request: &RequestView<'_, '_>) -> RuleSet {
-        let rules = self.iter().enumerate();
-        rules.filter(|(_, rule)| rule.matcher.matches(request)).map(|(index, _)| index).collect()
+    pub(crate) fn matching_readings(&self, readings: &PathReadings<'_>) -> RuleSet {
+        let (request, rules) = (RequestView::of(readings), self.iter().enumerate());
+        rules.filter(|(_, rule)| rule.matcher.matches(&request)).map(|(index, _)| index).collect()
     }
 
     /// Whether these rules, which match a request, would match it if it had one host and its path one reading. Clients can make up many
     /// other sets, by several hosts, or paths that are read in several ways.
     ///
     /// No reading alone meets a rule that all of them do not.
-    fn is_regular<'p>(&self, parts: &'p Parts, readings: &PathReadings<'p>, set: &RuleSet) -> bool {
+    pub(crate) fn is_regular(&self, readings: &PathReadings<'_>, set: &RuleSet) -> bool {
         let rules = || set.iter().filter_map(|index| self.0.rules.get(index));
         let has_all = |reading: RequestView<'_, '_>| rules().all(|rule| rule.matcher.matches(&reading));
-        host::is_one(parts) && RequestView::each(parts, readings).any(has_all)
+        host::is_one(readings.parts()) && RequestView::each(readings).any(has_all)
     }
 
     /// A layer with these rules in one decision, in the order of the files, and with the options of `[layer]`. `None` if the set
@@ -276,8 +268,8 @@ impl Rules {
     }
 
     /// Whether `deny` of `[layer]` lists a request, or might: it has to be denied then whatever rules match.
-    pub(crate) fn denies(&self, parts: &Parts) -> bool {
-        self.0.options.deny.iter().any(|matcher| matcher.matches(parts) != Ok(false))
+    pub(crate) fn denies(&self, request: &PathReadings<'_>) -> bool {
+        self.0.options.deny.matches_with(request) != Ok(false)
     }
 
     /// A layer that rejects what `deny` of `[layer]` lists, and limits nothing.
@@ -288,7 +280,7 @@ impl Rules {
     /// For each rule whether it applies to a request, or else the first condition that does not hold.
     pub fn explain(&self, parts: &Parts) -> Vec<Match<'_>> {
         let readings = PathReadings::of(parts);
-        let request = RequestView::of(parts, &readings);
+        let request = RequestView::of(&readings);
         self.iter().map(|rule| Match { rule, mismatch: rule.mismatch(&request) }).collect()
     }
 }

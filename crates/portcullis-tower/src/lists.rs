@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 
 use crate::KeyError;
-use crate::matching::{RequestMatcher, Undecided};
+use crate::matching::{PathReadings, RequestMatcher, Undecided};
 
 /// The matchers of a layer, in the order in which they are applied.
 #[derive(Clone, Default)]
@@ -41,9 +41,10 @@ impl Lists {
 
     /// Applies the lists. A request that a matcher cannot compare ends on the side that is denied or limited.
     pub(crate) fn decide(&self, parts: &Parts) -> ListVerdict {
+        let request = PathReadings::of(parts);
         let mut unidentified = None;
         for matcher in &self.deny {
-            match matcher.matches(parts) {
+            match matcher.matches_with(&request) {
                 Ok(false) => {}
                 Ok(true) | Err(Undecided::Ambiguous) => return ListVerdict::Denied,
                 Err(Undecided::Identity(error)) => unidentified = unidentified.or(Some(error)),
@@ -52,8 +53,8 @@ impl Lists {
         if let Some(error) = unidentified {
             return ListVerdict::Unidentified(error);
         }
-        let is_named = self.only.is_empty() || self.only.iter().any(|only| only.matches(parts) != Ok(false));
-        if !is_named || self.except.iter().any(|except| except.matches(parts) == Ok(true)) {
+        let is_named = self.only.is_empty() || self.only.matches_with(&request) != Ok(false);
+        if !is_named || self.except.matches_with(&request) == Ok(true) {
             return ListVerdict::Skipped;
         }
         ListVerdict::Limited
@@ -65,6 +66,7 @@ mod tests {
     use http::Request;
 
     use super::*;
+    use crate::matching::RequestPath;
 
     struct Fixed(Result<bool, Undecided>);
 
@@ -107,6 +109,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A long path takes allocations, of which the matchers need no further ones.
+    #[test]
+    fn path_is_read_once_for_all_matchers() {
+        let (parts, ()) = Request::get("/%61;x//b".repeat(50)).body(()).unwrap().into_parts();
+        let allocations = |matchers| {
+            let mut lists = Lists::default();
+            for _ in 0..matchers {
+                lists.deny(RequestPath::exact("/admin"));
+                lists.only([RequestPath::prefix("/internal")]);
+                lists.except(RequestPath::prefix("/").not().and(RequestPath::prefix("/health")));
+            }
+            let decide = || assert_eq!(lists.decide(&parts), ListVerdict::Skipped);
+            allocation_counter::measure(decide).count_total
+        };
+        assert!(allocations(1) > 0);
+        assert_eq!(allocations(1), allocations(5));
     }
 
     #[test]

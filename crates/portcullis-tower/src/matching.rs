@@ -95,6 +95,12 @@ pub trait RequestMatcher: Send + Sync + 'static {
     /// If the request cannot be compared. It is then treated as described in the [module](self#undecided-requests).
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided>;
 
+    /// Like [`matches`](Self::matches). The matchers of a request share the readings of its path.
+    #[doc(hidden)]
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+        self.matches(request.parts())
+    }
+
     /// Matches the requests that both match.
     ///
     /// If one does not match, neither does the combination; otherwise it is undecided if one of the two is.

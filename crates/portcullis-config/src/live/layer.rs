@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use http::HeaderValue;
 use http::request::Parts;
+use portcullis_tower::matching::PathReadings;
 use portcullis_tower::{CurrentLayer, LayerError, PreparedLayer, SelectLayer, SelectedRateLimit, Selection};
 use tower_layer::Layer;
 
@@ -47,9 +48,9 @@ impl RulesLayer {
     }
 
     /// The rules that apply to a request.
-    fn rules_for(&self, version: &RulesVersion, parts: &Parts) -> RuleSet {
+    fn rules_for(&self, version: &RulesVersion, request: &PathReadings<'_>) -> RuleSet {
         match &self.rule {
-            None => version.rules.matching(parts),
+            None => version.rules.matching_readings(request),
             Some(rule) => {
                 version.named(rule).expect("rules without one that has a layer are refused").clone()
             }
@@ -57,11 +58,10 @@ impl RulesLayer {
     }
 
     /// The same, and whether the layer of them may be kept.
-    fn rules_to_keep(&self, version: &RulesVersion, parts: &Parts) -> (RuleSet, bool) {
-        match &self.rule {
-            None => version.rules.matching_regularly(parts),
-            Some(_) => (self.rules_for(version, parts), true),
-        }
+    fn rules_to_keep(&self, version: &RulesVersion, request: &PathReadings<'_>) -> (RuleSet, bool) {
+        let set = self.rules_for(version, request);
+        let may_keep = self.rule.is_some() || version.rules.is_regular(request, &set);
+        (set, may_keep)
     }
 }
 
@@ -81,11 +81,12 @@ impl SelectLayer for RulesLayer {
     /// register its policies.
     fn select(&self, parts: &Parts) -> Selection {
         let shared = &*self.live.0;
+        let request = PathReadings::of(parts);
         for _ in 0..ATTEMPTS {
             let version = shared.current.load();
-            let set = self.rules_for(&version, parts);
+            let set = self.rules_for(&version, &request);
             if set.is_empty() {
-                let selection = version.unmatched(&shared.registry, &shared.log, parts);
+                let selection = version.unmatched(&shared.registry, &shared.log, &request);
                 return version.shown(selection, parts);
             }
             let Some(layer) = version.made(&set, PreparedLayer::current) else { break };
@@ -93,25 +94,25 @@ impl SelectLayer for RulesLayer {
                 return version.shown(Selection::layer(layer), parts);
             }
         }
-        self.select_exclusively(shared, parts)
+        self.select_exclusively(shared, &request)
     }
 }
 
 impl RulesLayer {
     /// The same while no rules are replaced. All that a long path makes expensive is done before that.
     #[cold]
-    fn select_exclusively(&self, shared: &Shared, parts: &Parts) -> Selection {
+    fn select_exclusively(&self, shared: &Shared, request: &PathReadings<'_>) -> Selection {
         let before = shared.current.load();
-        let rules = self.rules_to_keep(&before, parts);
+        let rules = self.rules_to_keep(&before, request);
         let _changes = shared.changes();
         let version = shared.current.load();
-        let rules = if is_same(&before, &version) { rules } else { self.rules_to_keep(&version, parts) };
+        let rules = if is_same(&before, &version) { rules } else { self.rules_to_keep(&version, request) };
         let selection = match self.current_layer(&version, rules) {
-            Ok(None) => version.unmatched(&shared.registry, &shared.log, parts),
+            Ok(None) => version.unmatched(&shared.registry, &shared.log, request),
             Ok(Some(layer)) => Selection::layer(layer),
             Err(error) => Selection::refused(&shared.registry, &error),
         };
-        version.shown(selection, parts)
+        version.shown(selection, request.parts())
     }
 
     /// The layer of these rules, which is made if no request has needed it. Called under the lock of changes.

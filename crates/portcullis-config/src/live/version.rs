@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use http::request::Parts;
+use portcullis_tower::matching::PathReadings;
 use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry, Selection};
 
 use crate::rules::{RuleSet, Rules};
@@ -59,8 +59,13 @@ impl RulesVersion {
     }
 
     /// The choice for a request that no rule matches.
-    pub(super) fn unmatched(&self, registry: &Arc<Registry>, log: &LayerLog, parts: &Parts) -> Selection {
-        if !self.rules.denies(parts) {
+    pub(super) fn unmatched(
+        &self,
+        registry: &Arc<Registry>,
+        log: &LayerLog,
+        request: &PathReadings<'_>,
+    ) -> Selection {
+        if !self.rules.denies(request) {
             return Selection::none();
         }
         let denials = self.denials.get_or_init(|| PreparedLayer::new(&self.rules.denials(registry), log));

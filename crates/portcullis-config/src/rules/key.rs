@@ -167,7 +167,7 @@ struct Except<K> {
 
 impl<K> Except<K> {
     fn exempts(&self, parts: &Parts) -> bool {
-        self.except.iter().any(|matcher| matcher.matches(parts) == Ok(true))
+        self.except.matches(parts) == Ok(true)
     }
 }
 

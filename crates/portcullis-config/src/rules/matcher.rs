@@ -39,13 +39,13 @@ enum PathView<'r, 'p> {
 }
 
 impl<'r, 'p> RequestView<'r, 'p> {
-    pub(crate) fn of(parts: &'p Parts, readings: &'r PathReadings<'p>) -> Self {
-        Self { parts, path: PathView::All(readings) }
+    pub(crate) fn of(readings: &'r PathReadings<'p>) -> Self {
+        Self { parts: readings.parts(), path: PathView::All(readings) }
     }
 
     /// As if each reading of the path were the only one.
-    pub(crate) fn each(parts: &'p Parts, readings: &'r PathReadings<'p>) -> impl Iterator<Item = Self> {
-        readings.each().map(move |reading| Self { parts, path: PathView::One(reading) })
+    pub(crate) fn each(readings: &'r PathReadings<'p>) -> impl Iterator<Item = Self> {
+        readings.each().map(|reading| Self { parts: readings.parts(), path: PathView::One(reading) })
     }
 
     fn has_path(&self, pattern: &PathPattern) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::{RequestMatcher, Undecided};
+use super::{PathReadings, RequestMatcher, Undecided};
 
 /// Matches the requests that two matchers match. Made by [`RequestMatcher::and`].
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +21,15 @@ impl<L, R> Both<L, R> {
 
 impl<L: RequestMatcher, R: RequestMatcher> RequestMatcher for Both<L, R> {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        match self.left.matches(parts) {
-            Ok(true) => self.right.matches(parts),
+        self.matches_with(&PathReadings::of(parts))
+    }
+
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+        match self.left.matches_with(request) {
+            Ok(true) => self.right.matches_with(request),
             Ok(false) => Ok(false),
             // What the other does not match is decided.
-            Err(undecided) => match self.right.matches(parts) {
+            Err(undecided) => match self.right.matches_with(request) {
                 Ok(false) => Ok(false),
                 Ok(true) | Err(_) => Err(undecided),
             },
@@ -47,28 +51,40 @@ impl<M> Inverted<M> {
 
 impl<M: RequestMatcher> RequestMatcher for Inverted<M> {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        self.matcher.matches(parts).map(|matches| !matches)
+        self.matches_with(&PathReadings::of(parts))
+    }
+
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+        self.matcher.matches_with(request).map(|matches| !matches)
     }
 }
 
 /// Matches the requests that one of them matches; otherwise undecided if one of them is.
 impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        any(self, parts)
+        any(self, &PathReadings::of(parts))
+    }
+
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+        any(self, request)
     }
 }
 
 /// Matches the requests that one of them matches; otherwise undecided if one of them is.
 impl<M: RequestMatcher> RequestMatcher for Vec<M> {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        any(self, parts)
+        any(self, &PathReadings::of(parts))
+    }
+
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+        any(self, request)
     }
 }
 
-fn any<M: RequestMatcher>(matchers: &[M], parts: &Parts) -> Result<bool, Undecided> {
+fn any<M: RequestMatcher>(matchers: &[M], request: &PathReadings<'_>) -> Result<bool, Undecided> {
     let mut found = Ok(false);
     for matcher in matchers {
-        match matcher.matches(parts) {
+        match matcher.matches_with(request) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
             Err(undecided) => found = found.and(Err(undecided)),
@@ -82,6 +98,10 @@ macro_rules! forward_to_pointee {
         impl RequestMatcher for $pointer<dyn RequestMatcher> {
             fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
                 (**self).matches(parts)
+            }
+
+            fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+                (**self).matches_with(request)
             }
         }
     )*};

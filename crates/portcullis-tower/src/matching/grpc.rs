@@ -2,9 +2,8 @@
 
 use http::request::Parts;
 
-use super::{MatcherError, RequestMatcher, RequestPath, Undecided};
+use super::{MatcherError, PathReadings, RequestMatcher, RequestPath, Undecided};
 use crate::response;
-use crate::written_path::original_path;
 
 /// Matches calls of a gRPC method, or of all methods of a service.
 ///
@@ -93,10 +92,14 @@ impl GrpcMethod {
 
 impl RequestMatcher for GrpcMethod {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
-        if !self.path.matches(parts)? {
+        self.matches_with(&PathReadings::of(parts))
+    }
+
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
+        if !self.path.matches_with(request)? {
             return Ok(false);
         }
-        let is_call = original_path(parts).matches('/').count() == 2 && response::is_grpc(parts);
+        let is_call = request.path().matches('/').count() == 2 && response::is_grpc(request.parts());
         if is_call { Ok(true) } else { Err(Undecided::Ambiguous) }
     }
 }

@@ -140,10 +140,14 @@ impl RequestPath {
 
 impl RequestMatcher for RequestPath {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        self.matches_with(&PathReadings::of(parts))
+    }
+
+    fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
         match &self.kind {
-            Kind::Path(pattern) => PathReadings::of(parts).compare(pattern),
+            Kind::Path(pattern) => request.compare(pattern),
             #[cfg(feature = "axum")]
-            Kind::Route(route) => match matched_path(parts) {
+            Kind::Route(route) => match request.route() {
                 Some(matched) => Ok(matched == &**route),
                 None => Err(Undecided::Ambiguous),
             },

@@ -6,7 +6,7 @@ use http::HeaderName;
 use http::request::Parts;
 
 use crate::class::Class;
-use crate::matching::RequestMatcher;
+use crate::matching::{PathReadings, RequestMatcher};
 
 /// Determines the class of a request: by the first rule that matches, else by the header.
 #[derive(Clone, Default)]
@@ -25,17 +25,17 @@ impl Classes {
     }
 
     #[inline]
-    pub(super) fn of(&self, parts: &Parts) -> Class {
+    pub(super) fn of(&self, request: &PathReadings<'_>) -> Class {
         // A request that cannot be compared gains nothing by it: it gets no higher class than if the rule matched.
         let mut highest = Class::Critical;
         for (class, matcher) in &self.rules {
-            match matcher.matches(parts) {
+            match matcher.matches_with(request) {
                 Ok(true) => return highest.min(*class),
                 Ok(false) => {}
                 Err(_) => highest = highest.min(*class),
             }
         }
-        highest.min(self.by_header(parts).unwrap_or_default())
+        highest.min(self.by_header(request.parts()).unwrap_or_default())
     }
 
     fn by_header(&self, parts: &Parts) -> Option<Class> {
@@ -53,9 +53,13 @@ mod tests {
     use super::*;
     use crate::matching::RequestPath;
 
+    fn class_of(classes: &Classes, parts: &Parts) -> Class {
+        classes.of(&PathReadings::of(parts))
+    }
+
     fn class(classes: &Classes, path: &str, header: &str) -> Class {
         let request = Request::get(path).header("x-class", header);
-        classes.of(&request.body(()).unwrap().into_parts().0)
+        class_of(classes, &request.body(()).unwrap().into_parts().0)
     }
 
     #[test]
@@ -99,6 +103,6 @@ mod tests {
             assert_eq!(class(&classes, "/", other), Class::Default);
         }
         let twice = Request::get("/").header("x-class", "critical").header("x-class", "background");
-        assert_eq!(classes.of(&twice.body(()).unwrap().into_parts().0), Class::Default);
+        assert_eq!(class_of(&classes, &twice.body(()).unwrap().into_parts().0), Class::Default);
     }
 }

@@ -17,7 +17,7 @@ use super::shared::Shared;
 use crate::body_rate::BodyRate;
 use crate::class::Class;
 use crate::event::{Event, EventKind};
-use crate::matching::RequestMatcher;
+use crate::matching::{PathReadings, RequestMatcher};
 use crate::registry::ListedShed as _;
 use crate::response::{Cause, ResponseSettings, RetrySpread};
 use crate::{Observer as _, Reason, Registry, Rejection};
@@ -67,10 +67,11 @@ struct NoPlace {
 impl ShedConfig {
     #[inline]
     pub(super) fn enter(self: &Arc<Self>, parts: &Parts) -> Entry {
-        if self.registry.is_off() || self.except.iter().any(|except| except.matches(parts) == Ok(true)) {
+        let request = PathReadings::of(parts);
+        if self.registry.is_off() || self.except.matches_with(&request) == Ok(true) {
             return Entry::Admitted(None);
         }
-        let class = self.classes.of(parts);
+        let class = self.classes.of(&request);
         let (limit, share) = (self.shared.limit(), self.share(class));
         let Some((places, caller)) = self.caller(parts) else {
             let most = Shared::most(limit, share);

@@ -23,8 +23,7 @@ use build::Readings;
 #[derive(Debug)]
 pub struct PathReadings<'p> {
     parts: &'p Parts,
-    path: &'p str,
-    form: Form,
+    written: OnceCell<(&'p str, Form)>,
     route: OnceCell<Option<&'p str>>,
     others: OnceCell<Readings>,
 }
@@ -38,10 +37,26 @@ pub struct PathReading<'r, 'p> {
 }
 
 impl<'p> PathReadings<'p> {
-    /// The readings of the path that was requested.
+    /// The readings of the path that was requested. Nothing is read before it is needed.
     pub fn of(parts: &'p Parts) -> Self {
-        let path = original_path(parts);
-        Self { parts, path, form: Form::of(path), route: OnceCell::new(), others: OnceCell::new() }
+        Self { parts, written: OnceCell::new(), route: OnceCell::new(), others: OnceCell::new() }
+    }
+
+    /// The request.
+    pub fn parts(&self) -> &'p Parts {
+        self.parts
+    }
+
+    /// The path as it is written.
+    pub(crate) fn path(&self) -> &'p str {
+        self.written().0
+    }
+
+    fn written(&self) -> (&'p str, Form) {
+        *self.written.get_or_init(|| {
+            let path = original_path(self.parts);
+            (path, Form::of(path))
+        })
     }
 
     /// Whether a reading of the path is one of the pattern, or its route is the pattern.
@@ -54,33 +69,37 @@ impl<'p> PathReadings<'p> {
 
     /// Whether the path has one reading, and is written as the pattern is, or its route is the pattern.
     pub fn are_certain(&self, pattern: &PathPattern) -> bool {
-        self.form != Form::Several && pattern.is_written_as(self.path) || self.route() == Some(pattern.text())
+        let (path, form) = self.written();
+        form != Form::Several && pattern.is_written_as(path) || self.route() == Some(pattern.text())
     }
 
     /// Compares them strictly: only a certain match is one, and what is no certain match and may be one is undecided.
     pub(super) fn compare(&self, pattern: &PathPattern) -> Result<bool, Undecided> {
-        if self.form != Form::Several && pattern.is_written_as(self.path) {
+        let (path, form) = self.written();
+        if form != Form::Several && pattern.is_written_as(path) {
             return Ok(true);
         }
-        if self.form == Form::Plain && pattern.is_plain() {
+        if form == Form::Plain && pattern.is_plain() {
             return Ok(false);
         }
         let is_undecided = self.meet(pattern)
             || self.is_too_long()
-            || self.form == Form::Several && self.decided_route().is_none() && self.others().is_illegible();
+            || form == Form::Several && self.decided_route().is_none() && self.others().is_illegible();
         if is_undecided { Err(Undecided::Ambiguous) } else { Ok(false) }
     }
 
     /// Each reading alone.
     pub fn each(&self) -> impl Iterator<Item = PathReading<'_, 'p>> {
-        let others = if self.form == Form::Plain || self.is_too_long() { 0 } else { self.others().len() };
-        let plain = (self.form == Form::Plain).then_some(None);
+        let is_plain = self.written().1 == Form::Plain;
+        let others = if is_plain || self.is_too_long() { 0 } else { self.others().len() };
+        let plain = is_plain.then_some(None);
         plain.into_iter().chain((0..others).map(Some)).map(move |index| PathReading { all: self, index })
     }
 
     /// `reads` is called with the readings, or with `None` for the path as it is written.
     fn meet_by(&self, pattern: &PathPattern, reads: impl Fn(Option<&Readings>) -> bool) -> bool {
-        if self.form == Form::Plain && pattern.is_plain() && pattern.is_written_as(self.path) {
+        let (path, form) = self.written();
+        if form == Form::Plain && pattern.is_plain() && pattern.is_written_as(path) {
             return true;
         }
         match self.route() {
@@ -89,9 +108,9 @@ impl<'p> PathReadings<'p> {
             // pattern cannot.
             Some(route) if is_in_other_case(route, pattern.text()) => false,
             Some(_) if self.decided_route().is_some() => {
-                pattern.is_written_as(self.path) || pattern.is_written_as(without_slash(self.path))
+                pattern.is_written_as(path) || pattern.is_written_as(without_slash(path))
             }
-            _ if self.form == Form::Plain => !pattern.is_plain() && reads(None),
+            _ if form == Form::Plain => !pattern.is_plain() && reads(None),
             _ if self.is_too_long() => true,
             _ => reads(Some(self.others())),
         }
@@ -99,26 +118,28 @@ impl<'p> PathReadings<'p> {
 
     /// Whether it takes too long to read it in all ways: then it may be one of any pattern.
     fn is_too_long(&self) -> bool {
-        self.form == Form::Several && self.path.len() > LONGEST
+        let (path, form) = self.written();
+        form == Form::Several && path.len() > LONGEST
     }
 
     /// The pattern of the route that a router has matched.
-    fn route(&self) -> Option<&'p str> {
+    pub(super) fn route(&self) -> Option<&'p str> {
         *self.route.get_or_init(|| matched_path(self.parts))
     }
 
     /// The route if it is one path.
     fn decided_route(&self) -> Option<&'p str> {
-        self.route().filter(|route| *route == self.path && !route.contains('{'))
+        self.route().filter(|route| *route == self.path() && !route.contains('{'))
     }
 
     fn plain(&self) -> impl Iterator<Item = ReadSegment<'p>> {
-        let segments = self.path.strip_prefix('/').unwrap_or(self.path).split('/');
+        let path = self.path();
+        let segments = path.strip_prefix('/').unwrap_or(path).split('/');
         segments.map(|segment| ReadSegment { trimmed: segment.as_bytes(), is_empty: segment.is_empty() })
     }
 
     fn others(&self) -> &Readings {
-        self.others.get_or_init(|| Readings::of(self.path))
+        self.others.get_or_init(|| Readings::of(self.path()))
     }
 }
 

@@ -9,14 +9,14 @@ use super::*;
 fn compare(path: &str, plain: &str, is_prefix: bool) -> Result<bool, Undecided> {
     let (parts, ()) = Request::new(()).into_parts();
     let pattern = PathPattern::literal(plain, is_prefix).unwrap();
-    PathReadings { path, form: Form::of(path), ..PathReadings::of(&parts) }
+    PathReadings { written: OnceCell::from((path, Form::of(path))), ..PathReadings::of(&parts) }
         .compare(&pattern)
 }
 
 fn meets(path: &str, plain: &str, is_prefix: bool) -> bool {
     let (parts, ()) = Request::new(()).into_parts();
     let pattern = PathPattern::literal(plain, is_prefix).unwrap();
-    PathReadings { path, form: Form::of(path), ..PathReadings::of(&parts) }
+    PathReadings { written: OnceCell::from((path, Form::of(path))), ..PathReadings::of(&parts) }
         .meet(&pattern)
 }
 
@@ -158,7 +158,7 @@ fn odd_escape_is_also_text() {
     ] {
         let (parts, ()) = Request::new(()).into_parts();
         let readings =
-            PathReadings { path, form: Form::of(path), ..PathReadings::of(&parts) };
+            PathReadings { written: OnceCell::from((path, Form::of(path))), ..PathReadings::of(&parts) };
         let pattern = PathPattern::parse(pattern).unwrap();
         assert!(readings.meet(&pattern), "{path} {pattern}");
         assert!(!readings.are_certain(&pattern), "{path} {pattern}");
