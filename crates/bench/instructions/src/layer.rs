@@ -12,6 +12,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_metrics::Metrics;
+use portcullis_tower::matching::RequestPath;
 use portcullis_tower::shed::{Class, ShedLayer};
 use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower_layer::Layer as _;
@@ -43,6 +44,24 @@ pub(crate) fn cases() {
         case(&format!("layer: {name}"), || {
             let request = requests.pop().expect("there is one for each iteration");
             assert_eq!(call(&mut service, request), status, "{name}");
+        });
+    }
+}
+
+/// A layer with lists of paths, and requests for a path with one reading and with several.
+pub(crate) fn list_cases() {
+    let layer = layer(Quota::per_second(10_000_000).burst(1_000))
+        .headers(RateLimitHeaders::NONE)
+        .deny([RequestPath::prefix("/admin"), RequestPath::prefix("/internal")])
+        .except(RequestPath::exact("/health"))
+        .except(RequestPath::exact("/ready"));
+    let mut service = layer.layer(Found);
+    for (name, path) in [("one reading", "/api/v1/orders/17"), ("several readings", "/api/v1//orders/%31%37")]
+    {
+        let mut requests: Vec<_> = (0..WARM_UP + TIMES).map(|_| request_for(path)).collect();
+        case(&format!("layer: lists of paths, {name}"), || {
+            let request = requests.pop().expect("there is one for each iteration");
+            assert_eq!(call(&mut service, request), StatusCode::OK, "{name}");
         });
     }
 }
@@ -85,7 +104,11 @@ fn layer_of(registry: Arc<Registry>, quota: Quota) -> RateLimitLayer {
 }
 
 fn request() -> Request<String> {
-    let request = Request::get("/").header("x-user", "ada");
+    request_for("/")
+}
+
+fn request_for(path: &str) -> Request<String> {
+    let request = Request::get(path).header("x-user", "ada");
     request.body(String::new()).expect("the parts of the request are valid")
 }
 

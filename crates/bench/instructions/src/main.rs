@@ -17,6 +17,7 @@ fn main() {
     println!("times {TIMES}");
     memory::cases();
     layer::cases();
+    layer::list_cases();
     redis::cases();
     layer::shed_cases();
 }
