@@ -70,7 +70,8 @@ impl Need {
 }
 
 impl Door {
-    /// Whether rules at this door never see a header of the request, because it describes one connection, or the body that a check does not have. A
+    /// Whether rules at this door never see a header of the request, because it describes one connection, or the body that a check does not have: the
+    /// proxy and the check endpoint remove it. A
     /// [loader](crate::Loader::for_door) for the door, and [`Rules::usable_by`](crate::Rules::usable_by), refuse a field that names one.
     pub fn hides(self, name: &HeaderName) -> bool {
         match self {
@@ -161,7 +162,8 @@ const OF_CONNECTION: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// Further ones, which a proxy removes.
+/// Further ones, which a proxy removes. `Trailer` is not among them: it announces trailers, which are forwarded, and without it hyper does not send
+/// them over HTTP/1.1.
 const OF_PROXY: [HeaderName; 3] =
     [header::PROXY_AUTHENTICATE, header::PROXY_AUTHORIZATION, HeaderName::from_static("http2-settings")];
 

@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::header::HOST;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use portcullis::rules::Door;
 
 use super::dialect::Dialect;
 
@@ -63,7 +64,9 @@ pub(super) fn client_request(dialect: Dialect, mut headers: HeaderMap) -> Result
         .and_then(|(last, before)| Some((address_of(last)?, before)))
         .ok_or_else(|| malformed(&names.address, Problem::Address))?;
 
-    for name in &NOT_OF_CLIENT {
+    // Fields of the connection and the body of the check.
+    let hidden: Vec<_> = headers.keys().filter(|name| Door::Check.hides(name)).cloned().collect();
+    for name in &hidden {
         headers.remove(name);
     }
     headers.insert(HOST, host);
@@ -133,18 +136,6 @@ fn canonical(name: &HeaderName) -> String {
     };
     name.as_str().split('-').map(word).collect::<Vec<_>>().join("-")
 }
-
-/// Fields of the connection and the body of the check. [`Door::Check`](portcullis::rules::Door::hides) hides them.
-const NOT_OF_CLIENT: [HeaderName; 8] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    CONTENT_LENGTH,
-    TE,
-    TRAILER,
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
 
 #[cfg(test)]
 mod tests;

@@ -3,21 +3,9 @@
 //! Source: RFC 9110, section 7.6.1; RFC 9112, section 6.1; RFC 9113, section 8.2.2.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use portcullis::rules::Door;
 
 use super::forwarded;
-
-/// `Trailer` is not among them: it announces trailers, which are forwarded, and without it hyper does not send them over HTTP/1.1.
-const NAMES: [HeaderName; 9] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("http2-settings"),
-];
 
 /// Named by `Connection`, these are nevertheless forwarded: a client that names them wants to hide from the upstream what the proxy,
 /// or a trusted one before it, has written, or to change what the message is.
@@ -73,17 +61,19 @@ pub(super) fn remove(headers: &mut HeaderMap) -> Result<Removed, UnknownCoding> 
     for name in named.iter().filter(|name| !KEPT.contains(name) && !forwarded::is_forwarding(name)) {
         headers.remove(name);
     }
-    for name in &NAMES {
-        headers.remove(name);
-    }
-    remove_all(headers, is_twin);
+    remove_all(headers, |name| Door::Proxy.hides(name) || is_twin(name));
     Ok(removed)
 }
 
-/// Whether servers that take `_` for `-` take a name for another one, such as `Content_Length` for the length.
+/// Whether a field concerns the connection or the message, whatever the client says of it.
+fn is_reserved(name: &HeaderName) -> bool {
+    Door::Proxy.hides(name) || KEPT.contains(name)
+}
+
+/// Whether servers that take `_` for `-` take a name for a reserved one, such as `Content_Length` for the length.
 fn is_twin(name: &HeaderName) -> bool {
-    let is = |known: &HeaderName| forwarded::folded(name).eq(known.as_str().bytes());
-    name.as_str().contains('_') && NAMES.iter().chain(&KEPT).any(is)
+    let folded = || HeaderName::from_bytes(&forwarded::folded(name).collect::<Vec<_>>());
+    name.as_str().contains('_') && folded().is_ok_and(|name| is_reserved(&name))
 }
 
 fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
@@ -97,10 +87,7 @@ fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool)
 ///
 /// Source: RFC 9110, section 6.5.1.
 pub(super) fn clean_trailers(trailers: &mut HeaderMap) {
-    for name in NAMES.iter().chain(&KEPT) {
-        trailers.remove(name);
-    }
-    remove_all(trailers, |name| is_twin(name) || forwarded::is_forwarding(name));
+    remove_all(trailers, |name| is_reserved(name) || is_twin(name) || forwarded::is_forwarding(name));
 }
 
 /// Writes `Connection` and the fields that it names, for a request or response of HTTP/1.1.

@@ -191,10 +191,3 @@ fn an_asterisk_is_a_target_of_options_only() {
     assert_eq!(client_request(Dialect::Nginx, all(b"OPTIONS")).unwrap().uri().path(), "*");
     assert!(client_request(Dialect::Nginx, all(b"GET")).is_err());
 }
-
-#[test]
-fn door_hides_what_is_removed() {
-    for name in &NOT_OF_CLIENT {
-        assert!(portcullis::rules::Door::Check.hides(name), "{name}");
-    }
-}
