@@ -103,7 +103,7 @@ pub const MAX_ENTRIES: usize = 10_000;
 pub const MAX_FOLDERS: usize = 16;
 
 /// The highest number of bytes in a file, 1 MiB.
-pub const MAX_FILE_BYTES: usize = 1 << 20;
+pub const MAX_FILE_BYTES: usize = crate::load::MAX_FILE;
 
 /// The highest number of levels of descriptors.
 pub const MAX_DEPTH: usize = 16;

@@ -1,12 +1,14 @@
 //! Which files a path has.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::loader::without_place;
 use super::{MAX_ENTRIES, MAX_FILES, MAX_FOLDERS};
 use crate::diagnostic::{Diagnostic, Severity};
+use crate::load::open;
 
 /// The descriptor files at a path: the path itself, or the files of a folder and of the folders in it.
 ///
@@ -42,6 +44,22 @@ impl Files {
     /// What is wrong with the folders.
     pub fn findings(&self) -> &[Diagnostic] {
         &self.findings
+    }
+
+    /// A number that differs once a file was added, removed or changed, or can be read or not any more.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for finding in &self.findings {
+            finding.message.hash(&mut hasher);
+        }
+        for path in &self.paths {
+            path.hash(&mut hasher);
+            match open::read(path) {
+                Ok(bytes) => bytes.hash(&mut hasher),
+                Err(error) => error.reason().hash(&mut hasher),
+            }
+        }
+        hasher.finish()
     }
 
     fn folder(&mut self, folder: &Path, depth: usize) {

@@ -1,7 +1,5 @@
 //! Reads files.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,6 +7,7 @@ use super::findings::Findings;
 use super::table::Builder;
 use super::{Descriptors, Files, MAX_FILE_BYTES, MAX_FILES, document, yaml};
 use crate::diagnostic::{Diagnostic, Diagnostics, Severity};
+use crate::load::open;
 use crate::source::{FileId, Sources, Span};
 
 /// Reads Envoy's descriptor files, with settings.
@@ -58,7 +57,7 @@ impl Loader {
     ///
     /// If a file cannot be read, is not valid or exceeds a [bound](super#bounds), with all mistakes of all files, and the warnings.
     pub fn load_files<P: AsRef<Path>>(self, paths: &[P]) -> Result<Descriptors, Diagnostics> {
-        self.load(paths.iter().map(|path| (path.as_ref().to_owned(), read_bounded(path.as_ref()))), &[])
+        self.load(paths.iter().map(|path| (path.as_ref().to_owned(), read(path.as_ref()))), &[])
     }
 
     /// Like [`load_files`](Self::load_files), for the [files at a path](Files). A folder without files has no limits.
@@ -67,13 +66,13 @@ impl Loader {
     ///
     /// Like [`load_files`](Self::load_files), or if a folder cannot be read.
     pub fn load_path(self, files: &Files) -> Result<Descriptors, Diagnostics> {
-        let read = files.paths().iter().map(|path| (path.clone(), read_bounded(path)));
+        let read = files.paths().iter().map(|path| (path.clone(), read(path)));
         self.load(read, &files.findings)
     }
 
     fn load(
         self,
-        files: impl ExactSizeIterator<Item = (PathBuf, io::Result<String>)>,
+        files: impl ExactSizeIterator<Item = (PathBuf, Result<String, String>)>,
         found_before: &[Diagnostic],
     ) -> Result<Descriptors, Diagnostics> {
         let mut findings = Findings::default();
@@ -135,19 +134,10 @@ impl Loader {
     }
 }
 
-/// Reads a file, one byte beyond the bound at most.
-fn read_bounded(path: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    // Opening a pipe would wait for its other end.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
-    }
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    if bytes.len() > MAX_FILE_BYTES {
-        return Ok(String::from_utf8_lossy(&bytes).into_owned());
-    }
-    String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+/// The text of a file, or why it cannot be read.
+fn read(path: &Path) -> Result<String, String> {
+    let bytes = open::read(path).map_err(|error| error.reason())?;
+    String::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
 pub(super) fn without_place(message: String, help: &str) -> Diagnostic {

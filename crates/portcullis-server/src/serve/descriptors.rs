@@ -1,17 +1,14 @@
 //! Envoy's descriptor files, read again when they change.
 
 use std::fmt;
-use std::fs::File;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use portcullis::event::EventKind;
 use portcullis::rules::Diagnostics;
-use portcullis::rules::envoy::{Descriptors, Files, Loader, MAX_FILE_BYTES};
+use portcullis::rules::envoy::{Descriptors, Files, Loader};
 use tokio::task::spawn_blocking;
 
 use super::Readiness;
@@ -171,19 +168,7 @@ impl DescriptorFiles {
 
     /// Of the names and the texts of all files.
     fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        let files = Files::at(&self.root);
-        for finding in files.findings() {
-            finding.message.hash(&mut hasher);
-        }
-        for path in files.paths() {
-            path.hash(&mut hasher);
-            match read_bounded(path) {
-                Ok(bytes) => bytes.hash(&mut hasher),
-                Err(error) => error.kind().hash(&mut hasher),
-            }
-        }
-        hasher.finish()
+        Files::at(&self.root).fingerprint()
     }
 }
 
@@ -204,17 +189,6 @@ impl Counts {
         let Self { files, domains, limits } = self;
         tracing::info!(files, domains, limits, "{message}");
     }
-}
-
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    // Opening a pipe would wait for its other end.
-    if !path.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let limit = u64::try_from(MAX_FILE_BYTES).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]
