@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::{Router, routing};
-use portcullis::key::Key;
-use portcullis::store::{Checks, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
-use portcullis::{ClientIp, Decision, FailureMode, Limiter, Policy, Receipt, Secret, Settlement, StoreError};
-use portcullis_tests::per_half_century;
+use portcullis::store::{MemoryStore, StoreErrorKind, StoreFuture};
+use portcullis::{ClientIp, FailureMode, Limiter, Policy, Secret, StoreError};
+use portcullis_tests::{AroundStore, per_half_century};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -17,42 +16,22 @@ use crate::raw::{count, get, pipelined, serve};
 
 const LIMIT: usize = 10;
 
-/// Makes a few slow checks at a time, and rejects the rest as overload.
-struct OverloadedStore {
-    store: MemoryStore,
-    permits: Arc<Semaphore>,
-}
-
-impl Store for OverloadedStore {
-    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+/// Sends 2 000 requests over 20 connections. Returns their statuses, and the number of requests handled.
+async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
+    // Makes a few slow checks at a time, and rejects the rest as overload.
+    let permits = Arc::new(Semaphore::new(2));
+    let store = AroundStore::new(MemoryStore::new(), move |decide| {
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             let error = StoreError::new(StoreErrorKind::Overloaded, "too many calls wait");
             return StoreFuture::ready(Err(error));
         };
-        let answer = self.store.check(checks);
+        let answer = decide();
         StoreFuture::boxed(async move {
             tokio::time::sleep(Duration::from_millis(2)).await;
             drop(permit);
             answer.await
         })
-    }
-
-    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.store.refund(receipt)
-    }
-
-    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.store.settle(receipt, cost)
-    }
-
-    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.store.reset(policy, key)
-    }
-}
-
-/// Sends 2 000 requests over 20 connections. Returns their statuses, and the number of requests handled.
-async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
-    let store = OverloadedStore { store: MemoryStore::new(), permits: Arc::new(Semaphore::new(2)) };
+    });
     let policy = Policy::fixed_window("address", per_half_century(LIMIT.try_into().unwrap()));
     let limiter = Limiter::new(store, Secret::published());
     let layer = limiter.layer(policy.on_store_failure(failure)).by(ClientIp::peer());

@@ -12,54 +12,26 @@ use axum::body::Body;
 use axum::extract::Path;
 use axum::http::Request;
 use axum::routing::get;
-use portcullis::key::{Header, Key};
+use portcullis::key::Header;
 use portcullis::redis::RedisStore;
-use portcullis::store::{Checks, Outcome, Store, StoreFuture};
-use portcullis::{Decision, Limiter, Policy, Quota, Receipt, Secret, Settlement};
+use portcullis::store::Store;
+use portcullis::{Limiter, Policy, Quota, Secret};
 use portcullis_core::{Clock, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::{RedisServer, within_a_minute};
-use portcullis_tests::HttpClient;
+use portcullis_tests::{AroundStore, HttpClient};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::ServiceExt as _;
 use tower::util::MapRequestLayer;
 
-/// Counts the checks of a store, and its answers to them.
-struct Counted<S> {
-    inner: S,
-    counts: Arc<Counts>,
-}
-
+/// The requests that arrived, the checks of the store, and its answers to them.
 #[derive(Default)]
 struct Counts {
     arrived: AtomicUsize,
     checks: AtomicUsize,
     answers: AtomicUsize,
-}
-
-impl<S: Store> Store for Counted<S> {
-    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.counts.checks.fetch_add(1, Relaxed);
-        let counts = Arc::clone(&self.counts);
-        self.inner.check(checks).map(move |answer| {
-            counts.answers.fetch_add(1, Relaxed);
-            answer
-        })
-    }
-
-    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.inner.refund(receipt)
-    }
-
-    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.inner.settle(receipt, cost)
-    }
-
-    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.inner.reset(policy, key)
-    }
 }
 
 /// A server under a policy by user, whose handler notes the requests that reach it.
@@ -72,8 +44,16 @@ struct Server {
 impl Server {
     fn new(store: impl Store, policy: Policy) -> Self {
         let (counts, passed) = (Arc::<Counts>::default(), Arc::<Mutex<Vec<_>>>::default());
-        let limiter =
-            Limiter::new(Counted { inner: store, counts: Arc::clone(&counts) }, Secret::published());
+        let counted = Arc::clone(&counts);
+        let store = AroundStore::new(store, move |decide| {
+            counted.checks.fetch_add(1, Relaxed);
+            let counts = Arc::clone(&counted);
+            decide().map(move |answer| {
+                counts.answers.fetch_add(1, Relaxed);
+                answer
+            })
+        });
+        let limiter = Limiter::new(store, Secret::published());
         let (list, arrivals) = (Arc::clone(&passed), Arc::clone(&counts));
         let note = move |Path(number): Path<u32>| {
             list.lock().unwrap().push(number);

@@ -1,4 +1,7 @@
-//! The HTTP client of the tests, quotas whose windows no test sees end, and a subscriber that keeps their log lines.
+//! The HTTP client of the tests, quotas whose windows no test sees end, a store around whose decisions a test does something, and a subscriber that
+//! keeps their log lines.
+
+mod around_store;
 
 use std::io;
 use std::net::IpAddr;
@@ -15,6 +18,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use portcullis::Quota;
 use tokio::time::timeout;
+
+pub use around_store::{AroundStore, Decide};
 
 /// A client with a pool of connections, which follows no redirects. Clones share the pool.
 #[derive(Debug, Clone)]

@@ -6,19 +6,13 @@ use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::thread;
 
-use portcullis::key::Key;
 use portcullis::redis::RedisStore;
-use portcullis::store::{Checks, Outcome, Standby, Store, StoreFuture};
-use portcullis::{Decision, Receipt, Secret, Settlement, StoreError};
+use portcullis::store::{Outcome, StoreFuture};
+use portcullis::{Secret, StoreError};
 use portcullis_servers::{Fault, FaultProxy};
+use portcullis_tests::AroundStore;
 
 use super::*;
-
-/// Blocks the thread after some of the calls that it begins.
-struct StallingStore {
-    store: RedisStore,
-    stalls: Stalls,
-}
 
 /// How often the thread was blocked, and until when.
 type Stalls = Arc<Mutex<(usize, Instant)>>;
@@ -46,35 +40,6 @@ impl Future for Stalling {
     }
 }
 
-impl StallingStore {
-    fn stalling(&self, decision: StoreFuture<Outcome>) -> StoreFuture<Outcome> {
-        let (decision, stalls) = (Box::pin(decision), Arc::clone(&self.stalls));
-        StoreFuture::boxed(Stalling { decision, has_begun: false, stalls })
-    }
-}
-
-impl Store for StallingStore {
-    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.stalling(self.store.check(checks))
-    }
-
-    fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
-        self.stalling(self.store.check_with(checks, standby))
-    }
-
-    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.store.refund(receipt)
-    }
-
-    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.store.settle(receipt, cost)
-    }
-
-    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.store.reset(policy, key)
-    }
-}
-
 async fn assert_limit_holds(mode: FailureMode) {
     let redis = RedisServer::start().unwrap();
     // As if Redis were elsewhere: a reply takes longer than a few turns of this process.
@@ -83,7 +48,11 @@ async fn assert_limit_holds(mode: FailureMode) {
     let store = RedisStore::builder(url).deadline(SHORT).connect().await.unwrap();
     proxy.set_fault(Fault::Delay(SHORT / 4));
     let stalls = Stalls::new(Mutex::new((0, Instant::now().checked_sub(PAUSE).unwrap())));
-    let stalling = StallingStore { store, stalls: Arc::clone(&stalls) };
+    let of_store = Arc::clone(&stalls);
+    let stalling = AroundStore::new(store, move |decide| {
+        let (decision, stalls) = (Box::pin(decide()), Arc::clone(&of_store));
+        StoreFuture::boxed(Stalling { decision, has_begun: false, stalls })
+    });
     let server = LimitedServer::of(mode, redis, &Limiter::new(stalling, Secret::published())).await;
     let started = Instant::now();
     let mut answers = server.flood(5_000).await;
