@@ -9,7 +9,6 @@ mod responses;
 mod tasks;
 mod upgrades;
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,9 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
-use http_body::{Body, Frame};
+use http::{Request, Response};
 use http_body_util::BodyExt as _;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Concurrency, Key, Policy, Quota, Secret};
@@ -29,6 +26,7 @@ use portcullis_tower::{
 };
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
+use crate::steps::{Step, Steps};
 use crate::support::{Mode, TestStore, registry_of};
 
 const LIMIT: u64 = 5;
@@ -97,35 +95,6 @@ fn global() -> Key {
     hasher.finish().unwrap()
 }
 
-/// A body of steps, which waits after the last one unless it is the end.
-struct Steps(VecDeque<Step>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Data,
-    Trailers,
-    Error,
-    End,
-}
-
-impl Body for Steps {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        match self.0.pop_front() {
-            Some(Step::Data) => Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"row"))))),
-            Some(Step::Trailers) => Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::new())))),
-            Some(Step::Error) => Poll::Ready(Some(Err("broken"))),
-            Some(Step::End) => Poll::Ready(None),
-            None => Poll::Pending,
-        }
-    }
-}
-
 fn request() -> Request<String> {
     Request::new(String::new())
 }
@@ -134,7 +103,7 @@ fn request() -> Request<String> {
 async fn respond(layer: &RateLimitLayer, steps: &[Step]) -> Response<ResponseBody<Steps>> {
     let steps = Arc::new(steps.to_vec());
     let service = layer.layer(service_fn(move |_: Request<String>| {
-        let steps = Steps(steps.iter().copied().collect());
+        let steps = Steps::new(&steps);
         async { Ok::<_, Infallible>(Response::new(steps)) }
     }));
     service.oneshot(request()).await.unwrap()
@@ -150,7 +119,7 @@ fn poll_often<F: Future + ?Sized>(mut future: Pin<&mut F>) {
 #[tokio::test]
 async fn a_permit_is_held_until_the_body_ends() {
     for mode in [Mode::Ready, Mode::Later] {
-        for end in [Step::End, Step::Trailers, Step::Error] {
+        for end in [Step::End, Step::Trailers(None), Step::Error] {
             let setup = Setup::new(mode);
             let mut response = respond(&setup.layer(), &[Step::Data, Step::Data, end]).await;
             for _ in 0..2 {

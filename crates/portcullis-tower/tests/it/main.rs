@@ -52,6 +52,7 @@ mod shedding;
 mod soft_limits;
 mod spans;
 mod spread;
+mod steps;
 mod straight;
 mod support;
 mod tags;

@@ -56,7 +56,7 @@ async fn a_request_with_the_lease_of_before_shortens_no_other() {
     let layer = layer.lookup_deadline(Duration::from_secs(60));
     let send = |is_slow: bool| {
         let service = layer.layer(service_fn(|_: Request<String>| async {
-            Ok::<_, Infallible>(Response::new(Steps(VecDeque::new())))
+            Ok::<_, Infallible>(Response::new(Steps::default()))
         }));
         let mut request = request();
         if is_slow {
@@ -142,7 +142,7 @@ async fn callers_have_numbers_of_permits_of_their_own() {
     let layer = layer.quota(move |parts: &Parts| parts.headers.contains_key("pro").then(|| of(3)));
     let send = |is_pro: bool| {
         let service = layer.layer(service_fn(|_: Request<String>| async {
-            Ok::<_, Infallible>(Response::new(Steps(VecDeque::new())))
+            Ok::<_, Infallible>(Response::new(Steps::default()))
         }));
         let mut request = request();
         request.headers_mut().insert("user", http::HeaderValue::from_static("ada"));
@@ -172,7 +172,7 @@ async fn a_mode_that_changes_leaves_no_permit() {
     let setup = Setup::new(Mode::Ready);
     let layer = setup.layer();
     let service = layer.layer(service_fn(|_: Request<String>| async {
-        Ok::<_, Infallible>(Response::new(Steps(VecDeque::new())))
+        Ok::<_, Infallible>(Response::new(Steps::default()))
     }));
     let mut responses = Vec::new();
     for (mode, held) in [

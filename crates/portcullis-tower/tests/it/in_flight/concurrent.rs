@@ -54,12 +54,12 @@ async fn run(layer: &RateLimitLayer, running: &Arc<Running>, mut rng: Rng) -> bo
                         drop(counted);
                         drop(permit);
                     });
-                    return Ok(Response::new(Steps([Step::End].into())));
+                    return Ok(Response::new(Steps::new(&[Step::End])));
                 }
                 _ => {}
             }
             drop(counted);
-            Ok(Response::new(Steps([Step::Data, Step::End].into())))
+            Ok(Response::new(Steps::new(&[Step::Data, Step::End])))
         }
     }));
     let task = tokio::spawn(service.oneshot(request()));

@@ -10,7 +10,7 @@ pub(super) async fn charge_of(layer: &RateLimitLayer) -> (Response<ResponseBody<
     let list = Arc::clone(&seen);
     let service = layer.layer(service_fn(move |request: Request<String>| {
         *list.lock().unwrap() = request.extensions().get::<Charge>().cloned();
-        async { Ok::<_, Infallible>(Response::new(Steps(VecDeque::new()))) }
+        async { Ok::<_, Infallible>(Response::new(Steps::default())) }
     }));
     let response = service.oneshot(request()).await.unwrap();
     let charge = seen.lock().unwrap().take().unwrap();

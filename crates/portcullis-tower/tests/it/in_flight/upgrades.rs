@@ -25,7 +25,7 @@ async fn upgrade(layer: &RateLimitLayer, keeps: Keeps, method: Method, status: S
             Keeps::Charge => (None, charge),
             Keeps::Nothing => (None, None),
         };
-        let response = Response::builder().status(status).body(Steps([Step::End].into())).unwrap();
+        let response = Response::builder().status(status).body(Steps::new(&[Step::End])).unwrap();
         async { Ok::<_, Infallible>(response) }
     }));
     let request = Request::builder().method(method).body(String::new()).unwrap();

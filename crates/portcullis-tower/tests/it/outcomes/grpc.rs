@@ -1,55 +1,26 @@
 //! gRPC, whose status is in the trailers or in the headers.
 
-use std::collections::VecDeque;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
-use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
 use portcullis_tower::Usage;
 use tower::Service as _;
 
 use super::*;
-
-/// A message, and what follows it.
-#[derive(Clone, Default)]
-struct Messages(VecDeque<Result<Option<&'static str>, &'static str>>);
-
-impl Body for Messages {
-    type Data = Bytes;
-    type Error = &'static str;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
-        Poll::Ready(self.0.pop_front().map(|next| {
-            let trailers = |status| {
-                HeaderMap::from_iter([("grpc-status".parse().unwrap(), HeaderValue::from_static(status))])
-            };
-            Ok(match next? {
-                None => Frame::data(Bytes::from_static(b"message")),
-                Some("") => Frame::trailers(HeaderMap::new()),
-                Some(status) => Frame::trailers(trailers(status)),
-            })
-        }))
-    }
-}
+use crate::steps::{Step, Steps};
 
 fn is_unauthenticated(outcome: &ResponseOutcome<'_>) -> bool {
     outcome.grpc_status() == Some(16)
 }
 
-fn body<const N: usize>(frames: [Result<Option<&'static str>, &'static str>; N]) -> Messages {
-    Messages(frames.into())
+/// A body that ends after these frames.
+fn body(frames: &[Step]) -> Steps {
+    Steps::new(&[frames, &[Step::End]].concat())
 }
 
-type Call = portcullis_tower::ResponseBody<Messages>;
+type Call = portcullis_tower::ResponseBody<Steps>;
 
-async fn call(layer: &RateLimitLayer, head: &[(&str, &str)], status: u16, body: Messages) -> Response<Call> {
+async fn call(layer: &RateLimitLayer, head: &[(&str, &str)], status: u16, body: Steps) -> Response<Call> {
     let mut response = Response::builder().status(status).header("content-type", "application/grpc");
     for (name, value) in head {
         response = response.header(*name, *value);
@@ -67,13 +38,15 @@ async fn call(layer: &RateLimitLayer, head: &[(&str, &str)], status: u16, body: 
 async fn a_call_is_judged_by_the_status_in_its_trailers() {
     for mode in [Mode::Ready, Mode::Later] {
         for (looks_first, at_head) in [(false, 8), (true, 9)] {
-            for (status, expected) in [("0", 9), ("16", 8), ("5", 9), ("", 8), ("malformed", 9)] {
+            for (status, expected) in
+                [(Some("0"), 9), (Some("16"), 8), (Some("5"), 9), (None, 8), (Some("malformed"), 9)]
+            {
                 let store = Arc::<TestStore>::default();
                 store.set(mode);
                 let registry = registry_of(store);
                 let layer = layer(&registry, 9).charge_when(is_unauthenticated);
                 let layer = if looks_first { layer.look_first() } else { layer };
-                let response = call(&layer, &[], 200, body([Ok(None), Ok(Some(status))])).await;
+                let response = call(&layer, &[], 200, body(&[Step::Data, Step::Trailers(status)])).await;
                 assert_eq!(remaining(&response), at_head, "the headers come before the outcome");
                 assert_eq!(left(&registry, 9).await, at_head);
                 let collected = response.into_body().collect().await.unwrap();
@@ -95,7 +68,7 @@ async fn a_call_without_a_body_is_judged_by_its_head() {
         // A proxy has responded, not a gRPC server.
         (&[], 503, 8),
     ] {
-        let response = call(&layer, head, status, body([])).await;
+        let response = call(&layer, head, status, body(&[])).await;
         assert_eq!(remaining(&response), expected);
     }
 }
@@ -103,11 +76,11 @@ async fn a_call_without_a_body_is_judged_by_its_head() {
 #[tokio::test]
 async fn a_call_without_a_status_stays_charged() {
     for (frames, polls) in [
-        (body([Ok(None)]), 2),
-        (body([Ok(None), Err("broken")]), 2),
-        (body([Ok(None), Ok(Some("0"))]), 1),
-        (body([Ok(None), Ok(Some("0"))]), 0),
-        (body([]), 1),
+        (body(&[Step::Data]), 2),
+        (body(&[Step::Data, Step::Error]), 2),
+        (body(&[Step::Data, Step::Trailers(Some("0"))]), 1),
+        (body(&[Step::Data, Step::Trailers(Some("0"))]), 0),
+        (body(&[]), 1),
     ] {
         for (refunds, expected) in [(false, 8), (true, 9)] {
             let registry = registry();
@@ -127,7 +100,7 @@ async fn a_call_without_a_status_stays_charged() {
 async fn a_permit_is_held_until_the_trailers() {
     let registry = registry();
     let layer = layer(&registry, 9).charge_when(is_unauthenticated).look_first_at_most(1);
-    let response = call(&layer, &[], 200, body([Ok(None), Ok(Some("16"))])).await;
+    let response = call(&layer, &[], 200, body(&[Step::Data, Step::Trailers(Some("16"))])).await;
     let rejected = echo(&layer).oneshot(request(200)).await.unwrap();
     assert_eq!(rejected.status(), 429);
     drop(response.into_body().collect().await);
@@ -141,7 +114,7 @@ async fn a_reservation_is_refunded_by_outcome() {
         let layer = layer(&registry, 100).reserve(|_| 40).charge_when(is_unauthenticated);
         let service = layer.layer(service_fn(move |request: Request<String>| {
             request.extensions().get::<Usage>().unwrap().add(7);
-            let body = body([Ok(None), Ok(Some(outcome))]);
+            let body = body(&[Step::Data, Step::Trailers(Some(outcome))]);
             let response = Response::builder().header("content-type", "application/grpc").body(body);
             async { Ok::<_, Infallible>(response.unwrap()) }
         }));

@@ -14,6 +14,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use super::{Answer, Held, get, start};
 use crate::probe::Probe;
+use crate::steps::Steps;
 use crate::support::registry;
 
 /// A service behind a layer, with requests that do not end, and others that are answered at once.
@@ -262,7 +263,7 @@ async fn slow_body_of_axum_gives_its_place_back() {
         Ok::<_, std::convert::Infallible>(Response::new(Full::from(body.err().unwrap_or_default())))
     });
     let silent = |content_type: &str| {
-        Request::post("/").header("content-type", content_type).body(Body::new(Silent)).unwrap()
+        Request::post("/").header("content-type", content_type).body(Body::new(Steps::default())).unwrap()
     };
     // Also of a client that claims to call gRPC, which the response does not confirm.
     for content_type in ["text/plain", "application/grpc"] {
@@ -290,22 +291,7 @@ async fn stream_of_grpc_may_be_silent() {
         Ok::<_, std::convert::Infallible>(response.body(request.into_body()).unwrap())
     });
     let call = Request::post("/a.B/C").header("content-type", "application/grpc");
-    let answer = layer.layer(echo).oneshot(call.body(Body::new(Silent)).unwrap()).await.unwrap();
+    let answer = layer.layer(echo).oneshot(call.body(Body::new(Steps::default())).unwrap()).await.unwrap();
     let end = tokio::time::timeout(Duration::from_hours(1), answer.into_body().collect());
     assert!(end.await.is_err());
-}
-
-/// A body that does not arrive.
-struct Silent;
-
-impl http_body::Body for Silent {
-    type Data = bytes::Bytes;
-    type Error = std::convert::Infallible;
-
-    fn poll_frame(
-        self: std::pin::Pin<&mut Self>,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
-        std::task::Poll::Pending
-    }
 }
