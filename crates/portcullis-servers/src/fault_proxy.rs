@@ -62,8 +62,9 @@ pub enum Fault {
     Discard,
     /// Connections are closed as soon as they are accepted, open ones with their next bytes.
     Refuse,
-    /// Requests with `LOAD`, as in `SCRIPT LOAD`, are discarded, with the requests that are read together with them.
-    DropScriptLoads,
+    /// Bytes are forwarded until a request contains `LOAD`, as in `SCRIPT LOAD`; from then on this is [`Discard`](Self::Discard). A
+    /// later reply would be taken for that of the request.
+    DiscardFromLoad,
     /// Replies are discarded on this number of connections, counted from the first that the proxy accepted.
     MuteFirst(usize),
 }

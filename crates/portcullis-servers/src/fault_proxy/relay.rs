@@ -80,7 +80,10 @@ async fn forward_requests(
                 settings.set_fault(Fault::CutReply);
                 to.write_all(bytes).await?;
             }
-            Fault::DropScriptLoads if bytes.windows(4).any(|word| word == b"LOAD") => {}
+            Fault::DiscardFromLoad if bytes.windows(4).any(|word| word == b"LOAD") => {
+                settings.set_fault(Fault::Discard);
+                discarded = true;
+            }
             _ => to.write_all(bytes).await?,
         }
     }

@@ -128,7 +128,7 @@ fn cuts_and_refusals_end_the_connection() {
 fn discarded_requests_do_not_arrive() {
     let (port, server) = echo();
     let proxy = FaultProxy::start(port).unwrap();
-    for (fault, request) in [(Fault::Discard, "GET"), (Fault::DropScriptLoads, "SCRIPT LOAD")] {
+    for (fault, request) in [(Fault::Discard, "GET"), (Fault::DiscardFromLoad, "SCRIPT LOAD")] {
         proxy.set_fault(Fault::None);
         let mut client = connect(&proxy);
         ask(&mut client, "PING").unwrap();
@@ -136,6 +136,7 @@ fn discarded_requests_do_not_arrive() {
         assert_silence(client, request);
         assert_eq!(read_by(&server), "PING", "{fault:?}");
     }
+    proxy.set_fault(Fault::DiscardFromLoad);
     assert_eq!(ask(&mut connect(&proxy), "GET").unwrap(), "GET");
     proxy.set_fault(Fault::Discard);
     assert_silence(connect(&proxy), "a new connection");

@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let server = Server::start(&[]);
     let (proxy, connection) = server.behind_proxy(patient().deadline(DEADLINE)).await;
-    proxy.set_fault(Fault::DropScriptLoads);
+    proxy.set_fault(Fault::DiscardFromLoad);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     // It is no overload: the server answers nothing.
     assert_eq!(error, CallError::NotLoaded(DEADLINE));
