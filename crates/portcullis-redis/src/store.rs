@@ -96,7 +96,10 @@ impl RedisStore {
         // A decision has at least one check.
         let first = slots[0];
         if slots.iter().any(|slot| *slot != first) && self.0.connection.is_cluster() {
-            return StoreFuture::boxed(self.clone().decide_cross_slot(checks, slots, standby));
+            return match self.0.denial_of_lost_slot(&checks, &slots) {
+                Some(denied) => StoreFuture::ready(Ok(denied)),
+                None => StoreFuture::boxed(self.clone().decide_cross_slot(checks, slots, standby)),
+            };
         }
         StoreFuture::boxed(self.clone().decide(checks, first, standby, end))
     }

@@ -33,7 +33,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::partial::PartialOutcome;
+use self::partial::{PartialOutcome, together};
 pub(crate) use self::recently_denied::RecentlyDenied;
 use self::slots::{SlotGroup, query_order};
 use super::answers::Answers;
@@ -238,6 +238,16 @@ impl RedisStore {
 }
 
 impl Inner {
+    /// Returns the remembered denial of a check whose slot rejects calls now, before anything is sent to the others. Its key counts as
+    /// denied, so that these are not asked before a probe of the slot either.
+    pub(super) fn denial_of_lost_slot(&self, checks: &Checks, slots: &Slots) -> Option<Outcome> {
+        let is_lost = |slot: u16| self.connection.availability(Some(slot)).rejects();
+        let lost = checks.iter().zip(slots).filter(|(_, slot)| is_lost(**slot));
+        let denied = self.denial_in_outage(&together(lost.map(|(check, _)| check.clone()))?)?;
+        denied.checks().iter().for_each(|check| self.recently_denied.insert(check.key));
+        Some(denied)
+    }
+
     async fn refund(
         &self,
         check: &Check,

@@ -198,7 +198,8 @@ impl PartialOutcome {
             let decided = outcome.checks().iter().zip(outcome.decisions());
             decided.filter(|(_, decision)| !decision.is_allowed()).map(|(check, _)| check.key)
         });
-        by_slot.chain(by_standby).filter(|key| !key.is_shared())
+        let held = self.remembered.iter().flat_map(|outcome| outcome.checks()).map(|check| check.key);
+        by_slot.chain(by_standby).chain(held).filter(|key| !key.is_shared())
     }
 
     /// The charges to refund at the slots: the index of the check, the check, and the position of the charge.
@@ -277,7 +278,7 @@ impl CheckAnswer {
 }
 
 /// Joins checks that are a part of one decision.
-fn together(checks: impl IntoIterator<Item = Check>) -> Option<Checks> {
+pub(super) fn together(checks: impl IntoIterator<Item = Check>) -> Option<Checks> {
     checks.into_iter().fold(None, |checks, Check { policy, key, cost }| match checks {
         None => Some(Checks::one(policy, key, cost)),
         Some(checks) => checks.and(policy, key, cost).ok(),

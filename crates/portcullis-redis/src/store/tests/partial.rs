@@ -11,6 +11,7 @@ use super::RedisStore;
 use super::cross_slot::{keys_in_three_slots, open, remaining};
 use crate::connection::tests::waiting::until;
 use crate::protocol::keys::slot;
+use crate::transport::Transport as _;
 
 /// In a slot of a running node.
 const HEALTHY: Policy = Policy::fixed_window("healthy", Quota::per_week(9));
@@ -171,6 +172,36 @@ async fn a_client_denied_locally_holds_nothing_at_other_slots() {
     assert_eq!(outcome.decisions()[0].remaining(), 5);
     let peek = Checks::one(other, fixture.grace, 0);
     assert_eq!(fixture.fallback.check(peek).await.unwrap().decision().remaining(), 5);
+}
+
+/// The denial is held beyond the second in which every check is answered by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn held_denial_takes_no_units_of_other_slots() {
+    let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, _] = keys_in_three_slots();
+    let [healthy, dead] = [ada, grace].map(|key| cluster.primary_of(slot(key)).unwrap());
+    let lost = Checks::one(LOST, grace, 1);
+    for is_allowed in [true, true, false] {
+        assert_eq!(store.check(lost.clone()).await.unwrap().is_allowed(), is_allowed);
+    }
+    let both = lost.clone().and(HEALTHY, ada, 1).unwrap();
+    // In a breaker that is open a probe may be due, and without a connection none is.
+    cluster.kill(dead).unwrap();
+    until(|| {
+        let rejects = store.0.connection.availability(Some(slot(grace))).rejects();
+        rejects && !store.0.denials.denies(&lost)
+    })
+    .await;
+    let calls = || cluster.nodes()[healthy].calls("evalsha").unwrap();
+    let before = calls();
+    for _ in 0..20 {
+        let outcome = Fallback::new(store.clone()).check(both.clone()).await.unwrap();
+        assert!(outcome.is_remembered() && !outcome.is_allowed());
+    }
+    assert_eq!(calls(), before);
+    assert!(store.0.recently_denied.contains(grace));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

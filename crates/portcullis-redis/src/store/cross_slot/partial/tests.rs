@@ -283,6 +283,18 @@ fn a_slot_that_denies_one_of_its_checks_has_charged_none() {
 }
 
 #[test]
+fn held_denial_is_a_denial_of_its_key() {
+    let mut partial = start(&[OPEN, OPEN, OPEN], None);
+    fail(&mut partial, 1);
+    let check = partial.checks().iter().nth(1).cloned().unwrap();
+    let (strategy, mut state) = (*check.policy.strategy(), None);
+    let _ = strategy.force_charge(&mut state, NOW, 2);
+    let denied = CheckResult::of(&strategy, state.as_ref(), NOW, 1, false);
+    partial.remembered(Outcome::remembered(check.clone(), NOW, denied.snapshot));
+    assert_eq!(partial.denied_keys().collect::<Vec<_>>(), [check.key]);
+}
+
+#[test]
 fn failures_merge_independently_of_their_order() {
     let long = error(StoreErrorKind::Unavailable).with_outage(Duration::from_mins(1));
     let short = error(StoreErrorKind::TimedOut).with_outage(SECOND);
