@@ -276,8 +276,8 @@ impl Inner {
         Ok(answers)
     }
 
-    /// Refunds, settles or resets one state. Removes its remembered denial, unless it certainly frees nothing, and then no denial from a
-    /// request before the answer is remembered.
+    /// Refunds, settles or resets one state. Removes its remembered denial, unless it frees nothing, and then no denial from a request
+    /// before the answer is remembered.
     pub(crate) async fn change(&self, operation: Operation<'_>, check: &Check) -> Result<Reply, StoreError> {
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
@@ -287,11 +287,10 @@ impl Inner {
         let is_charge = matches!(operation, Operation::Force);
         let reply = self.call(slot, queue, operation, checks, &[], None).await;
         match &reply {
-            // Nothing was freed. Who resets a key wants it to pass in an outage as well.
-            Err(error) if !is_reset && (is_charge || !error.kind().is_fate_unknown()) => {
-                correction.not_made();
-            }
+            _ if is_charge => correction.not_made(),
             Err(error) if error.kind().is_fate_unknown() => drop(correction),
+            // A key that is reset is to pass in an outage as well.
+            Err(_) if !is_reset => correction.not_made(),
             _ => correction.answered(),
         }
         reply
@@ -337,12 +336,12 @@ impl Inner {
     }
 
     /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile, or if
-    /// the server answers nothing. A check that may have been charged is no denial.
+    /// the server does not decide it. A check that may have been charged is no denial.
     pub(crate) fn denied_without_store(&self, checks: &Checks, failure: StoreErrorKind) -> Option<Outcome> {
         match failure {
             StoreErrorKind::Overloaded => self.remembered_denial(checks),
-            StoreErrorKind::Unavailable => self.denial_in_outage(checks),
-            _ => None,
+            unknown if unknown.is_fate_unknown() => None,
+            _ => self.denial_in_outage(checks),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby};
-use portcullis_core::{Key, StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{Key, StoreError, Timestamp};
 
 use super::super::answers::{CheckGrant, under_grants_of, with_grants};
 use super::slots::SlotGroup;
@@ -91,17 +91,17 @@ impl PartialOutcome {
         }
     }
 
-    /// The checks whose slots answer nothing.
+    /// The checks whose slots decide nothing, and have certainly charged nothing.
     pub(super) fn unanswered(&self) -> Option<Checks> {
         let is_unanswered = |answer: &CheckAnswer| match answer {
-            CheckAnswer::Failed(error) => error.kind() == StoreErrorKind::Unavailable,
+            CheckAnswer::Failed(error) => !error.kind().is_overload() && !error.kind().is_fate_unknown(),
             _ => false,
         };
         let answers = self.answers.iter().zip(&self.checks);
         together(answers.filter(|(answer, _)| is_unanswered(answer)).map(|(_, check)| check.clone()))
     }
 
-    /// Records the remembered denial of a slot that answers nothing.
+    /// Records the remembered denial of a slot that does not decide.
     pub(super) fn remembered(&mut self, denied: Option<Outcome>) {
         self.remembered = self.remembered.take().or(denied);
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, Secret};
+use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, Secret, StoreErrorKind};
 use portcullis_memory::Fallback;
 use tokio::task::JoinSet;
 
@@ -202,6 +202,35 @@ async fn outage_holds_denials_until_reset() {
     assert!(store.check(ada()).await.unwrap().is_remembered(), "nothing was changed");
     assert!(store.reset(&WEEKLY, key(&["ada"])).await.is_err());
     assert!(store.check(ada()).await.is_err(), "the operator wants it to pass");
+}
+
+/// A settlement that charges more frees nothing.
+#[tokio::test]
+async fn charge_keeps_held_denial() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let [four, _five] = [receipt(&store, &WEEKLY, 4).await, receipt(&store, &WEEKLY, 5).await];
+    let two = of(&WEEKLY, key(&["ada"]), 2);
+    assert!(!store.check(two.clone()).await.unwrap().is_allowed());
+    let settled = store.settle(four, 5).await.unwrap();
+    assert_eq!(settled.decision.remaining(), 0);
+    assert!(store.0.denials.find_in_outage(&two).is_some());
+}
+
+/// A server that refuses the calls of the store has not answered them either.
+#[tokio::test]
+async fn refused_calls_pass_no_held_denial() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let _ = receipt(&store, &WEEKLY, 10).await;
+    deny(&store).await;
+    let open = |user| of(&WEEKLY.on_store_failure(FailureMode::Open), key(&[user]), 1);
+    until(|| !store.0.denials.denies(&open("ada"))).await;
+    server.cli(&["ACL", "SETUSER", "portcullis", "-evalsha"]);
+    let standby = Fallback::new(store.clone());
+    assert!(standby.check(open("ada")).await.unwrap().is_remembered());
+    let other = standby.check(open("grace")).await;
+    assert_eq!(other.unwrap_err().kind(), StoreErrorKind::Forbidden);
 }
 
 /// The minimum number of allocations of a check by a new key each time, by the store and by the client below it. The
