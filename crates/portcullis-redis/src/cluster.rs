@@ -71,11 +71,18 @@ impl Cluster {
             }
             is_in_time
         };
-        // Each of these replies means that nothing was done.
+        // Each of these replies means that nothing was done. One after the deadline is late by the server or this process, and no outage.
+        let late = |error: CallError| match error {
+            CallError::Moving(_) if Instant::now() >= end => CallError::NotSent(call.command.deadline),
+            error if error.is_read_only() && Instant::now() >= end => {
+                CallError::NotSent(call.command.deadline)
+            }
+            error => error,
+        };
         for _ in 0..MAX_REPEATS {
             let error = match node.call(call, attempt).await {
                 Err(error) if Instant::now() < end => error,
-                result => return result,
+                result => return result.map_err(late),
             };
             attempt = Attempt::Repeated;
             match error {
@@ -105,7 +112,7 @@ impl Cluster {
                 error => return Err(error),
             }
         }
-        node.call(call, attempt).await
+        node.call(call, attempt).await.map_err(late)
     }
 
     /// What a call for a slot, or for any node, would meet now. Does not allocate.

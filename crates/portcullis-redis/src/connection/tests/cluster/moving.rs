@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::transport::{CallError, Options, Transport as _};
 
-use super::{COUNT, calls, count, held, keys, loads_of_two_hundred, open, until};
+use super::{COUNT, calls, count, held, keys, loads_of_two_hundred, open, patient, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_moved_slot_is_followed_to_a_new_node() {
@@ -154,6 +154,22 @@ async fn a_repeated_call_does_not_open_the_breaker_of_its_node() {
     }
     assert_eq!(fewest, 0, "of 25 calls to a node that answered all of them at once");
     migration.cancel(&cluster).unwrap();
+}
+
+/// This process stands still until the deadline, and then reads where the call should have been sent.
+#[tokio::test]
+async fn late_redirection_is_no_outage() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let deadline = Duration::from_millis(500);
+    let connection = Connection::open(&cluster.url(), patient().deadline(deadline)).await.unwrap();
+    for reply in ["MOVED 0 127.0.0.1:1", "ASK 0 127.0.0.1:1", "TRYAGAIN later", "READONLY a replica"] {
+        let script = Script::new(&format!("return redis.error_reply('{reply}')"));
+        connection.load(&script).await.unwrap();
+        let call = connection.call(&script, vec!["portcullis:k".into()], vec![]);
+        let stall = async { std::thread::sleep(deadline * 2) };
+        let (answer, ()) = tokio::join!(biased; call, stall);
+        assert_eq!(answer, Err(CallError::NotSent(deadline)), "{reply}");
+    }
 }
 
 /// Only the hash tag determines the slot.
