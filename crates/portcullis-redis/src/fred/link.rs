@@ -196,8 +196,8 @@ impl Link {
             return Some(output);
         }
         let call = LateCall { sent: start, end, deadline, is_probe: false };
-        let Overtime { reply, has_stalled } = wait_on(&self.breaker, call, step).await;
-        if reply.is_none() && self.breaker.conclude(start, has_stalled) == NoReply::Outage {
+        let Overtime { reply, stalled } = wait_on(&self.breaker, call, step).await;
+        if reply.is_none() && self.breaker.conclude(start, stalled) == NoReply::Outage {
             self.in_flight.recheck_breaker();
         }
         reply

@@ -1,7 +1,7 @@
 //! The circuit breaker of a link.
 //!
 //! A call that got no reply within its deadline, while no other call was answered either since it was sent, is a suspicion. The link
-//! sends a probe, and calls go on. If no call is answered in time for one more [deadline](super::overtime), the breaker opens. From
+//! sends a probe, and calls go on. If the probe is not answered for one more [deadline](super::overtime) either, the breaker opens. From
 //! then on one call at a time is sent as a probe, and all others fail at once. Any reply in time closes the breaker. If other
 //! calls were answered meanwhile, the server is reachable but overloaded: that is [`NoReply::Overload`], and the breaker does
 //! not change.
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ pub(crate) use self::silence::Silence;
 use super::jitter::around;
 use crate::stats::StoreStats;
 
-/// The breaker of one link, across its connections. It consists of atomics only.
+/// The breaker of one link, across its connections. What changes are atomics only.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     /// All times are microseconds since this instant.
@@ -44,6 +45,8 @@ pub(crate) struct Breaker {
     /// Notified when calls are no longer answered, and of every new connection, so that the cluster's map is read again.
     refresh_signal: Arc<Notify>,
     stats: Arc<StoreStats>,
+    /// That of the connection.
+    runtime: Option<Id>,
 }
 
 /// The state of an open breaker, packed into a number: when the next probe is due, how often probing has failed, and whether a
@@ -99,7 +102,7 @@ pub(crate) struct BreakerPermit {
 }
 
 impl Breaker {
-    /// Until the first connection there is an outage.
+    /// Makes the breaker of a connection that runs in the current runtime. Until the first connection there is an outage.
     pub(crate) fn new(refresh_signal: Arc<Notify>, stats: Arc<StoreStats>) -> Arc<Self> {
         let breaker = Self {
             created: Instant::now(),
@@ -113,6 +116,7 @@ impl Breaker {
             unserved: AtomicBool::new(false),
             refresh_signal,
             stats,
+            runtime: Handle::try_current().ok().map(|runtime| runtime.id()),
         };
         breaker.begin_outage(1);
         Arc::new(breaker)
@@ -331,11 +335,11 @@ impl BreakerPermit {
     }
 
     /// Records that there is no reply after the wait beyond the deadline, as [`Breaker::conclude`].
-    pub(crate) fn timed_out(mut self, has_stalled: bool) -> NoReply {
+    pub(crate) fn timed_out(mut self, stalled: Option<Instant>) -> NoReply {
         let breaker = Arc::clone(&self.breaker);
         self.failed();
         let since = if self.suspected == 0 { self.sent } else { self.suspected };
-        breaker.conclude_since(self.sent, since, has_stalled)
+        breaker.conclude_since(self.sent, since, stalled)
     }
 
     /// Closes the breaker without recording a served call.

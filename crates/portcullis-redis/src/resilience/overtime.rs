@@ -4,7 +4,8 @@
 //! deadline. So a missing reply alone is no outage. The call waits on while nothing proves either, for one more deadline, in
 //! parts. A part whose timer fires late does not count for some deadlines, because what holds up this process may hold up a server beside it.
 //! Later it counts once, however late it is, so that the tasks which write and read have had their turn several times by
-//! the end, and the socket was polled in between. Meanwhile a probe is on its way.
+//! the end, and the socket was polled in between. Meanwhile a probe is on its way. A call waits for its end as well, but not for longer
+//! than parts that are late go uncounted: the thread of its task may stand still while others run.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use super::deadline::final_polls;
 /// How a wait beyond a deadline has ended.
 pub(crate) struct Overtime<T> {
     pub(crate) reply: Option<T>,
-    /// Whether this process stood still, so that a reply is not late by the server.
-    pub(crate) has_stalled: bool,
+    /// The deadline, if this process stood still, so that a reply is not late by the server.
+    pub(crate) stalled: Option<Instant>,
 }
 
 /// Which call waits for a reply.
@@ -28,7 +29,7 @@ pub(crate) struct LateCall {
     /// Its deadline, which has passed.
     pub(crate) end: Instant,
     pub(crate) deadline: Duration,
-    /// Whether it probes a server whose breaker is open.
+    /// Whether it probes a server that is suspected to be in an outage, or is in one.
     pub(crate) is_probe: bool,
 }
 
@@ -42,7 +43,9 @@ pub(crate) async fn wait_on<F: Future + ?Sized>(
     let tolerance = part.max(SHORTEST_STALL);
     let mut has_stalled = call.end.elapsed() > tolerance;
     let (begun, mut waited) = (Instant::now(), Duration::ZERO);
-    while waited < call.deadline {
+    let is_probed =
+        || !call.is_probe && breaker.is_suspected() && begun.elapsed() < call.deadline * UNCOUNTED;
+    while waited < call.deadline || is_probed() {
         match breaker.silence(call.sent) {
             Silence::Unknown => breaker.suspect(call.sent),
             Silence::Outage if call.is_probe && has_stalled => {}
@@ -52,7 +55,8 @@ pub(crate) async fn wait_on<F: Future + ?Sized>(
         let start = Instant::now();
         let end = start + part.min(LONGEST_PART);
         if let Ok(reply) = timeout_at(end, reply.as_mut()).await {
-            return Overtime { reply: Some(reply), has_stalled: has_stalled || end.elapsed() > tolerance };
+            has_stalled |= end.elapsed() > tolerance;
+            return Overtime { reply: Some(reply), stalled: has_stalled.then_some(call.end) };
         }
         let is_late = end.elapsed() > tolerance;
         has_stalled |= is_late;
@@ -60,12 +64,12 @@ pub(crate) async fn wait_on<F: Future + ?Sized>(
             waited += start.elapsed().min(part);
         }
     }
-    Overtime { reply: final_polls(reply).await, has_stalled }
+    Overtime { reply: final_polls(reply).await, stalled: has_stalled.then_some(call.end) }
 }
 
 /// In how many parts at least the wait is counted: more than the turns that a call takes to be written and its reply to be read.
 const PARTS: u32 = 8;
-/// For how many deadlines parts that are late do not count.
+/// For how many deadlines parts that are late do not count, and a probe is waited for.
 const UNCOUNTED: u32 = 3;
 /// What others have found out is looked at this often.
 const LONGEST_PART: Duration = Duration::from_millis(25);
@@ -85,11 +89,11 @@ mod tests {
 
     const DEADLINE: Duration = Duration::from_millis(800);
 
-    /// A closed breaker, a second after its last reply.
+    /// A closed breaker, ten seconds after its last reply.
     async fn breaker() -> Arc<Breaker> {
         let breaker = Breaker::new(Arc::default(), Arc::default());
         assert!(breaker.connected());
-        advance(Duration::from_secs(1)).await;
+        advance(Duration::from_secs(10)).await;
         breaker
     }
 
@@ -102,12 +106,45 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silence_for_another_deadline_is_an_outage() {
         let (breaker, start) = (breaker().await, Instant::now());
+        let probe = async {
+            breaker.suspected().await;
+            let probe = breaker.admit_suspicion_probe().unwrap();
+            sleep(DEADLINE).await;
+            assert!(breaker.is_suspected() && breaker.is_closed());
+            probe.timed_out(None);
+        };
         let call = late_by(Duration::ZERO);
-        let Overtime { reply, has_stalled } = wait_on(&breaker, call, pin!(pending::<()>())).await;
-        assert_eq!((reply, has_stalled, start.elapsed()), (None, false, DEADLINE));
-        assert!(breaker.is_suspected() && breaker.is_closed());
-        assert_eq!(breaker.conclude(call.sent, has_stalled), NoReply::Outage);
+        let silent = pin!(pending::<()>());
+        let (Overtime { reply, stalled }, ()) = tokio::join!(wait_on(&breaker, call, silent), probe);
+        assert_eq!((reply, stalled), (None, None));
+        assert!((DEADLINE..=DEADLINE + LONGEST_PART).contains(&start.elapsed()));
+        assert_eq!(breaker.conclude(call.sent, stalled), NoReply::Outage);
         assert!(breaker.outage() >= Some(DEADLINE) && !breaker.is_closed());
+    }
+
+    /// The thread of its task may stand still while that of the call runs.
+    #[tokio::test(start_paused = true)]
+    async fn unsent_probe_is_waited_for() {
+        for (sent_after, no_reply) in
+            [(2, NoReply::Overload { all_late: false }), (UNCOUNTED + 1, NoReply::Outage)]
+        {
+            let (breaker, start) = (breaker().await, Instant::now());
+            let probe = async {
+                breaker.suspected().await;
+                sleep(DEADLINE * sent_after).await;
+                if let Some(probe) = breaker.admit_suspicion_probe() {
+                    probe.answered();
+                }
+            };
+            let call = async {
+                let call = late_by(Duration::ZERO);
+                let overtime = wait_on(&breaker, call, pin!(pending::<()>())).await;
+                (breaker.conclude(call.sent, overtime.stalled), start.elapsed())
+            };
+            let ((concluded, took), ()) = tokio::join!(call, probe);
+            assert_eq!(concluded, no_reply);
+            assert!(took <= DEADLINE * UNCOUNTED + LONGEST_PART);
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -124,7 +161,7 @@ mod tests {
         let silent = pin!(pending::<()>());
         let (overtime, ()) = tokio::join!(wait_on(&breaker, call, silent), probe);
         assert!(overtime.reply.is_none() && start.elapsed() < DEADLINE / 2);
-        assert_eq!(breaker.conclude(call.sent, false), NoReply::Overload { all_late: false });
+        assert_eq!(breaker.conclude(call.sent, None), NoReply::Overload { all_late: false });
         assert!(breaker.is_closed() && breaker.outage().is_none() && !breaker.is_suspected());
     }
 
@@ -133,14 +170,14 @@ mod tests {
         let breaker = breaker().await;
         let reply = pin!(sleep(DEADLINE / 2));
         let overtime = wait_on(&breaker, late_by(Duration::ZERO), reply).await;
-        assert!(overtime.reply.is_some() && !overtime.has_stalled && breaker.is_closed());
+        assert!(overtime.reply.is_some() && overtime.stalled.is_none() && breaker.is_closed());
     }
 
     /// A late reply to another call is the fault of the process if it stood still, and that of the server otherwise.
     #[tokio::test(start_paused = true)]
     async fn late_reply_proves_a_stall() {
         for (late, no_reply) in
-            [(Duration::ZERO, NoReply::Outage), (DEADLINE / 2, NoReply::Overload { all_late: false })]
+            [(Duration::ZERO, NoReply::Outage), (DEADLINE / 2, NoReply::Overload { all_late: true })]
         {
             let breaker = breaker().await;
             let call = late_by(late);
@@ -150,9 +187,22 @@ mod tests {
             };
             let silent = pin!(pending::<()>());
             let (overtime, ()) = tokio::join!(wait_on(&breaker, call, silent), reply);
-            assert_eq!(overtime.has_stalled, !late.is_zero());
-            assert_eq!(breaker.conclude(call.sent, overtime.has_stalled), no_reply);
+            assert_eq!(overtime.stalled, (!late.is_zero()).then_some(call.end));
+            assert_eq!(breaker.conclude(call.sent, overtime.stalled), no_reply);
         }
+    }
+
+    /// Otherwise each late reply of a slow server would excuse the call after it.
+    #[tokio::test(start_paused = true)]
+    async fn late_reply_before_the_wait_proves_nothing() {
+        let breaker = breaker().await;
+        breaker.replied();
+        advance(DEADLINE).await;
+        let call = late_by(DEADLINE / 2);
+        breaker.suspect(call.sent);
+        let overtime = wait_on(&breaker, call, pin!(pending::<()>())).await;
+        assert_eq!(overtime.stalled, Some(call.end));
+        assert_eq!(breaker.conclude(call.sent, overtime.stalled), NoReply::Outage);
     }
 
     /// Otherwise it would be over before the reply is read.
@@ -162,7 +212,7 @@ mod tests {
         let call = late_by(DEADLINE);
         breaker.admit().unwrap().answered();
         let overtime = wait_on(&breaker, call, pin!(sleep(DEADLINE / 2))).await;
-        assert!(overtime.reply.is_some() && overtime.has_stalled);
+        assert!(overtime.reply.is_some() && overtime.stalled.is_some());
         let prompt = LateCall { end: Instant::now(), ..late_by(DEADLINE * 2) };
         breaker.admit().unwrap().answered();
         let start = Instant::now();

@@ -222,8 +222,10 @@ impl SharedDecision<'_> {
             Some(Answer::Result(result)) => result,
             Some(Answer::Alone(command, permit)) => self.link.send(*command, permit, None, self.before).await,
             None if self.leave() => Err(CallError::NotSent(deadline)),
-            None if link.replied_since(start) => Err(CallError::Overtaken(deadline)),
-            None => Err(CallError::TimedOut(deadline)),
+            None if link.breaker.outage().is_some() && !link.replied_since(start) => {
+                Err(CallError::TimedOut(deadline))
+            }
+            None => Err(CallError::Overtaken(deadline)),
         }
     }
 

@@ -106,8 +106,8 @@ pub(super) struct ReplyObserver {
     reply_time: ReplyTime,
     /// Whether the call has begun to wait beyond its deadline.
     has_waited: bool,
-    /// Whether the process stood still before the end of that wait.
-    has_stalled: bool,
+    /// The deadline from which that wait began, if the process stood still before its end.
+    stalled: Option<Instant>,
     /// Whether the reply came after the deadline by the server.
     is_late: bool,
 }
@@ -136,7 +136,7 @@ impl ReplyObserver {
             end: command.end,
             reply_time,
             has_waited: false,
-            has_stalled: false,
+            stalled: None,
             is_late: false,
         }
     }
@@ -160,11 +160,13 @@ impl ReplyObserver {
         let breaker = self.breaker_permit.breaker();
         // A wait that another one continues begins late by itself.
         let end = if std::mem::replace(&mut self.has_waited, true) { Instant::now() } else { end };
-        let call = LateCall { sent: self.sent, end, deadline, is_probe: self.breaker_permit.is_probe() };
-        let Overtime { reply, has_stalled } = wait_on(&breaker, call, reply).await;
-        self.has_stalled |= has_stalled;
+        let settles_suspicion = self.breaker_permit.settles_suspicion();
+        let is_probe = settles_suspicion || self.breaker_permit.is_probe();
+        let call = LateCall { sent: self.sent, end, deadline, is_probe };
+        let Overtime { reply, stalled } = wait_on(&breaker, call, reply).await;
+        self.stalled = self.stalled.or(stalled);
         // The whole wait is the deadline of the probe of a suspicion.
-        self.is_late = reply.is_some() && !has_stalled && !self.breaker_permit.settles_suspicion();
+        self.is_late = reply.is_some() && stalled.is_none() && !settles_suspicion;
         reply
     }
 
@@ -182,7 +184,7 @@ impl ReplyObserver {
             return CallError::Overtaken(deadline);
         }
         let breaker = self.breaker_permit.breaker();
-        let no_reply = self.breaker_permit.timed_out(self.has_stalled);
+        let no_reply = self.breaker_permit.timed_out(self.stalled);
         recheck(&breaker, &self.in_flight);
         match no_reply {
             NoReply::Outage => {
@@ -199,8 +201,7 @@ impl ReplyObserver {
     }
 
     pub(super) fn observe(self, result: &Result<Value, CallError>) {
-        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, is_late, .. } =
-            self;
+        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, .. } = self;
         breaker_permit.stats().call_ended(
             sent,
             self.decisions,
@@ -229,14 +230,17 @@ impl ReplyObserver {
                 } else {
                     liveness.reply();
                 }
-                if is_late {
+                if self.is_late {
                     breaker_permit.breaker().replied();
-                    return in_flight.unanswered(sent);
-                }
-                if breaker_permit.answered() {
+                } else if breaker_permit.answered() {
                     outage_log.up();
                 }
-                in_flight.answered(sent, permits);
+                // After a wait beyond the deadline it is not known whether so many calls are answered in time.
+                if self.has_waited {
+                    in_flight.unanswered(sent);
+                } else {
+                    in_flight.answered(sent, permits);
+                }
             }
         }
     }

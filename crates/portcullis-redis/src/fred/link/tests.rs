@@ -80,6 +80,32 @@ async fn an_answered_probe_is_no_outage() {
     watching.abort();
 }
 
+/// This process has read it late, so that it says nothing of what the server answers in time.
+#[tokio::test]
+async fn reply_after_a_stall_raises_no_limit() {
+    let server = Server::start(&[]);
+    let (link, watching) = link_to(&server, 8).await;
+    ask(&link).await.unwrap();
+    link.in_flight.congested(Instant::now());
+    assert_eq!(link.gauges().in_flight_limit, 1);
+    // One reply in time less than the limit takes to grow.
+    link.in_flight.answered(Instant::now(), 63);
+    let left = Duration::from_millis(200);
+    let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
+    let call = link.call(command, QueueKey::none(), Instant::now());
+    server.signal("STOP");
+    let (answer, ()) = tokio::join!(biased; call, async {
+        std::thread::sleep(left * 2);
+        until(|| link.breaker.is_suspected()).await;
+        server.signal("CONT");
+    });
+    assert!(answer.is_ok(), "{answer:?}");
+    assert_eq!(link.gauges().in_flight_limit, 1);
+    ask(&link).await.unwrap();
+    assert_eq!(link.gauges().in_flight_limit, 2);
+    watching.abort();
+}
+
 /// Waits until a probe is due and answered.
 async fn until_answered(link: &Arc<Link>) {
     let started = Instant::now();

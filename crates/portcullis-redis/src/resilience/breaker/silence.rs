@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::{Breaker, BreakerPermit, CLOSED, NoReply};
@@ -44,16 +45,21 @@ impl Breaker {
         (suspected != 0 && self.is_closed()).then_some(permit)
     }
 
-    /// The meaning of a call that was sent at an instant, if it has no reply after the wait beyond its deadline. `has_stalled` means
-    /// that this process stood still, so that a late reply of another call proves that the server is healthy.
-    pub(crate) fn conclude(&self, sent: Instant, has_stalled: bool) -> NoReply {
+    /// The meaning of a call that was sent at an instant, if it has no reply after the wait beyond its deadline. `stalled` is that
+    /// deadline, if this process stood still: then a reply to another call since proves that the server is healthy, however late.
+    pub(crate) fn conclude(&self, sent: Instant, stalled: Option<Instant>) -> NoReply {
         let sent = self.micros(sent);
-        self.conclude_since(sent, sent, has_stalled)
+        self.conclude_since(sent, sent, stalled)
     }
 
     /// Whether a suspicion is being probed.
     pub(crate) fn is_suspected(&self) -> bool {
         self.suspected.load(Ordering::SeqCst) != 0
+    }
+
+    /// Whether the caller runs in the runtime of the connection.
+    fn is_driven_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|current| Some(current.id()) == self.runtime)
     }
 
     fn silence_since(&self, sent: u64) -> Silence {
@@ -69,13 +75,13 @@ impl Breaker {
     }
 
     /// `since` is when the outage began, if it is one.
-    pub(super) fn conclude_since(&self, sent: u64, since: u64, has_stalled: bool) -> NoReply {
+    pub(super) fn conclude_since(&self, sent: u64, since: u64, stalled: Option<Instant>) -> NoReply {
+        let has_replied = |end| self.replied.load(Ordering::SeqCst) > self.micros(end);
         match self.silence_since(sent) {
-            // More calls were in flight than this process has read in time.
-            Silence::Overload { all_late } => NoReply::Overload { all_late: all_late && !has_stalled },
-            Silence::Unknown if has_stalled && self.replied.load(Ordering::SeqCst) > sent => {
-                NoReply::Overload { all_late: false }
-            }
+            Silence::Overload { all_late } => NoReply::Overload { all_late },
+            Silence::Unknown if stalled.is_some_and(has_replied) => NoReply::Overload { all_late: true },
+            // The runtime that sends and reads may stand still. Its own probe finds out.
+            Silence::Unknown if !self.is_driven_here() => NoReply::Overload { all_late: false },
             Silence::Unknown | Silence::Outage => {
                 self.open(sent);
                 self.out(since);

@@ -18,7 +18,7 @@ async fn opened() -> Arc<Breaker> {
     advance(Duration::from_secs(1)).await;
     let permit = breaker.admit().unwrap();
     advance(DEADLINE).await;
-    permit.timed_out(false);
+    permit.timed_out(None);
     assert!(!breaker.is_closed());
     breaker
 }
@@ -43,12 +43,12 @@ async fn a_missing_reply_opens_unless_another_call_was_answered() {
     advance(DEADLINE / 2).await;
     good.answered();
     advance(DEADLINE / 2).await;
-    slow.timed_out(false);
+    slow.timed_out(None);
     assert!(breaker.is_closed() && breaker.outage().is_none());
 
     let unanswered = breaker.admit().unwrap();
     advance(DEADLINE).await;
-    unanswered.timed_out(false);
+    unanswered.timed_out(None);
     assert!(breaker.rejects_now());
     assert_eq!(breaker.outage(), Some(DEADLINE));
 }
@@ -62,7 +62,7 @@ async fn probes_are_single_and_rarer_until_one_is_answered() {
         let most = mean * 3 / 2 + Duration::from_millis(2);
         assert!((mean / 2..=most).contains(&waited), "{step}: {waited:?} for {mean:?}");
         assert!(breaker.admit().is_none() && breaker.rejects_now());
-        permit.timed_out(false);
+        permit.timed_out(None);
         assert!(breaker.admit().is_none() && breaker.rejects_now());
     }
     assert_eq!(interval(11), Duration::from_millis(500));
@@ -91,7 +91,7 @@ async fn any_reply_or_new_connection_closes_the_breaker() {
     advance(DEADLINE).await;
     let (first, second) = (breaker.admit().unwrap(), breaker.admit().unwrap());
     advance(DEADLINE).await;
-    first.timed_out(false);
+    first.timed_out(None);
     assert!(!breaker.is_closed());
     advance(DEADLINE).await;
     second.answered();
@@ -143,7 +143,7 @@ async fn exactly_one_of_many_tasks_probes() {
     let breaker = breaker();
     for _ in 0..20 {
         sleep(Duration::from_millis(1)).await;
-        breaker.admit().unwrap().timed_out(false);
+        breaker.admit().unwrap().timed_out(None);
         let (passed, at_once) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let mut tasks = JoinSet::new();
         let end = Instant::now() + Duration::from_millis(60);

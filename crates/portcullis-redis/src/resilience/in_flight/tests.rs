@@ -82,7 +82,7 @@ async fn waiting_calls_end_when_the_breaker_opens() {
     let end = Instant::now() + Duration::from_secs(9);
     let waiting = limit.acquire(of(1), &breaker, end, Duration::from_secs(9));
     let (waited, no_reply) = tokio::join!(waiting, async {
-        let no_reply = breaker_permit.timed_out(false);
+        let no_reply = breaker_permit.timed_out(None);
         limit.recheck_breaker();
         no_reply
     });
@@ -103,10 +103,21 @@ async fn waiting_call_waits_for_a_suspicion() {
     let waiting = acquire(&limit, &breaker, QueueKey::none());
     let (waited, ()) = tokio::join!(waiting, async {
         tokio::time::sleep(DEADLINE * 3 / 2).await;
-        breaker_permit.timed_out(false);
+        breaker_permit.timed_out(None);
         limit.recheck_breaker();
     });
     assert!(matches!(waited, Err(CallError::Unavailable(_))), "{waited:?}");
+    // It ends when the server is found to be there.
+    let (limit, breaker) = self::limit(1, 10);
+    let _permit = limit.take(None).unwrap();
+    let start = Instant::now();
+    breaker.suspect(start);
+    let (waited, ()) = tokio::join!(acquire(&limit, &breaker, QueueKey::none()), async {
+        tokio::time::sleep(DEADLINE * 3 / 2).await;
+        breaker.admit_suspicion_probe().unwrap().answered();
+        limit.recheck_breaker();
+    });
+    assert_eq!((waited.unwrap_err(), start.elapsed()), (CallError::NotSent(DEADLINE), DEADLINE * 3 / 2));
     // It ends although nothing settles the suspicion.
     let (limit, breaker) = self::limit(1, 10);
     let _permit = limit.take(None).unwrap();

@@ -1,6 +1,6 @@
 //! More checks of one key than can be sent.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Key, Policy, Quota, StoreError, StoreErrorKind};
@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use super::{RedisStore, Server, key, patient, receipt};
 use crate::connection::tests::waiting::until;
+use crate::transport::Transport as _;
 
 const TEN: Policy = Policy::fixed_window("ten", Quota::per_week(10));
 const THOUSAND: Policy = Policy::fixed_window("thousand", Quota::per_week(1_000));
@@ -103,4 +104,34 @@ async fn corrections_beyond_the_bounds_of_their_key_are_overloaded() {
     assert_eq!(refund.await.unwrap().unwrap().remaining(), 10);
     let answered = peeks.join_all().await.into_iter().flatten().count();
     assert_eq!(answered, IN_FLIGHT + WAITING);
+}
+
+/// Nothing drives the runtime of the connection, so that its calls are not sent, and its probe is not either.
+#[test]
+fn stall_of_its_runtime_is_an_overload() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start(&[]);
+    let (own, other) = (runtime(), runtime());
+    let store = patient(server.url()).deadline(Duration::from_millis(500));
+    let store = own.block_on(store.connect()).unwrap();
+    assert!(own.block_on(store.check(of(key(&["warm"]), 1))).unwrap().is_allowed());
+    let kinds = other.block_on(async {
+        let mut checks = JoinSet::new();
+        for user in 0..40 {
+            checks.spawn(store.check(of(key(&[&user.to_string()]), 1)));
+        }
+        let kind = |answer: Result<_, StoreError>| answer.map(drop).unwrap_err().kind();
+        checks.join_all().await.into_iter().map(kind).collect::<Vec<_>>()
+    });
+    assert!(kinds.iter().all(|kind| kind.is_overload()), "{kinds:?}");
+    // Those that wait to share a call are certainly not charged.
+    assert!(kinds.contains(&StoreErrorKind::Overloaded), "{kinds:?}");
+    let availability = store.0.connection.availability(None);
+    assert_eq!((availability.rejection, availability.outage), (None, None));
+    own.block_on(async {
+        let started = Instant::now();
+        while let Err(error) = store.check(of(key(&["late"]), 1)).await {
+            assert!(started.elapsed() < DEADLINE, "no recovery: {error}");
+        }
+    });
 }
