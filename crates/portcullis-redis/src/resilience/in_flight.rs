@@ -96,7 +96,7 @@ impl InFlightLimit {
         wake(woken);
     }
 
-    /// Makes all waiting calls check whether the breaker has opened.
+    /// Makes all waiting calls check whether the breaker has opened, or a suspicion is settled.
     pub(crate) fn recheck_breaker(&self) {
         let woken = self.state().recheck_all();
         wake(woken);
@@ -237,6 +237,9 @@ impl Waiting<'_> {
                         return Poll::Ready(Change::Denied);
                     }
                     Polled::Waits { .. } if !breaker.is_closed() => return Poll::Ready(Change::Opened),
+                    Polled::Waits { .. } if is_over && !breaker.is_suspected() => {
+                        return Poll::Ready(Change::Ended);
+                    }
                     Polled::Waits { .. } => {}
                 }
                 ended.as_mut().poll(context).map(|()| Change::Ended)

@@ -58,8 +58,10 @@ async fn probe(
     }
     let observer =
         ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
-    let reply = reply_to(live, command);
-    if let Some(late) = observer.wait_for_reply(deadline, reply).await
+    let late = observer.wait_for_reply(deadline, reply_to(live, command)).await;
+    // Those beyond their deadline wait for the finding.
+    in_flight.recheck_breaker();
+    if let Some(late) = late
         && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| is_answer(&result))
     {
         live.liveness.reply();
