@@ -10,8 +10,8 @@
 //! Denials of a cost of 0 are not remembered, unless the key is blocked: that denies every cost. Neither are denials of keys that
 //! clients share: one client's denial does not apply to another.
 //!
-//! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces an expired entry, or
-//! else the one that expires first. So an insertion costs the same however full the memory is, a client cannot choose which
+//! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces one that only an outage
+//! needs, if there is one, or else the one that ends first. A key has at most two entries, of two costs. So an insertion costs the same however full the memory is, a client cannot choose which
 //! denial is replaced, and a replaced denial costs one more round trip at the next check and nothing else.
 
 mod entry;
@@ -37,8 +37,8 @@ pub(crate) struct DenialMemory {
     created: Instant,
     /// When the last remembered denial expires at the latest; 0 if there is none.
     until: AtomicU64,
-    /// The same in an outage.
-    held_until: AtomicU64,
+    /// The same in an outage, for each set.
+    held_until: Vec<AtomicU64>,
     /// Empty if the memory is disabled.
     shards: Vec<Mutex<Shard>>,
     sets: usize,
@@ -61,7 +61,7 @@ impl DenialMemory {
         Self {
             created: Instant::now(),
             until: AtomicU64::new(0),
-            held_until: AtomicU64::new(0),
+            held_until: (0..shards * sets).map(|_| AtomicU64::new(0)).collect(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sets,
             hasher: RandomState::new(),
@@ -76,7 +76,7 @@ impl DenialMemory {
 
     /// Like [`find`](Self::find), while the server answers nothing.
     pub(crate) fn find_in_outage(&self, checks: &Checks) -> Option<Outcome> {
-        self.longest(checks, self.now_before(&self.held_until)?, Denial::held_until)
+        self.longest(checks, self.now(), Denial::held_until)
     }
 
     fn longest(&self, checks: &Checks, now: u64, end: fn(&Denial) -> u64) -> Option<Outcome> {
@@ -98,15 +98,16 @@ impl DenialMemory {
         checks.iter().any(|check| self.get(check, now, Denial::valid_until, false).is_some())
     }
 
-    /// Records that the server has admitted a check at an instant of its clock. Costs one relaxed load if nothing was denied in the
-    /// last minute.
+    /// Records that the server has admitted a check at an instant of its clock. Costs a hash and one relaxed load if no key of its set
+    /// was denied in the last minute.
     pub(crate) fn admitted(&self, check: &Check, at: Timestamp) {
-        if check.cost == 0 || self.now_before(&self.held_until).is_none() || check.key.is_shared() {
+        if check.cost == 0 || check.key.is_shared() {
             return;
         }
         let id = Id::of(&check.policy, check.key);
         let hash = self.hash(id);
-        if let Some(mut shard) = self.shard(hash) {
+        let is_held = self.set_held_until(hash).is_some_and(|end| self.now_before(end).is_some());
+        if is_held && let Some(mut shard) = self.shard(hash) {
             shard.refute(self.sets, hash, id, check.cost, at);
         }
     }
@@ -143,7 +144,9 @@ impl DenialMemory {
         drop(shard);
         if is_remembered {
             self.until.fetch_max(sent.saturating_add(MAX_AGE_MICROS), Relaxed);
-            self.held_until.fetch_max(sent.saturating_add(MAX_OUTAGE_MICROS), Relaxed);
+            if let Some(end) = self.set_held_until(hash) {
+                end.fetch_max(sent.saturating_add(MAX_OUTAGE_MICROS), Relaxed);
+            }
         }
         is_remembered
     }
@@ -162,10 +165,7 @@ impl DenialMemory {
         let id = Id::of(&check.policy, check.key);
         let hash = self.hash(id);
         let mut shard = self.shard(hash)?;
-        let denial = shard.find(self.sets, hash, id)?;
-        if now >= end(&denial) || !denial.denies(check) {
-            return None;
-        }
+        let denial = shard.find(self.sets, hash, id, |denial| now < end(denial) && denial.denies(check))?;
         shard.count_hit(is_hit);
         Some(denial)
     }
@@ -181,6 +181,11 @@ impl DenialMemory {
     fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard>> {
         let index = usize::try_from(hash % SHARDS as u64).ok()?;
         Some(lock(self.shards.get(index)?))
+    }
+
+    fn set_held_until(&self, hash: u64) -> Option<&AtomicU64> {
+        let index = hash.checked_rem(self.held_until.len() as u64)?;
+        self.held_until.get(usize::try_from(index).ok()?)
     }
 
     fn hash(&self, id: Id) -> u64 {

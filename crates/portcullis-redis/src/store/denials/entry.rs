@@ -40,6 +40,9 @@ pub(super) struct Denial {
     is_blocked: bool,
 }
 
+/// So 65 536 of them take at most 13 MB, as the documentation says.
+const _: () = assert!(size_of::<Option<Denial>>() <= 200);
+
 impl Id {
     pub(super) fn of(policy: &Policy, key: Key) -> Self {
         Self { policy: policy.digest(), key: key.fingerprint() }
@@ -94,6 +97,12 @@ impl Denial {
 
     pub(super) fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Whether an older denial of the same key is not needed beside it: one that applies to no other checks, or is held for hardly longer.
+    pub(super) fn covers(&self, old: &Self) -> bool {
+        let is_longer = old.held_until() > self.held_until().saturating_add(MAX_AGE_MICROS);
+        self.strategy != old.strategy || self.cost == old.cost || self.cost < old.cost && !is_longer
     }
 
     /// Whether it says nothing of a key that the server has admitted since, at a cost and an instant of its clock.

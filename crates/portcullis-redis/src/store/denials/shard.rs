@@ -24,10 +24,17 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Returns the denial of a key, which may have ended.
-    pub(super) fn find(&mut self, sets: usize, hash: u64, id: Id) -> Option<Denial> {
-        let set = self.entries.get_mut(set_range(sets, hash))?;
-        set.iter().flatten().find(|denial| denial.id() == id).copied()
+    /// Returns the denial of a key that `denies`; of two the one of the higher cost, whose wait is nearer to that of the check.
+    pub(super) fn find(
+        &self,
+        sets: usize,
+        hash: u64,
+        id: Id,
+        denies: impl Fn(&Denial) -> bool,
+    ) -> Option<Denial> {
+        let set = self.entries.get(set_range(sets, hash))?;
+        let own = set.iter().flatten().filter(|denial| denial.id() == id && denies(denial));
+        own.max_by_key(|denial| denial.cost()).copied()
     }
 
     /// Removes the denial of a key that the server has admitted since.
@@ -56,7 +63,7 @@ impl Shard {
         Some((valid, end))
     }
 
-    /// Returns whether the denial is remembered.
+    /// Returns whether the denial is remembered. Of those of other costs the key keeps one, whose hold lasts: that of the lowest cost.
     pub(super) fn insert(&mut self, sets: usize, hash: u64, denial: Denial, now: u64) -> bool {
         if denial.sent() <= self.corrected[stamp(hash)] {
             return false;
@@ -65,16 +72,22 @@ impl Shard {
             self.entries.resize(sets * WAYS, None);
         }
         let Some(set) = self.entries.get_mut(set_range(sets, hash)) else { return false };
-        if let Some(same) = set.iter_mut().flatten().find(|other| other.id() == denial.id()) {
-            // A denial of a lower cost applies to more checks.
-            if now >= same.valid_until() || denial.cost() <= same.cost() {
-                *same = denial;
+        let mut kept: Option<Denial> = None;
+        for entry in &mut *set {
+            let Some(old) = entry.take_if(|old| old.id() == denial.id()) else { continue };
+            let is_held = now < old.held_until() && !denial.covers(&old);
+            if is_held && kept.is_none_or(|kept| old.cost() < kept.cost()) {
+                kept = Some(old);
             }
-            return true;
         }
-        let ends = |entry: &Option<Denial>| entry.as_ref().map_or(0, Denial::held_until);
-        if let Some(first) = set.iter_mut().min_by_key(|entry| ends(entry)) {
-            *first = Some(denial);
+        // What answers no check now is replaced first.
+        let rank = |entry: &Option<Denial>| {
+            entry.as_ref().map_or((false, 0), |old| (now < old.valid_until(), old.held_until()))
+        };
+        for denial in kept.into_iter().chain([denial]) {
+            if let Some(first) = set.iter_mut().min_by_key(|entry| rank(entry)) {
+                *first = Some(denial);
+            }
         }
         true
     }
