@@ -39,7 +39,7 @@ pub(crate) async fn wait_until<T>(end: Instant, reply: impl Future<Output = T>) 
 }
 
 /// The output of a reply that is there although its deadline has passed.
-pub(super) async fn final_polls<F: Future + ?Sized>(mut reply: Pin<&mut F>) -> Option<F::Output> {
+pub(crate) async fn final_polls<F: Future + ?Sized>(mut reply: Pin<&mut F>) -> Option<F::Output> {
     for _ in 0..FINAL_POLLS {
         yield_now().await;
         let polled = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;

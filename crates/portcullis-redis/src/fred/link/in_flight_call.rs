@@ -256,12 +256,17 @@ impl ReplyObserver {
         if result.is_none() {
             result = self.wait_on(self.end, deadline, reply.as_mut()).await;
         }
+        if self.observe_result(result) { None } else { Some(reply) }
+    }
+
+    /// Records the result, or that there is none in time, of a call that no caller waits for. Returns whether there is one.
+    pub(super) fn observe_result(self, result: Option<Result<Value, Error>>) -> bool {
         let Some(result) = result else {
             self.observe_no_reply(Duration::ZERO);
-            return Some(reply);
+            return false;
         };
         self.observe(&result.map_err(|error| call_error(&error, false)));
-        None
+        true
     }
 }
 

@@ -1,18 +1,20 @@
 //! The probes that a link sends by itself.
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::fred::interfaces::ClusterInterface as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::in_flight_call::{ReplyObserver, reply_to};
+use super::in_flight_call::{ReplyFuture, ReplyObserver, reply_to};
 use super::{LinkPublisher, State};
 use crate::fred::command::Command;
 use crate::fred::error::is_answer;
 use crate::fred::live::Live;
 use crate::resilience::breaker::BreakerPermit;
-use crate::resilience::deadline::ReplyTime;
+use crate::resilience::deadline::{ReplyTime, final_polls};
 use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
@@ -43,8 +45,7 @@ impl LinkPublisher {
     }
 }
 
-/// Sends a probe of its own, and waits for its reply for a while. The probe of a suspicion waits
-/// [in parts](crate::resilience::overtime) from the beginning.
+/// Sends a probe of its own, and waits for its reply for a while.
 async fn probe(
     live: &Live,
     breaker_permit: BreakerPermit,
@@ -52,19 +53,61 @@ async fn probe(
     outage_log: &Arc<OutageLog>,
     deadline: Duration,
 ) {
-    let mut command = Command::time(deadline);
-    if breaker_permit.settles_suspicion() {
-        command.end = Instant::now();
-    }
+    let (command, is_of_suspicion) = (Command::time(deadline), breaker_permit.settles_suspicion());
     let observer =
         ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
-    let late = observer.wait_for_reply(deadline, reply_to(live, command)).await;
+    let reply = reply_to(live, command);
+    let late = if is_of_suspicion {
+        settle(observer, live, reply, deadline).await
+    } else {
+        observer.wait_for_reply(deadline, reply).await
+    };
     // Those beyond their deadline wait for the finding.
     in_flight.recheck_breaker();
     if let Some(late) = late
         && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| is_answer(&result))
     {
         live.liveness.reply();
+    }
+}
+
+/// Waits for the reply to the probe of a suspicion, [in parts](crate::resilience::overtime) from when it was certainly written until
+/// what has come was certainly read. Returns the pending reply, if there is none by then.
+async fn settle(
+    mut observer: ReplyObserver,
+    live: &Live,
+    mut reply: ReplyFuture,
+    deadline: Duration,
+) -> Option<ReplyFuture> {
+    let mut result = wait_for_turn(live, reply.as_mut(), deadline).await;
+    if result.is_none() {
+        result = observer.wait_on(Instant::now(), deadline, reply.as_mut()).await;
+    }
+    if result.is_none() {
+        result = wait_for_turn(live, reply.as_mut(), deadline).await;
+    }
+    if observer.observe_result(result) { None } else { Some(reply) }
+}
+
+/// Waits for a turn of fred's task, which writes and reads, for a deadline at most. It may stand still while timers are exact, behind
+/// another task on its thread. Returns the reply if it comes meanwhile.
+async fn wait_for_turn<F: Future + ?Sized>(
+    live: &Live,
+    mut reply: Pin<&mut F>,
+    deadline: Duration,
+) -> Option<F::Output> {
+    // In a cluster behind a client of the user, it is more than a turn: fred reads the map.
+    if live.is_clustered() {
+        return None;
+    }
+    // What is before a command that sends nothing is not flushed before the next one that does.
+    let mut flush = reply_to(live, Command::time(deadline));
+    tokio::select! {
+        biased;
+        _ = live.client.sync_cluster() => final_polls(reply).await,
+        reply = reply.as_mut() => Some(reply),
+        _ = &mut flush => final_polls(reply).await,
+        () = sleep(deadline) => None,
     }
 }
 
