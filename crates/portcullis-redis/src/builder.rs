@@ -114,7 +114,8 @@ impl RedisStoreBuilder {
     /// Sets how long a decision may take, 50 ms by default, from 1 ms to an hour. A check without a reply by then is an error: an
     /// overload if other calls were answered meanwhile. If none was, the store probes the server, and the check waits for up to as long
     /// again. If neither is answered it is an outage, to which the policy's failure mode applies. Whether the charge was made is
-    /// unknown, and the check is not sent again. It takes longer only while this process stands still.
+    /// unknown, and the check is not sent again. It takes longer only while this process, or a thread of it, stands still. If the thread of
+    /// the connection does so for three deadlines beyond that of a check, it is an outage, except for checks in other runtimes.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { options: self.options.deadline(deadline), ..self }
     }
@@ -146,10 +147,10 @@ impl RedisStoreBuilder {
     /// [outcome](portcullis_core::store::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
     /// decision per second.
     ///
-    /// A refund, settlement, reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not
+    /// A refund, a settlement to fewer units, a reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not
     /// seen**: the client may be denied for up to 1 s longer.
     ///
-    /// While the server answers nothing, a denial holds until its wait is over, at most 60 s from before the request, whatever the
+    /// While the server decides nothing, a denial holds until its wait is over, at most 60 s from before the request, whatever the
     /// failure mode of its policy. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
     /// remembered.
     pub fn denial_memory(self, entries: usize) -> Self {

@@ -120,8 +120,8 @@ impl Admission {
         first_check::start(config, plan, parts)
     }
 
-    /// Whether the inner service may be kept ready during the wait. That is the case for a call of the store, which ends within
-    /// its deadline. A delay, the wait for a window or a look-up may take longer.
+    /// Whether the inner service may be kept ready during the wait. That is the case for a call of the store, which ends soon
+    /// after its deadline. A delay, the wait for a window or a look-up may take longer.
     pub(crate) fn keeps_readiness(&self) -> bool {
         match &self.state {
             State::First(first) => first.keeps_readiness(),

@@ -66,7 +66,7 @@ impl Drop for Running {
     }
 }
 
-/// A store answers within its deadline, so this is enough for the refunds of about ten thousand disconnects per second.
+/// A store answers within its deadline except in the first moments of an outage, so this is enough for the refunds of about ten thousand disconnects per second.
 const MAX_TASKS: usize = 1_024;
 
 #[cfg(test)]

@@ -247,7 +247,8 @@ impl RateLimitLayer {
     /// log, at most once a minute, and [`RateLimitHeaders::SHADOW`] shows them to the client.
     ///
     /// It is checked after the others: a layer that has both calls its store twice, sequentially, with all shadow policies
-    /// checked concurrently. A store that does not answer delays a request by no more than its deadline.
+    /// checked concurrently. Redis delays a request by up to two deadlines in the first two of an outage, and by up
+    /// to one while others are answered.
     ///
     /// A request without an identity for it passes as well. A delay in its decision is ignored.
     ///

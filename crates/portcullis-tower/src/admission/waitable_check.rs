@@ -30,8 +30,8 @@ impl WaitableCheck {
         }
     }
 
-    /// Whether the inner service may be kept ready: a call of the store ends within its deadline, and the wait for a window may take
-    /// longer.
+    /// Whether the inner service may be kept ready: a call of the store ends soon after its deadline, and the wait for a window may
+    /// take longer.
     pub(super) fn keeps_readiness(&self) -> bool {
         matches!(self, Self::Asking(..))
     }
