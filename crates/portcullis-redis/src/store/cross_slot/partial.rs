@@ -198,7 +198,7 @@ impl PartialOutcome {
             let decided = outcome.checks().iter().zip(outcome.decisions());
             decided.filter(|(_, decision)| !decision.is_allowed()).map(|(check, _)| check.key)
         });
-        let held = self.remembered.iter().flat_map(|outcome| outcome.checks()).map(|check| check.key);
+        let held = self.remembered.iter().flat_map(Outcome::checks).map(|check| check.key);
         by_slot.chain(by_standby).chain(held).filter(|key| !key.is_shared())
     }
 
