@@ -8,6 +8,7 @@ mod call;
 mod combined_call;
 mod in_flight_call;
 mod probe;
+mod reply_observer;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -31,7 +31,8 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::Link;
-use super::in_flight_call::{ReplyObserver, reply_to};
+use super::in_flight_call::reply_to;
+use super::reply_observer::ReplyObserver;
 use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use ::fred::interfaces::ClusterInterface as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::in_flight_call::{ReplyFuture, ReplyObserver, reply_to};
+use super::in_flight_call::reply_to;
+use super::reply_observer::{ReplyFuture, ReplyObserver};
 use super::{LinkPublisher, State};
 use crate::fred::command::Command;
 use crate::fred::error::is_answer;
@@ -101,12 +102,12 @@ async fn wait_for_turn<F: Future + ?Sized>(
         return None;
     }
     // What is before a command that sends nothing is not flushed before the next one that does.
-    let mut flush = reply_to(live, Command::time(deadline));
+    let flush = reply_to(live, Command::time(deadline));
     tokio::select! {
         biased;
         _ = live.client.sync_cluster() => final_polls(reply).await,
         reply = reply.as_mut() => Some(reply),
-        _ = &mut flush => final_polls(reply).await,
+        _ = flush => final_polls(reply).await,
         () = sleep(deadline) => None,
     }
 }

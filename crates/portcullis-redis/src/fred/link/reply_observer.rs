@@ -1,0 +1,213 @@
+//! What a call, or a probe, means for its link.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::fred::error::Error;
+use tokio::time::Instant;
+
+use crate::fred::command::Command;
+use crate::fred::error::call_error;
+use crate::fred::live::Live;
+use crate::protocol::value::Value;
+use crate::resilience::breaker::{Breaker, BreakerPermit, NoReply};
+use crate::resilience::deadline::{ReplyTime, wait_until};
+use crate::resilience::in_flight::InFlightLimit;
+use crate::resilience::liveness::Liveness;
+use crate::resilience::outage_log::OutageLog;
+use crate::resilience::overtime::{LateCall, Overtime, wait_on};
+use crate::transport::CallError;
+
+/// Records the result of one call for the link.
+pub(super) struct ReplyObserver {
+    breaker_permit: BreakerPermit,
+    liveness: Arc<Liveness>,
+    in_flight: Arc<InFlightLimit>,
+    outage_log: Arc<OutageLog>,
+    wrote: fn(&Value) -> bool,
+    /// The permits of the decisions in the call; one for other calls. Equal decisions may have one together.
+    permits: usize,
+    /// What the call counts as; nothing if it is a probe.
+    decisions: Option<u32>,
+    sent: Instant,
+    end: Instant,
+    reply_time: ReplyTime,
+    /// Whether the call has begun to wait beyond its deadline.
+    has_waited: bool,
+    /// The deadline from which that wait began, if the process stood still before its end.
+    stalled: Option<Instant>,
+    /// Whether the reply came after the deadline by the server.
+    is_late: bool,
+}
+
+impl ReplyObserver {
+    pub(super) fn new(
+        command: &Command,
+        reply_time: ReplyTime,
+        breaker_permit: BreakerPermit,
+        live: &Live,
+        in_flight: &Arc<InFlightLimit>,
+        outage_log: &Arc<OutageLog>,
+    ) -> Self {
+        let (liveness, in_flight, outage_log) =
+            (Arc::clone(&live.liveness), Arc::clone(in_flight), Arc::clone(outage_log));
+        let sent = Instant::now();
+        Self {
+            breaker_permit,
+            liveness,
+            in_flight,
+            outage_log,
+            wrote: command.wrote,
+            permits: 1,
+            decisions: command.decisions,
+            sent,
+            end: command.end,
+            reply_time,
+            has_waited: false,
+            stalled: None,
+            is_late: false,
+        }
+    }
+
+    pub(super) fn breaker(&self) -> Arc<Breaker> {
+        self.breaker_permit.breaker()
+    }
+
+    /// The same for a call for several decisions.
+    pub(super) fn of_decisions(self, permits: usize, decisions: usize) -> Self {
+        Self { permits, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
+    }
+
+    /// Waits for a reply beyond the deadline, while it is open whether the server or this process is late. It ends at once if calls
+    /// are answered or in an outage, unless the process has stood still.
+    pub(super) async fn wait_on<F: Future + ?Sized>(
+        &mut self,
+        end: Instant,
+        deadline: Duration,
+        reply: Pin<&mut F>,
+    ) -> Option<F::Output> {
+        if matches!(self.reply_time, ReplyTime::SpentOnPermit) {
+            return None;
+        }
+        let breaker = self.breaker_permit.breaker();
+        // A wait that another one continues begins late by itself.
+        let end = if std::mem::replace(&mut self.has_waited, true) { Instant::now() } else { end };
+        let settles_suspicion = self.breaker_permit.settles_suspicion();
+        let is_probe = settles_suspicion || self.breaker_permit.is_probe();
+        let call = LateCall { sent: self.sent, end, deadline, is_probe };
+        let Overtime { reply, stalled } = wait_on(&breaker, call, reply).await;
+        self.stalled = self.stalled.or(stalled);
+        // The whole wait is the deadline of the probe of a suspicion.
+        self.is_late = reply.is_some() && stalled.is_none() && !settles_suspicion;
+        reply
+    }
+
+    /// Records that there was no reply in time. Returns the caller's error.
+    pub(super) fn observe_no_reply(self, deadline: Duration) -> CallError {
+        let (breaker, sent, decisions) = (self.breaker_permit.breaker(), self.sent, self.decisions);
+        let error = self.no_reply(deadline);
+        breaker.stats().call_ended(sent, decisions, Err(error.label()));
+        error
+    }
+
+    fn no_reply(self, deadline: Duration) -> CallError {
+        self.in_flight.unanswered(self.sent);
+        if matches!(self.reply_time, ReplyTime::SpentOnPermit) {
+            return CallError::Overtaken(deadline);
+        }
+        let breaker = self.breaker_permit.breaker();
+        let no_reply = self.breaker_permit.timed_out(self.stalled);
+        recheck(&breaker, &self.in_flight);
+        match no_reply {
+            NoReply::Outage => {
+                self.liveness.no_reply();
+                CallError::TimedOut(deadline)
+            }
+            NoReply::Overload { all_late } => {
+                if all_late {
+                    self.in_flight.congested(self.sent);
+                }
+                CallError::Overtaken(deadline)
+            }
+        }
+    }
+
+    pub(super) fn observe(self, result: &Result<Value, CallError>) {
+        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, .. } = self;
+        breaker_permit.stats().call_ended(
+            sent,
+            self.decisions,
+            result.as_ref().map(|_| ()).map_err(CallError::label),
+        );
+        match result {
+            Err(error) if error.is_cluster_down() => {
+                let breaker = breaker_permit.breaker();
+                breaker_permit.refused(true);
+                recheck(&breaker, &in_flight);
+            }
+            // The server has not replied.
+            Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
+            Err(error) if error.is_loading() => {
+                liveness.reply();
+                breaker_permit.refused(false);
+            }
+            Err(CallError::Unavailable(_)) => {}
+            Err(error) if error.is_read_only() => {
+                liveness.read_only();
+                breaker_permit.refused(false);
+            }
+            _ => {
+                if result.as_ref().is_ok_and(wrote) {
+                    liveness.success();
+                } else {
+                    liveness.reply();
+                }
+                if self.is_late {
+                    breaker_permit.breaker().replied();
+                } else if breaker_permit.answered() {
+                    outage_log.up();
+                }
+                // After a wait beyond the deadline it is not known whether so many calls are answered in time.
+                if self.has_waited {
+                    in_flight.unanswered(sent);
+                } else {
+                    in_flight.answered(sent, permits);
+                }
+            }
+        }
+    }
+
+    /// Waits for the reply until the deadline, and beyond it as any call, after the caller has gone away. Without this, callers that
+    /// give up early would never detect a server that does not reply. Returns the pending reply, if there is none by then.
+    pub(super) async fn wait_for_reply(
+        mut self,
+        deadline: Duration,
+        mut reply: ReplyFuture,
+    ) -> Option<ReplyFuture> {
+        let mut result = wait_until(self.end, &mut reply).await;
+        if result.is_none() {
+            result = self.wait_on(self.end, deadline, reply.as_mut()).await;
+        }
+        if self.observe_result(result) { None } else { Some(reply) }
+    }
+
+    /// Records the result, or that there is none in time, of a call that no caller waits for. Returns whether there is one.
+    pub(super) fn observe_result(self, result: Option<Result<Value, Error>>) -> bool {
+        let Some(result) = result else {
+            self.observe_no_reply(Duration::ZERO);
+            return false;
+        };
+        self.observe(&result.map_err(|error| call_error(&error, false)));
+        true
+    }
+}
+
+pub(super) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+
+/// Ends the waits for permits if the breaker has opened.
+fn recheck(breaker: &Breaker, in_flight: &InFlightLimit) {
+    if !breaker.is_closed() {
+        in_flight.recheck_breaker();
+    }
+}
