@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::thread;
 
 use portcullis::redis::RedisStore;
-use portcullis::store::{Outcome, StoreFuture};
+use portcullis::store::{Outcome, Store, StoreFuture};
 use portcullis::{Secret, StoreError};
 use portcullis_servers::{Fault, FaultProxy};
 use portcullis_tests::AroundStore;
@@ -60,6 +60,15 @@ impl Future for Stalling {
     }
 }
 
+/// Blocks the thread after some of the calls that it begins.
+fn stalling(store: RedisStore, stalls: &Arc<Stalls>) -> impl Store {
+    let stalls = Arc::clone(stalls);
+    AroundStore::new(store, move |decide| {
+        let (decision, stalls) = (Box::pin(decide()), Arc::clone(&stalls));
+        StoreFuture::boxed(Stalling { decision, has_begun: false, stalls })
+    })
+}
+
 async fn assert_limit_holds(mode: FailureMode, stall: Duration) {
     let redis = RedisServer::start().unwrap();
     // As if Redis were elsewhere: a reply takes longer than a few turns of this process.
@@ -68,12 +77,8 @@ async fn assert_limit_holds(mode: FailureMode, stall: Duration) {
     let store = RedisStore::builder(url).deadline(SHORT).connect().await.unwrap();
     proxy.set_fault(Fault::Delay(SHORT / 4));
     let stalls = Stalls::new(stall);
-    let of_store = Arc::clone(&stalls);
-    let stalling = AroundStore::new(store, move |decide| {
-        let (decision, stalls) = (Box::pin(decide()), Arc::clone(&of_store));
-        StoreFuture::boxed(Stalling { decision, has_begun: false, stalls })
-    });
-    let server = LimitedServer::of(mode, redis, &Limiter::new(stalling, Secret::published())).await;
+    let limiter = Limiter::new(stalling(store, &stalls), Secret::published());
+    let server = LimitedServer::of(mode, redis, &limiter).await;
     let started = Instant::now();
     let mut answers = server.flood(5_000).await;
     while stalls.count() < STALLS || answers.limited == 0 {
@@ -111,8 +116,8 @@ async fn assert_denied_key_stays_denied(mode: FailureMode) {
     let redis = RedisServer::start().unwrap();
     let store = RedisStore::builder(redis.url()).connect_wait(DEADLINE).connect().await.unwrap();
     let stalls = Stalls::new(Duration::from_millis(120));
-    let stalling = StallingStore { store: store.clone(), stalls: Arc::clone(&stalls) };
-    let server = LimitedServer::of(mode, redis, &Limiter::new(stalling, Secret::published())).await;
+    let limiter = Limiter::new(stalling(store.clone(), &stalls), Secret::published());
+    let server = LimitedServer::of(mode, redis, &limiter).await;
     let mut client = server.connect(Ipv4Addr::LOCALHOST).await;
     within_a_minute("denial by Redis", async {
         while send(&mut client, "/address").await != (StatusCode::TOO_MANY_REQUESTS, false) {}
