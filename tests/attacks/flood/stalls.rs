@@ -151,7 +151,7 @@ async fn default_deadline_keeps_denials() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn default_deadline_keeps_denials_on_two_threads() {
+async fn two_threads_keep_denials() {
     assert_denied_key_stays_denied(FailureMode::Open).await;
 }
 

@@ -194,7 +194,7 @@ mod tests {
 
     /// Otherwise each late reply of a slow server would excuse the call after it.
     #[tokio::test(start_paused = true)]
-    async fn late_reply_before_the_wait_proves_nothing() {
+    async fn earlier_late_reply_proves_nothing() {
         let breaker = breaker().await;
         breaker.replied();
         advance(DEADLINE).await;

@@ -176,7 +176,7 @@ async fn a_client_denied_locally_holds_nothing_at_other_slots() {
 
 /// The denial is held beyond the second in which every check is answered by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn held_denial_takes_no_units_of_other_slots() {
+async fn held_denial_takes_no_units_elsewhere() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = open(&cluster).await;
