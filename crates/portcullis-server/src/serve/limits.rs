@@ -93,7 +93,8 @@ impl Limits {
         Self { header_timeout: timeout, ..self }
     }
 
-    /// Sets how long a connection stays open without a request, and in a request without a byte; 300 s by default.
+    /// Sets how long a connection stays open without a request, and while its client takes less than 1 920 bytes of what there is for it; 300 s
+    /// by default.
     #[must_use]
     pub fn idle_timeout(self, timeout: Duration) -> Self {
         Self { idle_timeout: timeout, ..self }

@@ -15,12 +15,17 @@ use crate::places::Place;
 #[derive(Debug)]
 pub(super) struct Activity {
     version: AtomicU8,
-    has_moved: AtomicBool,
     has_unparsed: AtomicBool,
     started: AtomicU64,
     in_flight: AtomicU32,
-    /// Microseconds since [`BEGUN`] at which the last request has ended, or the connection was accepted.
-    rested: AtomicU64,
+    /// The pieces of responses that the protocol has not written.
+    unsent: AtomicU32,
+    /// Whether the socket takes no more of what was written.
+    is_blocked: AtomicBool,
+    /// The bytes of responses that the client has taken.
+    taken: AtomicU64,
+    /// Microseconds since [`BEGUN`] at which a request last began, made progress or ended, or the connection was accepted.
+    last: AtomicU64,
 }
 
 /// A protocol, as its first bytes show it.
@@ -33,8 +38,10 @@ pub(super) enum Version {
 
 impl Default for Activity {
     fn default() -> Self {
-        let (version, has_moved, has_unparsed, started, in_flight) = Default::default();
-        Self { version, has_moved, has_unparsed, started, in_flight, rested: AtomicU64::new(now()) }
+        let (version, has_unparsed, started, in_flight) = Default::default();
+        let (unsent, is_blocked, taken, last) =
+            (AtomicU32::new(0), AtomicBool::new(false), 0.into(), now().into());
+        Self { version, has_unparsed, started, in_flight, unsent, is_blocked, taken, last }
     }
 }
 
@@ -47,11 +54,6 @@ impl Activity {
         }
     }
 
-    /// Whether a byte was read or written since the last call.
-    pub(super) fn take_moved(&self) -> bool {
-        self.has_moved.swap(false, Ordering::Relaxed)
-    }
-
     /// Whether bytes were read since the last request began or ended: the head of the next one, with HTTP/1.1.
     pub(super) fn has_unparsed(&self) -> bool {
         self.has_unparsed.load(Ordering::Relaxed)
@@ -62,14 +64,24 @@ impl Activity {
         self.started.load(Ordering::Relaxed)
     }
 
-    /// The requests whose response is not complete.
-    pub(super) fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+    /// Whether a response is not complete, or not written.
+    pub(super) fn is_busy(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0 || self.awaits_client()
     }
 
-    /// When the connection began to be without a request, which orders connections. `None` during a request.
-    pub(super) fn idle_since(&self) -> Option<u64> {
-        (self.in_flight() == 0).then(|| self.rested.load(Ordering::Relaxed))
+    /// Whether there is something that the client has to take.
+    pub(super) fn awaits_client(&self) -> bool {
+        self.unsent.load(Ordering::Relaxed) > 0 || self.is_blocked.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of responses that the client has taken. Nothing else counts, such as a ping or the update of a window.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// When a request last began, made progress or ended, which orders connections.
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Relaxed)
     }
 
     pub(super) fn set_version(&self, version: Version) {
@@ -78,12 +90,20 @@ impl Activity {
 
     fn has_read(&self) {
         self.has_unparsed.store(true, Ordering::Relaxed);
-        self.has_moved.store(true, Ordering::Relaxed);
+    }
+
+    fn has_taken(&self, bytes: usize) {
+        self.taken.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.has_progress();
+    }
+
+    fn has_progress(&self) {
+        self.last.store(now(), Ordering::Relaxed);
     }
 
     #[cfg(test)]
-    pub(super) fn rested_for_test(&self, at: u64) {
-        self.rested.store(at, Ordering::Relaxed);
+    pub(super) fn last_for_test(&self, at: u64) {
+        self.last.store(at, Ordering::Relaxed);
     }
 
     #[cfg(test)]
@@ -101,7 +121,14 @@ impl InFlight {
         activity.started.fetch_add(1, Ordering::Relaxed);
         activity.in_flight.fetch_add(1, Ordering::Relaxed);
         activity.has_unparsed.store(false, Ordering::Relaxed);
+        activity.has_progress();
         Self(activity.clone())
+    }
+
+    /// A piece of the response that is to be written.
+    pub(super) fn unsent(&self) -> Unsent {
+        self.0.unsent.fetch_add(1, Ordering::Relaxed);
+        Unsent(self.0.clone())
     }
 }
 
@@ -109,8 +136,27 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         // The body of a request is read during the request.
         self.0.has_unparsed.store(false, Ordering::Relaxed);
-        self.0.rested.store(now(), Ordering::Relaxed);
+        self.0.has_progress();
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A piece of a response that is not written until this is dropped.
+#[derive(Debug)]
+pub(super) struct Unsent(Arc<Activity>);
+
+impl Unsent {
+    /// The protocol has written so many bytes. With HTTP/1.1 these are only in its buffer.
+    pub(super) fn has_written(&self, bytes: usize) {
+        if self.0.version() == Version::Http2 {
+            self.0.has_taken(bytes);
+        }
+    }
+}
+
+impl Drop for Unsent {
+    fn drop(&mut self) {
+        self.0.unsent.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -128,9 +174,12 @@ impl<I> Observed<I> {
         Self { io, activity, first: FirstBytes::default(), _place: place }
     }
 
-    fn moved<T>(&self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if let Poll::Ready(Ok(_)) = result {
-            self.activity.has_moved.store(true, Ordering::Relaxed);
+    fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.is_blocked.store(result.is_pending(), Ordering::Relaxed);
+        if let Poll::Ready(Ok(bytes)) = result
+            && self.activity.version() == Version::Http1
+        {
+            self.activity.has_taken(bytes);
         }
         result
     }
@@ -158,11 +207,13 @@ impl<I: AsyncRead + Unpin> AsyncRead for Observed<I> {
 impl<I: AsyncWrite + Unpin> AsyncWrite for Observed<I> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write(cx, bytes);
-        self.moved(result)
+        self.written(result)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        let result = Pin::new(&mut self.io).poll_flush(cx);
+        self.activity.is_blocked.store(result.is_pending(), Ordering::Relaxed);
+        result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -175,7 +226,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Observed<I> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.io).poll_write_vectored(cx, bytes);
-        self.moved(result)
+        self.written(result)
     }
 
     fn is_write_vectored(&self) -> bool {

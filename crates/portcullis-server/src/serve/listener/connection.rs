@@ -123,7 +123,7 @@ async fn drive<I, S, B>(
             }
             closing = closes(listed.as_ref()), if !makes_room => {
                 makes_room = true;
-                if activity.in_flight() == 0 && closing == Closing::AtOnce {
+                if !activity.is_busy() && closing == Closing::AtOnce {
                     return tracing::debug!("a connection has made room");
                 }
                 watchdog.closes();
@@ -131,7 +131,7 @@ async fn drive<I, S, B>(
                 timer.as_mut().reset(Instant::now() + GRACE);
             }
             () = &mut timer => {
-                if makes_room && activity.in_flight() == 0 {
+                if makes_room && !activity.is_busy() {
                     return tracing::debug!("a connection has made room");
                 }
                 let now = Instant::now();

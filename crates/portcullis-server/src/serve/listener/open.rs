@@ -64,7 +64,7 @@ impl OpenConnections {
         let is_beyond = |client: Option<Client>| client.is_some_and(|client| beyond_share.contains(&client));
         let rank = |connection: &OpenConnection| {
             let (is_beyond, is_new) = (is_beyond(connection.client), connection.activity.started() == 0);
-            let since = connection.activity.idle_since().filter(|_| is_beyond || is_last || !is_new)?;
+            let since = idle_since(connection).filter(|_| is_beyond || is_last || !is_new)?;
             Some((Reverse(is_beyond), is_new, since))
         };
         self.close_first(rank, Closing::Graceful)
@@ -73,7 +73,7 @@ impl OpenConnections {
     /// Closes the connection of a client without a request that is idle longest. Returns whether there is any.
     pub(super) fn close_idle_of(&self, client: Client) -> bool {
         let rank = |connection: &OpenConnection| {
-            connection.activity.idle_since().filter(|_| connection.client == Some(client))
+            idle_since(connection).filter(|_| connection.client == Some(client))
         };
         self.close_first(rank, Closing::AtOnce)
     }
@@ -123,6 +123,10 @@ impl Drop for Listed {
     }
 }
 
+fn idle_since(connection: &OpenConnection) -> Option<u64> {
+    (!connection.activity.is_busy()).then(|| connection.activity.last())
+}
+
 const BATCH: usize = 1_024;
 
 #[cfg(test)]
@@ -145,7 +149,7 @@ mod tests {
         let opened = hosts.iter().map(open).collect::<Vec<_>>();
         // Each is idle for longer than those behind it.
         for (number, (_, activity)) in opened.iter().enumerate() {
-            activity.rested_for_test(u64::try_from(number).unwrap());
+            activity.last_for_test(u64::try_from(number).unwrap());
         }
         opened
     }
@@ -164,7 +168,7 @@ mod tests {
         assert!(list.close_idle(&[], true));
         assert_eq!(closing(&open), [1]);
         drop(request);
-        open[0].1.rested_for_test(10);
+        open[0].1.last_for_test(10);
         assert!(list.close_idle(&[], false));
         assert_eq!(closing(&open), [0], "the others have had no request");
         open.remove(3);

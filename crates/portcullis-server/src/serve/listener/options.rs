@@ -91,7 +91,7 @@ impl ListenerOptions {
         Self { idle_timeout: timeout, ..self }
     }
 
-    /// How long a connection with a request in progress stays open while no byte is read or written. Not for upgraded connections.
+    /// How long a connection stays open while its client takes nothing of what there is for it. Not for upgraded connections.
     pub(crate) fn stall_timeout(self, timeout: Duration) -> Self {
         Self { stall_timeout: timeout, ..self }
     }

@@ -5,6 +5,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::ConnectInfo;
 use axum::routing::{get, post};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, oneshot};
@@ -130,6 +133,64 @@ async fn connections_of_named_proxies_are_left_alone() {
     first.write_all(GET_PEER.as_bytes()).await.unwrap();
     assert!(rest(&mut first).await.contains("HTTP/1.1 200"));
     assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+}
+
+type Http2 = (http2::SendRequest<Empty<Bytes>>, JoinHandle<hyper::Result<()>>);
+
+/// A connection of HTTP/2 whose client pings as often as it can.
+async fn http_2(addr: SocketAddr, window: u32) -> Http2 {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .keep_alive_interval(Duration::from_millis(10))
+        .keep_alive_while_idle(true);
+    builder.initial_stream_window_size(window).adaptive_window(false);
+    let io = TokioIo::new(TcpStream::connect(addr).await.unwrap());
+    let (client, connection) = builder.handshake(io).await.unwrap();
+    (client, tokio::spawn(connection))
+}
+
+fn large() -> Router {
+    Router::new().route("/large", get(async || Bytes::from(vec![b'a'; LARGE])))
+}
+
+/// More than sockets keep.
+const LARGE: usize = 16 << 20;
+
+#[tokio::test]
+async fn client_that_takes_nothing_is_cut_off() {
+    let server = start(ListenerOptions::default().stall_timeout(SHORT), large()).await;
+    for window in [0, 100] {
+        let (mut client, connection) = http_2(server.addr, window).await;
+        let request = Request::get("http://a/large").body(Empty::new()).unwrap();
+        let response = timeout(BOUND, client.send_request(request)).await.unwrap().unwrap();
+        let _ = timeout(BOUND, connection).await.expect("the connection ends");
+        drop(response);
+    }
+}
+
+#[tokio::test]
+async fn response_that_is_written_is_whole() {
+    let server = start(ListenerOptions::default().max_connections(1), large()).await;
+    let mut stream =
+        connect(server.addr, "GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
+    let head = read_until(&mut stream, "\r\n\r\n").await;
+    assert_eq!(rest(&mut connect(server.addr, GET_PEER).await).await, "");
+    assert!(head.len() + rest(&mut stream).await.len() > LARGE);
+
+    let connected = async {
+        loop {
+            let (mut client, connection) = http_2(server.addr, 65_535).await;
+            let request = Request::get("http://a/large").body(Empty::new()).unwrap();
+            if let Ok(response) = client.send_request(request).await {
+                return (client, connection, response);
+            }
+        }
+    };
+    let (_client, _connection, response) = timeout(BOUND, connected).await.expect("the place is free");
+    assert_eq!(rest(&mut connect(server.addr, GET_PEER).await).await, "");
+    let body = timeout(BOUND, response.collect()).await.unwrap().unwrap();
+    assert_eq!(body.to_bytes().len(), LARGE);
 }
 
 #[tokio::test]

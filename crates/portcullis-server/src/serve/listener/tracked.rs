@@ -1,11 +1,13 @@
 //! The service of a connection: it knows the peer, and counts the requests that are not answered completely.
 
+use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::extract::ConnectInfo;
+use bytes::Buf;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -13,7 +15,7 @@ use pin_project_lite::pin_project;
 use portcullis::{BodyRate, RatedBody, Unread};
 use tower::{Service, ServiceExt as _};
 
-use super::activity::{Activity, InFlight};
+use super::activity::{Activity, InFlight, Unsent};
 
 /// The body of a request, which a client has to send fast enough, and of which the rest is discarded.
 pub(crate) type ClientBody = Unread<RatedBody<Incoming>>;
@@ -49,7 +51,7 @@ where
             if let Some(claim) = claim {
                 claim.answered(response.headers());
             }
-            Ok(response.map(|body| TrackedBody { body, _request: request_in_flight }))
+            Ok(response.map(|body| TrackedBody { body, request: request_in_flight }))
         })
     }
 }
@@ -60,19 +62,49 @@ pin_project! {
     pub(super) struct TrackedBody<B> {
         #[pin]
         body: B,
-        _request: InFlight,
+        request: InFlight,
+    }
+}
+
+/// Bytes of a response, which the protocol may keep for longer than the body.
+#[derive(Debug)]
+pub(super) struct TrackedData<D> {
+    data: D,
+    unsent: Unsent,
+}
+
+impl<D: Buf> Buf for TrackedData<D> {
+    fn remaining(&self) -> usize {
+        self.data.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.data.chunk()
+    }
+
+    fn chunks_vectored<'a>(&'a self, chunks: &mut [IoSlice<'a>]) -> usize {
+        self.data.chunks_vectored(chunks)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.data.advance(bytes);
+        self.unsent.has_written(bytes);
     }
 }
 
 impl<B: Body> Body for TrackedBody<B> {
-    type Data = B::Data;
+    type Data = TrackedData<B::Data>;
     type Error = B::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        self.project().body.poll_frame(cx)
+        let this = self.project();
+        let tracked = |frame: Frame<B::Data>| {
+            frame.map_data(|data| TrackedData { data, unsent: this.request.unsent() })
+        };
+        this.body.poll_frame(cx).map_ok(tracked)
     }
 
     fn is_end_stream(&self) -> bool {

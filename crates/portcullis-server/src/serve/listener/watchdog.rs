@@ -11,11 +11,12 @@ use super::activity::{Activity, Version};
 pub(super) struct Watchdog {
     activity: Arc<Activity>,
     started: u64,
+    taken: u64,
     /// How long the head of a request has been arriving.
     head: Duration,
     /// How long no request was in progress.
     idle: Duration,
-    /// How long nothing was read or written during a request.
+    /// How long the client has taken less than [`LEAST_TAKEN`] of what there was for it.
     stalled: Duration,
     /// How long the connection has been closing without a request in progress.
     closing: Option<Duration>,
@@ -33,7 +34,7 @@ pub(super) enum Step {
 impl Watchdog {
     pub(super) fn new(activity: Arc<Activity>) -> Self {
         let zero = Duration::ZERO;
-        Self { activity, started: 0, head: zero, idle: zero, stalled: zero, closing: None }
+        Self { activity, started: 0, taken: 0, head: zero, idle: zero, stalled: zero, closing: None }
     }
 
     /// How often it looks.
@@ -50,12 +51,17 @@ impl Watchdog {
 
     /// What to do, given the time since the last look.
     pub(super) fn look(&mut self, passed: Duration, options: &ListenerOptions) -> Step {
-        let (in_flight, started) = (self.activity.in_flight(), self.activity.started());
-        let (has_begun, has_moved) = (started != self.started, self.activity.take_moved());
+        let (started, taken) = (self.activity.started(), self.activity.taken());
+        let has_begun = started != self.started;
         self.started = started;
-        if in_flight > 0 || has_begun {
+        if self.activity.is_busy() || has_begun {
             (self.head, self.idle) = Default::default();
-            self.stalled = if has_moved || has_begun { Duration::ZERO } else { self.stalled + passed };
+            let has_taken = taken - self.taken >= LEAST_TAKEN || !self.activity.awaits_client();
+            if has_taken || has_begun {
+                (self.stalled, self.taken) = (Duration::ZERO, taken);
+            } else {
+                self.stalled += passed;
+            }
             self.closing = self.closing.map(|_| Duration::ZERO);
             return if self.stalled < options.stall_timeout { Step::Keep } else { Step::Cut("stalled") };
         }
@@ -85,6 +91,9 @@ impl Watchdog {
         Step::Close
     }
 }
+
+/// The bytes that a client takes within the stall timeout: few, so that this is the pace of no client that reads.
+const LEAST_TAKEN: u64 = 1_920;
 
 #[cfg(test)]
 mod tests;

@@ -72,11 +72,21 @@ fn requests_keep_a_connection() {
 }
 
 #[test]
-fn request_without_bytes_has_the_stall_timeout() {
-    let (activity, mut watchdog) = watchdog(Version::Http1);
-    let _request = InFlight::begin(&activity);
-    assert_eq!(first_step(&mut watchdog, || activity.read_for_test()), None);
-    assert_eq!(first_step(&mut watchdog, || {}), Some((16, Step::Cut("stalled"))));
+fn unread_response_has_the_stall_timeout() {
+    for (taken, step) in
+        [(0, Some((16, Step::Cut("stalled")))), (100, Some((16, Step::Cut("stalled")))), (120, None)]
+    {
+        let (activity, mut watchdog) = watchdog(Version::Http2);
+        let request = InFlight::begin(&activity);
+        assert_eq!(first_step(&mut watchdog, || {}), None, "the response has not come");
+        let unsent = request.unsent();
+        drop(request);
+        let pings_and_takes = || {
+            activity.read_for_test();
+            unsent.has_written(taken);
+        };
+        assert_eq!(first_step(&mut watchdog, pings_and_takes), step, "{taken} bytes at a time");
+    }
 }
 
 #[test]
