@@ -55,7 +55,8 @@ async fn proxy_with(rules: &str, configure: impl FnOnce(ReverseProxy) -> Reverse
 async fn server(limits: Limits) -> SocketAddr {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let page = Router::new().route("/", any(async |body: Bytes| drop(body)));
-    let server = Server::new(Limiter::memory()).http(any_port, page);
+    // Those that ask from the loopback are clients if others are named.
+    let server = Server::new(Limiter::memory()).http(any_port, page).proxies(["10.0.0.0/8".parse().unwrap()]);
     let server = server.limits(limits.max_connections(CONNECTIONS)).bind().await.unwrap();
     let address = server.addresses().http.unwrap();
     tokio::spawn(server.run(pending()));
@@ -83,7 +84,7 @@ async fn keep(address: SocketAddr) -> Vec<TcpStream> {
 }
 
 #[tokio::test]
-async fn kept_connections_of_one_address_shut_out_nobody() {
+async fn kept_connections_shut_out_nobody() {
     for address in [proxy(RULES).await, server(Limits::default()).await] {
         let _kept = keep(address).await;
         for host in 3..30 {
@@ -110,7 +111,7 @@ async fn kept_connections_of_http_2_shut_out_nobody() {
 
 /// A client that opens connections as fast as it can, beside those that it keeps.
 #[tokio::test]
-async fn many_new_connections_of_one_address_shut_out_nobody() {
+async fn new_connections_shut_out_nobody() {
     let address = proxy(RULES).await;
     let kept = keep(address).await;
     let flood = tokio::spawn(async move {
@@ -125,6 +126,35 @@ async fn many_new_connections_of_one_address_shut_out_nobody() {
         assert_eq!(raw::status(&raw::exchange(host, address, &get()).await), 200);
     }
     flood.abort();
+}
+
+/// Begins an upload on a connection. Returns once the server reads it, or has closed the connection.
+async fn begin_upload(address: SocketAddr, host: u8) -> TcpStream {
+    let mut connection = raw::connect(host, address).await;
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 1\r\n\r\n";
+    let _ = connection.write_all(head.as_bytes()).await;
+    let _ = within_a_minute("answer", connection.read(&mut [0; 100])).await;
+    connection
+}
+
+/// Addresses that hold all connections, each with a request in progress.
+#[tokio::test]
+async fn busy_connections_shut_out_nobody() {
+    let hour = Duration::from_secs(3_600);
+    let limits = Limits::default().body_rate(BodyRate::new(1, hour)).request_timeout(hour);
+    for addresses in [1, 7] {
+        let proxy = proxy_with(RULES, |proxy| proxy.body_rate(BodyRate::new(1, hour))).await;
+        for address in [proxy, server(limits).await] {
+            let mut busy = Vec::new();
+            for host in 2..2 + addresses {
+                let begun: JoinSet<_> = (0..CONNECTIONS).map(|_| begin_upload(address, host)).collect();
+                busy.push(begun.join_all().await);
+            }
+            for host in 30..50 {
+                assert_eq!(raw::status(&raw::exchange(host, address, &get()).await), 200, "{addresses}");
+            }
+        }
+    }
 }
 
 /// One that answers the pings of the server, as libraries do.
@@ -146,14 +176,19 @@ fn unfinished() -> BoxBody<Bytes, Infallible> {
     StreamBody::new(first.chain(tokio_stream::pending())).boxed()
 }
 
-/// Sends unfinished requests on five connections. Returns once as many are refused as exceed the places, with the requests that wait.
-async fn hold(address: SocketAddr, host: u8, client: &'static str) -> JoinSet<StatusCode> {
+/// Sends unfinished requests on a number of connections, twice as many as there are places. Returns once so many of them are refused, with the
+/// requests that wait.
+async fn hold(
+    address: SocketAddr,
+    host: u8,
+    client: &'static str,
+    connections: u32,
+    refused: u32,
+) -> JoinSet<StatusCode> {
     let mut requests = JoinSet::new();
-    let connections = 5;
-    let each = 2 * REQUESTS / connections;
     for _ in 0..connections {
         let connection = raw::http2(raw::connect(host, address).await).await;
-        for _ in 0..each {
+        for _ in 0..2 * REQUESTS / connections {
             let mut connection = connection.clone();
             requests.spawn(async move {
                 let request = Request::post("http://a/").header("x-forwarded-for", client);
@@ -163,26 +198,39 @@ async fn hold(address: SocketAddr, host: u8, client: &'static str) -> JoinSet<St
             });
         }
     }
-    for _ in 0..(connections * each - REQUESTS) {
+    for _ in 0..refused {
         assert_eq!(within_a_minute("refusal", requests.join_next()).await.unwrap().unwrap(), 503);
     }
     requests
 }
 
 #[tokio::test]
-async fn unfinished_requests_of_one_address_shut_out_nobody() {
+async fn unfinished_requests_shut_out_nobody() {
     let address = proxy(RULES).await;
-    let _held = hold(address, 2, "192.0.2.2").await;
+    let _held = hold(address, 2, "192.0.2.2", 4, REQUESTS).await;
     for host in 3..30 {
+        assert_eq!(raw::status(&raw::exchange(host, address, &get()).await), 200);
+    }
+}
+
+/// Each of them takes as many as it can before the next one.
+#[tokio::test]
+async fn requests_of_16_addresses_leave_a_place() {
+    let address = proxy_with(RULES, |proxy| proxy.max_connections(64)).await;
+    let mut held = Vec::new();
+    for host in 2..18 {
+        held.push(hold(address, host, "192.0.2.2", 1, REQUESTS).await);
+    }
+    for host in 30..50 {
         assert_eq!(raw::status(&raw::exchange(host, address, &get()).await), 200);
     }
 }
 
 /// Connections of a named proxy have no client, and each of its requests has one.
 #[tokio::test]
-async fn unfinished_requests_of_one_client_shut_out_nobody_behind_its_proxy() {
+async fn one_client_of_a_proxy_shuts_out_no_other() {
     let address = proxy(&format!("{BEHIND_PROXIES}{RULES}")).await;
-    let _held = hold(address, 1, "192.0.2.2").await;
+    let _held = hold(address, 1, "192.0.2.2", 4, REQUESTS).await;
     for client in 3..30 {
         let request = raw::get(&format!("x-forwarded-for: 192.0.2.{client}"));
         assert_eq!(raw::status(&raw::exchange(1, address, &request).await), 200);

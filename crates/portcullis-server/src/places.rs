@@ -1,18 +1,20 @@
-//! The places of connections and requests: a bounded number, of which one client cannot take all.
+//! The places of connections and requests: a bounded number, of which a few clients cannot take all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis::ClientIp;
 use portcullis::key::IpPrefix;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
-/// Whoever takes places: an address, of IPv6 a /64.
+/// Whoever takes places: an address, or its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Client(IpPrefix);
 
 impl Client {
+    /// An address of IPv6 is its /64.
     pub(crate) fn at(address: IpAddr) -> Self {
         Self(ClientIp::peer().prefix(address))
     }
@@ -27,10 +29,28 @@ impl Client {
 #[derive(Debug)]
 pub(crate) struct Places {
     all: u32,
-    /// What a client may hold while places are short.
-    share: u32,
+    share: Share,
     taken: Mutex<Taken>,
     freed: Notify,
+}
+
+/// What a client may hold while places are short: at least one.
+#[derive(Clone, Copy, Debug)]
+enum Share {
+    /// An equal part for each client that holds a place, and for one more. If all places are taken, some client holds more than that, so
+    /// that room can be made of its places.
+    Equal,
+    /// A part of the places that are free, because none is taken back: each client leaves most of them to the next one.
+    OfFree,
+}
+
+/// Why a client gets no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// It holds its share, and places are short.
+    Share,
+    /// None is free.
+    All,
 }
 
 /// Has an entry for each client that holds a place, and for no other.
@@ -48,34 +68,37 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// Places of connections. The share of a client is a quarter.
+    /// Places of connections, which can be taken back: the share of a client is an equal one.
     pub(crate) fn of_connections(all: u32) -> Arc<Self> {
-        Self::new(all, (all / 4).max(1))
+        Self::new(all, Share::Equal)
     }
 
-    /// Places of requests. The share of a client is a sixteenth, and at least 8.
+    /// Places of requests, which cannot be taken back: the share of a client is an eighth of those that are free.
     pub(crate) fn of_requests(all: u32) -> Arc<Self> {
-        Self::new(all, (all / 16).max(8))
+        Self::new(all, Share::OfFree)
     }
 
-    fn new(all: u32, share: u32) -> Arc<Self> {
+    fn new(all: u32, share: Share) -> Arc<Self> {
         Arc::new(Self { all, share, taken: Mutex::default(), freed: Notify::new() })
     }
 
     /// Takes a place within the share of the client. Without a client only the number of all places counts.
-    pub(crate) fn take(self: &Arc<Self>, client: Option<Client>) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, client: Option<Client>) -> Result<Place, Full> {
         let mut taken = self.lock();
-        if self.is_beyond_share(&taken, client) { None } else { self.take_any(&mut taken, client) }
-    }
-
-    /// Takes a place, also beyond the share of the client.
-    pub(crate) fn take_beyond_share(self: &Arc<Self>, client: Option<Client>) -> Option<Place> {
-        self.take_any(&mut self.lock(), client)
-    }
-
-    /// Whether a further place of this client would be beyond its share, and less than a quarter of the places free for others.
-    pub(crate) fn would_be_beyond_share(&self, client: Client) -> bool {
-        self.is_beyond_share(&self.lock(), Some(client))
+        if let Some(client) = client
+            && self.leaves_too_few(taken.all.saturating_add(1))
+            && taken.by_client.get(&client).is_some_and(|held| *held >= self.share(&taken, Some(client)))
+        {
+            return Err(Full::Share);
+        }
+        if taken.all >= self.all {
+            return Err(Full::All);
+        }
+        taken.all += 1;
+        if let Some(client) = client {
+            *taken.by_client.entry(client).or_default() += 1;
+        }
+        Ok(Place { places: Arc::clone(self), client })
     }
 
     /// Whether less than a quarter of the places is free.
@@ -83,10 +106,11 @@ impl Places {
         self.leaves_too_few(self.lock().all)
     }
 
-    /// The clients that hold more than their share: at most a few.
-    pub(crate) fn beyond_share(&self) -> Vec<Client> {
+    /// The clients that hold more than the share they have if `client` gets a place.
+    pub(crate) fn beyond_share(&self, client: Option<Client>) -> HashSet<Client> {
         let taken = self.lock();
-        taken.by_client.iter().filter(|(_, held)| **held > self.share).map(|(client, _)| *client).collect()
+        let share = self.share(&taken, client);
+        taken.by_client.iter().filter(|(_, held)| **held > share).map(|(client, _)| *client).collect()
     }
 
     /// The places that are taken.
@@ -94,25 +118,21 @@ impl Places {
         self.lock().all
     }
 
-    /// Returns once a place was freed since the last call. For one waiter at a time.
-    pub(crate) async fn freed(&self) {
-        self.freed.notified().await;
+    /// Ends once a place is freed after this call.
+    pub(crate) fn freed(&self) -> Notified<'_> {
+        self.freed.notified()
     }
 
-    fn take_any(self: &Arc<Self>, taken: &mut Taken, client: Option<Client>) -> Option<Place> {
-        if taken.all >= self.all {
-            return None;
-        }
-        taken.all += 1;
-        if let Some(client) = client {
-            *taken.by_client.entry(client).or_default() += 1;
-        }
-        Some(Place { places: Arc::clone(self), client })
-    }
-
-    fn is_beyond_share(&self, taken: &Taken, client: Option<Client>) -> bool {
-        let held = client.map_or(0, |client| taken.by_client.get(&client).copied().unwrap_or_default());
-        held >= self.share && self.leaves_too_few(taken.all.saturating_add(1))
+    fn share(&self, taken: &Taken, client: Option<Client>) -> u32 {
+        let share = match self.share {
+            Share::Equal => {
+                let is_new = client.is_some_and(|client| !taken.by_client.contains_key(&client));
+                let clients = taken.by_client.len() + usize::from(is_new);
+                self.all / u32::try_from(clients + 1).unwrap_or(u32::MAX)
+            }
+            Share::OfFree => self.all.saturating_sub(taken.all) / 8,
+        };
+        share.max(1)
     }
 
     fn leaves_too_few(&self, taken: u32) -> bool {
@@ -138,7 +158,7 @@ impl Drop for Place {
             }
         }
         drop(taken);
-        self.places.freed.notify_one();
+        self.places.freed.notify_waiters();
     }
 }
 
@@ -151,39 +171,65 @@ mod tests {
     }
 
     fn take(places: &Arc<Places>, address: &str) -> Vec<Place> {
-        std::iter::from_fn(|| places.take(Some(client(address)))).collect()
+        std::iter::from_fn(|| places.take(Some(client(address))).ok()).collect()
+    }
+
+    /// What each of so many clients gets that take all they can, one after the other.
+    fn greedy(places: &Arc<Places>, clients: usize) -> Vec<usize> {
+        let taken: Vec<_> = (0..clients).map(|host| take(places, &format!("192.0.2.{host}"))).collect();
+        taken.iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn greedy_clients_leave_requests_to_others() {
+        assert_eq!(greedy(&Places::of_requests(1_024), 4), [768, 28, 25, 22]);
+        for (requests, clients) in [(8, 3), (16, 5), (64, 17), (1_024, 41)] {
+            let got = greedy(&Places::of_requests(requests), clients);
+            assert!(got.iter().all(|got| *got > 0), "{requests}: {got:?}");
+        }
     }
 
     #[test]
     fn client_leaves_quarter_to_others() {
-        let places = Places::of_requests(1_024);
-        let first = take(&places, "192.0.2.1");
-        assert_eq!(first.len(), 768);
-        let others: Vec<_> = (2..7).map(|host| take(&places, &format!("192.0.2.{host}"))).collect();
-        assert_eq!(others.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 64, 64, 0]);
-        assert_eq!(places.taken(), 1_024);
-        drop(first);
-        assert_eq!(take(&places, "192.0.2.9").len(), 512);
+        for new in [Places::of_connections, Places::of_requests] {
+            for (all, most) in [(1, 1), (2, 1), (4, 3), (8, 6), (100, 75), (1_024, 768)] {
+                let places = new(all);
+                let taken = take(&places, "192.0.2.1");
+                assert_eq!(taken.len(), most, "{places:?}");
+                drop(taken);
+                assert_eq!(take(&places, "192.0.2.2").len(), most, "{places:?}");
+            }
+        }
     }
 
+    /// Of the places of connections room is made, for which somebody holds more than its share.
     #[test]
-    fn shares_have_least_size() {
-        for (places, most) in [
-            (Places::of_connections(4), 3),
-            (Places::of_connections(1), 1),
-            (Places::of_requests(8), 8),
-            (Places::of_requests(100), 75),
-        ] {
-            assert_eq!(take(&places, "192.0.2.1").len(), most, "{places:?}");
+    fn full_places_have_a_client_beyond_its_share() {
+        for clients in 1..16 {
+            let places = Places::of_connections(16);
+            let mut taken = Vec::new();
+            // While there is room they take equal parts, which are the least that some of them hold in the end.
+            for turn in 0..16 {
+                let address = format!("192.0.2.{}", turn % clients);
+                taken.extend(places.take(Some(client(&address))).ok());
+            }
+            let newcomer = Some(client("198.51.100.1"));
+            match places.take(newcomer) {
+                Ok(_) => assert!(taken.len() < 16),
+                Err(full) => {
+                    assert_eq!(full, Full::All, "{clients}");
+                    assert!(!places.beyond_share(newcomer).is_empty(), "{clients}");
+                }
+            }
         }
     }
 
     #[test]
     fn nobody_has_no_share() {
         let places = Places::of_requests(100);
-        let taken: Vec<_> = std::iter::from_fn(|| places.take(None)).collect();
+        let taken: Vec<_> = std::iter::from_fn(|| places.take(None).ok()).collect();
         assert_eq!(taken.len(), 100);
-        assert!(places.take(Some(client("192.0.2.1"))).is_none());
+        assert_eq!(places.take(Some(client("192.0.2.1"))).unwrap_err(), Full::All);
     }
 
     #[test]
@@ -196,7 +242,7 @@ mod tests {
     #[test]
     fn clients_without_places_are_forgotten() {
         let places = Places::of_connections(8);
-        drop((0..4).map(|host| places.take(Some(client(&format!("192.0.2.{host}"))))).collect::<Vec<_>>());
+        drop((0..4).map(|host| take(&places, &format!("192.0.2.{host}"))).collect::<Vec<_>>());
         assert!(places.lock().by_client.is_empty());
         assert_eq!(places.taken(), 0);
     }

@@ -29,7 +29,7 @@ use http::uri::Authority;
 use portcullis::rules::{Door, LiveRules, RulesRequirement};
 use portcullis::{BodyRate, LayerError, Limiter};
 
-use crate::places::Places;
+use crate::places::{Client, Places};
 use crate::serve::Tls;
 use crate::serve::listener::{Listener, ListenerOptions, Peer};
 use pool::Pool;
@@ -187,7 +187,7 @@ impl ReverseProxy {
     }
 
     /// The requests and web sockets that are with the upstream at the same time; at least 1, and 1024 by default. Further ones are
-    /// answered with 503. While less than a quarter of these places is free, a client has at most a sixteenth of them, and 8 at least.
+    /// answered with 503. While less than a quarter of these places is free, a client has at most an eighth of those that are, and 1 at least.
     pub fn max_requests(mut self, requests: u32) -> Self {
         self.max_requests = requests.max(1);
         self
@@ -195,8 +195,9 @@ impl ReverseProxy {
 
     /// The connections of clients at the same time; at least 1, and 1024 by default. Further ones wait in the queue of the system.
     ///
-    /// While less than a quarter of these places is free, a new connection closes the one that is idle longest, and a client has at most a
-    /// quarter of them. A client is an address, of IPv6 a /64. Connections of proxies that the rules trust are left alone.
+    /// While less than a quarter of these places is free, a new connection closes the one that is idle longest, and a client has an equal share.
+    /// If none is free, a client within its share gets one of a client beyond its own. A client is an address, or its network by the rules.
+    /// Connections of proxies that the rules trust are left alone.
     pub fn max_connections(mut self, connections: u32) -> Self {
         self.listener = self.listener.max_connections(connections);
         self
@@ -232,7 +233,9 @@ impl ReverseProxy {
         let stalled = self.timeouts.idle.max(self.timeouts.response).max(self.timeouts.connect) * 2;
         let rules = self.rules.clone();
         let peers = move |peer: IpAddr| {
-            if rules.current().client_ip().trusts(peer) { Peer::Proxy } else { Peer::Client }
+            let rules = rules.current();
+            let clients = rules.client_ip();
+            if clients.trusts(peer) { Peer::Proxy } else { Peer::Client(Client::at(peer)) }
         };
         let options = self.listener.clone().stall_timeout(stalled.max(Duration::from_secs(60))).peers(peers);
         let listener = Listener::bind(addr, options).await?;

@@ -65,7 +65,7 @@ async fn forward(
 ) -> Result<Response<ProxyBody>, Failure> {
     let prepared =
         parts.extensions.remove::<Prepared>().expect("requests are prepared before they are charged");
-    let place = shared.requests.take(client(shared, &parts)).ok_or(Failure::Overloaded)?;
+    let place = shared.requests.take(client(shared, &parts)).map_err(|_| Failure::Overloaded)?;
     let place = Arc::new(place);
     let is_upgrade = prepared.removed.is_websocket;
     if is_upgrade && !body.is_end_stream() {

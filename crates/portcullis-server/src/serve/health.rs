@@ -32,7 +32,7 @@ fn bounded(router: Router) -> Router {
                 return next.run(request).await;
             }
             let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-            let Some(place) = watches.take(peer.map(|ConnectInfo(peer)| Client::at(peer.ip()))) else {
+            let Ok(place) = watches.take(peer.map(|ConnectInfo(peer)| Client::at(peer.ip()))) else {
                 let message = "too many clients watch the health of this server, or too many at this address: ask by Check";
                 return Status::resource_exhausted(message).into_http();
             };

@@ -20,19 +20,18 @@ use std::sync::Arc;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower::Service;
 
-use crate::places::Places;
-use accepting::Accepting;
+use accepting::accept;
 
 pub(crate) use options::{ListenerOptions, Peer};
 pub(crate) use tracked::ClientBody;
 
 /// A bound address whose connections are served.
 ///
-/// A connection beyond the limit waits until another one ends or, if one is idle, makes room for it; more wait in the queue of the operating
+/// A connection beyond the limit waits until another one ends or makes room for it; beyond [`MAX_WAITING`] they wait in the queue of the operating
 /// system. One connection holds at most the header bytes, the windows and the streams of its [`ListenerOptions`].
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -83,37 +82,40 @@ impl Listener {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let Self { socket, options, .. } = self;
-        let places = Places::of_connections(options.max_connections);
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(connection::Shared::new(options));
-        let accepting = Accepting {
-            socket,
-            places: places.clone(),
-            open: Arc::default(),
-            peers: shared.options.peers.clone(),
+        let waiting = Arc::new(Semaphore::new(MAX_WAITING));
+        let next = async || {
+            let permit = waiting.clone().acquire_owned().await.expect("it is never closed");
+            (accept(&socket).await, permit)
         };
         let mut connections = JoinSet::new();
         {
-            let (mut shutdown, mut accepted) = (pin!(shutdown), pin!(accepting.next()));
+            let (mut shutdown, mut accepted) = (pin!(shutdown), pin!(next()));
             loop {
-                let (stream, peer, held) = tokio::select! {
+                let ((stream, peer), permit) = tokio::select! {
                     biased;
                     () = &mut shutdown => break,
                     Some(_) = connections.join_next() => continue,
                     accepted = &mut accepted => accepted,
                 };
-                accepted.set(accepting.next());
+                accepted.set(next());
                 let (service, shared, stopped) = (service.clone(), shared.clone(), stopped.clone());
-                connections.spawn(connection::serve(stream, peer, held, service, shared, stopped));
+                connections.spawn(connection::serve(stream, peer, permit, service, shared, stopped));
             }
         }
-        drop(accepting);
+        drop(socket);
+        let places = &shared.admission.places;
         stop.send_replace(true);
         let ended = async {
             while connections.join_next().await.is_some() {}
             // The streams of upgraded connections hold their places as well.
-            while places.taken() > 0 {
-                places.freed().await;
+            loop {
+                let freed = places.freed();
+                if places.taken() == 0 {
+                    return;
+                }
+                freed.await;
             }
         };
         let is_drained = tokio::time::timeout(shared.options.drain_timeout, ended).await.is_ok();
@@ -122,3 +124,6 @@ impl Listener {
         Drained { cut_off: if is_drained { 0 } else { cut_off } }
     }
 }
+
+/// The connections that wait for a place at the same time.
+const MAX_WAITING: usize = 64;

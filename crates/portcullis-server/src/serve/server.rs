@@ -19,6 +19,7 @@ use super::metrics::Exporter;
 use super::running::{BoundServer, Port};
 use super::{Addresses, Limits, MetricsError, Place, Readiness, ServeError, Tls, guards, status, web_pages};
 use crate::check::TrustedPeers;
+use crate::places::Client;
 
 /// Builds a server around a limiter. See the [module](super).
 #[derive(Debug)]
@@ -115,10 +116,11 @@ impl Server {
     }
 
     /// Names the networks of the proxies that ask: their connections are left alone while connections are short. By default none is named, and
-    /// those that ask from the loopback, or over gRPC, are only no clients.
+    /// those that ask from the loopback are only no clients.
     ///
     /// While less than a quarter of the [connections](Limits::max_connections) of a listener is free, a new one closes the one that is idle
-    /// longest, and a client has at most a quarter of them. A client is an address, of IPv6 a /64.
+    /// longest, and a client has an equal share of them. If none is free, a client within its share gets one of a client beyond its own. A
+    /// client is an address, of IPv6 a /64.
     pub fn proxies(self, networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self { proxies: Some(TrustedPeers::networks(networks)), ..self }
     }
@@ -222,7 +224,7 @@ fn kind(proxies: Option<&TrustedPeers>, place: Place, peer: IpAddr) -> Peer {
         (Place::Grpc | Place::Http, Some(proxies)) if proxies.contains(peer) => Peer::Proxy,
         (Place::Grpc, _) => Peer::Caller,
         (Place::Http, None) if TrustedPeers::loopback().contains(peer) => Peer::Caller,
-        (Place::Http | Place::Status | Place::Admin, _) => Peer::Client,
+        (Place::Http | Place::Status | Place::Admin, _) => Peer::Client(Client::at(peer)),
     }
 }
 
@@ -243,18 +245,22 @@ mod tests {
     #[test]
     fn callers_are_no_clients() {
         let named = TrustedPeers::networks(["10.0.0.0/8".parse().unwrap()]);
+        let client = Peer::Client(Client::unknown());
         for (place, peer, by_default, with_names) in [
             (Place::Grpc, "10.0.0.9", Peer::Caller, Peer::Proxy),
             (Place::Grpc, "192.0.2.1", Peer::Caller, Peer::Caller),
-            (Place::Http, "10.0.0.9", Peer::Client, Peer::Proxy),
-            (Place::Http, "127.0.0.1", Peer::Caller, Peer::Client),
-            (Place::Http, "192.0.2.1", Peer::Client, Peer::Client),
-            (Place::Status, "10.0.0.9", Peer::Client, Peer::Client),
-            (Place::Admin, "127.0.0.1", Peer::Client, Peer::Client),
+            (Place::Http, "10.0.0.9", client, Peer::Proxy),
+            (Place::Http, "127.0.0.1", Peer::Caller, client),
+            (Place::Http, "192.0.2.1", client, client),
+            (Place::Status, "10.0.0.9", client, client),
+            (Place::Admin, "127.0.0.1", client, client),
         ] {
-            let peer = peer.parse().unwrap();
-            assert_eq!(kind(None, place, peer), by_default, "{place} {peer}");
-            assert_eq!(kind(Some(&named), place, peer), with_names, "{place} {peer}");
+            let peer: IpAddr = peer.parse().unwrap();
+            let of = |kind| {
+                if kind == Peer::Client(Client::unknown()) { Peer::Client(Client::at(peer)) } else { kind }
+            };
+            assert_eq!(kind(None, place, peer), of(by_default), "{place} {peer}");
+            assert_eq!(kind(Some(&named), place, peer), of(with_names), "{place} {peer}");
         }
     }
 }

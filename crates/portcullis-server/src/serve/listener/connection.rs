@@ -12,37 +12,44 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, Instant};
 use tokio_rustls::TlsAcceptor;
 use tower::Service;
 
-use super::accepting::Held;
-use super::activity::Observed;
-use super::open::{Closing, Listed};
+use super::accepting::{Admission, Held};
+use super::activity::{Observed, Version};
+use super::open::Listed;
 use super::options::ListenerOptions;
 use super::tracked::{ClientBody, Tracked};
 use super::watchdog::{Step, Watchdog};
+use crate::places::Places;
 
 /// What all connections of a listener share.
 pub(super) struct Shared {
     pub(super) options: ListenerOptions,
+    pub(super) admission: Admission,
     protocol: auto::Builder<TokioExecutor>,
     acceptor: Option<TlsAcceptor>,
 }
 
 impl Shared {
     pub(super) fn new(options: ListenerOptions) -> Self {
+        let admission = Admission {
+            places: Places::of_connections(options.max_connections),
+            open: Arc::default(),
+            peers: options.peers.clone(),
+        };
         let acceptor = options.tls.clone().map(TlsAcceptor::from);
-        Self { protocol: options.protocol(), acceptor, options }
+        Self { protocol: options.protocol(), acceptor, admission, options }
     }
 }
 
-/// Serves a connection until it ends, by the peer, a timeout, or `stop` and the requests in progress.
+/// Serves a connection, once it has a place, until it ends: by the peer, a timeout, or `stop` and the requests in progress.
 pub(super) async fn serve<S, B>(
     stream: TcpStream,
     peer: SocketAddr,
-    held: Held,
+    waiting: OwnedSemaphorePermit,
     service: S,
     shared: Arc<Shared>,
     mut stop: watch::Receiver<bool>,
@@ -56,7 +63,14 @@ pub(super) async fn serve<S, B>(
 {
     // Without it a response of two writes waits for the peer's acknowledgement. A socket that refuses it has ended.
     let _ = stream.set_nodelay(true);
-    let Held { place, activity, listed } = held;
+    let admitted = tokio::select! {
+        admitted = shared.admission.admit(peer.ip()) => admitted,
+        _ = stop.wait_for(|stop| *stop) => return,
+    };
+    let Some(Held { place, activity, listed }) = admitted else {
+        return tracing::debug!("a connection of a client that has its share of them is closed");
+    };
+    drop(waiting);
     let service = Tracked { service, peer, body_rate: shared.options.body_rate, activity: activity.clone() };
     let Some(acceptor) = &shared.acceptor else {
         return drive(Observed::new(stream, activity, place), service, &shared, listed, stop).await;
@@ -65,7 +79,7 @@ pub(super) async fn serve<S, B>(
     let shaken = tokio::select! {
         shaken = handshake => shaken,
         _ = stop.wait_for(|stop| *stop) => return,
-        _ = closes(listed.as_ref()) => return tracing::debug!("a TLS handshake has made room"),
+        () = closes(listed.as_ref()) => return tracing::debug!("a TLS handshake has made room"),
     };
     match shaken {
         Ok(Ok(stream)) => drive(Observed::new(stream, activity, place), service, &shared, listed, stop).await,
@@ -75,7 +89,7 @@ pub(super) async fn serve<S, B>(
 }
 
 /// Returns when a connection has to make room: never if it is not listed.
-async fn closes(listed: Option<&Listed>) -> Closing {
+async fn closes(listed: Option<&Listed>) {
     match listed {
         Some(listed) => listed.closes().await,
         None => pending().await,
@@ -121,9 +135,9 @@ async fn drive<I, S, B>(
                 watchdog.closes();
                 connection.as_mut().graceful_shutdown();
             }
-            closing = closes(listed.as_ref()), if !makes_room => {
+            () = closes(listed.as_ref()) => {
                 makes_room = true;
-                if !activity.is_busy() && closing == Closing::AtOnce {
+                if !activity.is_busy() && activity.version() != Version::Http2 {
                     return tracing::debug!("a connection has made room");
                 }
                 watchdog.closes();
@@ -131,7 +145,7 @@ async fn drive<I, S, B>(
                 timer.as_mut().reset(Instant::now() + GRACE);
             }
             () = &mut timer => {
-                if makes_room && !activity.is_busy() {
+                if makes_room && (!activity.is_busy() || listed.as_ref().is_some_and(Listed::ends_soon)) {
                     return tracing::debug!("a connection has made room");
                 }
                 let now = Instant::now();
@@ -147,5 +161,6 @@ async fn drive<I, S, B>(
     }
 }
 
-/// How long a connection that makes room stays open without a request: for the end of a response, and until a client of HTTP/2 knows it.
-const GRACE: Duration = Duration::from_secs(1);
+/// How long a connection that makes room stays open: until a client of HTTP/2 knows it and, where it ends although a request is in progress, for the
+/// end of its response.
+const GRACE: Duration = Duration::from_millis(500);

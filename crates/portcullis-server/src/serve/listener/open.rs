@@ -1,8 +1,7 @@
 //! The connections that can be closed to make room for others.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -18,14 +17,15 @@ pub(super) struct OpenConnections(Mutex<List>);
 struct List {
     next: u64,
     by_id: HashMap<u64, Arc<OpenConnection>>,
+    /// For how many connections, without a place and with one, room was made by the last search.
+    ahead: [usize; 2],
 }
 
 #[derive(Debug)]
 struct OpenConnection {
     client: Option<Client>,
     activity: Arc<Activity>,
-    is_closing: AtomicBool,
-    is_cut: AtomicBool,
+    closing: AtomicU8,
     closes: Notify,
 }
 
@@ -37,19 +37,30 @@ pub(super) struct Listed {
     connection: Arc<OpenConnection>,
 }
 
-/// How a connection is closed to make room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
-    /// As at shutdown, within a moment.
-    Graceful,
-    AtOnce,
+/// How far a connection makes room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Closing {
+    No,
+    /// Requests in progress are finished.
+    Gracefully,
+    /// Requests in progress have a moment.
+    Soon,
+}
+
+/// The order in which connections make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    IdleBeyondShare,
+    Idle,
+    BusyBeyondShare,
+    /// It has had no request yet, and so is about to send it.
+    New,
 }
 
 impl OpenConnections {
     pub(super) fn add(self: &Arc<Self>, client: Option<Client>, activity: Arc<Activity>) -> Listed {
-        let (is_closing, is_cut) = Default::default();
-        let connection = OpenConnection { client, activity, is_closing, is_cut, closes: Notify::new() };
-        let connection = Arc::new(connection);
+        let (closing, closes) = (AtomicU8::new(Closing::No as u8), Notify::new());
+        let connection = Arc::new(OpenConnection { client, activity, closing, closes });
         let mut list = self.lock();
         let id = list.next;
         list.next += 1;
@@ -57,42 +68,52 @@ impl OpenConnections {
         Listed { list: Arc::clone(self), id, connection }
     }
 
-    /// Closes the connection without a request that is idle longest, of clients `beyond_share` if they have one. Returns whether there is any.
-    ///
-    /// Of others, one that has had no request yet is about to send it, and makes room only if `is_last`.
-    pub(super) fn close_idle(&self, beyond_share: &[Client], is_last: bool) -> bool {
-        let is_beyond = |client: Option<Client>| client.is_some_and(|client| beyond_share.contains(&client));
+    /// Closes the connection without a request that is idle longest, of clients `beyond_share` if they have one. If there is no place, and
+    /// so `is_last`, also one of them with a request, the one without progress for longest, and at last a new one of others.
+    pub(super) fn make_room(&self, beyond_share: &HashSet<Client>, is_last: bool) {
         let rank = |connection: &OpenConnection| {
-            let (is_beyond, is_new) = (is_beyond(connection.client), connection.activity.started() == 0);
-            let since = idle_since(connection).filter(|_| is_beyond || is_last || !is_new)?;
-            Some((Reverse(is_beyond), is_new, since))
+            let is_beyond = connection.client.is_some_and(|client| beyond_share.contains(&client));
+            let rank = match (connection.activity.is_busy(), is_beyond) {
+                (false, true) => Rank::IdleBeyondShare,
+                (false, false) if connection.activity.started() > 0 => Rank::Idle,
+                (true, true) if is_last => Rank::BusyBeyondShare,
+                (false, false) if is_last => Rank::New,
+                _ => return None,
+            };
+            connection.may_close(rank).then(|| (rank, connection.activity.last()))
         };
-        self.close_first(rank, Closing::Graceful)
-    }
-
-    /// Closes the connection of a client without a request that is idle longest. Returns whether there is any.
-    pub(super) fn close_idle_of(&self, client: Client) -> bool {
-        let rank = |connection: &OpenConnection| {
-            idle_since(connection).filter(|_| connection.client == Some(client))
-        };
-        self.close_first(rank, Closing::AtOnce)
-    }
-
-    /// Closes those with the smallest rank: one, and of thousands one in [`BATCH`], so that the list is not searched for each of them.
-    fn close_first<R: Ord>(&self, rank: impl Fn(&OpenConnection) -> Option<R>, closing: Closing) -> bool {
-        let list = self.lock();
-        let is_open = |connection: &&Arc<OpenConnection>| !connection.is_closing.load(Ordering::Relaxed);
-        let open = list.by_id.values().filter(is_open);
+        let mut list = self.lock();
+        // Of thousands several close, so that the list is not searched for each new one.
+        let number = list.by_id.len().div_ceil(BATCH);
+        let ahead = &mut list.ahead[usize::from(!is_last)];
+        if *ahead > 0 {
+            *ahead -= 1;
+            return;
+        }
+        *ahead = number.saturating_sub(1);
         let mut ranked: Vec<_> =
-            open.filter_map(|connection| Some((rank(connection)?, connection))).collect();
-        let number = ranked.len().div_ceil(BATCH);
+            list.by_id.values().filter_map(|connection| Some((rank(connection)?, connection))).collect();
         if number < ranked.len() {
             ranked.select_nth_unstable_by(number, |(a, _), (b, _)| a.cmp(b));
         }
-        for (_, connection) in ranked.iter().take(number) {
-            connection.close(closing);
+        for ((rank, _), connection) in ranked.iter().take(number) {
+            connection.close(*rank);
         }
-        number > 0
+    }
+
+    /// Closes the connection of a client without a request that is idle longest, one at a time. Returns whether there is any.
+    pub(super) fn close_idle_of(&self, client: Client) -> bool {
+        let list = self.lock();
+        let of_client = list.by_id.values().filter(|connection| connection.client == Some(client));
+        let idle: Vec<_> = of_client.filter(|connection| !connection.activity.is_busy()).collect();
+        let oldest = idle.iter().min_by_key(|connection| connection.activity.last());
+        match oldest {
+            Some(oldest) if idle.iter().all(|connection| connection.may_close(Rank::Idle)) => {
+                oldest.close(Rank::Idle);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The list is consistent between any two statements, so a poisoned lock is safe to use.
@@ -102,18 +123,32 @@ impl OpenConnections {
 }
 
 impl OpenConnection {
-    fn close(&self, closing: Closing) {
-        self.is_closing.store(true, Ordering::Relaxed);
-        self.is_cut.store(closing == Closing::AtOnce, Ordering::Relaxed);
+    /// Whether it makes less room yet than by this rank. One that began a request while it closes may be closed again for that.
+    fn may_close(&self, rank: Rank) -> bool {
+        self.closing.load(Ordering::Relaxed) < rank.closing() as u8
+    }
+
+    fn close(&self, rank: Rank) {
+        self.closing.store(rank.closing() as u8, Ordering::Relaxed);
         self.closes.notify_one();
     }
 }
 
+impl Rank {
+    fn closing(self) -> Closing {
+        if self == Self::BusyBeyondShare { Closing::Soon } else { Closing::Gracefully }
+    }
+}
+
 impl Listed {
-    /// Returns when the connection has to make room.
-    pub(super) async fn closes(&self) -> Closing {
+    /// Returns when the connection has to make room, or to make it sooner.
+    pub(super) async fn closes(&self) {
         self.connection.closes.notified().await;
-        if self.connection.is_cut.load(Ordering::Relaxed) { Closing::AtOnce } else { Closing::Graceful }
+    }
+
+    /// Whether it makes room although a request is in progress.
+    pub(super) fn ends_soon(&self) -> bool {
+        self.connection.closing.load(Ordering::Relaxed) == Closing::Soon as u8
     }
 }
 
@@ -123,10 +158,7 @@ impl Drop for Listed {
     }
 }
 
-fn idle_since(connection: &OpenConnection) -> Option<u64> {
-    (!connection.activity.is_busy()).then(|| connection.activity.last())
-}
-
+/// The connections for which the list is searched each time, which takes 20 µs: less than it takes to accept one.
 const BATCH: usize = 1_024;
 
 #[cfg(test)]
@@ -165,15 +197,17 @@ mod tests {
         let list = Arc::default();
         let mut open = open(&list, &[1, 2, 3, 4]);
         let request = InFlight::begin(&open[0].1);
-        assert!(list.close_idle(&[], true));
+        list.make_room(&HashSet::new(), true);
         assert_eq!(closing(&open), [1]);
         drop(request);
         open[0].1.last_for_test(10);
-        assert!(list.close_idle(&[], false));
+        list.make_room(&HashSet::new(), false);
         assert_eq!(closing(&open), [0], "the others have had no request");
         open.remove(3);
-        assert!(list.close_idle(&[], true) && !list.close_idle(&[], true));
+        list.make_room(&HashSet::new(), true);
         assert_eq!(closing(&open), [2]);
+        list.make_room(&HashSet::new(), true);
+        assert!(closing(&open).is_empty());
     }
 
     #[test]
@@ -181,9 +215,10 @@ mod tests {
         let list = Arc::default();
         let open = open(&list, &[1, 2, 3]);
         drop(InFlight::begin(&open[2].1));
-        assert!(list.close_idle(&[], false) && !list.close_idle(&[], false));
+        list.make_room(&HashSet::new(), false);
+        list.make_room(&HashSet::new(), false);
         assert_eq!(closing(&open), [2], "the others have had no request");
-        assert!(list.close_idle(&[], true));
+        list.make_room(&HashSet::new(), true);
         assert_eq!(closing(&open), [0]);
     }
 
@@ -191,18 +226,51 @@ mod tests {
     fn clients_beyond_their_share_close_first() {
         let list = Arc::default();
         let open = open(&list, &[1, 2, 2, 1]);
-        assert!(list.close_idle(&[client(2)], false));
+        list.make_room(&HashSet::from([client(2)]), false);
         assert_eq!(closing(&open), [1]);
         assert!(list.close_idle_of(client(1)));
         assert_eq!(closing(&open), [0]);
+        assert!(!list.close_idle_of(client(1)), "one of its connections closes");
         assert!(!list.close_idle_of(client(3)));
+    }
+
+    #[test]
+    fn busy_connection_beyond_its_share_closes() {
+        let list = Arc::default();
+        let open = open(&list, &[1, 2, 2, 3]);
+        let requests: Vec<_> = open[..3].iter().map(|(_, activity)| InFlight::begin(activity)).collect();
+        open[2].1.last_for_test(0);
+        let beyond = HashSet::from([client(2)]);
+        list.make_room(&beyond, false);
+        assert!(closing(&open).is_empty(), "there are places");
+        for expected in [vec![2], vec![1], vec![3], vec![]] {
+            list.make_room(&beyond, true);
+            assert_eq!(closing(&open), expected);
+        }
+        assert!(open[2].0.ends_soon() && !open[3].0.ends_soon());
+        drop(requests);
+    }
+
+    /// A client that is told that its connection closes can still begin a request.
+    #[test]
+    fn request_on_a_closing_connection_makes_room() {
+        let list = Arc::default();
+        let open = open(&list, &[1]);
+        let beyond = HashSet::from([client(1)]);
+        list.make_room(&beyond, true);
+        assert_eq!(closing(&open), [0]);
+        let _request = InFlight::begin(&open[0].1);
+        list.make_room(&beyond, true);
+        assert!(closing(&open) == [0] && open[0].0.ends_soon());
     }
 
     #[test]
     fn thousands_of_connections_close_in_batches() {
         let list = Arc::default();
         let open = open(&list, &[1; 3_000]);
-        assert!(list.close_idle(&[], true));
-        assert_eq!(closing(&open), [0, 1, 2]);
+        for expected in [vec![0, 1, 2], vec![], vec![], vec![3, 4, 5]] {
+            list.make_room(&HashSet::new(), true);
+            assert_eq!(closing(&open), expected);
+        }
     }
 }

@@ -10,6 +10,8 @@ use hyper_util::server::conn::auto;
 use portcullis::BodyRate;
 use rustls::ServerConfig;
 
+use crate::places::Client;
+
 /// The limits of a listener. All have a value: there is no listener without limits.
 ///
 /// Timeouts of connections may end up to a quarter of the shortest of them later.
@@ -34,8 +36,8 @@ pub(crate) struct ListenerOptions {
 /// What a peer is, for the places of its connections while they are short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// A client, which has a share of the places. Its idle connections may be closed.
-    Client,
+    /// A client, which has a share of the places. Its connections may be closed.
+    Client(Client),
     /// A server that asks for others, and so has no share. Its idle connections may be closed.
     Caller,
     /// A named proxy, whose connections are left alone.
@@ -54,7 +56,7 @@ impl Default for ListenerOptions {
             idle_timeout: Duration::from_secs(300),
             stall_timeout: Duration::from_secs(300),
             drain_timeout: Duration::from_secs(30),
-            peers: Arc::new(|_| Peer::Client),
+            peers: Arc::new(|peer| Peer::Client(Client::at(peer))),
             body_rate: BodyRate::default(),
             max_header_bytes: 32 * 1_024,
             max_streams: 256,

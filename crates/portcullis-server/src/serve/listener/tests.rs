@@ -1,4 +1,5 @@
 use std::io::ErrorKind;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
+use crate::places::Client;
 
 /// No test waits for longer, and none takes nearly as long.
 const BOUND: Duration = Duration::from_secs(20);
@@ -109,30 +111,47 @@ async fn connection_beyond_the_limit_waits_for_a_place() {
 
 #[tokio::test]
 async fn idle_connection_makes_room() {
-    for kind in [Peer::Client, Peer::Caller] {
+    for kind in [Peer::Client(Client::unknown()), Peer::Caller] {
         let server = start(ListenerOptions::default().max_connections(1).peers(move |_| kind), app()).await;
         for text in ["", "GET /peer HTTP/1.1\r\nhost: a", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
             let mut idle = connect(server.addr, text).await;
-            // It is closed for the next one of its client, which is not refused as long as there is a place.
-            let answered = async {
-                while !rest(&mut connect(server.addr, GET_PEER).await).await.starts_with("HTTP/1.1 200") {}
-            };
-            timeout(BOUND, answered).await.expect("it has the place");
+            let answer = rest(&mut connect(server.addr, GET_PEER).await).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "it waits for the place of {text:?}");
             let _ = timeout(BOUND, idle.read_to_end(&mut Vec::new())).await.expect("the idle one has ended");
         }
     }
 }
 
 #[tokio::test]
-async fn connections_of_named_proxies_are_left_alone() {
-    let server = start(ListenerOptions::default().max_connections(1).peers(|_| Peer::Proxy), app()).await;
-    let mut first = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
-    read_until(&mut first, "127.0.0.1:").await;
-    let mut second = connect(server.addr, GET_PEER).await;
-    assert!(timeout(Duration::from_millis(100), second.read(&mut [0])).await.is_err(), "it is not answered");
-    first.write_all(GET_PEER.as_bytes()).await.unwrap();
-    assert!(rest(&mut first).await.contains("HTTP/1.1 200"));
-    assert!(rest(&mut second).await.starts_with("HTTP/1.1 200"));
+async fn http_2_connection_announces_its_end() {
+    let server = start(ListenerOptions::default().max_connections(1), app()).await;
+    let mut idle = connect(server.addr, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0").await;
+    // The settings of the server show that it knows the protocol.
+    assert_ne!(idle.read(&mut [0; 9]).await.unwrap(), 0);
+    assert!(rest(&mut connect(server.addr, GET_PEER).await).await.starts_with("HTTP/1.1 200"));
+    let mut bytes = Vec::new();
+    let _ = timeout(BOUND, idle.read_to_end(&mut bytes)).await.expect("the idle one has ended");
+    let go_away = [0, 0, 8, 7, 0, 0, 0, 0, 0];
+    assert!(bytes.windows(go_away.len()).any(|window| window == go_away), "{bytes:?}");
+}
+
+#[tokio::test]
+async fn named_proxies_keep_their_connections() {
+    let accepted = AtomicU32::new(0);
+    let peers =
+        move |_| if accepted.fetch_add(1, Ordering::Relaxed) == 0 { Peer::Proxy } else { Peer::Caller };
+    let server = start(ListenerOptions::default().max_connections(2).peers(peers), app()).await;
+    let mut kept = Vec::new();
+    for _ in 0..2 {
+        let mut stream = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        read_until(&mut stream, "127.0.0.1:").await;
+        kept.push(stream);
+    }
+    // That of the proxy is idle for longer.
+    assert!(rest(&mut connect(server.addr, GET_PEER).await).await.starts_with("HTTP/1.1 200"));
+    assert!(rest(&mut kept.remove(1)).await.len() < 10, "only the rest of its response");
+    kept[0].write_all(GET_PEER.as_bytes()).await.unwrap();
+    assert!(rest(&mut kept[0]).await.contains("HTTP/1.1 200"));
 }
 
 type Http2 = (http2::SendRequest<Empty<Bytes>>, JoinHandle<hyper::Result<()>>);
