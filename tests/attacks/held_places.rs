@@ -226,6 +226,18 @@ async fn requests_of_16_addresses_leave_a_place() {
     }
 }
 
+/// The rules say how long the network of a client is.
+#[tokio::test]
+async fn networks_of_rules_share_their_places() {
+    for (prefix, status) in [(64, 200), (48, 503)] {
+        let rules = format!("{BEHIND_PROXIES}ipv6_prefix = {prefix}\n{RULES}");
+        let address = proxy(&rules).await;
+        let _held = hold(address, 1, "2001:db8:0:1::1", 4, REQUESTS).await;
+        let request = raw::get("x-forwarded-for: 2001:db8:0:2::1");
+        assert_eq!(raw::status(&raw::exchange(1, address, &request).await), status, "{prefix}");
+    }
+}
+
 /// Connections of a named proxy have no client, and each of its requests has one.
 #[tokio::test]
 async fn one_client_of_a_proxy_shuts_out_no_other() {

@@ -16,7 +16,12 @@ pub(crate) struct Client(IpPrefix);
 impl Client {
     /// An address of IPv6 is its /64.
     pub(crate) fn at(address: IpAddr) -> Self {
-        Self(ClientIp::peer().prefix(address))
+        Self::of(&ClientIp::peer(), address)
+    }
+
+    /// The network that is charged for an address.
+    pub(crate) fn of(clients: &ClientIp, address: IpAddr) -> Self {
+        Self(clients.prefix(address))
     }
 
     /// All whose address cannot be read.

@@ -235,7 +235,7 @@ impl ReverseProxy {
         let peers = move |peer: IpAddr| {
             let rules = rules.current();
             let clients = rules.client_ip();
-            if clients.trusts(peer) { Peer::Proxy } else { Peer::Client(Client::at(peer)) }
+            if clients.trusts(peer) { Peer::Proxy } else { Peer::Client(Client::of(clients, peer)) }
         };
         let options = self.listener.clone().stall_timeout(stalled.max(Duration::from_secs(60))).peers(peers);
         let listener = Listener::bind(addr, options).await?;

@@ -109,7 +109,7 @@ fn client(shared: &Shared, parts: &Parts) -> Option<Client> {
     let rules = shared.rules.current();
     let clients = rules.client_ip();
     if let Ok(found) = clients.find(peer, &parts.headers) {
-        return (found != peer || !clients.trusts(peer)).then(|| Client::at(found));
+        return (found != peer || !clients.trusts(peer)).then(|| Client::of(clients, found));
     }
     let header = clients.header().filter(|header| parts.headers.contains_key(*header));
     header.map(|_| Client::unknown())
