@@ -220,11 +220,11 @@ impl Server {
 
 /// What a peer is. Many clients may be behind whoever asks.
 fn kind(proxies: Option<&TrustedPeers>, place: Place, peer: IpAddr) -> Peer {
-    match (place, proxies) {
-        (Place::Grpc | Place::Http, Some(proxies)) if proxies.contains(peer) => Peer::Proxy,
-        (Place::Grpc, _) => Peer::Caller,
-        (Place::Http, None) if TrustedPeers::loopback().contains(peer) => Peer::Caller,
-        (Place::Http | Place::Status | Place::Admin, _) => Peer::Client(Client::at(peer)),
+    let is_asked = matches!(place, Place::Grpc | Place::Http);
+    match proxies {
+        Some(proxies) if is_asked && proxies.contains(peer) => Peer::Proxy,
+        None if is_asked && TrustedPeers::loopback().contains(peer) => Peer::Caller,
+        _ => Peer::Client(Client::at(peer)),
     }
 }
 
@@ -245,22 +245,20 @@ mod tests {
     #[test]
     fn callers_are_no_clients() {
         let named = TrustedPeers::networks(["10.0.0.0/8".parse().unwrap()]);
-        let client = Peer::Client(Client::unknown());
-        for (place, peer, by_default, with_names) in [
-            (Place::Grpc, "10.0.0.9", Peer::Caller, Peer::Proxy),
-            (Place::Grpc, "192.0.2.1", Peer::Caller, Peer::Caller),
-            (Place::Http, "10.0.0.9", client, Peer::Proxy),
-            (Place::Http, "127.0.0.1", Peer::Caller, client),
-            (Place::Http, "192.0.2.1", client, client),
-            (Place::Status, "10.0.0.9", client, client),
-            (Place::Admin, "127.0.0.1", client, client),
-        ] {
+        for peer in ["10.0.0.9", "127.0.0.1", "192.0.2.1"] {
             let peer: IpAddr = peer.parse().unwrap();
-            let of = |kind| {
-                if kind == Peer::Client(Client::unknown()) { Peer::Client(Client::at(peer)) } else { kind }
-            };
-            assert_eq!(kind(None, place, peer), of(by_default), "{place} {peer}");
-            assert_eq!(kind(Some(&named), place, peer), of(with_names), "{place} {peer}");
+            let client = Peer::Client(Client::at(peer));
+            for place in [Place::Grpc, Place::Http] {
+                let by_default = if peer.is_loopback() { Peer::Caller } else { client };
+                assert_eq!(kind(None, place, peer), by_default, "{place} {peer}");
+                let is_named = peer.to_string().starts_with("10.");
+                let with_names = if is_named { Peer::Proxy } else { client };
+                assert_eq!(kind(Some(&named), place, peer), with_names, "{place} {peer}");
+            }
+            for place in [Place::Status, Place::Admin] {
+                assert_eq!(kind(None, place, peer), client, "{place} {peer}");
+                assert_eq!(kind(Some(&named), place, peer), client, "{place} {peer}");
+            }
         }
     }
 }
