@@ -42,7 +42,7 @@ pub(crate) struct Places {
 /// What a client may hold while places are short: at least one.
 #[derive(Clone, Copy, Debug)]
 enum Share {
-    /// An equal part for each client that holds a place, and for one more. If all places are taken, some client holds more than that, so
+    /// An equal part for each client that holds a place, and for one more, at most a quarter. If all places are taken, some client holds more than that, so
     /// that room can be made of its places.
     Equal,
     /// A part of the places that are free, because none is taken back: each client leaves most of them to the next one.
@@ -133,7 +133,7 @@ impl Places {
             Share::Equal => {
                 let is_new = client.is_some_and(|client| !taken.by_client.contains_key(&client));
                 let clients = taken.by_client.len() + usize::from(is_new);
-                self.all / u32::try_from(clients + 1).unwrap_or(u32::MAX)
+                self.all / u32::try_from(clients + 1).unwrap_or(u32::MAX).max(4)
             }
             Share::OfFree => self.all.saturating_sub(taken.all) / 8,
         };

@@ -195,7 +195,7 @@ impl ReverseProxy {
 
     /// The connections of clients at the same time; at least 1, and 1024 by default. Further ones wait in the queue of the system.
     ///
-    /// While less than a quarter of these places is free, a new connection closes the one that is idle longest, and a client has an equal share.
+    /// While less than a quarter of these places is free, a new connection closes the one that is idle longest, and a client has an equal share, at most a quarter.
     /// If none is free, a client within its share gets one of a client beyond its own. A client is an address, or its network by the rules.
     /// Connections of proxies that the rules trust are left alone.
     pub fn max_connections(mut self, connections: u32) -> Self {

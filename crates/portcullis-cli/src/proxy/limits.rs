@@ -10,7 +10,7 @@ use portcullis_server::proxy::ReverseProxy;
 #[command(next_help_heading = "Limits")]
 pub(super) struct LimitArguments {
     /// Connections of clients at the same time. While less than a quarter is free, a new one closes the one that is idle longest, and a client
-    /// has an equal share. More wait in the queue of the operating system.
+    /// has an equal share, at most a quarter. More wait in the queue of the operating system.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_connections: u32,
 

@@ -11,11 +11,12 @@ use crate::{Decision, Key, Policy};
 /// use portcullis_core::store::{Checks, NoStore, Store as _};
 /// use portcullis_core::{Policy, Quota, Secret};
 ///
-/// let key = Secret::published().key(|key| key.part("all", b""));
-/// let checks = Checks::one(Policy::gcra("all", Quota::per_day(1)), key, 5);
-/// let outcome = NoStore.check(checks).into_ready().expect("it never waits")?;
+/// let mut hasher = Secret::published().hasher();
+/// hasher.writer().part("user", b"ada");
+/// let checks = Checks::one(Policy::gcra("all", Quota::per_day(1)), hasher.finish()?, 5);
+/// let outcome = NoStore.check(checks).into_ready().expect("it never waits").expect("it never fails");
 /// assert!(outcome.is_allowed());
-/// # Ok::<(), portcullis_core::StoreError>(())
+/// # Ok::<(), portcullis_core::KeyWriteError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;

@@ -119,7 +119,7 @@ impl Server {
     /// those that ask from the loopback are only no clients.
     ///
     /// While less than a quarter of the [connections](Limits::max_connections) of a listener is free, a new one closes the one that is idle
-    /// longest, and a client has an equal share of them. If none is free, a client within its share gets one of a client beyond its own. A
+    /// longest, and a client has an equal share of them, at most a quarter. If none is free, a client within its share gets one of a client beyond its own. A
     /// client is an address, of IPv6 a /64.
     pub fn proxies(self, networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self { proxies: Some(TrustedPeers::networks(networks)), ..self }
