@@ -54,8 +54,7 @@ fn is_between(op: &Op, before: &Op, after: &Op) -> bool {
     let Call::Settle(correction) = &op.call else { return false };
     let frees_nothing = match op.outcome {
         Outcome::NotDone(_) => true,
-        Outcome::Unknown(_) => correction.missing() > 0,
-        Outcome::Answered(_) | Outcome::Done(_) => false,
+        Outcome::Unknown(_) | Outcome::Answered(_) | Outcome::Done(_) => correction.missing() > 0,
     };
     op.process == after.process
         && !frees_nothing
