@@ -27,6 +27,8 @@ pub(crate) struct Breaker {
     created: Instant,
     /// When the last reply in time came.
     answered: AtomicU64,
+    /// When the last reply came whose call had passed its deadline because this process stood still.
+    answered_in_stall: AtomicU64,
     /// When the last reply came, in time or not.
     replied: AtomicU64,
     /// Since when no call was answered; 0 while calls are answered.
@@ -107,6 +109,7 @@ impl Breaker {
         let breaker = Self {
             created: Instant::now(),
             answered: AtomicU64::new(0),
+            answered_in_stall: AtomicU64::new(0),
             replied: AtomicU64::new(0),
             out_since: AtomicU64::new(0),
             state: AtomicU64::new(CLOSED),
@@ -204,9 +207,13 @@ impl Breaker {
         }
     }
 
-    /// Whether a reply has come in time since an instant.
+    /// Whether a reply has come since an instant that was in time, or late by this process alone.
     pub(crate) fn answered_since(&self, start: Instant) -> bool {
-        self.answered.load(Ordering::SeqCst) > self.micros(start)
+        self.is_answered_after(self.micros(start))
+    }
+
+    fn is_answered_after(&self, sent: u64) -> bool {
+        [&self.answered, &self.answered_in_stall].iter().any(|at| at.load(Ordering::SeqCst) > sent)
     }
 
     /// Whether a reply has come since an instant, in time or not.
@@ -222,11 +229,11 @@ impl Breaker {
     /// Opens the breaker if it is closed and no call was answered after `sent`.
     fn open(&self, sent: u64) {
         let opened = OpenState::new(self.now(), 0).0;
-        if self.answered.load(Ordering::SeqCst) > sent || !self.change(CLOSED, opened) {
+        if self.is_answered_after(sent) || !self.change(CLOSED, opened) {
             return;
         }
         // A reply that came between the check and the change found a closed breaker.
-        if self.answered.load(Ordering::SeqCst) > sent {
+        if self.is_answered_after(sent) {
             self.change(opened, CLOSED);
             return;
         }
@@ -292,8 +299,18 @@ impl BreakerPermit {
 
     /// Records a reply in time. Returns whether it ends a period in which the server refused all calls.
     pub(crate) fn answered(self) -> bool {
+        self.record_answer(&self.breaker.answered)
+    }
+
+    /// The same for a reply that is late by this process alone: the server serves, and it is not known whether it is in time for as many
+    /// calls.
+    pub(crate) fn answered_in_stall(self) -> bool {
+        self.record_answer(&self.breaker.answered_in_stall)
+    }
+
+    fn record_answer(&self, last: &AtomicU64) -> bool {
         let breaker = &self.breaker;
-        breaker.answered.store(breaker.now(), Ordering::SeqCst);
+        last.store(breaker.now(), Ordering::SeqCst);
         if breaker.out_since.load(Ordering::SeqCst) != 0 {
             breaker.end_outage();
         }

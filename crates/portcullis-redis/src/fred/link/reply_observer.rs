@@ -37,8 +37,6 @@ pub(super) struct ReplyObserver {
     has_waited: bool,
     /// The deadline from which that wait began, if the process stood still before its end.
     stalled: Option<Instant>,
-    /// Whether the reply came after the deadline by the server.
-    is_late: bool,
 }
 
 impl ReplyObserver {
@@ -66,7 +64,6 @@ impl ReplyObserver {
             reply_time,
             has_waited: false,
             stalled: None,
-            is_late: false,
         }
     }
 
@@ -98,8 +95,6 @@ impl ReplyObserver {
         let call = LateCall { sent: self.sent, end, deadline, is_probe };
         let Overtime { reply, stalled } = wait_on(&breaker, call, reply).await;
         self.stalled = self.stalled.or(stalled);
-        // The whole wait is the deadline of the probe of a suspicion.
-        self.is_late = reply.is_some() && stalled.is_none() && !settles_suspicion;
         reply
     }
 
@@ -163,9 +158,17 @@ impl ReplyObserver {
                 } else {
                     liveness.reply();
                 }
-                if self.is_late {
+                // The whole wait is the deadline of the probe of a suspicion.
+                let is_in_time = !self.has_waited || breaker_permit.settles_suspicion();
+                let serves_again = if is_in_time {
+                    breaker_permit.answered()
+                } else if self.stalled.is_some() {
+                    breaker_permit.answered_in_stall()
+                } else {
                     breaker_permit.breaker().replied();
-                } else if breaker_permit.answered() {
+                    false
+                };
+                if serves_again {
                     outage_log.up();
                 }
                 // After a wait beyond the deadline it is not known whether so many calls are answered in time.

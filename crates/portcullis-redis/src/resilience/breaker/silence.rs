@@ -65,6 +65,8 @@ impl Breaker {
     fn silence_since(&self, sent: u64) -> Silence {
         if self.answered.load(Ordering::SeqCst) > sent {
             Silence::Overload { all_late: false }
+        } else if self.answered_in_stall.load(Ordering::SeqCst) > sent {
+            Silence::Overload { all_late: true }
         } else if !self.is_closed() {
             Silence::Outage
         } else if !self.is_suspected() && self.replied.load(Ordering::SeqCst) > sent {

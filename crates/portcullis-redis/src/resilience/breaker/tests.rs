@@ -171,3 +171,19 @@ async fn exactly_one_of_many_tasks_probes() {
         probe(&breaker).await.0.answered();
     }
 }
+
+/// It is not known whether the server answers as many calls in time.
+#[tokio::test(start_paused = true)]
+async fn answer_in_a_stall_is_no_timely_one() {
+    let breaker = breaker();
+    advance(DEADLINE).await;
+    let (read_late, unanswered) = (breaker.admit().unwrap(), breaker.admit().unwrap());
+    advance(DEADLINE * 2).await;
+    read_late.answered_in_stall();
+    assert_eq!(unanswered.timed_out(None), NoReply::Overload { all_late: true });
+    assert!(breaker.is_closed() && breaker.outage().is_none());
+    let (in_time, unanswered) = (breaker.admit().unwrap(), breaker.admit().unwrap());
+    advance(DEADLINE).await;
+    in_time.answered();
+    assert_eq!(unanswered.timed_out(None), NoReply::Overload { all_late: false });
+}
