@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
@@ -33,6 +34,7 @@ use self::redirection::Redirection;
 pub(crate) struct Cluster {
     config: ClientConfig,
     options: Options,
+    runtime: Handle,
     outage_log: Arc<OutageLog>,
     seeds: Vec<NodeAddr>,
     view: RwLock<Arc<View>>,
@@ -73,7 +75,10 @@ impl Cluster {
         };
         // Each of these replies means that nothing was done. One after the deadline is late by the server or this process, and no outage.
         let late = |error: CallError| match error {
-            CallError::Moving(_) if Instant::now() >= end => CallError::NotSent(call.command.deadline),
+            CallError::Moving(_) if Instant::now() >= end => {
+                self.refresh_signal.notify_one();
+                CallError::NotSent(call.command.deadline)
+            }
             error if error.is_read_only() && Instant::now() >= end => {
                 CallError::NotSent(call.command.deadline)
             }
@@ -215,6 +220,8 @@ impl Cluster {
     }
 
     fn connect(&self, addr: &NodeAddr) -> Node {
+        // A redirection may be read in another runtime, which may end before the node is gone.
+        let _in = self.runtime.enter();
         let outage_log = self.outage_log.of_node(addr.to_string());
         let config = self.config.of_node(addr);
         Node::supervised(addr.clone(), &config, &self.options, outage_log, &self.refresh_signal)

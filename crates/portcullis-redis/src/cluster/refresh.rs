@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::map::{Map, View};
@@ -25,6 +26,7 @@ impl Cluster {
         let cluster = Arc::new(Self {
             config,
             options,
+            runtime: Handle::current(),
             outage_log,
             seeds,
             view: Arc::new(View::empty()).into(),
