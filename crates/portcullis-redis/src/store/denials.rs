@@ -37,8 +37,9 @@ pub(crate) struct DenialMemory {
     created: Instant,
     /// When the last remembered denial expires at the latest; 0 if there is none.
     until: AtomicU64,
-    /// The same in an outage, for each set.
-    held_until: Vec<AtomicU64>,
+    /// The same in an outage, for all and for each set.
+    held_until: AtomicU64,
+    sets_held_until: Vec<AtomicU64>,
     /// Empty if the memory is disabled.
     shards: Vec<Mutex<Shard>>,
     sets: usize,
@@ -61,7 +62,8 @@ impl DenialMemory {
         Self {
             created: Instant::now(),
             until: AtomicU64::new(0),
-            held_until: (0..shards * sets).map(|_| AtomicU64::new(0)).collect(),
+            held_until: AtomicU64::new(0),
+            sets_held_until: (0..shards * sets).map(|_| AtomicU64::new(0)).collect(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sets,
             hasher: RandomState::new(),
@@ -98,10 +100,10 @@ impl DenialMemory {
         checks.iter().any(|check| self.get(check, now, Denial::valid_until, false).is_some())
     }
 
-    /// Records that the server has admitted a check at an instant of its clock. Costs a hash and one relaxed load if no key of its set
-    /// was denied in the last minute.
+    /// Records that the server has admitted a check at an instant of its clock. Costs one relaxed load if nothing was denied in the last
+    /// minute, and a hash and another one if no key of its set was.
     pub(crate) fn admitted(&self, check: &Check, at: Timestamp) {
-        if check.cost == 0 || check.key.is_shared() {
+        if check.cost == 0 || check.key.is_shared() || self.now_before(&self.held_until).is_none() {
             return;
         }
         let id = Id::of(&check.policy, check.key);
@@ -141,10 +143,9 @@ impl DenialMemory {
         let hash = self.hash(denial.id());
         let Some(mut shard) = self.shard(hash) else { return false };
         let is_remembered = shard.insert(self.sets, hash, denial, now);
-        drop(shard);
         if is_remembered {
             self.until.fetch_max(sent.saturating_add(MAX_AGE_MICROS), Relaxed);
-            if let Some(end) = self.set_held_until(hash) {
+            for end in [Some(&self.held_until), self.set_held_until(hash)].into_iter().flatten() {
                 end.fetch_max(sent.saturating_add(MAX_OUTAGE_MICROS), Relaxed);
             }
         }
@@ -184,8 +185,8 @@ impl DenialMemory {
     }
 
     fn set_held_until(&self, hash: u64) -> Option<&AtomicU64> {
-        let index = hash.checked_rem(self.held_until.len() as u64)?;
-        self.held_until.get(usize::try_from(index).ok()?)
+        let index = hash.checked_rem(self.sets_held_until.len() as u64)?;
+        self.sets_held_until.get(usize::try_from(index).ok()?)
     }
 
     fn hash(&self, id: Id) -> u64 {

@@ -99,10 +99,24 @@ impl Denial {
         self.sent
     }
 
-    /// Whether an older denial of the same key is not needed beside it: one that applies to no other checks, or is held for hardly longer.
+    /// Whether an older denial of the same key is not needed beside it: one that applies to no other checks, or is held for hardly longer,
+    /// or does not hold any more by what this one says.
     pub(super) fn covers(&self, old: &Self) -> bool {
         let is_longer = old.held_until() > self.held_until().saturating_add(MAX_AGE_MICROS);
-        self.strategy != old.strategy || self.cost == old.cost || self.cost < old.cost && !is_longer
+        self.strategy != old.strategy
+            || self.cost == old.cost
+            || self.cost < old.cost && !is_longer
+            || self.contradicts(old)
+    }
+
+    /// Whether the block of an older denial has ended, or its cost fits now.
+    fn contradicts(&self, old: &Self) -> bool {
+        self.at >= old.at && !self.is_blocked && (old.is_blocked || old.cost <= self.remaining)
+    }
+
+    /// The order in which denials of one key answer a check: a block, and else the higher cost, whose wait is nearer to that of the check.
+    pub(super) fn precedence(&self) -> (bool, u64) {
+        (self.is_blocked, self.cost)
     }
 
     /// Whether it says nothing of a key that the server has admitted since, at a cost and an instant of its clock.

@@ -24,7 +24,7 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Returns the denial of a key that `denies`; of two the one of the higher cost, whose wait is nearer to that of the check.
+    /// Returns the denial of a key that `denies`, by their [order](Denial::precedence).
     pub(super) fn find(
         &self,
         sets: usize,
@@ -34,7 +34,7 @@ impl Shard {
     ) -> Option<Denial> {
         let set = self.entries.get(set_range(sets, hash))?;
         let own = set.iter().flatten().filter(|denial| denial.id() == id && denies(denial));
-        own.max_by_key(|denial| denial.cost()).copied()
+        own.max_by_key(|denial| denial.precedence()).copied()
     }
 
     /// Removes the denial of a key that the server has admitted since.

@@ -81,6 +81,28 @@ async fn holds_of_two_costs_last_each() {
     }
 }
 
+/// A later denial of a higher cost says how much is left, and that a block has ended.
+#[tokio::test(start_paused = true)]
+async fn later_denial_ends_what_it_contradicts() {
+    for (left, is_held_still) in [(0, true), (1, false)] {
+        let memory = DenialMemory::new(1);
+        assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+        let eight = check(&HOURLY, "ada", 8);
+        let later = NOW.saturating_add(Duration::from_secs(3));
+        advance(Duration::from_secs(3)).await;
+        assert!(memory.remember(&eight, later, &denied(&eight, 10 - left), Instant::now()));
+        assert_eq!(held(&memory, check(&HOURLY, "ada", 1)), is_held_still);
+        assert!(held(&memory, eight));
+    }
+    let memory = DenialMemory::new(1);
+    let one = check(&HOURLY, "ada", 1);
+    let blocked = Snapshot { is_blocked: true, ..denied(&one, 10) };
+    assert!(memory.remember(&one, NOW, &blocked, Instant::now()));
+    let eight = check(&HOURLY, "ada", 8);
+    assert!(memory.remember(&eight, NOW, &denied(&eight, 3), Instant::now()));
+    assert!(!held(&memory, one) && held(&memory, eight));
+}
+
 /// A key has at most two of the eight entries of its set.
 #[tokio::test(start_paused = true)]
 async fn one_key_fills_no_set() {
