@@ -114,7 +114,7 @@ impl Trip {
                 return answer;
             }
         }
-        self.store.decide_late(standby.as_deref(), self.rest(), start)
+        self.store.decide_late(standby.as_deref(), self.rest(), (start, true))
     }
 
     /// The standby decides about the costs of the request.

@@ -38,7 +38,7 @@ impl RedisStore {
         let latest = end + deadline;
         let check = checks.iter().next().expect("a decision has a check");
         let Some(part) = self.0.leases.after_answer(check, call, latest).await else {
-            return self.decide_late(standby.as_deref(), checks, start);
+            return self.decide_late(standby.as_deref(), checks, (start, false));
         };
         // The key may have been denied meanwhile.
         if matches!(part, Part::Ask(0))
@@ -50,21 +50,26 @@ impl RedisStore {
         // The call gets what is left of the deadline, so that it is not sent with less time than replies take.
         let decided = self.start_leased(checks.clone(), parts, standby.clone(), Some(end));
         let answer = timeout_at(latest, decided).await;
-        answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, start))
+        answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, (start, true)))
     }
 
-    /// The result of a decision that another call has delayed to its end. It is an outage only if that is known of the server, and
-    /// no call was answered since the `start`.
+    /// The result of a decision that another call has delayed to its end, and whether something `was_sent` for it. It is an outage only if
+    /// that is known of the server, and no call was answered since the `start`.
     pub(super) fn decide_late(
         &self,
         standby: Option<&dyn Standby>,
         checks: Checks,
-        start: Instant,
+        (start, was_sent): (Instant, bool),
     ) -> Result<Outcome, StoreError> {
         let slot = checks.iter().next().map(|check| keys::slot(check.key));
         let outage = self.0.connection.availability(slot).outage;
         let is_out = outage.is_some() && !self.0.connection.replied_since(slot, start);
-        let kind = if is_out { StoreErrorKind::TimedOut } else { StoreErrorKind::Overtaken };
+        let kind = match (is_out, was_sent) {
+            (true, true) => StoreErrorKind::TimedOut,
+            (true, false) => StoreErrorKind::Unavailable,
+            (false, true) => StoreErrorKind::Overtaken,
+            (false, false) => StoreErrorKind::Overloaded,
+        };
         let late = "redis gave no reply before the end of a decision that waited for a lease";
         self.0.connection.stats().count_error(kind);
         let error = with_outage(StoreError::new(kind, late), outage);
