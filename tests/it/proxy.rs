@@ -4,6 +4,7 @@ mod attacks;
 mod broken;
 mod grpc;
 mod headers;
+mod http2_upstream;
 mod start;
 mod stray_bodies;
 mod streams;

@@ -251,7 +251,7 @@ impl ReverseProxy {
         Arc::new(Shared {
             rules,
             _requirement: requirement,
-            pool: Arc::new(Pool::new(upstream, MAX_IDLE, timeouts.pool_idle, header_bytes)),
+            pool: Arc::new(Pool::new(upstream, MAX_IDLE, timeouts.pool_idle, header_bytes, max_requests)),
             requests: Places::of_requests(max_requests),
             timeouts,
             host,

@@ -24,7 +24,7 @@ use super::hop_by_hop;
 use super::pool::{Lease, Reusable, SendError};
 use super::prepare::{Prepared, add_via};
 use super::request_body::RequestBody;
-use super::settings::{Host, Shared};
+use super::settings::{Host, RequestPlace, Shared};
 use super::tunnel::Tunnel;
 use crate::places::Client;
 use crate::serve::listener::ClientBody;
@@ -66,7 +66,7 @@ async fn forward(
     let prepared =
         parts.extensions.remove::<Prepared>().expect("requests are prepared before they are charged");
     let place = shared.requests.take(client(shared, &parts)).map_err(|_| Failure::Overloaded)?;
-    let place = Arc::new(place);
+    let place = Arc::new(RequestPlace::new(place));
     let is_upgrade = prepared.removed.is_websocket;
     if is_upgrade && !body.is_end_stream() {
         return Err(Failure::BadRequest("an upgrade with a body"));
@@ -79,7 +79,7 @@ async fn forward(
     let mut request =
         Request::from_parts(parts, RequestBody::new(body, Arc::clone(&activity), Arc::clone(&place)));
     *request.version_mut() = Version::HTTP_11;
-    let (mut response, connection) = send(shared, request, &prepared, &activity).await?;
+    let (mut response, connection) = send(shared, request, &prepared, &activity, &place).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let (Some(client), Some(upstream)) = (upgrade, response.extensions_mut().remove::<OnUpgrade>())
         else {
@@ -148,6 +148,7 @@ async fn send(
     mut request: Request<RequestBody>,
     prepared: &Prepared,
     activity: &Activity,
+    place: &RequestPlace,
 ) -> Result<(Response<Incoming>, Option<Reusable>), Failure> {
     let is_upgrade = prepared.removed.is_websocket;
     let host = request.headers().get(header::HOST).cloned().unwrap_or_else(|| shared.upstream_host.clone());
@@ -161,7 +162,7 @@ async fn send(
         address(shared, &mut request, &host, prepared, &lease);
         let may_send_again = lease.is_reused();
         activity.progress();
-        let mut sending = pin!(lease.send(request, &shared.pool));
+        let mut sending = pin!(lease.send(request, &shared.pool, place));
         let sent = loop {
             match timeout_at(activity.deadline(limit()), sending.as_mut()).await {
                 Ok(sent) => break sent,

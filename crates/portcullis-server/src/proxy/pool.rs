@@ -1,48 +1,48 @@
-//! Connections to the upstream: one of HTTP/2 for all requests, or one of HTTP/1.1 for each, kept for the next.
+//! Connections to the upstream: of HTTP/2 as few as have streams for all requests, or one of HTTP/1.1 for each, kept for the next.
 //!
 //! The client of hyper-util keys its connections by the authority of the URI, which is `:authority` of HTTP/2 as well: with the host
 //! that the client has written it would keep connections for each of them.
 
+mod http2;
+
 use std::fmt;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::client::conn::{http1, http2::SendRequest};
+use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
 use super::request_body::RequestBody;
+use super::settings::RequestPlace;
 use super::socket::SocketView;
 use super::upstream::{Connected, Upstream};
+use http2::Http2;
+pub(super) use http2::Stream;
 
 #[derive(Debug)]
 pub(super) struct Pool {
     upstream: Upstream,
     max_idle: usize,
     idle_timeout: Duration,
-    max_header_bytes: usize,
     idle: Mutex<Vec<Idle>>,
-    /// Held while one is opened, so that there is one.
-    shared: tokio::sync::Mutex<Shared>,
+    settings: http2::Settings,
+    shared: Mutex<Vec<Http2>>,
+    /// Held while one is opened that may be shared, so that there are no more than are needed.
+    opening: tokio::sync::Mutex<()>,
+    /// Whether the upstream has selected HTTP/1.1.
+    is_http1: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Idle {
     connection: Http1,
     since: Instant,
-}
-
-#[derive(Debug)]
-enum Shared {
-    /// Not known yet, or none.
-    None,
-    Http2(http2::SendRequest<RequestBody>),
-    /// The upstream has selected HTTP/1.1.
-    Http1,
 }
 
 /// A connection of HTTP/1.1, and the task that reads and writes it.
@@ -56,7 +56,7 @@ pub(super) struct Http1 {
 /// A connection for one request.
 pub(super) enum Lease {
     Http1 { connection: Http1, is_reused: bool },
-    Http2(http2::SendRequest<RequestBody>),
+    Http2 { sender: SendRequest<RequestBody>, stream: Stream },
 }
 
 /// A connection of HTTP/1.1 that can be used again once its response has ended.
@@ -81,9 +81,18 @@ impl Pool {
         max_idle: usize,
         idle_timeout: Duration,
         max_header_bytes: usize,
+        max_requests: u32,
     ) -> Self {
-        let shared = tokio::sync::Mutex::new(Shared::None);
-        Self { upstream, max_idle, idle_timeout, max_header_bytes, idle: Mutex::default(), shared }
+        Self {
+            upstream,
+            max_idle,
+            idle_timeout,
+            idle: Mutex::default(),
+            settings: http2::Settings::new(max_header_bytes, max_requests),
+            shared: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+            is_http1: AtomicBool::new(false),
+        }
     }
 
     /// Returns a connection: an open one, unless `fresh` or for an upgrade.
@@ -96,51 +105,43 @@ impl Pool {
             return self.open(true).await;
         }
         if self.upstream.may_be_http2() {
-            let mut shared = self.shared.lock().await;
-            match &*shared {
-                Shared::Http2(sender) if !sender.is_closed() => return Ok(Lease::Http2(sender.clone())),
-                Shared::Http1 => {}
-                Shared::None | Shared::Http2(_) => {
-                    *shared = Shared::None;
-                    let lease = self.open(false).await?;
-                    *shared = match &lease {
-                        Lease::Http2(sender) => Shared::Http2(sender.clone()),
-                        Lease::Http1 { .. } => Shared::Http1,
-                    };
+            if let Some(lease) = self.lease_stream() {
+                return Ok(lease);
+            }
+            if !self.is_http1.load(Ordering::Relaxed) {
+                let _opening = self.opening.lock().await;
+                if let Some(lease) = self.lease_stream() {
                     return Ok(lease);
+                }
+                if !self.is_http1.load(Ordering::Relaxed) {
+                    return self.open(false).await;
                 }
             }
         }
         if !fresh && let Some(connection) = self.take_idle() {
             return Ok(Lease::Http1 { connection, is_reused: true });
         }
-        let lease = self.open(false).await?;
-        if let Lease::Http2(sender) = &lease {
-            *self.shared.lock().await = Shared::Http2(sender.clone());
-        }
-        Ok(lease)
+        self.open(false).await
+    }
+
+    fn lease_stream(&self) -> Option<Lease> {
+        self.settings.lease(&mut self.shared(), self.idle_timeout)
     }
 
     async fn open(&self, is_upgrade: bool) -> io::Result<Lease> {
         let Connected { is_http2, io, socket } = self.upstream.connect(is_upgrade).await?;
         let io = TokioIo::new(io);
+        if !is_upgrade {
+            self.is_http1.store(!is_http2, Ordering::Relaxed);
+        }
         if is_http2 {
-            let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .keep_alive_interval(KEEP_ALIVE)
-                .max_header_list_size(u32::try_from(self.max_header_bytes).unwrap_or(u32::MAX))
-                .handshake(io)
-                .await
-                .map_err(io::Error::other)?;
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to the upstream has ended");
-                }
-            });
-            return Ok(Lease::Http2(sender));
+            let mut connection = self.settings.connect(io).await?;
+            let lease = connection.lease();
+            self.shared().push(connection);
+            return Ok(lease);
         }
         let (sender, connection) = http1::Builder::new()
-            .max_header_size(self.max_header_bytes)
+            .max_header_size(self.settings.max_header_bytes)
             .handshake(io)
             .await
             .map_err(io::Error::other)?;
@@ -182,23 +183,29 @@ impl Pool {
     fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Like [`idle`](Self::idle).
+    fn shared(&self) -> MutexGuard<'_, Vec<Http2>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Lease {
     pub(super) fn is_http2(&self) -> bool {
-        matches!(self, Self::Http2(_))
+        matches!(self, Self::Http2 { .. })
     }
 
     /// Whether the connection was there before.
     pub(super) fn is_reused(&self) -> bool {
-        matches!(self, Self::Http2(_) | Self::Http1 { is_reused: true, .. })
+        matches!(self, Self::Http2 { .. } | Self::Http1 { is_reused: true, .. })
     }
 
-    /// Sends a request, and returns the response with what is kept of the connection.
+    /// Sends a request in its place, and returns the response with what is kept of the connection.
     pub(super) async fn send(
         self,
         request: Request<RequestBody>,
         pool: &Arc<Pool>,
+        place: &RequestPlace,
     ) -> Result<(Response<Incoming>, Option<Reusable>), SendError> {
         match self {
             Self::Http1 { mut connection, .. } => {
@@ -212,7 +219,8 @@ impl Lease {
                 let is_doubtful = is_head || may_have_wrong_body(response.status(), response.headers());
                 Ok((response, Some(Reusable { connection, is_doubtful, pool: Arc::clone(pool) })))
             }
-            Self::Http2(mut sender) => {
+            Self::Http2 { mut sender, stream } => {
+                place.keep(stream);
                 let response = sender.try_send_request(request).await.map_err(|mut error| {
                     match error.take_message() {
                         Some(request) => SendError::NotSent(Box::new(request)),
@@ -262,8 +270,6 @@ impl fmt::Debug for Reusable {
     }
 }
 
-/// A connection of HTTP/2 on which nothing comes is asked whether it is alive.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A connection whose request is not read to its end is not worth waiting for.
 const READY_WITHIN: Duration = Duration::from_secs(1);
 

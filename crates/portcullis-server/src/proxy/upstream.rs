@@ -1,5 +1,6 @@
 //! The server behind the proxy, and connections to it.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,9 +155,9 @@ pub(super) struct Connected {
     pub(super) socket: SocketView,
 }
 
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait Io: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+impl<T: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Io for T {}
 
 /// Why a URL is not an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

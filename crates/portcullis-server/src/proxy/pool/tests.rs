@@ -7,7 +7,7 @@ use super::*;
 async fn kept() -> (Pool, TcpStream) {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", upstream.local_addr().unwrap());
-    let pool = Pool::new(Upstream::new(&url).unwrap(), 1, Duration::from_secs(600), 16_384);
+    let pool = Pool::new(Upstream::new(&url).unwrap(), 1, Duration::from_secs(600), 16_384, 1);
     let Ok(Lease::Http1 { mut connection, .. }) = pool.lease(false, false).await else {
         panic!("no connection of HTTP/1.1");
     };
@@ -35,4 +35,35 @@ async fn closed_connection_is_not_used() {
     let (pool, end) = kept().await;
     drop(end);
     assert!(pool.take_idle().is_none());
+}
+
+/// What a burst has opened is closed, except one.
+#[tokio::test]
+async fn spare_connection_of_http2_is_closed() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", upstream.local_addr().unwrap());
+    let pool = Pool::new(Upstream::new(&url).unwrap().http2(), 1, Duration::ZERO, 16_384, 200);
+    let mut burst = Vec::new();
+    for _ in 0..101 {
+        burst.push(pool.lease(false, false).await.unwrap());
+    }
+    assert_eq!(pool.shared().len(), 2);
+    drop(burst);
+    assert!(pool.lease(false, false).await.unwrap().is_http2());
+    assert_eq!(pool.shared().len(), 1);
+}
+
+#[tokio::test]
+async fn ended_connection_of_http2_is_not_used() {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", upstream.local_addr().unwrap());
+    let pool = Pool::new(Upstream::new(&url).unwrap().http2(), 1, Duration::from_secs(600), 16_384, 1);
+    drop(pool.lease(false, false).await.unwrap());
+    drop(upstream.accept().unwrap());
+    let ended = async {
+        while pool.lease_stream().is_some() {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(30), ended).await.unwrap();
 }
