@@ -105,3 +105,18 @@ async fn cookies_of_http_2_are_one_line() {
     let response = HttpClient::http_2().send(request, ()).await;
     assert_eq!(lines(text(response.body()), "cookie"), ["a=1; b=2"]);
 }
+
+/// The proxy sends 100 for any line that asks for it, so the upstream is asked by none.
+#[tokio::test]
+async fn expectations_of_100_are_not_sent_on() {
+    let proxy = start(unlimited(), &echo().await, |proxy| proxy).await;
+    for expectations in ["Expect: 100-continue\r\n", "Expect: more\r\nExpect: 100-Continue\r\n"] {
+        let request = format!(
+            "POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 1\r\n{expectations}\r\nx"
+        );
+        let seen = exchange(proxy.addr, &request).await;
+        assert!(seen.starts_with("HTTP/1.1 100 "), "{seen}");
+        let seen = lines(&seen, "expect").join(", ");
+        assert_eq!(seen, if expectations.contains("more") { "more" } else { "" });
+    }
+}

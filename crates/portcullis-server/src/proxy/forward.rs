@@ -124,12 +124,11 @@ fn rewrite(shared: &Shared, parts: &mut Parts, prepared: &Prepared) {
     add_via(&mut parts.headers, prepared.version, &shared.pseudonym);
     // A server has sent 100 when it begins to read the body. Sent on, the field would ask for a second one. It stays until here,
     // because the body of a request that is rejected is not read.
-    if parts
-        .headers
-        .get(header::EXPECT)
-        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-    {
-        parts.headers.remove(header::EXPECT);
+    let is_other = |value: &&HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    let others: Vec<_> = parts.headers.get_all(header::EXPECT).iter().filter(is_other).cloned().collect();
+    parts.headers.remove(header::EXPECT);
+    for other in others {
+        parts.headers.append(header::EXPECT, other);
     }
     let host = match &shared.host {
         Host::Client => prepared.host.clone().unwrap_or_else(|| shared.upstream_host.clone()),
