@@ -17,11 +17,11 @@ use portcullis_server::proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
 
 use self::status::Status;
-use crate::service;
 use crate::service::log::{self, LogArguments};
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
 use crate::service::tls::TlsArguments;
+use crate::service::{self, descriptors};
 
 /// Forwards requests to an upstream, and limits them by rules before that.
 ///
@@ -79,6 +79,7 @@ impl Proxy {
 
     async fn serve(self) -> anyhow::Result<bool> {
         let signals = Signals::new().context("cannot handle signals")?;
+        descriptors::raise(self.limits.connections(), "--max-connections and --max-requests");
         let upstream = self.target.upstream()?;
         let tls = self.tls.read()?;
         let Some(rules) = self.load()? else { return Ok(false) };

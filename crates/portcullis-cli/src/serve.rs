@@ -11,10 +11,10 @@ use clap::Args;
 use portcullis_server::serve::{BoundServer, Finished, ServeError};
 use serde_json::json;
 
-use crate::service;
 use crate::service::log::{self, LogArguments};
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
+use crate::service::{self, descriptors};
 use rules::Limits;
 
 /// Limits the requests of proxies and services that ask it: Envoy's rate limit service over gRPC, and checks over HTTP.
@@ -55,6 +55,7 @@ impl Serve {
 
     async fn serve(self) -> anyhow::Result<bool> {
         let signals = Signals::new().context("cannot handle signals")?;
+        descriptors::raise(self.listeners.count() * self.limits.connections(), "--max-connections");
         // Before the store is connected, which may take a second: mistakes of the operator are found first.
         let Some(limits) = Limits::load(&self.rules, &self.source, &self.listeners)? else {
             return Ok(false);

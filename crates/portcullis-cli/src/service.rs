@@ -1,5 +1,6 @@
 //! What the commands share that run until a signal arrives.
 
+pub(crate) mod descriptors;
 pub(crate) mod log;
 pub(crate) mod signals;
 pub(crate) mod store;

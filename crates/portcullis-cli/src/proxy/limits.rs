@@ -45,6 +45,11 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
+    /// The connections of clients and to the upstream, together.
+    pub(super) fn connections(&self) -> u64 {
+        u64::from(self.max_connections) + u64::from(self.max_requests)
+    }
+
     pub(super) fn apply(&self, proxy: ReverseProxy) -> ReverseProxy {
         proxy
             .max_connections(self.max_connections)

@@ -56,6 +56,11 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
+    /// The connections of each address.
+    pub(super) fn connections(&self) -> u64 {
+        self.max_connections.into()
+    }
+
     pub(super) fn apply(&self, server: Server) -> Server {
         server.readiness().set_ready_without_store(self.ready_without_store);
         let limits = Limits::default()

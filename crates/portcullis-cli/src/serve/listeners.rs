@@ -99,6 +99,11 @@ impl Name {
 }
 
 impl ListenerArguments {
+    /// The addresses with connections of `--max-connections`: all but that of the status.
+    pub(super) fn count(&self) -> u64 {
+        [self.grpc.0, self.http.0, self.admin].into_iter().flatten().map(|_| 1).sum()
+    }
+
     pub(super) fn has_http(&self) -> bool {
         self.http.0.is_some()
     }

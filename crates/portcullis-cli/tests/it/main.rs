@@ -7,6 +7,8 @@ mod admin_tls;
 mod check;
 mod explain;
 mod identify;
+#[cfg(unix)]
+mod open_files;
 mod proxy;
 mod replay;
 mod rules;
