@@ -3,10 +3,13 @@
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http::{Request, Response};
-use portcullis::Limiter;
-use portcullis_server::proxy::Upstream;
+use portcullis::{BodyRate, Limiter};
+use portcullis_server::proxy::{ReverseProxy, Upstream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::transport::{Channel, Endpoint, Server};
@@ -18,10 +21,10 @@ use tonic_prost::ProstCodec;
 use tower::Service;
 
 use super::TWO;
-use super::start::{Proxy, limits, start_to, unlimited};
+use super::start::{Proxy, exchange, limits, start_to, unlimited};
 use crate::grpc::listen;
 
-/// A service with one method that streams in both directions. It echoes messages until one is `end`.
+/// A service with one method that streams in both directions. It responds with the first message, and echoes messages until one is `end`.
 #[derive(Clone)]
 struct Chat;
 
@@ -50,24 +53,28 @@ impl Service<Request<tonic::body::Body>> for Chat {
 impl StreamingService<Message> for Echo {
     type Response = Message;
     type ResponseStream = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
-    type Future = std::future::Ready<Result<tonic::Response<Self::ResponseStream>, Status>>;
+    type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<Self::ResponseStream>, Status>> + Send>>;
 
     fn call(&mut self, request: tonic::Request<Streaming<Message>>) -> Self::Future {
-        let replies = request.into_inner().map(|message| match message? {
-            Message { service } if service == "end" => Err(Status::aborted("as you wish")),
-            message => Ok(message),
-        });
-        std::future::ready(Ok(tonic::Response::new(Box::pin(replies))))
+        let mut messages = request.into_inner();
+        Box::pin(async move {
+            let first = messages.message().await?.map(Ok);
+            let replies = tokio_stream::iter(first).chain(messages).map(|message| match message? {
+                Message { service } if service == "end" => Err(Status::aborted("as you wish")),
+                message => Ok(message),
+            });
+            Ok(tonic::Response::new(Box::pin(replies) as Self::ResponseStream))
+        })
     }
 }
 
 /// A proxy in front of a gRPC server, and a client of it.
-async fn through(limiter: Limiter) -> (Proxy, Channel) {
+async fn through(limiter: Limiter, configure: impl FnOnce(ReverseProxy) -> ReverseProxy) -> (Proxy, Channel) {
     let (incoming, url) = listen().await;
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("shop", ServingStatus::Serving).await;
     tokio::spawn(Server::builder().add_service(health).add_service(Chat).serve_with_incoming(incoming));
-    let proxy = start_to(limiter, Upstream::new(&url).unwrap().http2(), |proxy| proxy).await;
+    let proxy = start_to(limiter, Upstream::new(&url).unwrap().http2(), configure).await;
     let channel = Endpoint::from_shared(proxy.to_string()).unwrap().connect().await.unwrap();
     (proxy, channel)
 }
@@ -78,7 +85,7 @@ fn check(service: &str) -> HealthCheckRequest {
 
 #[tokio::test]
 async fn calls_pass_with_their_status() {
-    let (_proxy, channel) = through(unlimited()).await;
+    let (_proxy, channel) = through(unlimited(), |proxy| proxy).await;
     let mut client = HealthClient::new(channel);
     assert_eq!(client.check(check("shop")).await.unwrap().into_inner().status, 1);
     // The status of an error is in trailers.
@@ -89,11 +96,11 @@ async fn calls_pass_with_their_status() {
 
 #[tokio::test]
 async fn messages_pass_both_ways_one_by_one() {
-    let (_proxy, channel) = through(unlimited()).await;
+    let (_proxy, channel) = through(unlimited(), |proxy| proxy).await;
     let mut client = tonic::client::Grpc::new(channel);
     client.ready().await.unwrap();
-    let (sender, messages) = tokio::sync::mpsc::channel(1);
-    let messages = tokio_stream::wrappers::ReceiverStream::new(messages);
+    let (sender, messages) = mpsc::channel(1);
+    let messages = ReceiverStream::new(messages);
     sender.send(check("first")).await.unwrap();
     let codec = ProstCodec::<Message, Message>::default();
     let path = "/chat.Chat/Talk".parse().unwrap();
@@ -107,10 +114,35 @@ async fn messages_pass_both_ways_one_by_one() {
     assert_eq!((status.code(), status.message()), (Code::Aborted, "as you wish"));
 }
 
+/// The first message comes after a silence for which another request is cut off.
+#[tokio::test]
+async fn silent_call_outlives_silent_upload() {
+    let rate = BodyRate::new(1, Duration::from_secs(1)).allow_silent_grpc();
+    let (proxy, channel) = through(unlimited(), |proxy| proxy.body_rate(rate)).await;
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.unwrap();
+    let (sender, messages) = mpsc::channel(1);
+    let call = tokio::spawn(async move {
+        let messages = tonic::Request::new(ReceiverStream::new(messages));
+        let codec = ProstCodec::<Message, Message>::default();
+        client.streaming(messages, "/chat.Chat/Talk".parse().unwrap(), codec).await
+    });
+    let upload = "POST /chat.Chat/Talk HTTP/1.1
+Host: a
+Content-Length: 1
+
+";
+    let cut_off = exchange(proxy.addr, upload).await;
+    assert!(cut_off.starts_with("HTTP/1.1 408 "), "{cut_off}");
+    sender.send(check("first")).await.unwrap();
+    let mut replies = call.await.unwrap().unwrap().into_inner();
+    assert_eq!(replies.message().await.unwrap().unwrap().service, "first");
+}
+
 #[tokio::test]
 async fn the_limit_of_the_proxy_is_resource_exhausted() {
     let limiter = Limiter::memory().rules(limits(TWO, None)).unwrap();
-    let (_proxy, channel) = through(limiter).await;
+    let (_proxy, channel) = through(limiter, |proxy| proxy).await;
     let mut client = HealthClient::new(channel);
     for _ in 0..2 {
         let response = client.check(check("shop")).await.unwrap();

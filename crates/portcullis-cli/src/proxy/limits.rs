@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use portcullis::BodyRate;
 use portcullis_server::proxy::ReverseProxy;
 
 /// What clients and the upstream may take.
@@ -35,6 +36,11 @@ pub(super) struct LimitArguments {
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = humantime::parse_duration)]
     idle_timeout: Duration,
 
+    /// Lets calls of gRPC be silent for longer than 30 s before their responses begin, as subscriptions may be. Any client can claim to make one, and
+    /// holds a place of `--max-requests` for `--idle-timeout` then.
+    #[arg(long)]
+    allow_silent_grpc: bool,
+
     /// How long a web socket may be without a byte.
     #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
     websocket_idle_timeout: Duration,
@@ -51,7 +57,10 @@ impl LimitArguments {
     }
 
     pub(super) fn apply(&self, proxy: ReverseProxy) -> ReverseProxy {
+        let rate = BodyRate::default();
+        let rate = if self.allow_silent_grpc { rate.allow_silent_grpc() } else { rate };
         proxy
+            .body_rate(rate)
             .max_connections(self.max_connections)
             .max_requests(self.max_requests)
             .max_header_bytes(self.max_header_bytes)

@@ -211,6 +211,14 @@ fn refused_reload_keeps_rules_of_proxy() {
 }
 
 #[test]
+fn silent_grpc_is_allowed_by_flag() {
+    let folder = Folder::new("proxy-silent");
+    let (rules, upstream) = (folder.write("limits.toml", RULES), upstream());
+    let proxy = Proxy::start(&[&rules, "--upstream", &upstream, "--allow-silent-grpc"]);
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
 fn mistakes_end_the_start_with_an_exit_code() {
     let folder = Folder::new("proxy-mistakes");
     let rules = folder.write("limits.toml", RULES);
