@@ -6,6 +6,7 @@ mod connection;
 mod open;
 mod options;
 mod tracked;
+mod waiting;
 mod watchdog;
 
 #[cfg(test)]

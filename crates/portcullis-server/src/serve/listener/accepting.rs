@@ -6,17 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
 use super::activity::Activity;
 use super::open::{Listed, OpenConnections};
 use super::options::{Peer, Peers};
+use super::waiting::WaitingConnections;
 use crate::places::{Client, Full, Place, Places};
 
 /// Gives connections their places.
 pub(super) struct Admission {
     pub(super) places: Arc<Places>,
     pub(super) open: Arc<OpenConnections>,
+    pub(super) waiting: WaitingConnections,
     pub(super) peers: Peers,
 }
 
@@ -30,49 +33,55 @@ pub(super) struct Held {
 }
 
 impl Admission {
-    /// Waits until the connection of a peer has a place. `None` if its client has its share of them.
-    pub(super) async fn admit(&self, peer: IpAddr) -> Option<Held> {
+    /// Waits until the connection of a peer has a place, with the permit to wait. `None` if its client has its share of them, or of those that wait.
+    pub(super) async fn admit(&self, peer: IpAddr, permit: OwnedSemaphorePermit) -> Option<Held> {
         let peer = (self.peers)(peer);
         let client = match peer {
             Peer::Client(client) => Some(client),
             Peer::Caller | Peer::Proxy => None,
         };
-        let place = self.place(client).await?;
+        let place = self.place(client, permit).await?;
         let activity = Arc::new(Activity::default());
         let listed = (peer != Peer::Proxy).then(|| self.open.add(client, Arc::clone(&activity)));
         Some(Held { place, activity, listed })
     }
 
-    async fn place(&self, client: Option<Client>) -> Option<Place> {
-        let mut look_again: Option<Instant> = None;
+    async fn place(&self, client: Option<Client>, permit: OwnedSemaphorePermit) -> Option<Place> {
+        let (mut permit, mut waits) = (Some(permit), None);
+        let mut look = Instant::now();
         loop {
             let freed = self.places.freed();
-            let taken = self.places.take(client);
-            let is_due = look_again.is_none_or(|at| Instant::now() >= at);
-            match (&taken, client) {
-                (Ok(_), _) if look_again.is_none() && self.places.are_short() => {
-                    self.open.make_room(&self.places.beyond_share(client), false);
-                }
-                (Err(Full::Share), Some(client)) if is_due => {
-                    let makes_room = look_again.is_none() && self.open.close_idle_of(client);
-                    if !makes_room {
-                        return None;
+            let full = match self.places.take(client) {
+                Ok(place) => {
+                    if waits.is_none() && self.places.are_short() {
+                        self.open.make_room(&self.places.beyond_share(client), false);
                     }
+                    return Some(place);
                 }
-                // A connection may be idle later, of which nothing is heard here.
-                (Err(Full::All), _) if is_due => {
-                    self.open.make_room(&self.places.beyond_share(client), true);
-                }
-                _ => {}
-            }
-            if let Ok(place) = taken {
-                return Some(place);
-            }
-            let at = match look_again {
-                Some(at) if !is_due => at,
-                _ => *look_again.insert(Instant::now() + LOOK_AGAIN),
+                Err(full) => full,
             };
-            let _ = tokio::time::timeout_at(at, freed).await;
+            if Instant::now() >= look {
+                match full {
+                    // One waits in place of another of its client, and for no longer. It keeps none of other clients from being accepted.
+                    Full::Share if waits.is_none() => {
+                        waits = Some(self.waiting.begin(client, 1)?);
+                        if !client.is_some_and(|client| self.open.close_idle_of(client)) {
+                            return None;
+                        }
+                        permit = None;
+                    }
+                    // A connection may be idle later, of which nothing is heard here.
+                    Full::All if permit.is_some() => {
+                        if waits.is_none() {
+                            waits = Some(self.waiting.begin(client, MAX_WAITING_OF_CLIENT)?);
+                        }
+                        self.open.make_room(&self.places.beyond_share(client), true);
+                    }
+                    _ => return None,
+                }
+                look = Instant::now() + LOOK_AGAIN;
+            }
+            let _ = tokio::time::timeout_at(look, freed).await;
         }
     }
 }
@@ -104,20 +113,46 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// longer than a connection may take that makes room.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// The connections of a client that wait at the same time while all places are taken.
+const MAX_WAITING_OF_CLIENT: usize = 8;
+
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
     use std::pin::{Pin, pin};
     use std::task::Poll;
 
+    use tokio::sync::Semaphore;
+
     use super::*;
     use crate::serve::listener::activity::InFlight;
 
-    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-
     fn admission(connections: u32) -> Admission {
         let peers: Peers = Arc::new(|peer| Peer::Client(Client::at(peer)));
-        Admission { places: Places::of_connections(connections), open: Arc::default(), peers }
+        let (open, waiting) = Default::default();
+        Admission { places: Places::of_connections(connections), open, waiting, peers }
+    }
+
+    /// A place for each host of the list.
+    async fn hold(admission: &Admission, hosts: &[u8]) -> Vec<Held> {
+        let mut held = Vec::new();
+        for host in hosts {
+            held.push(admission.admit(address(*host), permit()).await.unwrap());
+        }
+        held
+    }
+
+    fn address(host: u8) -> IpAddr {
+        [192, 0, 2, host].into()
+    }
+
+    fn permit() -> OwnedSemaphorePermit {
+        Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
+    }
+
+    async fn is_refused(future: impl Future<Output = Option<Held>>) -> bool {
+        let mut future = pin!(future);
+        poll_fn(|cx| Poll::Ready(matches!(future.as_mut().poll(cx), Poll::Ready(None)))).await
     }
 
     async fn is_pending(future: &mut Pin<&mut impl Future>) -> bool {
@@ -127,16 +162,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn connection_waits_for_one_of_its_client() {
         let admission = admission(4);
-        let mut held = Vec::new();
-        for _ in 0..3 {
-            held.push(admission.admit(ADDRESS).await.unwrap());
-        }
+        let mut held = hold(&admission, &[1; 3]).await;
         let _requests: Vec<_> = held[..2].iter().map(|held| InFlight::begin(&held.activity)).collect();
-        let mut next = pin!(admission.admit(ADDRESS));
+        let mut next = pin!(admission.admit(address(1), permit()));
         assert!(is_pending(&mut next).await);
         held[2].listed.as_ref().unwrap().closes().await;
         assert!(is_pending(&mut next).await, "it has not ended");
-        assert!(admission.admit(ADDRESS).await.is_none(), "one waits already");
+        assert!(is_refused(admission.admit(address(1), permit())).await, "one waits already");
         held.pop();
         held.push(next.await.unwrap());
     }
@@ -144,26 +176,50 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn request_on_a_closing_connection_keeps_it() {
         let admission = admission(4);
-        let mut held = Vec::new();
-        for _ in 0..3 {
-            held.push(admission.admit(ADDRESS).await.unwrap());
-        }
-        let mut next = pin!(admission.admit(ADDRESS));
+        let held = hold(&admission, &[1; 3]).await;
+        let mut next = pin!(admission.admit(address(1), permit()));
         assert!(is_pending(&mut next).await);
         let _requests: Vec<_> = held.iter().map(|held| InFlight::begin(&held.activity)).collect();
         assert!(next.await.is_none());
         assert_eq!(admission.places.taken(), 3);
     }
 
+    /// A connection that closes for another one begins a request, which is no reason for a second one to wait.
+    #[tokio::test(start_paused = true)]
+    async fn client_at_its_share_waits_once() {
+        let admission = admission(8);
+        let held = hold(&admission, &[1; 6]).await;
+        let waiting = Arc::new(Semaphore::new(1));
+        let permit_to_wait = waiting.clone().try_acquire_owned().unwrap();
+        let mut next = pin!(admission.admit(address(1), permit_to_wait));
+        assert!(is_pending(&mut next).await);
+        assert_eq!(waiting.available_permits(), 1, "others are accepted");
+        let _request = InFlight::begin(&held[0].activity);
+        assert!(is_refused(admission.admit(address(1), permit())).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn client_has_few_that_wait_for_any_place() {
+        let admission = admission(2);
+        let held = hold(&admission, &[1, 2]).await;
+        let _requests: Vec<_> = held.iter().map(|held| InFlight::begin(&held.activity)).collect();
+        let mut waiting: Vec<_> =
+            (0..MAX_WAITING_OF_CLIENT).map(|_| Box::pin(admission.admit(address(3), permit()))).collect();
+        for next in &mut waiting {
+            assert!(is_pending(&mut next.as_mut()).await);
+        }
+        assert!(is_refused(admission.admit(address(3), permit())).await);
+        assert!(is_pending(&mut pin!(admission.admit(address(4), permit()))).await);
+        waiting.pop();
+        assert!(is_pending(&mut pin!(admission.admit(address(3), permit()))).await);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn all_places_make_room_for_a_newcomer() {
         let admission = admission(2);
-        let mut held = Vec::new();
-        for host in [1, 2] {
-            held.push(admission.admit([192, 0, 2, host].into()).await.unwrap());
-        }
+        let mut held = hold(&admission, &[1, 2]).await;
         let _requests: Vec<_> = held.iter().map(|held| InFlight::begin(&held.activity)).collect();
-        let mut next = pin!(admission.admit([192, 0, 2, 3].into()));
+        let mut next = pin!(admission.admit(address(3), permit()));
         assert!(is_pending(&mut next).await, "each has its share");
         held.pop();
         assert!(next.await.is_some());

@@ -22,6 +22,7 @@ use super::activity::{Observed, Version};
 use super::open::Listed;
 use super::options::ListenerOptions;
 use super::tracked::{ClientBody, Tracked};
+use super::waiting::WaitingConnections;
 use super::watchdog::{Step, Watchdog};
 use crate::places::Places;
 
@@ -38,6 +39,7 @@ impl Shared {
         let admission = Admission {
             places: Places::of_connections(options.max_connections),
             open: Arc::default(),
+            waiting: WaitingConnections::default(),
             peers: options.peers.clone(),
         };
         let acceptor = options.tls.clone().map(TlsAcceptor::from);
@@ -49,7 +51,7 @@ impl Shared {
 pub(super) async fn serve<S, B>(
     stream: TcpStream,
     peer: SocketAddr,
-    waiting: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
     service: S,
     shared: Arc<Shared>,
     mut stop: watch::Receiver<bool>,
@@ -64,13 +66,14 @@ pub(super) async fn serve<S, B>(
     // Without it a response of two writes waits for the peer's acknowledgement. A socket that refuses it has ended.
     let _ = stream.set_nodelay(true);
     let admitted = tokio::select! {
-        admitted = shared.admission.admit(peer.ip()) => admitted,
+        admitted = shared.admission.admit(peer.ip(), permit) => admitted,
         _ = stop.wait_for(|stop| *stop) => return,
     };
     let Some(Held { place, activity, listed }) = admitted else {
-        return tracing::debug!("a connection of a client that has its share of them is closed");
+        return tracing::debug!(
+            "a connection is closed whose client has its share of them, or of those that wait"
+        );
     };
-    drop(waiting);
     let service = Tracked { service, peer, body_rate: shared.options.body_rate, activity: activity.clone() };
     let Some(acceptor) = &shared.acceptor else {
         return drive(Observed::new(stream, activity, place), service, &shared, listed, stop).await;
