@@ -80,7 +80,7 @@ impl OpenConnections {
                 (false, false) if is_last => Rank::New,
                 _ => return None,
             };
-            connection.may_close(rank).then(|| (rank, connection.activity.last()))
+            connection.may_close(rank.closing(is_last)).then(|| (rank, connection.activity.last()))
         };
         let mut list = self.lock();
         // Of thousands several close, so that the list is not searched for each new one.
@@ -97,7 +97,7 @@ impl OpenConnections {
             ranked.select_nth_unstable_by(number, |(a, _), (b, _)| a.cmp(b));
         }
         for ((rank, _), connection) in ranked.iter().take(number) {
-            connection.close(*rank);
+            connection.close(rank.closing(is_last));
         }
     }
 
@@ -108,8 +108,8 @@ impl OpenConnections {
         let idle: Vec<_> = of_client.filter(|connection| !connection.activity.is_busy()).collect();
         let oldest = idle.iter().min_by_key(|connection| connection.activity.last());
         match oldest {
-            Some(oldest) if idle.iter().all(|connection| connection.may_close(Rank::Idle)) => {
-                oldest.close(Rank::Idle);
+            Some(oldest) if idle.iter().all(|connection| connection.may_close(Closing::Gracefully)) => {
+                oldest.close(Closing::Gracefully);
                 true
             }
             _ => false,
@@ -123,20 +123,22 @@ impl OpenConnections {
 }
 
 impl OpenConnection {
-    /// Whether it makes less room yet than by this rank. One that began a request while it closes may be closed again for that.
-    fn may_close(&self, rank: Rank) -> bool {
-        self.closing.load(Ordering::Relaxed) < rank.closing() as u8
+    /// Whether it makes less room yet. One that began a request while it closes may be closed again for that.
+    fn may_close(&self, closing: Closing) -> bool {
+        self.closing.load(Ordering::Relaxed) < closing as u8
     }
 
-    fn close(&self, rank: Rank) {
-        self.closing.store(rank.closing() as u8, Ordering::Relaxed);
+    fn close(&self, closing: Closing) {
+        self.closing.store(closing as u8, Ordering::Relaxed);
         self.closes.notify_one();
     }
 }
 
 impl Rank {
-    fn closing(self) -> Closing {
-        if self == Self::BusyBeyondShare { Closing::Soon } else { Closing::Gracefully }
+    /// If there is no place, a request that begins meanwhile does not keep a connection beyond the share.
+    fn closing(self, is_last: bool) -> Closing {
+        let is_beyond = matches!(self, Self::IdleBeyondShare | Self::BusyBeyondShare);
+        if is_beyond && is_last { Closing::Soon } else { Closing::Gracefully }
     }
 }
 
@@ -257,11 +259,23 @@ mod tests {
         let list = Arc::default();
         let open = open(&list, &[1]);
         let beyond = HashSet::from([client(1)]);
-        list.make_room(&beyond, true);
+        list.make_room(&beyond, false);
         assert_eq!(closing(&open), [0]);
         let _request = InFlight::begin(&open[0].1);
         list.make_room(&beyond, true);
         assert!(closing(&open) == [0] && open[0].0.ends_soon());
+    }
+
+    #[test]
+    fn request_keeps_no_place_beyond_its_share() {
+        let list = Arc::default();
+        let open = open(&list, &[1, 2]);
+        drop(InFlight::begin(&open[1].1));
+        list.make_room(&HashSet::from([client(1)]), true);
+        let _request = InFlight::begin(&open[0].1);
+        assert!(closing(&open) == [0] && open[0].0.ends_soon());
+        list.make_room(&HashSet::new(), true);
+        assert!(closing(&open) == [1] && !open[1].0.ends_soon(), "its client has no more than its share");
     }
 
     #[test]
