@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis::ClientIp;
@@ -42,8 +43,8 @@ pub(crate) struct Places {
 /// What a client may hold while places are short: at least one.
 #[derive(Clone, Copy, Debug)]
 enum Share {
-    /// An equal part for each client that holds a place, and for one more, at most a quarter. If all places are taken, some client holds more than that, so
-    /// that room can be made of its places.
+    /// An equal part of the places that can be taken back, for each client that holds a place and for one more, at most a quarter. If all places are
+    /// taken, some client holds more than that of them, so that room can be made.
     Equal,
     /// A part of the places that are free, because none is taken back: each client leaves most of them to the next one.
     OfFree,
@@ -62,7 +63,15 @@ pub(crate) enum Full {
 #[derive(Debug, Default)]
 struct Taken {
     all: u32,
-    by_client: HashMap<Client, u32>,
+    /// Those of them that cannot be taken back: without a client, or kept.
+    kept: u32,
+    by_client: HashMap<Client, TakenByClient>,
+}
+
+#[derive(Debug, Default)]
+struct TakenByClient {
+    all: u32,
+    kept: u32,
 }
 
 /// A place that is taken until this is dropped.
@@ -70,6 +79,7 @@ struct Taken {
 pub(crate) struct Place {
     places: Arc<Places>,
     client: Option<Client>,
+    is_kept: AtomicBool,
 }
 
 impl Places {
@@ -92,7 +102,7 @@ impl Places {
         let mut taken = self.lock();
         if let Some(client) = client
             && self.leaves_too_few(taken.all.saturating_add(1))
-            && taken.by_client.get(&client).is_some_and(|held| *held >= self.share(&taken, Some(client)))
+            && taken.by_client.get(&client).is_some_and(|held| held.all >= self.share(&taken, Some(client)))
         {
             return Err(Full::Share);
         }
@@ -100,10 +110,11 @@ impl Places {
             return Err(Full::All);
         }
         taken.all += 1;
-        if let Some(client) = client {
-            *taken.by_client.entry(client).or_default() += 1;
+        match client {
+            Some(client) => taken.by_client.entry(client).or_default().all += 1,
+            None => taken.kept += 1,
         }
-        Ok(Place { places: Arc::clone(self), client })
+        Ok(Place { places: Arc::clone(self), client, is_kept: client.is_none().into() })
     }
 
     /// Whether less than a quarter of the places is free.
@@ -111,11 +122,12 @@ impl Places {
         self.leaves_too_few(self.lock().all)
     }
 
-    /// The clients that hold more than the share they have if `client` gets a place.
+    /// The clients that hold more places that can be taken back than the share they have if `client` gets a place.
     pub(crate) fn beyond_share(&self, client: Option<Client>) -> HashSet<Client> {
         let taken = self.lock();
         let share = self.share(&taken, client);
-        taken.by_client.iter().filter(|(_, held)| **held > share).map(|(client, _)| *client).collect()
+        let beyond = taken.by_client.iter().filter(|(_, held)| held.all - held.kept > share);
+        beyond.map(|(client, _)| *client).collect()
     }
 
     /// The places that are taken.
@@ -133,7 +145,7 @@ impl Places {
             Share::Equal => {
                 let is_new = client.is_some_and(|client| !taken.by_client.contains_key(&client));
                 let clients = taken.by_client.len() + usize::from(is_new);
-                self.all / u32::try_from(clients + 1).unwrap_or(u32::MAX).max(4)
+                (self.all - taken.kept) / u32::try_from(clients + 1).unwrap_or(u32::MAX).max(4)
             }
             Share::OfFree => self.all.saturating_sub(taken.all) / 8,
         };
@@ -150,15 +162,31 @@ impl Places {
     }
 }
 
+impl Place {
+    /// The place cannot be taken back from now on. It still counts as one of its client.
+    pub(crate) fn keep(&self) {
+        let mut taken = self.places.lock();
+        if !self.is_kept.swap(true, Ordering::Relaxed) {
+            taken.kept += 1;
+            if let Some(held) = self.client.and_then(|client| taken.by_client.get_mut(&client)) {
+                held.kept += 1;
+            }
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
+        let kept = u32::from(*self.is_kept.get_mut());
         let mut taken = self.places.lock();
         taken.all -= 1;
+        taken.kept -= kept;
         if let Some(client) = self.client
             && let Some(held) = taken.by_client.get_mut(&client)
         {
-            *held -= 1;
-            if *held == 0 {
+            held.all -= 1;
+            held.kept -= kept;
+            if held.all == 0 {
                 taken.by_client.remove(&client);
             }
         }
@@ -226,6 +254,28 @@ mod tests {
                     assert!(!places.beyond_share(newcomer).is_empty(), "{clients}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn kept_places_count_in_no_share() {
+        for client_keeps in [false, true] {
+            let places = Places::of_connections(64);
+            let keeper = client_keeps.then(|| client("198.51.100.1"));
+            let mut taken: Vec<_> = (0..32).map(|_| places.take(keeper).unwrap()).collect();
+            taken.iter().for_each(Place::keep);
+            for turn in 0..16 {
+                taken.push(places.take(Some(client(&format!("192.0.2.{}", turn % 3)))).unwrap());
+            }
+            for host in 10..20 {
+                taken.extend(take(&places, &format!("192.0.2.{host}")));
+            }
+            assert_eq!(places.taken(), 64);
+            let beyond = places.beyond_share(Some(client("198.51.100.2")));
+            assert!(beyond.contains(&client("192.0.2.0")), "{beyond:?}");
+            assert!(!beyond.contains(&client("198.51.100.1")), "{beyond:?}");
+            drop(taken);
+            assert_eq!(places.lock().kept, 0);
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Admission {
 /// What a connection has from its beginning.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) place: Place,
+    pub(super) place: Arc<Place>,
     pub(super) activity: Arc<Activity>,
     /// `None` for a connection of a named proxy.
     pub(super) listed: Option<Listed>,
@@ -40,9 +40,10 @@ impl Admission {
             Peer::Client(client) => Some(client),
             Peer::Caller | Peer::Proxy => None,
         };
-        let place = self.place(client, permit).await?;
+        let place = Arc::new(self.place(client, permit).await?);
         let activity = Arc::new(Activity::default());
-        let listed = (peer != Peer::Proxy).then(|| self.open.add(client, Arc::clone(&activity)));
+        let listed = (peer != Peer::Proxy)
+            .then(|| self.open.add(client, Arc::clone(&activity), Arc::downgrade(&place)));
         Some(Held { place, activity, listed })
     }
 
@@ -212,6 +213,20 @@ mod tests {
         assert!(is_pending(&mut pin!(admission.admit(address(4), permit()))).await);
         waiting.pop();
         assert!(is_pending(&mut pin!(admission.admit(address(3), permit()))).await);
+    }
+
+    #[tokio::test]
+    async fn upgraded_connections_are_kept() {
+        let admission = admission(8);
+        let mut held = hold(&admission, &[1; 6]).await;
+        let beyond = || admission.places.beyond_share(Some(Client::at(address(2)))).len();
+        assert_eq!(beyond(), 1);
+        for upgraded in &mut held[..5] {
+            upgraded.listed = None;
+        }
+        assert_eq!((beyond(), admission.places.taken()), (0, 6));
+        let _request = InFlight::begin(&held[5].activity);
+        assert!(is_refused(admission.admit(address(1), permit())).await, "they are of their client");
     }
 
     #[tokio::test(start_paused = true)]

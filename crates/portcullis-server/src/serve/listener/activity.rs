@@ -166,11 +166,11 @@ pub(super) struct Observed<I> {
     io: I,
     activity: Arc<Activity>,
     first: FirstBytes,
-    _place: Place,
+    _place: Arc<Place>,
 }
 
 impl<I> Observed<I> {
-    pub(super) fn new(io: I, activity: Arc<Activity>, place: Place) -> Self {
+    pub(super) fn new(io: I, activity: Arc<Activity>, place: Arc<Place>) -> Self {
         Self { io, activity, first: FirstBytes::default(), _place: place }
     }
 

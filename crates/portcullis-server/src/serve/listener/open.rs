@@ -2,12 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
 use super::activity::Activity;
-use crate::places::Client;
+use crate::places::{Client, Place};
 
 /// The open connections of a listener, without those of named proxies.
 #[derive(Debug, Default)]
@@ -35,6 +35,8 @@ pub(super) struct Listed {
     list: Arc<OpenConnections>,
     id: u64,
     connection: Arc<OpenConnection>,
+    /// It outlives the connection if this is upgraded.
+    place: Weak<Place>,
 }
 
 /// How far a connection makes room.
@@ -58,14 +60,19 @@ enum Rank {
 }
 
 impl OpenConnections {
-    pub(super) fn add(self: &Arc<Self>, client: Option<Client>, activity: Arc<Activity>) -> Listed {
+    pub(super) fn add(
+        self: &Arc<Self>,
+        client: Option<Client>,
+        activity: Arc<Activity>,
+        place: Weak<Place>,
+    ) -> Listed {
         let (closing, closes) = (AtomicU8::new(Closing::No as u8), Notify::new());
         let connection = Arc::new(OpenConnection { client, activity, closing, closes });
         let mut list = self.lock();
         let id = list.next;
         list.next += 1;
         list.by_id.insert(id, Arc::clone(&connection));
-        Listed { list: Arc::clone(self), id, connection }
+        Listed { list: Arc::clone(self), id, connection, place }
     }
 
     /// Closes the connection without a request that is idle longest, of clients `beyond_share` if they have one. If there is no place, and
@@ -157,6 +164,9 @@ impl Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.list.lock().by_id.remove(&self.id);
+        if let Some(place) = self.place.upgrade() {
+            place.keep();
+        }
     }
 }
 
@@ -178,7 +188,7 @@ mod tests {
     fn open(list: &Arc<OpenConnections>, hosts: &[u8]) -> Vec<(Listed, Arc<Activity>)> {
         let open = |host: &u8| {
             let activity = Arc::new(Activity::default());
-            (list.add(Some(client(*host)), Arc::clone(&activity)), activity)
+            (list.add(Some(client(*host)), Arc::clone(&activity), Weak::new()), activity)
         };
         let opened = hosts.iter().map(open).collect::<Vec<_>>();
         // Each is idle for longer than those behind it.
