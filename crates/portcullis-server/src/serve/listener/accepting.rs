@@ -55,7 +55,7 @@ impl Admission {
             let full = match self.places.take(client) {
                 Ok(place) => {
                     if waits.is_none() && self.places.are_short() {
-                        self.open.make_room(&self.places.beyond_share(client), false);
+                        self.open.make_room(|| self.places.beyond_share(client), false);
                     }
                     return Some(place);
                 }
@@ -76,7 +76,7 @@ impl Admission {
                         if waits.is_none() {
                             waits = Some(self.waiting.begin(client, MAX_WAITING_OF_CLIENT)?);
                         }
-                        self.open.make_room(&self.places.beyond_share(client), true);
+                        self.open.make_room(|| self.places.beyond_share(client), true);
                     }
                     _ => return None,
                 }
@@ -128,6 +128,9 @@ mod tests {
     use super::*;
     use crate::serve::listener::activity::InFlight;
 
+    /// For longer than this no connection is new.
+    const LONG: Duration = Duration::from_secs(2);
+
     fn admission(connections: u32) -> Admission {
         let peers: Peers = Arc::new(|peer| Peer::Client(Client::at(peer)));
         let (open, waiting) = Default::default();
@@ -164,6 +167,8 @@ mod tests {
     async fn connection_waits_for_one_of_its_client() {
         let admission = admission(4);
         let mut held = hold(&admission, &[1; 3]).await;
+        assert!(is_refused(admission.admit(address(1), permit())).await, "they are about to send a request");
+        tokio::time::advance(LONG).await;
         let _requests: Vec<_> = held[..2].iter().map(|held| InFlight::begin(&held.activity)).collect();
         let mut next = pin!(admission.admit(address(1), permit()));
         assert!(is_pending(&mut next).await);
@@ -178,6 +183,7 @@ mod tests {
     async fn request_on_a_closing_connection_keeps_it() {
         let admission = admission(4);
         let held = hold(&admission, &[1; 3]).await;
+        tokio::time::advance(LONG).await;
         let mut next = pin!(admission.admit(address(1), permit()));
         assert!(is_pending(&mut next).await);
         let _requests: Vec<_> = held.iter().map(|held| InFlight::begin(&held.activity)).collect();
@@ -190,6 +196,7 @@ mod tests {
     async fn client_at_its_share_waits_once() {
         let admission = admission(8);
         let held = hold(&admission, &[1; 6]).await;
+        tokio::time::advance(LONG).await;
         let waiting = Arc::new(Semaphore::new(1));
         let permit_to_wait = waiting.clone().try_acquire_owned().unwrap();
         let mut next = pin!(admission.admit(address(1), permit_to_wait));

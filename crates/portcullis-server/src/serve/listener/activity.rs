@@ -5,9 +5,10 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
 
 use crate::places::Place;
 
@@ -62,6 +63,12 @@ impl Activity {
     /// The requests that have begun.
     pub(super) fn started(&self) -> u64 {
         self.started.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was accepted just now and has had no request, and so is about to send it.
+    pub(super) fn is_new(&self) -> bool {
+        let age = Duration::from_micros(now().saturating_sub(self.last()));
+        self.started() == 0 && age < NEW
     }
 
     /// Whether a response is not complete, or not written.
@@ -258,6 +265,9 @@ fn now() -> u64 {
 
 /// The first time that was asked for.
 static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// For how long a client may need to send its first request, over TLS as well.
+const NEW: Duration = Duration::from_secs(1);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -127,6 +127,7 @@ async fn drive<I, S, B>(
     let (mut is_stopping, mut makes_room) = (false, false);
     loop {
         tokio::select! {
+            biased;
             result = connection.as_mut() => {
                 if let Err(error) = result {
                     tracing::debug!(%error, "a connection has failed");

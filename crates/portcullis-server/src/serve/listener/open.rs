@@ -77,7 +77,14 @@ impl OpenConnections {
 
     /// Closes the connection without a request that is idle longest, of clients `beyond_share` if they have one. If there is no place, and
     /// so `is_last`, also one of them with a request, the one without progress for longest, and at last a new one of others.
-    pub(super) fn make_room(&self, beyond_share: &HashSet<Client>, is_last: bool) {
+    pub(super) fn make_room(&self, beyond_share: impl FnOnce() -> HashSet<Client>, is_last: bool) {
+        let mut list = self.lock();
+        let ahead = &mut list.ahead[usize::from(!is_last)];
+        if *ahead > 0 {
+            *ahead -= 1;
+            return;
+        }
+        let beyond_share = beyond_share();
         let rank = |connection: &OpenConnection| {
             let is_beyond = connection.client.is_some_and(|client| beyond_share.contains(&client));
             let rank = match (connection.activity.is_busy(), is_beyond) {
@@ -89,15 +96,8 @@ impl OpenConnections {
             };
             connection.may_close(rank.closing(is_last)).then(|| (rank, connection.activity.last()))
         };
-        let mut list = self.lock();
         // Of thousands several close, so that the list is not searched for each new one.
         let number = list.by_id.len().div_ceil(BATCH);
-        let ahead = &mut list.ahead[usize::from(!is_last)];
-        if *ahead > 0 {
-            *ahead -= 1;
-            return;
-        }
-        *ahead = number.saturating_sub(1);
         let mut ranked: Vec<_> =
             list.by_id.values().filter_map(|connection| Some((rank(connection)?, connection))).collect();
         if number < ranked.len() {
@@ -106,21 +106,20 @@ impl OpenConnections {
         for ((rank, _), connection) in ranked.iter().take(number) {
             connection.close(rank.closing(is_last));
         }
+        let closed = ranked.len().min(number);
+        list.ahead[usize::from(!is_last)] = closed.saturating_sub(1);
     }
 
-    /// Closes the connection of a client without a request that is idle longest, one at a time. Returns whether there is any.
+    /// Closes the connection of a client without a request that is idle longest, but for new ones. Returns whether there is any.
     pub(super) fn close_idle_of(&self, client: Client) -> bool {
         let list = self.lock();
         let of_client = list.by_id.values().filter(|connection| connection.client == Some(client));
-        let idle: Vec<_> = of_client.filter(|connection| !connection.activity.is_busy()).collect();
-        let oldest = idle.iter().min_by_key(|connection| connection.activity.last());
-        match oldest {
-            Some(oldest) if idle.iter().all(|connection| connection.may_close(Closing::Gracefully)) => {
-                oldest.close(Closing::Gracefully);
-                true
-            }
-            _ => false,
-        }
+        let idle = of_client.filter(|connection| {
+            let activity = &connection.activity;
+            !activity.is_busy() && !activity.is_new() && connection.may_close(Closing::Gracefully)
+        });
+        let oldest = idle.min_by_key(|connection| connection.activity.last());
+        oldest.inspect(|oldest| oldest.close(Closing::Gracefully)).is_some()
     }
 
     /// The list is consistent between any two statements, so a poisoned lock is safe to use.
@@ -209,16 +208,16 @@ mod tests {
         let list = Arc::default();
         let mut open = open(&list, &[1, 2, 3, 4]);
         let request = InFlight::begin(&open[0].1);
-        list.make_room(&HashSet::new(), true);
+        list.make_room(HashSet::new, true);
         assert_eq!(closing(&open), [1]);
         drop(request);
         open[0].1.last_for_test(10);
-        list.make_room(&HashSet::new(), false);
+        list.make_room(HashSet::new, false);
         assert_eq!(closing(&open), [0], "the others have had no request");
         open.remove(3);
-        list.make_room(&HashSet::new(), true);
+        list.make_room(HashSet::new, true);
         assert_eq!(closing(&open), [2]);
-        list.make_room(&HashSet::new(), true);
+        list.make_room(HashSet::new, true);
         assert!(closing(&open).is_empty());
     }
 
@@ -227,10 +226,10 @@ mod tests {
         let list = Arc::default();
         let open = open(&list, &[1, 2, 3]);
         drop(InFlight::begin(&open[2].1));
-        list.make_room(&HashSet::new(), false);
-        list.make_room(&HashSet::new(), false);
+        list.make_room(HashSet::new, false);
+        list.make_room(HashSet::new, false);
         assert_eq!(closing(&open), [2], "the others have had no request");
-        list.make_room(&HashSet::new(), true);
+        list.make_room(HashSet::new, true);
         assert_eq!(closing(&open), [0]);
     }
 
@@ -238,11 +237,17 @@ mod tests {
     fn clients_beyond_their_share_close_first() {
         let list = Arc::default();
         let open = open(&list, &[1, 2, 2, 1]);
-        list.make_room(&HashSet::from([client(2)]), false);
+        list.make_room(|| HashSet::from([client(2)]), false);
         assert_eq!(closing(&open), [1]);
-        assert!(list.close_idle_of(client(1)));
-        assert_eq!(closing(&open), [0]);
-        assert!(!list.close_idle_of(client(1)), "one of its connections closes");
+        for number in [0, 3] {
+            drop(InFlight::begin(&open[number].1));
+            open[number].1.last_for_test(u64::try_from(number).unwrap());
+        }
+        for expected in [0, 3] {
+            assert!(list.close_idle_of(client(1)));
+            assert_eq!(closing(&open), [expected]);
+        }
+        assert!(!list.close_idle_of(client(1)), "both close already");
         assert!(!list.close_idle_of(client(3)));
     }
 
@@ -253,10 +258,10 @@ mod tests {
         let requests: Vec<_> = open[..3].iter().map(|(_, activity)| InFlight::begin(activity)).collect();
         open[2].1.last_for_test(0);
         let beyond = HashSet::from([client(2)]);
-        list.make_room(&beyond, false);
+        list.make_room(|| beyond.clone(), false);
         assert!(closing(&open).is_empty(), "there are places");
         for expected in [vec![2], vec![1], vec![3], vec![]] {
-            list.make_room(&beyond, true);
+            list.make_room(|| beyond.clone(), true);
             assert_eq!(closing(&open), expected);
         }
         assert!(open[2].0.ends_soon() && !open[3].0.ends_soon());
@@ -269,10 +274,10 @@ mod tests {
         let list = Arc::default();
         let open = open(&list, &[1]);
         let beyond = HashSet::from([client(1)]);
-        list.make_room(&beyond, false);
+        list.make_room(|| beyond.clone(), false);
         assert_eq!(closing(&open), [0]);
         let _request = InFlight::begin(&open[0].1);
-        list.make_room(&beyond, true);
+        list.make_room(|| beyond.clone(), true);
         assert!(closing(&open) == [0] && open[0].0.ends_soon());
     }
 
@@ -281,10 +286,10 @@ mod tests {
         let list = Arc::default();
         let open = open(&list, &[1, 2]);
         drop(InFlight::begin(&open[1].1));
-        list.make_room(&HashSet::from([client(1)]), true);
+        list.make_room(|| HashSet::from([client(1)]), true);
         let _request = InFlight::begin(&open[0].1);
         assert!(closing(&open) == [0] && open[0].0.ends_soon());
-        list.make_room(&HashSet::new(), true);
+        list.make_room(HashSet::new, true);
         assert!(closing(&open) == [1] && !open[1].0.ends_soon(), "its client has no more than its share");
     }
 
@@ -293,8 +298,28 @@ mod tests {
         let list = Arc::default();
         let open = open(&list, &[1; 3_000]);
         for expected in [vec![0, 1, 2], vec![], vec![], vec![3, 4, 5]] {
-            list.make_room(&HashSet::new(), true);
+            list.make_room(HashSet::new, true);
             assert_eq!(closing(&open), expected);
         }
+    }
+
+    #[test]
+    fn only_room_that_was_made_is_ahead() {
+        let list = Arc::default();
+        let open = open(&list, &[1; 3_000]);
+        drop(InFlight::begin(&open[7].1));
+        list.make_room(HashSet::new, false);
+        assert_eq!(closing(&open), [7], "the others have had no request");
+        drop(InFlight::begin(&open[8].1));
+        list.make_room(HashSet::new, false);
+        assert_eq!(closing(&open), [8]);
+    }
+
+    #[test]
+    fn shares_are_not_asked_for_room_ahead() {
+        let list = Arc::default();
+        let _open = open(&list, &[1; 3_000]);
+        list.make_room(HashSet::new, true);
+        list.make_room(|| unreachable!("room was made ahead"), true);
     }
 }

@@ -16,7 +16,6 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::*;
-use crate::places::Client;
 
 /// No test waits for longer, and none takes nearly as long.
 const BOUND: Duration = Duration::from_secs(20);
@@ -111,20 +110,18 @@ async fn connection_beyond_the_limit_waits_for_a_place() {
 
 #[tokio::test]
 async fn idle_connection_makes_room() {
-    for kind in [Peer::Client(Client::unknown()), Peer::Caller] {
-        let server = start(ListenerOptions::default().max_connections(1).peers(move |_| kind), app()).await;
-        for text in ["", "GET /peer HTTP/1.1\r\nhost: a", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
-            let mut idle = connect(server.addr, text).await;
-            let answer = rest(&mut connect(server.addr, GET_PEER).await).await;
-            assert!(answer.starts_with("HTTP/1.1 200"), "it waits for the place of {text:?}");
-            let _ = timeout(BOUND, idle.read_to_end(&mut Vec::new())).await.expect("the idle one has ended");
-        }
+    let server = start(ListenerOptions::default().max_connections(1).peers(|_| Peer::Caller), app()).await;
+    for text in ["", "GET /peer HTTP/1.1\r\nhost: a", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut idle = connect(server.addr, text).await;
+        let answer = rest(&mut connect(server.addr, GET_PEER).await).await;
+        assert!(answer.starts_with("HTTP/1.1 200"), "it waits for the place of {text:?}");
+        let _ = timeout(BOUND, idle.read_to_end(&mut Vec::new())).await.expect("the idle one has ended");
     }
 }
 
 #[tokio::test]
 async fn http_2_connection_announces_its_end() {
-    let server = start(ListenerOptions::default().max_connections(1), app()).await;
+    let server = start(ListenerOptions::default().max_connections(1).peers(|_| Peer::Caller), app()).await;
     let mut idle = connect(server.addr, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0").await;
     // The settings of the server show that it knows the protocol.
     assert_ne!(idle.read(&mut [0; 9]).await.unwrap(), 0);
