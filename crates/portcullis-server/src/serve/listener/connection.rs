@@ -115,7 +115,7 @@ async fn drive<I, S, B>(
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     let activity = service.activity.clone();
-    let mut watchdog = Watchdog::new(activity.clone());
+    let mut watchdog = Watchdog::new(activity.clone(), listed.is_none());
     let mut connection = pin!(shared.protocol.serve_connection_with_upgrades(TokioIo::new(io), service));
     let mut stop = pin!(async move {
         // The listener outlives its connections.

@@ -10,6 +10,8 @@ use super::activity::{Activity, Version};
 #[derive(Debug)]
 pub(super) struct Watchdog {
     activity: Arc<Activity>,
+    /// Whether it is that of a named proxy, whose clients share it over HTTP/2: one of them that takes nothing ends no requests of others.
+    is_of_proxy: bool,
     started: u64,
     taken: u64,
     /// How long the head of a request has been arriving.
@@ -32,9 +34,18 @@ pub(super) enum Step {
 }
 
 impl Watchdog {
-    pub(super) fn new(activity: Arc<Activity>) -> Self {
+    pub(super) fn new(activity: Arc<Activity>, is_of_proxy: bool) -> Self {
         let zero = Duration::ZERO;
-        Self { activity, started: 0, taken: 0, head: zero, idle: zero, stalled: zero, closing: None }
+        Self {
+            activity,
+            is_of_proxy,
+            started: 0,
+            taken: 0,
+            head: zero,
+            idle: zero,
+            stalled: zero,
+            closing: None,
+        }
     }
 
     /// How often it looks.
@@ -56,8 +67,9 @@ impl Watchdog {
         self.started = started;
         if self.activity.is_busy() || has_begun {
             (self.head, self.idle) = Default::default();
+            let is_shared = self.is_of_proxy && self.activity.version() == Version::Http2;
             let has_taken = taken - self.taken >= LEAST_TAKEN || !self.activity.awaits_client();
-            if has_taken || has_begun {
+            if has_taken || has_begun || is_shared {
                 (self.stalled, self.taken) = (Duration::ZERO, taken);
             } else {
                 self.stalled += passed;

@@ -13,7 +13,7 @@ fn options() -> ListenerOptions {
 fn watchdog(version: Version) -> (Arc<Activity>, Watchdog) {
     let activity = Arc::new(Activity::default());
     activity.set_version(version);
-    (activity.clone(), Watchdog::new(activity))
+    (activity.clone(), Watchdog::new(activity, false))
 }
 
 /// The number of the look, from 1, that has another answer than to keep the connection, and the answer.
@@ -86,6 +86,19 @@ fn unread_response_has_the_stall_timeout() {
             unsent.has_written(taken);
         };
         assert_eq!(first_step(&mut watchdog, pings_and_takes), step, "{taken} bytes at a time");
+    }
+}
+
+/// The clients of a proxy share its connection, and one of them takes nothing.
+#[test]
+fn unread_response_ends_no_proxy_connection() {
+    for (version, step) in [(Version::Http2, None), (Version::Http1, Some((16, Step::Cut("stalled"))))] {
+        let activity = Arc::new(Activity::default());
+        activity.set_version(version);
+        let mut watchdog = Watchdog::new(activity.clone(), true);
+        let _unsent = InFlight::begin(&activity).unsent();
+        assert_eq!(watchdog.look(SECOND, &options()), Step::Keep);
+        assert_eq!(first_step(&mut watchdog, || {}), step, "{version:?}");
     }
 }
 
