@@ -46,7 +46,7 @@ enum Share {
     /// An equal part of the places that can be taken back, for each client that holds a place and for one more, at most a quarter. If all places are
     /// taken, some client holds more than that of them, so that room can be made.
     Equal,
-    /// A part of the places that are free, because none is taken back: each client leaves most of them to the next one.
+    /// A part of the places that are free, because none is taken back: an eighth, or [`FEW`] if that is less, and leave as many.
     OfFree,
 }
 
@@ -88,7 +88,7 @@ impl Places {
         Self::new(all, Share::Equal)
     }
 
-    /// Places of requests, which cannot be taken back: the share of a client is an eighth of those that are free.
+    /// Places of requests, which cannot be taken back: the share of a client is a part of those that are free.
     pub(crate) fn of_requests(all: u32) -> Arc<Self> {
         Self::new(all, Share::OfFree)
     }
@@ -147,7 +147,10 @@ impl Places {
                 let clients = taken.by_client.len() + usize::from(is_new);
                 (self.all - taken.kept) / u32::try_from(clients + 1).unwrap_or(u32::MAX).max(4)
             }
-            Share::OfFree => self.all.saturating_sub(taken.all) / 8,
+            Share::OfFree => {
+                let free = self.all.saturating_sub(taken.all);
+                (free / 8).max(FEW.min(free / 2))
+            }
         };
         share.max(1)
     }
@@ -195,6 +198,9 @@ impl Drop for Place {
     }
 }
 
+/// What a client needs that loads a page.
+const FEW: u32 = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -216,7 +222,8 @@ mod tests {
     #[test]
     fn greedy_clients_leave_requests_to_others() {
         assert_eq!(greedy(&Places::of_requests(1_024), 4), [768, 28, 25, 22]);
-        for (requests, clients) in [(8, 3), (16, 5), (64, 17), (1_024, 41)] {
+        assert_eq!(greedy(&Places::of_requests(128), 4), [96, 8, 8, 5]);
+        for (requests, clients) in [(8, 3), (16, 5), (64, 8), (512, 20), (1_024, 26)] {
             let got = greedy(&Places::of_requests(requests), clients);
             assert!(got.iter().all(|got| *got > 0), "{requests}: {got:?}");
         }

@@ -187,7 +187,8 @@ impl ReverseProxy {
     }
 
     /// The requests and web sockets that are with the upstream at the same time; at least 1, and 1024 by default. Further ones are
-    /// answered with 503. While less than a quarter of these places is free, a client has at most an eighth of those that are, and 1 at least.
+    /// answered with 503. While less than a quarter of these places is free, a client has at most an eighth of those that are, or
+    /// 8, or half of them if that is less.
     pub fn max_requests(mut self, requests: u32) -> Self {
         self.max_requests = requests.max(1);
         self

@@ -16,7 +16,7 @@ pub(super) struct LimitArguments {
     max_connections: u32,
 
     /// Requests and web sockets with the upstream at the same time. While less than a quarter is free, a client has at most an eighth of what is
-    /// free, and 1 at least. More are answered with 503.
+    /// free, or 8, or half of it if that is less. More are answered with 503.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     max_requests: u32,
 
