@@ -176,8 +176,8 @@ fn unfinished() -> BoxBody<Bytes, Infallible> {
     StreamBody::new(first.chain(tokio_stream::pending())).boxed()
 }
 
-/// Sends unfinished requests on a number of connections, twice as many as there are places. Returns once so many of them are refused, with the
-/// requests that wait.
+/// Sends twice as many unfinished requests as there are places, on this number of connections. Returns the requests that wait, once
+/// `refused` of them were refused.
 async fn hold(
     address: SocketAddr,
     host: u8,

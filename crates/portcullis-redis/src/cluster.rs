@@ -73,16 +73,16 @@ impl Cluster {
             }
             is_in_time
         };
-        // Each of these replies means that nothing was done. One after the deadline is late by the server or this process, and no outage.
-        let late = |error: CallError| match error {
-            CallError::Moving(_) if Instant::now() >= end => {
+        // Each of these replies means that nothing was done. After the deadline there is no time to follow it, which is no outage.
+        let late = |error: CallError| {
+            let is_moving = matches!(error, CallError::Moving(_));
+            if Instant::now() < end || !is_moving && !error.is_read_only() {
+                return error;
+            }
+            if is_moving {
                 self.refresh_signal.notify_one();
-                CallError::NotSent(call.command.deadline)
             }
-            error if error.is_read_only() && Instant::now() >= end => {
-                CallError::NotSent(call.command.deadline)
-            }
-            error => error,
+            CallError::NotSent(call.command.deadline)
         };
         for _ in 0..MAX_REPEATS {
             let error = match node.call(call, attempt).await {

@@ -43,10 +43,10 @@ pub(crate) struct Places {
 /// What a client may hold while places are short: at least one.
 #[derive(Clone, Copy, Debug)]
 enum Share {
-    /// An equal part of the places that can be taken back, for each client that holds a place and for one more, at most a quarter. If all places are
-    /// taken, some client holds more than that of them, so that room can be made.
+    /// An equal part of the places that can be taken back, for each client that holds a place and for one more, at most a quarter. If all
+    /// places are taken, some client holds more of them than that, so that room can be made.
     Equal,
-    /// A part of the places that are free, because none is taken back: an eighth, or [`FEW`] if that is less, and leave as many.
+    /// A part of the places that are free, because none can be taken back: an eighth, or [`FEW`] if that is more, but no more than half.
     OfFree,
 }
 

@@ -66,7 +66,8 @@ impl Drop for Running {
     }
 }
 
-/// A store answers within its deadline except in the first moments of an outage, so this is enough for the refunds of about ten thousand disconnects per second.
+/// Enough for the refunds of about ten thousand disconnects per second: a store answers within its deadline, except when an outage
+/// begins.
 const MAX_TASKS: usize = 1_024;
 
 #[cfg(test)]

@@ -302,8 +302,8 @@ impl BreakerPermit {
         self.record_answer(&self.breaker.answered)
     }
 
-    /// The same for a reply that is late by this process alone: the server serves, and it is not known whether it is in time for as many
-    /// calls.
+    /// Like [`answered`](Self::answered), but for a reply that is late by this process alone. It shows that the server serves, and not that
+    /// it answers this number of calls in time.
     pub(crate) fn answered_in_stall(self) -> bool {
         self.record_answer(&self.breaker.answered_in_stall)
     }

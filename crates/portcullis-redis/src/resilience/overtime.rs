@@ -1,4 +1,4 @@
-//! Waits for a reply beyond its deadline. Then it is known who is late: the server or this process.
+//! Waits for a reply beyond its deadline, to find out whether the server or this process is late.
 //!
 //! A deadline measures the server only while this process runs. In a busy one, a call may lie unsent, or its reply unread, until its
 //! deadline. So a missing reply alone is no outage. The call waits on while nothing proves either, for one more deadline, in

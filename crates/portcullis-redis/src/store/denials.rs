@@ -11,8 +11,9 @@
 //! clients share: one client's denial does not apply to another.
 //!
 //! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces one that only an outage
-//! needs, if there is one, or else the one that ends first. A key has at most two entries, of two costs. So an insertion costs the same however full the memory is, a client cannot choose which
-//! denial is replaced, and a replaced denial costs one more round trip at the next check and nothing else.
+//! needs, if there is one, or else the one that ends first. A key has at most two entries, of two costs. So an insertion costs the
+//! same however full the memory is, and a client cannot choose which denial is replaced. A replaced denial costs one more round trip
+//! at the next check, and does not hold in an outage.
 
 mod entry;
 mod figures;

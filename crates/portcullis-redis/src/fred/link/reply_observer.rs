@@ -171,7 +171,7 @@ impl ReplyObserver {
                 if serves_again {
                     outage_log.up();
                 }
-                // After a wait beyond the deadline it is not known whether so many calls are answered in time.
+                // A reply after the deadline does not show that the server answers this number of calls in time.
                 if self.has_waited {
                     in_flight.unanswered(sent);
                 } else {

@@ -50,7 +50,7 @@ impl Id {
 }
 
 impl Denial {
-    /// Returns `None` if the snapshot is not a denial, or is too old to be remembered.
+    /// Returns `None` if the snapshot is not a denial, or one without a known wait.
     pub(super) fn new(
         check: &Check,
         at: Timestamp,
@@ -64,7 +64,7 @@ impl Denial {
             Retry::Unknown => return None,
             Retry::Never => u64::MAX,
         };
-        let denial = Self {
+        Some(Self {
             id: Id::of(&check.policy, check.key),
             strategy: *check.policy.strategy(),
             cost: if snapshot.is_blocked { 0 } else { check.cost },
@@ -78,8 +78,7 @@ impl Denial {
             answered,
             longest: MAX_OUTAGE_MICROS,
             is_blocked: snapshot.is_blocked,
-        };
-        (answered < denial.held_until()).then_some(denial)
+        })
     }
 
     /// The same denial, which is not valid at and after an instant of the store's clock.

@@ -268,7 +268,7 @@ mod tests {
         drop(requests);
     }
 
-    /// A client that is told that its connection closes can still begin a request.
+    /// A client can begin a request after GOAWAY.
     #[test]
     fn request_on_a_closing_connection_makes_room() {
         let list = Arc::default();
