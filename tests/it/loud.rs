@@ -5,34 +5,26 @@ use std::future::IntoFuture as _;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
 use portcullis::key::Global;
-use portcullis::testing::{self, ManualClock};
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use portcullis_tests::{HttpClient, set_global_subscriber};
 use tokio::net::TcpListener;
-
-/// In seconds.
-const HOUR: u64 = 3_600;
-const DAY: u64 = 24 * HOUR;
 
 /// A service with one limit that applies and four that do not.
 struct Service {
     limiter: Limiter,
     _uploads: RateLimitLayer,
-    clock: ManualClock,
     search: String,
     orders: String,
 }
 
 impl Service {
-    async fn start(remind: impl FnOnce(Limiter) -> Limiter) -> Self {
-        let clock = ManualClock::default();
-        let limiter = remind(testing::limiter(&clock));
+    async fn start() -> Self {
+        let limiter = Limiter::memory();
         let policy = |name| Policy::fixed_window(name, Quota::per_day(1_000_000));
         let search = limiter.layer(policy("search")).by(ClientIp::peer()).route("GET /search");
         // Forgotten: it was to be enforced after a few days.
@@ -57,11 +49,7 @@ impl Service {
         let internal = Router::new().route("/orders", handler().layer(orders));
         let (listener, orders) = listen("orders").await;
         tokio::spawn(axum::serve(listener, internal).into_future());
-        Self { limiter, _uploads: uploads, clock, search, orders }
-    }
-
-    fn advance(&self, seconds: u64) {
-        self.clock.advance(Duration::from_secs(seconds));
+        Self { limiter, _uploads: uploads, search, orders }
     }
 
     /// Sends many requests to every route that clients call.
@@ -87,7 +75,7 @@ async fn listen(path: &str) -> (TcpListener, String) {
 #[tokio::test]
 async fn a_limit_that_does_not_apply_is_logged_once() {
     let (log, _guard) = Log::start();
-    let service = Service::start(|limiter| limiter).await;
+    let service = Service::start().await;
     service.send_many().await;
     let policies = |name: &str, key: &str, mode: &str| {
         format!(
@@ -95,7 +83,7 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
         )
     };
     let start = "INFO a layer of the rate limiter limits requests route=";
-    let mut expected = vec![
+    let expected = [
         format!("{start}\"GET /orders\" {}", policies("orders", "client_ip", "enforce")),
         format!("{start}\"GET /search\" {}", policies("search", "client_ip", "enforce")),
         format!("{start}\"GET /suggest\" {}", policies("suggest", "global", "shadow")),
@@ -112,60 +100,6 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
             && fix.contains("router.into_make_service_with_connect_info::<SocketAddr>()"),
         "{fix}"
     );
-
-    service.advance(HOUR - 1);
-    service.send_many().await;
-    assert_eq!(log.take(), [""; 0], "nobody is reminded before the time");
-    service.advance(1);
-    service.send_many().await;
-    let unused = |name: &str| {
-        format!(
-            "WARN the policy {name} of the rate limiter has counted no request since 3600s: is its layer on the right routes, and does \
-             it find a key?"
-        )
-    };
-    expected = ["exports", "orders", "uploads"].map(unused).into();
-    let mut lines = log.take();
-    lines.sort();
-    assert_eq!(lines, expected);
-
-    service.advance(14 * DAY - HOUR - 1);
-    service.send_many().await;
-    assert_eq!(log.take(), [""; 0]);
-    service.advance(1);
-    service.send_many().await;
-    assert_eq!(
-        log.take(),
-        [
-            "WARN the policy suggest of the rate limiter is tried out (shadow) since 1209600s: enforce it, or remove it"
-        ]
-    );
-
-    // Once is once.
-    for _ in 0..3 {
-        service.advance(30 * DAY);
-        service.send_many().await;
-    }
-    assert_eq!(log.take(), [""; 0]);
-}
-
-#[tokio::test]
-async fn the_times_of_reminders_can_be_set() {
-    let (log, _guard) = Log::start();
-    let service =
-        Service::start(|limiter| limiter.remind_after(Duration::from_secs(DAY), Duration::MAX)).await;
-    service.send_many().await;
-    service.advance(DAY - 1);
-    service.send_many().await;
-    let reminders = || log.take().into_iter().filter(|line| line.starts_with("WARN the policy"));
-    assert_eq!(reminders().count(), 0);
-    service.advance(1);
-    service.send_many().await;
-    let lines: Vec<_> = reminders().collect();
-    assert!(lines.len() == 3 && lines.iter().all(|line| line.contains(" since 86400s")), "{lines:?}");
-    service.advance(365 * DAY);
-    service.send_many().await;
-    assert_eq!(reminders().count(), 0, "a shadow policy may stay one");
 }
 
 /// The log of this thread, as an operator reads it.

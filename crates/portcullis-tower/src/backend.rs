@@ -1,15 +1,15 @@
 //! The store, the registered policies and the observers, which all layers of one limiter share.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
-use portcullis_core::{Policy, Receipt, Strategy, Timestamp};
+use portcullis_core::{Policy, Receipt, Strategy};
 
 use crate::detached::Detached;
 use crate::event::Observers;
-use crate::inventory::{Inventory, ListedLayer};
+use crate::inventory::Inventory;
 use crate::lock_out::PolicyLockOut;
 use crate::policy::is_in_flight;
 use crate::policy_table::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
@@ -54,19 +54,6 @@ impl Backend {
     /// The layers that limit services.
     pub(crate) fn inventory(&self) -> &Inventory {
         &self.inventory
-    }
-
-    /// Lists a layer, for as long as it exists.
-    pub(crate) fn list(&self, layer: Weak<dyn ListedLayer>) {
-        self.inventory.add(layer);
-        self.policies.audit_again();
-    }
-
-    /// Reminds of policies that limit nothing.
-    #[cold]
-    pub(crate) fn audit(&self, at: Timestamp) {
-        let trials = self.inventory.trials();
-        self.policies.audit(at, &trials).log();
     }
 
     /// The policies as they are now.

@@ -69,8 +69,7 @@ pub(crate) struct LayerConfig {
 }
 
 impl LayerConfig {
-    pub(crate) fn new(registry: Arc<Registry>, mut first: LayerPolicy, membership: Arc<Membership>) -> Self {
-        first.usage = registry.backend().policies().usage(first.policy.name());
+    pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy, membership: Arc<Membership>) -> Self {
         Self::of(registry, vec![first], membership)
     }
 
@@ -150,10 +149,9 @@ impl LayerConfig {
     }
 
     /// Registers a policy and adds it.
-    pub(crate) fn push(&mut self, mut policy: LayerPolicy) -> Result<(), LayerError> {
+    pub(crate) fn push(&mut self, policy: LayerPolicy) -> Result<(), LayerError> {
         let members = self.members().chain([policy.member()]).collect();
         self.membership = self.registry.backend().join(members, Some(&policy.policy))?;
-        policy.usage = self.registry.backend().policies().usage(policy.policy.name());
         Arc::make_mut(&mut self.store).policies_mut().push(policy);
         self.render();
         Ok(())
@@ -203,7 +201,6 @@ impl LayerConfig {
             self.store.emit_uncounted(Uncounted::Request(extensions));
         } else {
             self.store.emit_unlogged(extensions, EventKind::Admitted { decisions });
-            self.store.audit_if_due(decisions);
         }
     }
 

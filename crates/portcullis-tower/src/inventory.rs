@@ -2,14 +2,8 @@
 
 mod summary;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use portcullis_core::PolicyName;
-use smallvec::SmallVec;
-
-use crate::Mode;
+use std::sync::{Mutex, PoisonError, Weak};
 
 pub use summary::{LayerSummary, PolicySummary};
 
@@ -17,9 +11,6 @@ pub use summary::{LayerSummary, PolicySummary};
 pub(crate) trait ListedLayer: Send + Sync {
     /// The layer with its policies as they are now.
     fn summary(&self) -> LayerSummary;
-
-    /// Calls `visit` with each policy and the mode that the layer was built with.
-    fn visit_modes(&self, visit: &mut dyn FnMut(&PolicyName, Mode));
 }
 
 /// The layers that exist, bounded in number. It keeps none of them.
@@ -57,20 +48,11 @@ impl Inventory {
 
     /// The layers in the order in which they were listed.
     pub(crate) fn layers(&self) -> Vec<LayerSummary> {
-        self.existing().iter().map(|layer| layer.summary()).collect()
-    }
-
-    /// The modes of policies that a layer tries out. Without such policies, a few layers cost no allocation.
-    pub(crate) fn trials(&self) -> HashMap<PolicyName, Mode> {
-        let mut trials = HashMap::new();
-        for layer in self.existing() {
-            layer.visit_modes(&mut |policy, mode| {
-                if matches!(mode, Mode::Shadow | Mode::Percent(_)) {
-                    trials.insert(policy.clone(), mode);
-                }
-            });
-        }
-        trials
+        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let existing: Vec<_> = listed.layers.iter().filter_map(Weak::upgrade).collect();
+        // Without the lock, because the last reference to a layer may be dropped.
+        drop(listed);
+        existing.iter().map(|layer| layer.summary()).collect()
     }
 
     /// Logs what a layer limits, for the first layers.
@@ -86,12 +68,6 @@ impl Inventory {
             // The number stays behind the last line, however many layers follow.
             self.lines.store(MAX_LINES + 1, Relaxed);
         }
-    }
-
-    /// Not under the lock, because the last reference to a layer may be dropped.
-    fn existing(&self) -> SmallVec<[Arc<dyn ListedLayer>; 8]> {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
-        listed.layers.iter().filter_map(Weak::upgrade).collect()
     }
 }
 

@@ -236,16 +236,6 @@ impl LayerStore {
         self.emit_with(kind, || EventKeys::One(policy, key));
     }
 
-    /// Looks for policies to remind of, if the instant of a decision has passed the time for it.
-    #[inline]
-    pub(crate) fn audit_if_due(&self, decisions: &[Decision]) {
-        if let Some(decision) = decisions.first()
-            && self.backend.policies().is_audit_due(decision.at())
-        {
-            self.backend.audit(decision.at());
-        }
-    }
-
     /// Whether events have the keys of requests.
     #[inline]
     pub(crate) fn wants_keys(&self) -> bool {

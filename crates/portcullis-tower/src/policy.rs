@@ -10,7 +10,7 @@ use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret, Strategy};
 
 use crate::fraction::Fraction;
 use crate::lock_out::PolicyLockOut;
-use crate::policy_table::{Member, Registered, UsageMark};
+use crate::policy_table::{Member, Registered};
 use crate::quota::QuotaSource;
 use crate::response_outcome::OutcomeRule;
 use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, Percent};
@@ -77,8 +77,6 @@ pub(crate) struct LayerPolicy {
     pub(crate) held_until: HeldUntil,
     /// Blocks keys with many denials. It belongs to the policy in all layers.
     pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
-    /// Marked with the first request that the policy counts.
-    pub(crate) usage: UsageMark,
 }
 
 impl LayerPolicy {
@@ -101,7 +99,6 @@ impl LayerPolicy {
             held_until: HeldUntil::default(),
             quota: None,
             caller_quota: None,
-            usage: UsageMark::default(),
         }
     }
 
@@ -128,9 +125,9 @@ impl LayerPolicy {
     /// A share that was set before the layer was built does not apply if clients choose the key there: the layer keeps its own
     /// mode.
     pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
-        let Registered { policy, mode, lock_out, usage } = registered;
+        let Registered { policy, mode, lock_out } = registered;
         let mode = mode.filter(|_| !self.ignores(mode)).unwrap_or(self.mode);
-        let mut layer_policy = Self { policy, lock_out, usage, ..self.clone() };
+        let mut layer_policy = Self { policy, lock_out, ..self.clone() };
         layer_policy.set_mode(mode);
         (mode != Mode::Off).then_some(layer_policy)
     }

@@ -1,6 +1,5 @@
 //! The policies of a limiter as they are now: by their names, for as long as a layer has them.
 
-mod audit;
 mod install;
 
 use std::collections::HashMap;
@@ -12,8 +11,6 @@ use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use crate::lock_out::PolicyLockOut;
 use crate::{LayerError, Mode, PolicyConflict};
-pub(crate) use audit::UsageMark;
-use audit::{Audits, PolicyAudit};
 pub use install::InstalledPolicy;
 
 /// The registered policies. A layer reads it when it is built, and again after a change.
@@ -29,8 +26,6 @@ pub(crate) struct PolicyTable {
 #[repr(align(128))]
 struct Generation {
     number: AtomicU64,
-    /// In microseconds of the store's clock: the first request that is decided then looks for policies to remind of.
-    next_audit: AtomicU64,
 }
 
 #[derive(Default)]
@@ -38,7 +33,6 @@ struct Entries {
     policies: HashMap<PolicyName, Entry>,
     layers: HashMap<u64, Joined>,
     last_id: u64,
-    audits: Audits,
 }
 
 /// A layer that was built.
@@ -62,8 +56,6 @@ struct Entry {
     installed: Option<Box<InstalledPolicy>>,
     /// Whether the installed policy was replaced by another one, so that code may hold a former one.
     was_replaced: bool,
-    usage: UsageMark,
-    audit: PolicyAudit,
     /// The number of layers that have the policy.
     layers: usize,
     /// Whether the name was registered without a layer, so that it is never forgotten.
@@ -81,7 +73,6 @@ pub(crate) struct Registered {
     pub(crate) policy: Policy,
     pub(crate) mode: Option<Mode>,
     pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
-    pub(crate) usage: UsageMark,
 }
 
 /// Keeps the names of a layer registered until it is dropped.
@@ -109,11 +100,6 @@ impl PolicyTable {
         policies
     }
 
-    /// The mark of a policy that is registered, which all of its layers share.
-    pub(crate) fn usage(&self, name: &PolicyName) -> UsageMark {
-        self.lock().policies.get(name).map(|entry| entry.usage.clone()).unwrap_or_default()
-    }
-
     /// The mode that was set for all layers.
     pub(crate) fn mode(&self, name: &PolicyName) -> Option<Mode> {
         self.lock().policies.get(name)?.mode
@@ -138,7 +124,6 @@ impl PolicyTable {
         let entry = entries.policies.entry(policy.name().clone()).or_insert_with(|| Entry::new(policy));
         entry.admit(policy)?;
         entry.is_kept = true;
-        self.audit_soon(&entries);
         Ok(())
     }
 
@@ -152,7 +137,6 @@ impl PolicyTable {
         if let Some(added) = added {
             entries.admits(&members, added)?;
             entries.policies.entry(added.name().clone()).or_insert_with(|| Entry::new(added));
-            self.audit_soon(&entries);
         }
         Ok(self.joined(&mut entries, Joined { members, is_replaced: false }))
     }
@@ -177,7 +161,7 @@ impl PolicyTable {
         let registered = names.map(|name| {
             let entry = entries.policies.get(name).expect(REGISTERED);
             let (policy, lock_out) = (entry.policy().clone(), entry.lock_out.clone());
-            Registered { policy, mode: entry.mode, lock_out, usage: entry.usage.clone() }
+            Registered { policy, mode: entry.mode, lock_out }
         });
         (self.generation(), registered.collect())
     }
@@ -190,7 +174,6 @@ impl PolicyTable {
         }
         let unknown = || LayerError::Unknown { policy: name.clone() };
         entries.policies.get_mut(name).ok_or_else(unknown)?.mode = Some(mode);
-        self.audit_soon(&entries);
         self.changed();
         Ok(())
     }
@@ -300,8 +283,6 @@ impl Entry {
             lock_out: None,
             installed: None,
             was_replaced: false,
-            usage: UsageMark::default(),
-            audit: PolicyAudit::default(),
             layers: 0,
             is_kept: false,
         }

@@ -51,7 +51,7 @@
 //! | no limits, in development or tests | [`Limiter::off`] |
 //! | metrics | `Limiter::metrics`, see the [guide](guide::metrics) (feature `metrics`); an [`Observer`](event::Observer) of your own, by [`Limiter::observe`] |
 //! | the decision in `tracing` spans | [`event::SpanFields`] |
-//! | to see what is limited, and to find a limit that does not apply | [`Limiter::layers`] and [`Limiter::policies`]; [`RateLimitLayer::route`] names a layer; [`Limiter::remind_after`] |
+//! | to see what is limited, and to find a limit that does not apply | [`Limiter::layers`] and [`Limiter::policies`]; [`RateLimitLayer::route`] names a layer |
 //! | operators who look, block, grant and switch modes | `Limiter::admin`, see the [guide](guide::admin) (feature `admin`) |
 //! | the 429 in an OpenAPI document | `RateLimitLayer::openapi`, see [Responses](guide::responses#openapi) (feature `openapi`) |
 //!

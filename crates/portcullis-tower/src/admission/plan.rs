@@ -113,7 +113,6 @@ impl Plan {
 
     pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u64) {
         self.found(index, key);
-        layer_policy.usage.mark();
         if !layer_policy.is_enforced_for(key) {
             self.shadow.push((index, Checks::one(layer_policy.policy.clone(), key, cost)));
             return;

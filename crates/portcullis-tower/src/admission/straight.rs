@@ -37,7 +37,6 @@ pub(crate) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts
         without_key => return start_without_key(config, &without_key, parts),
     };
     let check = SingleCheck { index: 0, key, cost: layer_policy.cost_of(parts) };
-    layer_policy.usage.mark();
     let mut answer = config.store.check_now(&layer_policy.policy, key, check.cost);
     match answer {
         // A reference, so that the answer is moved once, to the charge.

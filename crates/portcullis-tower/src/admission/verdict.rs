@@ -234,7 +234,6 @@ fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Rejected {
     } else {
         config.store.emit_unlogged(extensions, rejected);
     }
-    config.store.audit_if_due(decisions);
     let response = if config.is_for_handlers {
         handler::with_cause(OwnedCause::new(rejection.cause(), rejection.retry_offset()))
     } else {

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use super::LayerConfig;
-use crate::Mode;
 use crate::inventory::{LayerSummary, ListedLayer};
 use crate::log_throttle::LogThrottle;
 use crate::policy::LayerPolicy;
@@ -57,7 +56,7 @@ impl LiveConfig {
     /// Lists the layer for as long as it exists.
     pub(crate) fn list(self: &Arc<Self>) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        self.built.registry.backend().list(weak);
+        self.built.registry.backend().inventory().add(weak);
     }
 
     /// The one of all services of a layer, without a line in the log.
@@ -158,12 +157,6 @@ impl ListedLayer for LiveConfig {
         let policies = built.iter().zip(registered).map(|(one, now)| one.as_registered_or_off(now));
         let (route, secret) = (self.built.route.clone(), self.built.registry.secret().clone());
         LayerSummary::new(route, policies.collect(), secret)
-    }
-
-    fn visit_modes(&self, visit: &mut dyn FnMut(&PolicyName, Mode)) {
-        for one in self.built.policies() {
-            visit(one.policy.name(), one.mode);
-        }
     }
 }
 

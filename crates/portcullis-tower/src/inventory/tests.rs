@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use portcullis_core::Secret;
 
 use super::*;
@@ -8,8 +10,6 @@ impl ListedLayer for Layer {
     fn summary(&self) -> LayerSummary {
         LayerSummary::new(None, Vec::new(), Secret::published())
     }
-
-    fn visit_modes(&self, _: &mut dyn FnMut(&PolicyName, Mode)) {}
 }
 
 fn add(inventory: &Inventory, layer: &Arc<Layer>) {

@@ -84,7 +84,6 @@ impl PolicyTable {
         };
         let members = policies.iter().map(member).collect();
         let membership = self.joined(&mut entries, Joined { members, is_replaced: true });
-        self.audit_soon(&entries);
         self.changed();
         commit();
         Ok(membership)

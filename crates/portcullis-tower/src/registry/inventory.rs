@@ -1,6 +1,4 @@
-//! What a registry limits, and when it reminds of what it does not.
-
-use std::time::Duration;
+//! What a registry limits.
 
 use portcullis_core::Policy;
 
@@ -24,16 +22,5 @@ impl Registry {
     /// Returns how many permits of limits on requests [in flight](crate::RateLimitLayer::and_in_flight) this process holds.
     pub fn permits_in_flight(&self) -> usize {
         self.in_flight.held()
-    }
-
-    /// Sets when a line in the log reminds of a policy that limits nothing. A policy that has counted no request is told of once
-    /// after `unused`, 1 hour by default, and one that is in shadow, or enforced for a share of its keys, after `tried_out`, 14 days by
-    /// default, once for each such mode. [`Duration::MAX`] switches a reminder off.
-    ///
-    /// There is no task: the time is that of the store's clock, and a request that is decided after it writes the line. It counts from
-    /// the first request that is decided after the policy was registered, or has got the mode, in this process; so a restart begins it
-    /// anew, and a service without any requests logs nothing. A policy whose requests are all exempt counts none.
-    pub fn set_audit(&self, unused: Duration, tried_out: Duration) {
-        self.backend.policies().set_audits(unused, tried_out);
     }
 }

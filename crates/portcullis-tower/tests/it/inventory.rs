@@ -1,11 +1,9 @@
-//! The layers of a registry, for people: what is listed, what is logged when a layer starts, and reminders.
+//! The layers of a registry, for people: what is listed, and what is logged when a layer starts.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Request;
-use portcullis_core::{FailureMode, Key, ManualClock, Policy, PolicyName, Quota, Secret};
+use portcullis_core::{FailureMode, Key, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
     ClientIp, Global, Header, Identity, KeyExtractor as _, LayerBuilder, LayerLog, Lookup, Mode, OnMissing,
@@ -14,21 +12,15 @@ use portcullis_tower::{
 use tower::Layer as _;
 
 use crate::log::{Log, log};
-use crate::probe::{Probe, probed, request, send};
-
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(86_400);
+use crate::probe::{probed, request, send};
 
 struct Setup {
     registry: Arc<Registry>,
-    clock: ManualClock,
 }
 
 impl Setup {
     fn new() -> Self {
-        let clock = ManualClock::default();
-        let store = MemoryStore::builder().clock(clock.clone()).build();
-        Self { registry: Arc::new(Registry::new(Arc::new(store), Secret::published())), clock }
+        Self { registry: Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published())) }
     }
 
     fn layer(&self, name: &'static str) -> RateLimitLayer {
@@ -51,11 +43,6 @@ fn name(name: &str) -> PolicyName {
 
 fn starts(log: &Log) -> Vec<String> {
     log.all_lines().into_iter().filter(|line| line.contains("of the rate limiter limit")).collect()
-}
-
-async fn send_one(layer: &RateLimitLayer) {
-    let (service, _) = probed(layer);
-    send(&service, request(&[])).await;
 }
 
 #[test]
@@ -196,124 +183,6 @@ fn a_prepared_layer_is_listed_on_demand() {
         "{lines:?}"
     );
     assert!(lines[100].ends_with("they are not logged generation=3 more=2"), "{lines:?}");
-}
-
-#[tokio::test]
-async fn a_policy_that_limits_nothing_is_reminded_of_once() {
-    let (log, _guard) = log();
-    let setup = Setup::new();
-    let (used, unused) = (setup.layer("used"), setup.layer("unused"));
-    let _applied = unused.layer(Probe::default());
-    setup.registry.register(&daily("kept")).unwrap();
-    for (hours, lines) in [(0, 0), (0, 0), (1, 2), (1, 0), (48, 0)] {
-        setup.clock.advance(HOUR.saturating_mul(hours));
-        let before = log.lines().len();
-        send_one(&used).await;
-        send_one(&used).await;
-        assert_eq!(log.lines().len() - before, lines, "{:?}", log.lines());
-    }
-    let mut lines = log.lines();
-    lines.sort();
-    assert_eq!(
-        lines,
-        [
-            "WARN the policy kept of the rate limiter is registered since 3600s, and no layer has it: is a `.layer(..)` missing?",
-            "WARN the policy unused of the rate limiter has counted no request since 3600s: is its layer on the right routes, and \
-             does it find a key?",
-        ]
-    );
-}
-
-#[tokio::test]
-async fn a_policy_that_is_used_later_is_not_reminded_of() {
-    let (log, _guard) = log();
-    let setup = Setup::new();
-    let (used, later) = (setup.layer("used"), setup.layer("later"));
-    send_one(&used).await;
-    setup.clock.advance(HOUR / 2);
-    send_one(&later).await;
-    // One that is registered afterwards has its own time.
-    let new = setup.layer("new");
-    let _applied = new.layer(Probe::default());
-    setup.clock.advance(Duration::from_secs(1));
-    send_one(&used).await;
-    setup.clock.advance(HOUR * 9 / 10);
-    send_one(&used).await;
-    assert!(log.lines().is_empty(), "{:?}", log.lines());
-    setup.clock.advance(HOUR / 10);
-    send_one(&used).await;
-    assert_eq!(log.lines().len(), 1, "{:?}", log.lines());
-    assert!(log.lines()[0].contains("the policy new"), "{:?}", log.lines());
-}
-
-#[tokio::test]
-async fn an_exempt_request_is_not_counted() {
-    let (log, _guard) = log();
-    let setup = Setup::new();
-    let exempt = |_: &http::request::Parts, _: &mut portcullis_core::KeyWriter<'_>| Ok(Identity::Exempt);
-    let layer = setup.layer("all").and_policy(daily("exempt")).by(exempt);
-    send_one(&layer).await;
-    setup.clock.advance(HOUR);
-    send_one(&layer).await;
-    assert!(log.lines().len() == 1 && log.lines()[0].contains("the policy exempt"), "{:?}", log.lines());
-}
-
-#[tokio::test]
-async fn a_mode_that_lasts_is_reminded_of_once() {
-    let (log, _guard) = log();
-    let setup = Setup::new();
-    let layer = setup.layer("all").and_policy(daily("trial")).by(ClientIp::peer()).shadow();
-    let service = probed(&layer).0;
-    let request_of = || {
-        let mut request = request(&[]);
-        request.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 1)));
-        request
-    };
-    let lines_after = async |time: Duration| {
-        setup.clock.advance(time);
-        let before = log.lines().len();
-        for _ in 0..2 {
-            send(&service, request_of()).await;
-        }
-        log.lines().split_off(before)
-    };
-    let reminder = |mode: &str| {
-        let days = 14 * 86_400;
-        format!(
-            "WARN the policy trial of the rate limiter is tried out ({mode}) since {days}s: enforce it, or remove it"
-        )
-    };
-    assert!(lines_after(Duration::ZERO).await.is_empty());
-    assert!(lines_after(DAY * 13).await.is_empty());
-    assert_eq!(lines_after(DAY).await, [reminder("shadow")]);
-    assert!(lines_after(DAY * 30).await.is_empty());
-    // Another mode has a time of its own.
-    setup.registry.set_mode(&name("trial"), Mode::Percent(Percent::new(10))).unwrap();
-    assert_eq!(lines_after(DAY).await.len(), 0, "only from now on");
-    assert_eq!(lines_after(DAY * 14).await, [reminder("10 %")]);
-    setup.registry.set_mode(&name("trial"), Mode::Enforce).unwrap();
-    assert!(lines_after(DAY * 30).await.is_empty());
-}
-
-#[tokio::test]
-async fn reminders_can_be_set_and_switched_off() {
-    for (after, lines) in [(Duration::from_secs(60), 2), (Duration::MAX, 0)] {
-        let (log, _guard) = log();
-        let setup = Setup::new();
-        setup.registry.set_audit(after, after);
-        setup.registry.register(&daily("kept")).unwrap();
-        let layer = setup.layer("all").shadow();
-        let _applied = layer.layer(Probe::default());
-        let counted = setup.layer("counted");
-        for _ in 0..2 {
-            send_one(&counted).await;
-            setup.clock.advance(Duration::from_secs(60));
-            send_one(&layer).await;
-            send_one(&counted).await;
-        }
-        let reminders = log.lines().into_iter().filter(|line| line.starts_with("WARN the policy")).count();
-        assert_eq!(reminders, lines, "{:?}", log.lines());
-    }
 }
 
 #[tokio::test]

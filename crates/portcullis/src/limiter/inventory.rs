@@ -1,6 +1,4 @@
-//! What a limiter limits, and reminders of what it does not.
-
-use std::time::Duration;
+//! What a limiter limits.
 
 use portcullis_core::Policy;
 use portcullis_tower::LayerSummary;
@@ -35,23 +33,5 @@ impl Limiter {
     /// Returns all policies of this limiter as they are now, in alphabetical order of their names.
     pub fn policies(&self) -> Vec<Policy> {
         self.registry.policies()
-    }
-
-    /// Sets when a line in the log reminds of a policy that limits nothing: `unused` for one that has counted no request, 1 hour by
-    /// default, `tried_out` for one that is in shadow or enforced for a share of its keys, 14 days by default. [`Duration::MAX`]
-    /// switches a reminder off. See [`Registry::set_audit`](portcullis_tower::Registry::set_audit).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// use portcullis::Limiter;
-    ///
-    /// let limiter = Limiter::memory().remind_after(Duration::from_secs(86_400), Duration::MAX);
-    /// # let _ = limiter;
-    /// ```
-    #[must_use]
-    pub fn remind_after(self, unused: Duration, tried_out: Duration) -> Self {
-        self.registry.set_audit(unused, tried_out);
-        self
     }
 }
