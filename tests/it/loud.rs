@@ -86,7 +86,10 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
     let expected = [
         format!("{start}\"GET /orders\" {}", policies("orders", "client_ip", "enforce")),
         format!("{start}\"GET /search\" {}", policies("search", "client_ip", "enforce")),
-        format!("{start}\"GET /suggest\" {}", policies("suggest", "global", "shadow")),
+        format!(
+            "{start}\"GET /suggest\" {}",
+            policies("suggest", "global", "shadow (tried out: it rejects no request)")
+        ),
         format!("{start}\"GET /v1/exports\" {}", policies("exports", "global", "enforce")),
     ];
     let (mut starts, others): (Vec<_>, Vec<_>) =

@@ -120,12 +120,18 @@ impl PolicySummary {
 }
 
 impl fmt::Display for PolicySummary {
-    /// Prints what the policy limits: `search: token_bucket 10/s burst 20 by client_ip, enforce, if the store fails: closed`.
+    /// Prints what the policy limits: `search: token_bucket 10/s burst 20 by client_ip, enforce, if the store fails: closed`. Behind its mode
+    /// stands what passes all the same, if the policy is tried out: `shadow (tried out: it rejects no request)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = self.policy();
         let (mode, failure) = (self.mode(), policy.failure_mode());
-        write!(f, "{}: {} by {}, ", policy.name(), policy.strategy(), self.key)?;
-        write!(f, "{mode}, if the store fails: {failure}")
+        write!(f, "{}: {} by {}, {mode}", policy.name(), policy.strategy(), self.key)?;
+        match mode {
+            Mode::Shadow => f.write_str(" (tried out: it rejects no request)")?,
+            Mode::Percent(_) => f.write_str(" (tried out: requests of the other keys pass)")?,
+            Mode::Off | Mode::Enforce => {}
+        }
+        write!(f, ", if the store fails: {failure}")
     }
 }
 

@@ -72,7 +72,13 @@ fn a_summary_has_the_policies_as_they_are_now() {
         layers[0].policies().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let a = "a: fixed_window 1000/d by global, enforce, if the store fails: local, whole limit";
-    assert_eq!(shown(), [a, "trial: fixed_window 1000/d by client_ip, 10 %, if the store fails: closed"]);
+    assert_eq!(
+        shown(),
+        [
+            a,
+            "trial: fixed_window 1000/d by client_ip, 10 % (tried out: requests of the other keys pass), if the store fails: closed"
+        ]
+    );
 
     setup.registry.set_mode(&name("trial"), Mode::Off).unwrap();
     setup.registry.set_policy(Policy::fixed_window("a", Quota::per_day(5))).unwrap();
@@ -145,8 +151,8 @@ fn a_layer_logs_once_what_it_limits() {
     let line = "INFO a layer of the rate limiter limits requests";
     let expected = [
         format!(
-            "{line} route=\"GET /search\" policies=\"{a}; b: fixed_window 1000/d by global, shadow, if the store \
-             fails: local, whole limit\""
+            "{line} route=\"GET /search\" policies=\"{a}; b: fixed_window 1000/d by global, shadow (tried out: it \
+             rejects no request), if the store fails: local, whole limit\""
         ),
         format!("{line} policies=\"{a}\""),
     ];

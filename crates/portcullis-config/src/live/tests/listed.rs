@@ -18,7 +18,9 @@ async fn each_rule_is_a_layer_whatever_combinations_there_are() {
     let failure = "if the store fails: local, whole limit";
     let expected = [
         format!("every request => all: fixed_window 9/h by client_ip, enforce, {failure}"),
-        format!("path = \"/search\" => search: fixed_window 5/h by client_ip, shadow, {failure}"),
+        format!(
+            "path = \"/search\" => search: fixed_window 5/h by client_ip, shadow (tried out: it rejects no request), {failure}"
+        ),
     ];
     assert_eq!(listed(&live), expected);
     let layer = live.layer();
