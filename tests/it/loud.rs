@@ -1,5 +1,5 @@
-//! A limit that does not apply is loud: two real Axum servers, whose limits apply in part, and all that an operator reads about it in the
-//! log. Each line is there once, however many requests follow.
+//! A limit that does not apply is loud: two real Axum servers, whose limits apply in part, and all that an operator reads about it: in
+//! the log, where each line is once, however many requests follow, and in the admin API.
 
 use std::future::IntoFuture as _;
 use std::io::{self, Write};
@@ -7,16 +7,22 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
+use axum::body::{Body, to_bytes};
 use axum::http::Request;
+use axum::http::request::Parts;
 use axum::routing::get;
+use portcullis::admin::Actor;
 use portcullis::key::Global;
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use portcullis_tests::{HttpClient, set_global_subscriber};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tower::ServiceExt as _;
 
 /// A service with one limit that applies and four that do not.
 struct Service {
     limiter: Limiter,
+    admin: Router,
     _uploads: RateLimitLayer,
     search: String,
     orders: String,
@@ -25,6 +31,7 @@ struct Service {
 impl Service {
     async fn start() -> Self {
         let limiter = Limiter::memory();
+        let admin = limiter.admin(|_: &Parts| Ok(Actor::new("operator"))).into_router();
         let policy = |name| Policy::fixed_window(name, Quota::per_day(1_000_000));
         let search = limiter.layer(policy("search")).by(ClientIp::peer()).route("GET /search");
         // Forgotten: it was to be enforced after a few days.
@@ -49,7 +56,7 @@ impl Service {
         let internal = Router::new().route("/orders", handler().layer(orders));
         let (listener, orders) = listen("orders").await;
         tokio::spawn(axum::serve(listener, internal).into_future());
-        Self { limiter, _uploads: uploads, search, orders }
+        Self { limiter, admin, _uploads: uploads, search, orders }
     }
 
     /// Sends many requests to every route that clients call.
@@ -63,6 +70,19 @@ impl Service {
             let refused = client.send(Request::get(&self.orders), ()).await;
             assert_eq!(refused.status(), 500, "its clients cannot be told apart");
         }
+    }
+
+    /// What the admin API lists: the name of each policy, its layers, and whether it has counted a request and is tried out.
+    async fn policies(&self) -> Value {
+        let request = Request::get("/v1/policies").header("host", "localhost").body(Body::empty()).unwrap();
+        let answer = self.admin.clone().oneshot(request).await.unwrap();
+        let bytes = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let answer: Value = serde_json::from_slice(&bytes).unwrap();
+        let policies = answer["policies"].as_array().unwrap().iter();
+        let row = |policy: &Value| {
+            json!([policy["name"], policy["layers"], policy["counted"], policy["tried_out_since"].is_u64()])
+        };
+        policies.map(row).collect()
     }
 }
 
@@ -103,6 +123,14 @@ async fn a_limit_that_does_not_apply_is_logged_once() {
             && fix.contains("router.into_make_service_with_connect_info::<SocketAddr>()"),
         "{fix}"
     );
+    let expected = json!([
+        ["exports", 1, false, false],
+        ["orders", 1, false, false],
+        ["search", 1, true, false],
+        ["suggest", 1, true, true],
+        ["uploads", 0, false, false],
+    ]);
+    assert_eq!(service.policies().await, expected);
 }
 
 /// The log of this thread, as an operator reads it.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::access::Actor;
 use crate::bodies::{BlockUntil, Budget, GrantUntil, Overrides, TargetBody};
 use crate::problem::{Problem, Problems};
+use crate::recorder::now_ms;
 use crate::snapshot::{Layers, Policies, Snapshot, layers_in_use, policies_in_use, snapshot};
 use crate::state::AdminState;
 use crate::stream::stream;
@@ -41,10 +42,11 @@ pub(crate) async fn get_stream(
     stream(state, actor)
 }
 
-/// The policies in use, with their strategies, modes, routes and keys.
+/// All registered policies, with their strategies, modes, routes and keys, the number of their layers and whether they have counted a request.
 #[utoipa::path(get, path = "/v1/policies", responses((status = 200, body = Policies), Problems))]
 pub(crate) async fn get_policies(State(state): State<Arc<AdminState>>) -> Response {
-    json(&Policies { policies: policies_in_use(&state.registry) })
+    let counts = state.recorder.view(now_ms()).policies;
+    json(&Policies { policies: policies_in_use(&state.registry, &counts) })
 }
 
 /// The layers that exist, with their policies.

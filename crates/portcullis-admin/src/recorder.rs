@@ -37,6 +37,8 @@ pub(crate) struct Counts {
     pub(crate) would_reject: u64,
     pub(crate) exempt: u64,
     pub(crate) charged_units: u64,
+    /// Whether a request had a key.
+    pub(crate) counted: bool,
 }
 
 /// Why a key is denied now, and until when.
@@ -69,7 +71,7 @@ impl Recorder {
     pub(crate) fn admitted(&self, policy: &PolicyName, key: Key) {
         let mut shard = self.shard(Some(key));
         let Some(id) = shard.id(policy) else { return };
-        shard.top.record((id, key), false);
+        shard.record(id, key, false);
         shard.limited.remove(id, key);
         if let Some(counts) = shard.counts(id) {
             counts.admitted = counts.admitted.saturating_add(1);
@@ -80,7 +82,7 @@ impl Recorder {
     pub(crate) fn rejected_elsewhere(&self, policy: &PolicyName, key: Key) {
         let mut shard = self.shard(Some(key));
         if let Some(id) = shard.id(policy) {
-            shard.top.record((id, key), false);
+            shard.record(id, key, false);
         }
     }
 
@@ -92,7 +94,7 @@ impl Recorder {
             counts.rejected = counts.rejected.saturating_add(1);
         }
         if let Some(key) = key {
-            shard.top.record((id, key), true);
+            shard.record(id, key, true);
             if let Some(denial) = denial {
                 shard.limited.insert(denial.of(id, key, now), now);
             }
@@ -159,7 +161,11 @@ impl Denial {
 
 /// Milliseconds since the epoch.
 pub(crate) fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, millis)
+    since_epoch_ms(SystemTime::now())
+}
+
+pub(crate) fn since_epoch_ms(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, millis)
 }
 
 fn millis(length: Duration) -> u64 {

@@ -14,7 +14,7 @@ pub(crate) struct Snapshot {
     pub(crate) time: u64,
     /// The number of the rules in use, from 1; `null` without rules in files.
     pub(crate) generation: Option<u64>,
-    /// The policies of all layers and checks, by name, at most 1 000.
+    /// All registered policies, those without a layer too, by name, at most 1 000.
     pub(crate) policies: Vec<PolicyFigures>,
     /// The store.
     pub(crate) store: StoreFigures,
@@ -63,6 +63,15 @@ pub(crate) struct PolicyInUse {
     pub(crate) key: String,
     /// Whether it reads grants and blocks.
     pub(crate) grantable: bool,
+    /// How many layers and rules of files limit by it. Those that were built and never applied to a service do not, nor do checks in handlers.
+    pub(crate) layers: u64,
+    /// Since when it is registered in this process. `null` if it has just been removed.
+    pub(crate) registered_since: Option<u64>,
+    /// Since when it is in shadow or enforced for a share of its keys: since that mode was set, or since it is registered if its layers have
+    /// modes of their own. `null` if it is not tried out.
+    pub(crate) tried_out_since: Option<u64>,
+    /// Whether a request had a key under it, since this process has made the API. Exempt requests have none.
+    pub(crate) counted: bool,
 }
 
 /// A layer.
@@ -88,7 +97,7 @@ pub(crate) struct LayerPolicy {
 /// The answer of `/v1/policies`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Policies {
-    /// The policies of all layers and checks, by name, at most 1 000.
+    /// All registered policies, those without a layer too, by name, at most 1 000.
     pub(crate) policies: Vec<PolicyInUse>,
 }
 

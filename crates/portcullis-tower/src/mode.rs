@@ -30,6 +30,13 @@ pub enum Mode {
     Enforce,
 }
 
+impl Mode {
+    /// Returns whether the policy is tried out: it decides, and requests pass that it would reject.
+    pub const fn is_trial(self) -> bool {
+        matches!(self, Self::Shadow | Self::Percent(_))
+    }
+}
+
 /// A share of the keys of a policy, in steps of a tenth of a percent.
 ///
 /// Whether a key is in it depends on the first part of the key, on the policy and on the secret of the limiter: a client stays

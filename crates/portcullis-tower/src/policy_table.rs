@@ -5,6 +5,7 @@ mod install;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Policy, PolicyName, TooMuchWork};
@@ -48,8 +49,10 @@ struct Entry {
     declared: Policy,
     /// As it was set later.
     changed: Option<Policy>,
+    registered_at: SystemTime,
     /// The mode in all layers, if it was set. Otherwise each layer has its own.
     mode: Option<Mode>,
+    mode_since: SystemTime,
     /// In all layers, if one has set it.
     lock_out: Option<Arc<PolicyLockOut>>,
     /// As it was installed last.
@@ -103,6 +106,11 @@ impl PolicyTable {
     /// The mode that was set for all layers.
     pub(crate) fn mode(&self, name: &PolicyName) -> Option<Mode> {
         self.lock().policies.get(name)?.mode
+    }
+
+    /// Since when the name is registered, and since when the policy has its mode.
+    pub(crate) fn since(&self, name: &PolicyName) -> Option<(SystemTime, SystemTime)> {
+        self.lock().policies.get(name).map(|entry| (entry.registered_at, entry.mode_since))
     }
 
     /// The registered names, in alphabetical order.
@@ -173,7 +181,7 @@ impl PolicyTable {
             return Err(LayerError::UnverifiedKey { policy: name.clone() });
         }
         let unknown = || LayerError::Unknown { policy: name.clone() };
-        entries.policies.get_mut(name).ok_or_else(unknown)?.mode = Some(mode);
+        entries.policies.get_mut(name).ok_or_else(unknown)?.set_mode(Some(mode));
         self.changed();
         Ok(())
     }
@@ -276,15 +284,24 @@ impl Entries {
 
 impl Entry {
     fn new(declared: &Policy) -> Self {
+        let registered_at = SystemTime::now();
         Self {
             declared: declared.clone(),
             changed: None,
+            registered_at,
             mode: None,
+            mode_since: registered_at,
             lock_out: None,
             installed: None,
             was_replaced: false,
             layers: 0,
             is_kept: false,
+        }
+    }
+
+    fn set_mode(&mut self, mode: Option<Mode>) {
+        if self.mode != mode {
+            (self.mode, self.mode_since) = (mode, SystemTime::now());
         }
     }
 

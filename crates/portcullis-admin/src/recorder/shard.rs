@@ -59,6 +59,14 @@ impl Shard {
         self.ids.get(policy).copied()
     }
 
+    /// Records a request of a key.
+    pub(super) fn record(&mut self, id: PolicyId, key: Key, is_rejected: bool) {
+        self.top.record((id, key), is_rejected);
+        if let Some(counts) = self.counts(id) {
+            counts.counted = true;
+        }
+    }
+
     pub(super) fn counts(&mut self, id: PolicyId) -> Option<&mut Counts> {
         self.policies.get_mut(usize::from(id)).map(|(_, counts)| counts)
     }

@@ -111,6 +111,7 @@ impl Counts {
             would_reject: self.would_reject.saturating_add(other.would_reject),
             exempt: self.exempt.saturating_add(other.exempt),
             charged_units: self.charged_units.saturating_add(other.charged_units),
+            counted: self.counted || other.counted,
         }
     }
 }

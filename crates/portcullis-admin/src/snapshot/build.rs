@@ -3,21 +3,21 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use portcullis_core::{Key, Policy};
-use portcullis_tower::{LayerSummary, Registry};
+use portcullis_core::{Key, Policy, PolicyName};
+use portcullis_tower::{LayerSummary, Mode, Registry};
 
 use super::{
     LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection, Snapshot, StoreFigure,
     StoreFigures, TopKey,
 };
-use crate::recorder::{LimitedView, RejectionView, TopView, now_ms};
+use crate::recorder::{Counts, LimitedView, RejectionView, TopView, now_ms, since_epoch_ms};
 use crate::state::AdminState;
 
 /// What all answers show now.
 pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
     let (registry, now) = (&*state.registry, now_ms());
     let mut view = state.recorder.view(now);
-    let policies = policies_in_use(registry);
+    let policies = policies_in_use(registry, &view.policies);
     let route_of = |policy: &str| {
         let found = policies.binary_search_by(|one| one.name.as_str().cmp(policy)).ok()?;
         let [route] = policies.get(found)?.routes.as_slice() else { return None };
@@ -68,13 +68,15 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
     }
 }
 
-/// The policies of all layers and checks, by name, at most 1 000.
-pub(crate) fn policies_in_use(registry: &Registry) -> Vec<PolicyInUse> {
+/// All registered policies, those without a layer too, by name, at most 1 000.
+pub(crate) fn policies_in_use(registry: &Registry, counts: &HashMap<PolicyName, Counts>) -> Vec<PolicyInUse> {
     let layers = registry.layers();
     let mut uses: HashMap<&str, Use<'_>> = HashMap::new();
     for layer in &layers {
         for summary in layer.policies() {
             let of_policy = uses.entry(summary.policy().name().as_str()).or_default();
+            of_policy.layers += 1;
+            of_policy.is_trial |= summary.mode().is_trial();
             of_policy.routes.extend(layer.route());
             of_policy.modes.insert(summary.mode().to_string());
             of_policy.keys.insert(summary.key());
@@ -84,10 +86,12 @@ pub(crate) fn policies_in_use(registry: &Registry) -> Vec<PolicyInUse> {
     let mut routes_left = MAX_ALL_ROUTES;
     let in_use = |policy: Policy| {
         let name = policy.name();
-        let Use { routes, modes, keys } = uses.get(name.as_str()).unwrap_or(&none);
-        let mode = match registry.mode(name) {
+        let Use { layers, is_trial, routes, modes, keys } = uses.get(name.as_str()).unwrap_or(&none);
+        let of_all_layers = registry.mode(name);
+        let is_trial = of_all_layers.map_or(*is_trial, Mode::is_trial);
+        let mode = match of_all_layers {
             Some(mode) => mode.to_string(),
-            None if modes.is_empty() => portcullis_tower::Mode::Enforce.to_string(),
+            None if modes.is_empty() => Mode::Enforce.to_string(),
             None => modes.iter().take(MAX_DIFFERENT).map(String::as_str).collect::<Vec<_>>().join(", "),
         };
         let routes: Vec<_> = routes
@@ -103,6 +107,10 @@ pub(crate) fn policies_in_use(registry: &Registry) -> Vec<PolicyInUse> {
             routes,
             key: keys.iter().take(MAX_DIFFERENT).map(|key| shown_text(key)).collect::<Vec<_>>().join(", "),
             grantable: policy.reads_overrides(),
+            layers: to_u64(*layers),
+            registered_since: registry.registered_since(name).map(since_epoch_ms),
+            tried_out_since: registry.mode_since(name).filter(|_| is_trial).map(since_epoch_ms),
+            counted: counts.get(name).is_some_and(|counts| counts.counted),
         }
     };
     // In the order of their names.
@@ -112,6 +120,8 @@ pub(crate) fn policies_in_use(registry: &Registry) -> Vec<PolicyInUse> {
 /// What the layers with one policy have, without repetitions.
 #[derive(Default)]
 struct Use<'a> {
+    layers: usize,
+    is_trial: bool,
     routes: BTreeSet<&'a str>,
     modes: BTreeSet<String>,
     keys: BTreeSet<&'a str>,

@@ -7,7 +7,7 @@ use portcullis_admin::{Admin, HostError};
 use portcullis_core::{ManualClock, Policy, Quota};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{ClientIp, Global, LayerBuilder, Mode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::support::{ADA, Answer, Limited, authorize, get, of, registry, request, secret, with};
@@ -24,7 +24,8 @@ async fn a_snapshot_shows_policies_callers_and_rejections() {
         snapshot["policies"],
         json!([{
             "name": "search", "strategy": "fixed_window 3/w", "mode": "enforce", "routes": ["GET /search"], "key": snapshot["policies"][0]["key"],
-            "grantable": true, "admitted": 4, "rejected": 1, "would_reject": 0, "exempt": 0, "charged_units": 4,
+            "grantable": true, "layers": 1, "registered_since": snapshot["policies"][0]["registered_since"], "tried_out_since": null,
+            "counted": true, "admitted": 4, "rejected": 1, "would_reject": 0, "exempt": 0, "charged_units": 4,
         }])
     );
     assert!(snapshot["policies"][0]["key"].as_str().unwrap().contains("x-user"));
@@ -63,6 +64,8 @@ async fn policies_and_layers_are_listed() {
     assert_eq!(names, ["burst", "search"]);
     assert_eq!(policies["policies"][0]["strategy"], "token_bucket 10/s burst 20");
     assert_eq!(policies["policies"][0]["mode"], "shadow");
+    // Its layer was built with this mode.
+    assert_eq!(policies["policies"][0]["tried_out_since"], policies["policies"][0]["registered_since"]);
     let layers = limited.get("/v1/layers").await.json();
     assert_eq!(layers["layers"][0]["route"], "GET /search");
     assert_eq!(
@@ -71,6 +74,49 @@ async fn policies_and_layers_are_listed() {
     );
     drop(service);
     assert_eq!(limited.get("/v1/layers").await.json()["layers"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn unused_policies_are_shown_as_such() {
+    let limited = Limited::new();
+    let layer = |name| {
+        let daily = Policy::fixed_window(name, Quota::per_day(9));
+        LayerBuilder::new(Arc::clone(&limited.registry), daily).by(ClientIp::peer())
+    };
+    let _never_applied = layer("built");
+    limited.registry.register(&Policy::fixed_window("kept", Quota::per_day(9))).unwrap();
+    // Its requests have no address, so that none has a key.
+    let orders = layer("orders").layer(service_fn(async |_: http::Request<String>| {
+        Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+    }));
+    assert_eq!(orders.clone().oneshot(http::Request::new(String::new())).await.unwrap().status(), 500);
+    let shown = async || {
+        let policies = limited.get("/v1/policies").await.json()["policies"].take();
+        let of = |policy: &Value| [&policy["name"], &policy["layers"], &policy["counted"]].map(Value::clone);
+        policies.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let mut expected = [("built", 0, false), ("kept", 0, false), ("orders", 1, false), ("search", 1, false)];
+    assert_eq!(json!(shown().await), json!(expected));
+    limited.request(ADA).await;
+    expected[3].2 = true;
+    assert_eq!(json!(shown().await), json!(expected));
+}
+
+#[tokio::test]
+async fn trial_start_is_shown() {
+    let limited = Limited::new();
+    let policy = async || limited.get("/v1/policies").await.json()["policies"][0].take();
+    let enforced = policy().await;
+    assert!(enforced["registered_since"].is_u64() && enforced["tried_out_since"].is_null(), "{enforced}");
+    let mode = async |mode: &str| {
+        let body = json!({ "policy": "search", "mode": mode });
+        assert_eq!(limited.post("/v1/mode", &body).await.status, 200);
+        policy().await
+    };
+    let shadow = mode("shadow").await;
+    assert!(shadow["tried_out_since"].is_u64(), "{shadow}");
+    assert_eq!(mode("shadow").await, shadow);
+    assert_eq!(mode("enforce").await, enforced);
 }
 
 #[tokio::test]

@@ -89,7 +89,9 @@ fn cell(name: &str, value: &Value) -> String {
     match (name, value) {
         (_, Value::Null) => "-".to_owned(),
         (_, Value::String(text)) => text.clone(),
-        ("time" | "until", Value::Number(millis)) if millis.is_u64() => {
+        ("time" | "until" | "registered_since" | "tried_out_since", Value::Number(millis))
+            if millis.is_u64() =>
+        {
             // Later than a calendar has years for, no date is of use.
             let seconds = millis.as_u64().unwrap_or_default() / 1_000;
             if seconds < MAX_SECONDS { calendar::text(seconds) } else { millis.to_string() }
@@ -121,6 +123,10 @@ const ORDER: &[&str] = &[
     "strategy",
     "mode",
     "key",
+    "layers",
+    "counted",
+    "registered_since",
+    "tried_out_since",
     "reason",
     "requests",
     "admitted",

@@ -73,7 +73,8 @@ impl PolicyTable {
             let declared = || Entry::new(&installed.policy);
             let entry = entries.policies.entry(name.clone()).or_insert_with(declared);
             entry.changed = (change.policy != entry.declared).then_some(change.policy);
-            (entry.mode, entry.lock_out) = (change.mode, change.lock_out);
+            entry.set_mode(change.mode);
+            entry.lock_out = change.lock_out;
             let before = entry.installed.as_ref().map(|before| &before.policy);
             entry.was_replaced |= before.is_some_and(|before| *before != installed.policy);
             entry.installed = Some(Box::new(installed.clone()));

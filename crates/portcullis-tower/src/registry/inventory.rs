@@ -1,6 +1,8 @@
 //! What a registry limits.
 
-use portcullis_core::Policy;
+use std::time::SystemTime;
+
+use portcullis_core::{Policy, PolicyName};
 
 use super::Registry;
 use crate::LayerSummary;
@@ -17,6 +19,16 @@ impl Registry {
     /// Returns all registered policies as they are now, in alphabetical order of their names.
     pub fn policies(&self) -> Vec<Policy> {
         self.backend.policies().policies()
+    }
+
+    /// Returns since when a policy is registered in this process: since its first layer was built, or its rules were loaded.
+    pub fn registered_since(&self, policy: &PolicyName) -> Option<SystemTime> {
+        self.backend.policies().since(policy).map(|(registered, _)| registered)
+    }
+
+    /// Returns since when a policy has its [mode](Self::mode) for all layers, or since when it is registered if each layer has its own.
+    pub fn mode_since(&self, policy: &PolicyName) -> Option<SystemTime> {
+        self.backend.policies().since(policy).map(|(_, mode)| mode)
     }
 
     /// Returns how many permits of limits on requests [in flight](crate::RateLimitLayer::and_in_flight) this process holds.

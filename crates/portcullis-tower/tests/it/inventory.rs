@@ -1,6 +1,7 @@
 //! The layers of a registry, for people: what is listed, and what is logged when a layer starts.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use http::Request;
 use portcullis_core::{FailureMode, Key, Policy, PolicyName, Quota, Secret};
@@ -90,6 +91,27 @@ fn a_summary_has_the_policies_as_they_are_now() {
     let policies = setup.registry.policies();
     assert_eq!(policies.iter().map(|policy| policy.name().as_str()).collect::<Vec<_>>(), ["a", "trial"]);
     assert_eq!(policies[0].strategy().limit(), 5);
+}
+
+#[test]
+fn mode_has_its_start() {
+    let setup = Setup::new();
+    let _layer = setup.layer("a").shadow();
+    let since = || setup.registry.mode_since(&name("a"));
+    let registered = setup.registry.registered_since(&name("a"));
+    assert!(registered.is_some() && since() == registered);
+    let after_a_tick = |mode| {
+        let start = SystemTime::now();
+        while SystemTime::now() == start {}
+        setup.registry.set_mode(&name("a"), mode).unwrap();
+        since()
+    };
+    let shadow = after_a_tick(Mode::Shadow);
+    assert_ne!(shadow, registered);
+    assert_eq!(after_a_tick(Mode::Shadow), shadow);
+    assert_ne!(after_a_tick(Mode::Enforce), shadow);
+    assert_eq!(setup.registry.registered_since(&name("a")), registered);
+    assert_eq!(setup.registry.mode_since(&name("unknown")), None);
 }
 
 #[test]

@@ -24,7 +24,8 @@ a                 -         7         0      1     b
 #[test]
 fn values_come_before_lists_and_members_have_both_names() {
     let snapshot = json!({
-        "policies": [{ "name": "search", "routes": ["GET /search", "GET /"] }],
+        "policies": [{ "tried_out_since": null, "registered_since": 1_700_000_000_000_u64, "counted": true, "layers": 2, "name": "search",
+            "routes": ["GET /search", "GET /"] }],
         "time": 1_700_000_000_999_u64,
         "store": { "kind": "redis", "healthy": true, "figures": [] },
         "recent": [],
@@ -37,8 +38,8 @@ store.healthy  true
 store.kind     redis
 
 policies
-name                routes
-search  GET /search, GET /
+name                routes  layers  counted      registered_since  tried_out_since
+search  GET /search, GET /       2     true  2023-11-14T22:13:20Z                -
 
 store.figures
 none
