@@ -274,7 +274,7 @@ impl Rules {
 
     /// A layer that rejects what `deny` of `[layer]` lists, and limits nothing.
     pub(crate) fn denials(&self, registry: &Arc<Registry>) -> RateLimitLayer {
-        self.0.options.deny_in(RateLimitLayer::without_policies(Arc::clone(registry)))
+        self.0.options.deny_in(RateLimitLayer::without_policies(registry))
     }
 
     /// For each rule whether it applies to a request, or else the first condition that does not hold.

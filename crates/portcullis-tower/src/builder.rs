@@ -69,7 +69,7 @@ impl LayerBuilder {
     /// If the registry has a different policy of the same name, or its store refuses the policy.
     pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
         let member = Member { policy: policy.name().clone(), has_chosen_key: false };
-        let membership = registry.backend().join(Box::new([member]), Some(&policy))?;
+        let membership = registry.engine().join(Box::new([member]), Some(&policy))?;
         Ok(Self { registry, policy, membership })
     }
 
@@ -86,7 +86,7 @@ impl LayerBuilder {
 
     fn with(self, key: KeySource) -> RateLimitLayer {
         let first = LayerPolicy::new(self.policy, key);
-        RateLimitLayer::new(LayerConfig::new(self.registry, first, self.membership))
+        RateLimitLayer::new(LayerConfig::new(&self.registry, first, self.membership))
     }
 }
 

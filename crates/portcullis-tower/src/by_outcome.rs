@@ -1,26 +1,25 @@
 //! Charges by the outcome of the response: what is held for a request, and its correction once the outcome is known.
 
 mod corrections;
-mod holds;
 mod trailers;
 
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use http::{Extensions, Response};
+use http::Response;
 use portcullis_core::Receipt;
 
 use crate::Charge;
 use crate::body::BodyObserver;
 use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
-use crate::event::EventKind;
+use crate::decide::LaterCharge;
+use crate::event::{EventKeys, EventKind};
 use crate::response_outcome::{OutcomeRule, ResponseOutcome};
 use crate::unsettled::UnsettledPermit;
 
 pub(crate) use corrections::Corrections;
-pub(crate) use holds::{hold_shadow, look, looks_at, set_granted, set_owed};
 
 /// A request whose outcome decides whether it stays charged.
 ///
@@ -64,18 +63,18 @@ impl PendingOutcome {
     pub(crate) fn take(
         config: &Arc<LayerConfig>,
         charge: Option<&Charge>,
-        extensions: &mut Extensions,
+        mut later: Vec<LaterCharge>,
+        shadows: Vec<(usize, Receipt)>,
     ) -> Option<Box<Self>> {
-        let (mut looks, shadows) = holds::take(extensions);
         let mut held = Vec::new();
         for (policy, layer_policy) in config.policies().iter().enumerate() {
-            let look = looks.iter().position(|look| look.policy() == policy).map(|at| looks.swap_remove(at));
+            let own = later.iter().position(|later| later.index() == policy).map(|at| later.swap_remove(at));
             let metered = charge.and_then(|charge| charge.metered(layer_policy.policy.name()));
             // Nothing is charged to a policy that was not metered because the store has failed.
             let Some((index, units)) = metered.filter(|_| layer_policy.outcome.is_some()) else { continue };
-            let units = match look {
-                Some(look) => {
-                    let (units, permit) = look.into_parts();
+            let units = match own {
+                Some(later) => {
+                    let (units, permit) = later.into_parts();
                     Units::Looked { index, units, permit }
                 }
                 None if units > 0 => Units::Charged { index, units },
@@ -135,7 +134,8 @@ impl PendingOutcome {
             None => !rule.is_some_and(|rule| rule.refunds_unanswered),
             Some(outcome) => {
                 rule.map_or(Some(true), |rule: &OutcomeRule| rule.charges(outcome)).unwrap_or_else(|| {
-                    self.config.store.emit(EventKind::OutcomePanicked { policy: layer_policy.policy.name() });
+                    let policy = layer_policy.policy.name();
+                    self.config.limits.emit(EventKind::OutcomePanicked { policy }, || EventKeys::None);
                     true
                 })
             }

@@ -4,7 +4,6 @@
 mod axum;
 mod basis;
 mod by_outcome;
-mod in_flight;
 mod later_checks;
 mod ledger;
 mod reservation;
@@ -16,17 +15,19 @@ use std::sync::Arc;
 
 use http::Extensions;
 use http::request::Parts;
-use portcullis_core::store::{Check, Outcome, ReadyCheck};
+use portcullis_core::store::Check;
 use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
+use crate::InFlightPermit;
 use crate::config::LayerConfig;
-use crate::event::{EventKeys, EventKind};
-use crate::layer_store::LayerStore;
+use crate::event::{EventKeys, EventKind, report};
+use crate::in_flight::Permits;
+use crate::limits::Limits;
 
 #[cfg(feature = "axum")]
 pub use self::axum::{MissingCharge, MissingUsage};
 use basis::Charged;
-pub(crate) use basis::{ChargeBasis, ChargedCheck, SingleCheck};
+pub(crate) use basis::{ChargeBasis, ChargedCheck};
 pub(crate) use by_outcome::OutcomeCorrection;
 use ledger::Correction;
 pub(crate) use reservation::Reservation;
@@ -89,20 +90,9 @@ impl Charge {
         config: &Arc<LayerConfig>,
         basis: impl FnOnce() -> ChargeBasis,
         outer: Option<Self>,
+        permits: Option<Permits>,
     ) -> Self {
-        Self { shared: SharedCharge::new(config, basis, outer, None), only: None }
-    }
-
-    /// The charge of a single check whose answer was ready. A function moves it to its place.
-    #[inline]
-    pub(crate) fn single(
-        config: &Arc<LayerConfig>,
-        check: SingleCheck,
-        ready: impl FnOnce() -> ReadyCheck,
-        outer: Option<Self>,
-    ) -> Self {
-        let basis = || ChargeBasis::Single(check, ready());
-        Self { shared: SharedCharge::new(config, basis, outer, None), only: None }
+        Self { shared: SharedCharge::new(config, basis, outer, permits), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
@@ -152,12 +142,12 @@ impl Charge {
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
         let (config, ledger, basis) = (&self.shared.config, self.shared.ledger(), self.shared.charged());
-        let store = &config.store;
-        let as_of_now = |charged: &Policy| store.policy_as_of_now(charged);
+        let limits = &config.limits;
+        let as_of_now = |charged: &Policy| limits.policy_as_of_now(charged);
         let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units, as_of_now)? else {
             return Ok(self.decision());
         };
-        let outcome = store.check(checks).await?;
+        let outcome = limits.check(checks).await?;
         let decision = outcome.decision().clone();
         let decisions = outcome.decisions();
         let kind = if outcome.is_allowed() {
@@ -165,15 +155,15 @@ impl Charge {
         } else {
             EventKind::ChargeDenied { decisions, units }
         };
-        store.emit_with(kind, || EventKeys::of_checks(outcome.checks()));
+        limits.emit(kind, || EventKeys::of_checks(outcome.checks()));
         let Err(late) = ledger.record(basis, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
             let (refunded, key) = (receipt.cost(), receipt.key());
-            match store.refund(receipt).await {
+            match limits.refund(receipt).await {
                 Ok(decision) => {
                     let kind = EventKind::Refunded { decision: &decision, units: refunded };
-                    store.emit_of(decision.policy(), key, kind);
+                    report::of_key(limits, decision.policy(), key, kind);
                     ledger.update(basis, index, decision);
                 }
                 Err(failed) => error = failed.into(),
@@ -230,15 +220,15 @@ impl Charge {
     /// Settles the receipts of one policy to `cost` together. Returns the units that were not charged.
     async fn apply(&self, correction: Correction, cost: u64) -> Result<u64, StoreError> {
         let (config, ledger, basis) = (&self.shared.config, self.shared.ledger(), self.shared.charged());
-        let store = &config.store;
+        let limits = &config.limits;
         let mut failed = None;
         let mut uncharged = 0;
         let index = correction.index;
         for (receipt, cost) in correction.receipts_to_settle(cost) {
             let (key, before) = (receipt.key(), receipt.cost());
-            match store.settle(receipt, cost).await {
+            match limits.settle(receipt, cost).await {
                 Ok(settlement) => {
-                    store.emit_settled(key, before, cost, &settlement);
+                    report::settled(limits, key, before, cost, &settlement);
                     uncharged = uncharged.max(settlement.uncharged);
                     ledger.update(basis, index, settlement.decision);
                 }
@@ -246,6 +236,18 @@ impl Charge {
             }
         }
         failed.map_or(Ok(uncharged), Err)
+    }
+
+    /// Takes the permits of a request [in flight](crate::RateLimitLayer::and_in_flight) for a task, which holds them until it drops
+    /// them. The layer then does not release them at the end of the response.
+    ///
+    /// `None` if the request has no permit: no policy limits requests in flight, or the charge is narrowed
+    /// [to another one](Self::for_policy); the store could not answer and the policy is open; limits are off; the permit was taken
+    /// or released before. A charge takes the permits of its own layer, and [`outer`](Self::outer) those of the next one.
+    #[must_use = "the permit is released when it is dropped"]
+    pub fn take_permit(&self) -> Option<InFlightPermit> {
+        let only = self.only.map(|only| self.at_admission()[only].policy());
+        self.shared.permits.as_ref()?.take_permit(only)
     }
 
     /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision,
@@ -258,8 +260,8 @@ impl Charge {
     }
 
     /// Whether a layer of the same limiter has counted the request under a policy.
-    pub(crate) fn includes(&self, store: &LayerStore, policy: &PolicyName) -> bool {
-        self.shared.config.store.shares_backend(store)
+    pub(crate) fn includes(&self, limits: &Limits, policy: &PolicyName) -> bool {
+        self.shared.config.limits.shares_engine(limits)
             && self.at_admission().iter().any(|decision| decision.policy() == policy)
     }
 
@@ -274,11 +276,6 @@ impl Charge {
         if self.shared.config.reserves {
             drop(reservation::leave_usage(self, extensions));
         }
-    }
-
-    /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
-    pub(crate) fn charged(&self) -> Option<Outcome> {
-        self.shared.charged().outcome()
     }
 
     /// The decisions at the admission of the request.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+mod decide;
 mod future;
 mod limited;
 mod messages;
@@ -23,6 +24,7 @@ use crate::{Charge, KeyError, Registry};
 
 pub use future::CheckFuture;
 pub use limited::Limited;
+pub(crate) use limited::Refusal;
 pub use meter::Meter;
 
 /// A policy that a handler is about to check, without a key. [`by`](CheckBuilder::by) sets the key.
@@ -117,8 +119,8 @@ impl<'a> CheckBuilder<'a> {
 /// # Cost
 ///
 /// One call of the store. What depends on the policies alone is made by the first check of a set of policies, and kept for up to
-/// 1 024 sets. A check under one or two policies in memory makes three allocations: the way to the store, the charge, and what
-/// it moves there; keys are hashed, and a policy is cloned, without one. A denial makes a few more, before its response.
+/// 1 024 sets. A check under one or two policies in memory makes two allocations: the way to the store, and the charge; keys are
+/// hashed, and a policy is cloned, without one. A denial makes a few more, before its response.
 ///
 /// # Cancel safety
 ///
@@ -257,7 +259,7 @@ impl IntoFuture for Check<'_> {
                     entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.quota?)));
                 let config = config.with_quotas(&quotas.collect::<CallerQuotas>()).unwrap_or(config);
                 let checks = entries.into_iter().enumerate();
-                let checks = checks.map(|(index, Entry { key, cost, .. })| (index, key, cost));
+                let checks = checks.map(|(index, Entry { key, cost, .. })| (index, key, cost)).collect();
                 CheckFuture::new(config, checks, at_most, accept)
             }
             Err(error) => {

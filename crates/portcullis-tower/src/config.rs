@@ -1,33 +1,31 @@
 //! The configuration of a layer, and its way to the store:
 //!
 //! ```text
-//! LayerConfig ──► Registry      shared by all layers of a limiter ──┐
-//!      └────────► LayerStore    policies and log of this layer ─────┴──► Backend ──► Store
+//! LayerConfig ──► Registry   shared by all layers of a limiter ──┐
+//!      └────────► Limits     policies and log of this layer ─────┴──► Engine ──► Store
 //! ```
 
+mod fast_path;
 mod live;
 mod quotas;
-mod straight;
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use http::Extensions;
 use portcullis_core::Decision;
 
 use crate::LayerError;
 use crate::Registry;
 use crate::discard;
-use crate::event::{EventKind, Uncounted};
-use crate::layer_store::{LayerStore, Signals};
+use crate::event::{EventKeys, EventKind, FoundKeys, Uncounted};
+use crate::limits::{Limits, Signals};
 use crate::lists::Lists;
-use crate::policy::{KeySource, LayerPolicy, is_in_flight};
+use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
 use crate::policy_table::{Member, Membership};
 use crate::response::{ResponseSettings, SoftLimits};
-use crate::response_outcome::ByOutcome;
 use live::Version;
 pub(crate) use live::{CurrentConfig, LiveConfig};
 pub(crate) use quotas::CallerQuotas;
@@ -39,29 +37,26 @@ pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
     /// For people.
     pub(crate) route: Option<Arc<str>>,
-    /// The access to the store, with the policies.
-    pub(crate) store: Arc<LayerStore>,
+    /// The policies, with how their keys and costs are found.
+    policies: Arc<Vec<LayerPolicy>>,
+    /// What decides by the policies.
+    pub(crate) limits: Arc<Limits>,
     pub(crate) responses: Arc<ResponseSettings>,
     /// Boxed, because most layers have none. `None` if there are no matchers.
     pub(crate) lists: Option<Box<Lists>>,
     pub(crate) limits_preflights: bool,
     /// Whether requests get no charge and no decision.
     pub(crate) without_charge: bool,
-    /// Whether handlers check, so that there are neither requests nor responses.
-    pub(crate) is_for_handlers: bool,
     /// Whether the cost of a policy is a reservation.
     pub(crate) reserves: bool,
-    /// Whether a policy limits requests in flight.
-    pub(crate) holds_permits: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
     /// The bytes that are read of the body of a rejected request.
     pub(crate) discarded_bytes: u64,
-    pub(crate) by_outcome: ByOutcome,
     /// Whether callers may have quotas of their own that no look-up of a key finds.
     has_caller_quotas: bool,
-    /// See [`is_straight`](LayerConfig::is_straight).
-    is_straight: AtomicBool,
+    /// See [`is_fast`](LayerConfig::is_fast).
+    is_fast: AtomicBool,
     variants: Variants,
     /// Keeps the names of the policies registered.
     membership: Arc<Membership>,
@@ -69,51 +64,45 @@ pub(crate) struct LayerConfig {
 }
 
 impl LayerConfig {
-    pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy, membership: Arc<Membership>) -> Self {
+    pub(crate) fn new(registry: &Arc<Registry>, first: LayerPolicy, membership: Arc<Membership>) -> Self {
         Self::of(registry, vec![first], membership)
     }
 
     /// The configuration of a layer that limits nothing, and only denies.
-    pub(crate) fn without_policies(registry: Arc<Registry>) -> Self {
-        let joined = registry.backend().join(Box::default(), None);
+    pub(crate) fn without_policies(registry: &Arc<Registry>) -> Self {
+        let joined = registry.engine().join(Box::default(), None);
         let membership = joined.expect("only a policy that is added can be refused");
         Self::of(registry, Vec::new(), membership)
     }
 
-    fn of(registry: Arc<Registry>, policies: Vec<LayerPolicy>, membership: Arc<Membership>) -> Self {
-        let store = Arc::new(LayerStore::new(Arc::clone(registry.backend()), policies));
+    fn of(registry: &Arc<Registry>, policies: Vec<LayerPolicy>, membership: Arc<Membership>) -> Self {
+        let limits = Arc::new(Limits::new(Arc::clone(registry.engine()), Vec::new()));
         let responses = Arc::new(registry.default_responses());
-        let mut config = Self::with_defaults(registry, PreparedSet { store, responses, membership });
+        let set = PreparedSet { policies: Arc::new(policies), limits, responses, membership };
+        let mut config = Self::prepared(registry, set);
         config.join_again();
         config.render();
         config
     }
 
-    /// The configuration of checks that handlers make under policies that were prepared before.
+    /// The configuration of a set of policies that handlers check.
     pub(crate) fn prepared(registry: &Arc<Registry>, set: PreparedSet) -> Self {
-        let holds_permits = limits_in_flight(set.store.policies());
-        Self { is_for_handlers: true, holds_permits, ..Self::with_defaults(Arc::clone(registry), set) }
-    }
-
-    fn with_defaults(registry: Arc<Registry>, set: PreparedSet) -> Self {
-        let PreparedSet { store, responses, membership } = set;
+        let PreparedSet { policies, limits, responses, membership } = set;
         Self {
-            registry,
+            registry: Arc::clone(registry),
             route: None,
-            store,
+            policies,
+            limits,
             responses,
             lists: None,
             limits_preflights: false,
             without_charge: false,
-            is_for_handlers: false,
             reserves: false,
-            holds_permits: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             discarded_bytes: discard::BYTES,
-            by_outcome: ByOutcome::default(),
             has_caller_quotas: false,
-            is_straight: AtomicBool::new(false),
+            is_fast: AtomicBool::new(false),
             variants: Variants::default(),
             membership,
             version: Version::default(),
@@ -123,42 +112,35 @@ impl LayerConfig {
     /// The same layer among others that are chosen for requests, which log together.
     pub(crate) fn with_signals(&self, signals: Arc<Signals>) -> Self {
         self.membership.is_replaced();
-        let store = Arc::new(self.store.with_signals(signals));
-        Self { store, ..self.clone() }
+        let limits = Arc::new(self.limits.with_signals(signals));
+        Self { limits, ..self.clone() }
     }
 
     /// What checks of handlers need of this configuration.
     pub(crate) fn prepare(&self) -> PreparedSet {
         PreparedSet {
-            store: Arc::clone(&self.store),
+            policies: Arc::clone(&self.policies),
+            limits: Arc::clone(&self.limits),
             responses: Arc::clone(&self.responses),
             membership: Arc::clone(&self.membership),
         }
     }
 
-    /// The same policies, responses and log, for checks that handlers make.
-    pub(crate) fn for_handlers(self: &Arc<Self>) -> Arc<Self> {
-        if self.is_for_handlers {
-            return Arc::clone(self);
-        }
-        Arc::new(Self::prepared(&self.registry, self.prepare()))
-    }
-
     pub(crate) fn policies(&self) -> &[LayerPolicy] {
-        self.store.policies()
+        &self.policies
     }
 
     /// Registers a policy and adds it.
     pub(crate) fn push(&mut self, policy: LayerPolicy) -> Result<(), LayerError> {
         let members = self.members().chain([policy.member()]).collect();
-        self.membership = self.registry.backend().join(members, Some(&policy.policy))?;
-        Arc::make_mut(&mut self.store).policies_mut().push(policy);
+        self.membership = self.registry.engine().join(members, Some(&policy.policy))?;
+        Arc::make_mut(&mut self.policies).push(policy);
         self.render();
         Ok(())
     }
 
     pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut LayerPolicy)) {
-        let last = Arc::make_mut(&mut self.store).policies_mut().last_mut().expect(NEVER_EMPTY);
+        let last = Arc::make_mut(&mut self.policies).last_mut().expect(NEVER_EMPTY);
         let had_chosen_key = last.key.is_chosen_by_client();
         change(last);
         if last.key.is_chosen_by_client() != had_chosen_key {
@@ -173,7 +155,7 @@ impl LayerConfig {
 
     /// Registers the layer with what its keys are now.
     fn join_again(&mut self) {
-        let joined = self.registry.backend().join(self.members().collect(), None);
+        let joined = self.registry.engine().join(self.members().collect(), None);
         self.membership = joined.expect("only a policy that is added can be refused");
     }
 
@@ -191,34 +173,39 @@ impl LayerConfig {
         self.last().key.clone()
     }
 
-    /// Emits that a request goes to the inner service, and which soft limits it reaches.
+    /// Emits that a request is admitted. `shadows` are the decisions of the policies that are tried out.
     #[inline]
-    pub(crate) fn emit_admitted(&self, decisions: &[Decision], extensions: &Extensions) {
+    pub(crate) fn emit_admitted(
+        &self,
+        decisions: &[Decision],
+        shadows: &[Decision],
+        keys: Option<&FoundKeys>,
+    ) {
         if !self.responses.soft_limits().is_empty() {
-            self.emit_soft_limits(decisions, extensions);
+            self.emit_soft_limits(decisions, keys);
         }
         if decisions.is_empty() {
-            self.store.emit_uncounted(Uncounted::Request(extensions));
+            self.limits.emit_uncounted(Uncounted::Shadows(shadows), || EventKeys::found(keys));
         } else {
-            self.store.emit_unlogged(extensions, EventKind::Admitted { decisions });
+            self.limits.emit(EventKind::Admitted { decisions }, || EventKeys::found(keys));
         }
     }
 
     #[cold]
-    fn emit_soft_limits(&self, decisions: &[Decision], extensions: &Extensions) {
+    fn emit_soft_limits(&self, decisions: &[Decision], keys: Option<&FoundKeys>) {
         for decision in self.responses.soft_limits().reached(decisions) {
-            self.store.emit_for(extensions, EventKind::SoftLimitReached { decision });
+            self.limits.emit(EventKind::SoftLimitReached { decision }, || EventKeys::found(keys));
         }
     }
 
     fn render(&mut self) {
         self.has_caller_quotas = self.policies().iter().any(|layer_policy| layer_policy.quota.is_some());
-        self.holds_permits = limits_in_flight(self.store.policies());
+        let limits = self.policies.iter().map(LayerPolicy::to_limit).collect();
+        self.limits = Arc::new(self.limits.with_policies(limits));
         let responses = Arc::make_mut(&mut self.responses);
-        responses.set_soft_limits(SoftLimits::of(self.store.policies()));
+        responses.set_soft_limits(SoftLimits::of(&self.policies));
         responses.render(
-            self.store
-                .policies()
+            self.policies
                 .iter()
                 .enumerate()
                 .filter(|(_, layer_policy)| layer_policy.is_enforced_for_some() && !layer_policy.is_unlisted)
@@ -227,30 +214,24 @@ impl LayerConfig {
     }
 }
 
-fn limits_in_flight(policies: &[LayerPolicy]) -> bool {
-    policies.iter().any(|layer_policy| is_in_flight(&layer_policy.policy))
-}
-
 impl Clone for LayerConfig {
     /// A layer that is made from another one starts with an empty log state, and without variants.
     fn clone(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
             route: self.route.clone(),
-            store: Arc::new(LayerStore::clone(&self.store)),
+            policies: Arc::clone(&self.policies),
+            limits: Arc::new(self.limits.anew()),
             responses: Arc::clone(&self.responses),
             lists: self.lists.clone(),
             limits_preflights: self.limits_preflights,
             without_charge: self.without_charge,
-            is_for_handlers: self.is_for_handlers,
             reserves: self.reserves,
-            holds_permits: self.holds_permits,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
             discarded_bytes: self.discarded_bytes,
-            by_outcome: self.by_outcome,
             has_caller_quotas: self.has_caller_quotas,
-            is_straight: AtomicBool::new(false),
+            is_fast: AtomicBool::new(false),
             variants: Variants::default(),
             membership: Arc::clone(&self.membership),
             version: Version::default(),

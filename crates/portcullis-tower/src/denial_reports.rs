@@ -11,21 +11,21 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Policy, PolicyName, Retry, StoreError};
 use tokio::runtime::Handle;
 
-use crate::event::EventKind;
-use crate::layer_store::LayerStore;
+use crate::event::{EventKind, report};
+use crate::limit::Limit;
+use crate::limits::Limits;
 use crate::lock_out::PolicyLockOut;
-use crate::policy::LayerPolicy;
 
 /// Counts the denials of an outcome under policies with a lock-out. Never waits for the store.
-pub(crate) fn count(store: &Arc<LayerStore>, outcome: &Outcome) {
+pub(crate) fn count(store: &Arc<Limits>, outcome: &Outcome) {
     let policies = store.policies();
-    if policies.iter().all(|layer_policy| layer_policy.lock_out.is_none()) {
+    if policies.iter().all(|limit| limit.lock_out.is_none()) {
         return;
     }
     for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
         // The policy of the check may have the quota of a grant.
-        let layer_policy = policies.iter().find(|one| one.policy.name() == check.policy.name());
-        if let Some(LayerPolicy { policy, lock_out: Some(lock_out), .. }) = layer_policy
+        let limit = policies.iter().find(|one| one.policy.name() == check.policy.name());
+        if let Some(Limit { policy, lock_out: Some(lock_out), .. }) = limit
             && counts(check.key, decision)
         {
             count_one(store, lock_out, policy, check.key);
@@ -42,7 +42,7 @@ fn counts(key: Key, decision: &Decision) -> bool {
         && !key.is_shared()
 }
 
-fn count_one(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
+fn count_one(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
     if lock_out.is_reported_later() {
         count_for_task(store, lock_out, policy, key);
         return;
@@ -52,7 +52,7 @@ fn count_one(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Po
         Err(pending) => {
             lock_out.report_later();
             // Beyond the number of tasks the denial is not reported.
-            let Ok(permit) = store.task_permit() else { return };
+            let Ok(permit) = store.engine().task_permit() else { return };
             let (store, lock_out, policy) = (Arc::clone(store), Arc::clone(lock_out), policy.name().clone());
             permit.spawn(async move { emit(&store, &lock_out, &policy, key, &pending.await) });
         }
@@ -60,7 +60,7 @@ fn count_one(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Po
 }
 
 /// Counts a denial for the task that reports once a second. Outside of a runtime there is none, and nothing is counted.
-fn count_for_task(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
+fn count_for_task(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
     let Ok(runtime) = Handle::try_current() else { return };
     if lock_out.count(key) {
         let guard = TaskGuard(Some(Arc::clone(lock_out)));
@@ -69,7 +69,7 @@ fn count_for_task(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy
 }
 
 /// Reports once a second, as long as there is something to report.
-async fn report_all(store: Arc<LayerStore>, mut guard: TaskGuard, policy: Policy) {
+async fn report_all(store: Arc<Limits>, mut guard: TaskGuard, policy: Policy) {
     while let Some(lock_out) = &guard.0 {
         tokio::time::sleep(INTERVAL).await;
         let denials = lock_out.take();
@@ -102,7 +102,7 @@ async fn report_all(store: Arc<LayerStore>, mut guard: TaskGuard, policy: Policy
 
 /// Emits the block that begins with a report. A report that fails is lost.
 fn emit(
-    store: &LayerStore,
+    store: &Limits,
     lock_out: &PolicyLockOut,
     policy: &PolicyName,
     key: Key,
@@ -110,7 +110,7 @@ fn emit(
 ) {
     match answer {
         Ok(Some(block)) => {
-            store.emit_of(policy, key, EventKind::LockedOut { policy, block: *block });
+            report::of_key(store, policy, key, EventKind::LockedOut { policy, block: *block });
         }
         Ok(None) => {}
         // The calls for requests show the state of the store, and emit it.

@@ -10,13 +10,6 @@ use tokio::runtime::Handle;
 pub(crate) struct Detached(Arc<AtomicUsize>);
 
 impl Detached {
-    /// Spawns `work` on the current runtime. Returns `false` without a runtime, or if [`MAX_TASKS`] tasks are running.
-    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
-        let Ok(permit) = self.permit() else { return false };
-        permit.spawn(work);
-        true
-    }
-
     /// Returns a permit for a task on the current runtime, for work that must not begin if it could not be spawned.
     pub(crate) fn permit(&self) -> Result<TaskPermit, NoTask> {
         let runtime = Handle::try_current().map_err(|_| NoTask::NoRuntime)?;
@@ -26,6 +19,7 @@ impl Detached {
 }
 
 /// The permit for one task.
+#[derive(Debug)]
 pub(crate) struct TaskPermit {
     runtime: Handle,
     running: Running,
@@ -50,6 +44,7 @@ pub(crate) enum NoTask {
 }
 
 /// Counts one task until it ends, including by a shutdown of the runtime.
+#[derive(Debug)]
 struct Running(Arc<AtomicUsize>);
 
 impl Running {
@@ -78,19 +73,19 @@ mod tests {
     async fn detached_tasks_are_bounded_and_counted_until_they_end() {
         let detached = Detached::default();
         for _ in 0..MAX_TASKS {
-            assert!(detached.spawn(tokio::task::yield_now()));
+            detached.permit().unwrap().spawn(tokio::task::yield_now());
         }
-        assert!(!detached.spawn(async {}));
+        assert_eq!(detached.permit().err(), Some(NoTask::TooMany));
         while detached.0.load(Relaxed) > 0 {
             tokio::task::yield_now().await;
         }
-        assert!(detached.spawn(async {}));
+        assert!(detached.permit().is_ok());
     }
 
     #[test]
     fn nothing_runs_without_a_runtime() {
         let detached = Detached::default();
-        assert!(!detached.spawn(async {}));
+        assert_eq!(detached.permit().err(), Some(NoTask::NoRuntime));
         assert_eq!(detached.0.load(Relaxed), 0);
     }
 }

@@ -8,6 +8,7 @@ mod kind;
 mod log;
 mod observers;
 mod outage;
+pub(crate) mod report;
 mod settlement;
 mod spans;
 mod uncounted;
@@ -17,7 +18,7 @@ use std::fmt;
 use portcullis_core::PolicyName;
 
 use crate::Mode;
-use crate::policy::LayerPolicy;
+use crate::limit::Limit;
 
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub(crate) use keys::{EventKeys, FoundKeys};
@@ -115,17 +116,17 @@ pub struct Event<'a> {
 
 /// The policies of a layer, in the order in which they were added. Displayed with their failure modes.
 #[derive(Clone, Copy)]
-pub struct LayerPolicies<'a>(&'a [LayerPolicy]);
+pub struct LayerPolicies<'a>(&'a [Limit]);
 
 impl<'a> LayerPolicies<'a> {
     /// Returns the names of the policies, shadow policies included.
     pub fn names(self) -> impl Iterator<Item = &'a PolicyName> {
-        self.0.iter().map(|layer_policy| layer_policy.policy.name())
+        self.0.iter().map(|limit| limit.policy.name())
     }
 }
 
 impl<'a> Event<'a> {
-    pub(crate) fn new(policies: &'a [LayerPolicy], kind: EventKind<'a>) -> Self {
+    pub(crate) fn new(policies: &'a [Limit], kind: EventKind<'a>) -> Self {
         Self { policies: LayerPolicies(policies), kind, keys: EventKeys::None, uncounted: Uncounted::None }
     }
 
@@ -193,8 +194,8 @@ impl<'a> Event<'a> {
         let checks = if let EventKeys::Checks(checks) = keys { checks } else { &[] };
         let one = if let EventKeys::One(policy, key) = keys { Some((policy, key)) } else { None };
         let found = found.into_iter().flat_map(FoundKeys::iter).filter_map(|(index, key)| {
-            let layer_policy = policies.get(index)?;
-            Some((layer_policy.policy.name(), key))
+            let limit = policies.get(index)?;
+            Some((limit.policy.name(), key))
         });
         let checked = checks.iter().map(|check| (check.policy.name(), check.key));
         found.chain(checked).chain(one).map(|(policy, key)| (policy, Fingerprint::from(key)))
@@ -203,7 +204,7 @@ impl<'a> Event<'a> {
 
 impl fmt::Display for LayerPolicies<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, LayerPolicy { policy, mode, .. }) in self.0.iter().enumerate() {
+        for (index, Limit { policy, mode, .. }) in self.0.iter().enumerate() {
             let separator = if index > 0 { ", " } else { "" };
             write!(f, "{separator}{}: {}", policy.name(), policy.failure_mode())?;
             if *mode != Mode::Enforce {

@@ -14,7 +14,7 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::ResponseBody;
-use crate::admission::Admission;
+use crate::admission::Waiting;
 use crate::body::{BodyObserver, stated_length};
 use crate::by_outcome::{Corrections, Judged};
 use crate::charge::Reservation;
@@ -84,8 +84,8 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(crate) fn waiting(admission: Admission, instance: Instance<S>, parts: Parts, body: B) -> Self {
-        let request = Box::new(WaitingRequest::new(admission, instance, parts, body));
+    pub(crate) fn waiting(waiting: Waiting, instance: Instance<S>, body: B) -> Self {
+        let request = Box::new(WaitingRequest::new(waiting, instance, body));
         Self::in_state(State::Waiting { request: Some(request) })
     }
 
@@ -94,11 +94,7 @@ where
     // the request is made where it is passed on.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "parts that are passed to a function are moved")]
-    pub(crate) fn call(inner: &mut S, parts: Parts, body: B, mut context: ResponseContext) -> Self {
-        if context.is_uncharged() {
-            let future = call_enclosed(inner, Request::from_parts(parts, body), &mut context);
-            return Self { state: State::Called { future }, context };
-        }
+    pub(crate) fn call(inner: &mut S, parts: Parts, body: B, context: ResponseContext) -> Self {
         Self { state: State::Called { future: inner.call(Request::from_parts(parts, body)) }, context }
     }
 
@@ -145,11 +141,7 @@ where
                     return Poll::Ready(Ok(response.map(of_whole)));
                 }
             };
-            let answer = {
-                let _scope = context.enclose();
-                future.poll(cx)
-            };
-            let answer = ready!(answer);
+            let answer = ready!(future.poll(cx));
             if context.adds_nothing() {
                 return Poll::Ready(answer.map(|response| response.map(of_inner)));
             }
@@ -187,18 +179,14 @@ where
     B: Body + Send + 'static,
 {
     let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
-    let waiting = request.take().expect(COMPLETED);
+    *request = None;
     Poll::Ready(match end {
-        WaitEnd::Call(of_call) => {
+        WaitEnd::Call(mut inner, request, of_call) => {
             *context = of_call;
-            let (mut inner, request) = waiting.into_call();
-            Ok(State::Called { future: call_enclosed(&mut inner, request, context) })
+            Ok(State::Called { future: inner.call(request) })
         }
-        WaitEnd::Respond(rejected) => Ok(State::Rejected { response: Some(waiting.reject(rejected)) }),
-        WaitEnd::Fail(error) => {
-            waiting.fail();
-            Err(error)
-        }
+        WaitEnd::Respond(response) => Ok(State::Rejected { response: Some(response) }),
+        WaitEnd::Fail(error) => Err(error),
     })
 }
 
@@ -210,16 +198,6 @@ fn poll_correcting<B>(
     ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
     let Correcting { mut response, context, .. } = *correcting.take().expect(COMPLETED);
     Poll::Ready(write(&mut response, context, None).observe(response))
-}
-
-/// Calls the inner service with what the context encloses it with.
-#[inline]
-fn call_enclosed<S, B>(inner: &mut S, request: Request<B>, context: &mut ResponseContext) -> S::Future
-where
-    S: Service<Request<B>>,
-{
-    let _scope = context.enclose();
-    inner.call(request)
 }
 
 impl<S, B, ResBody> Future for ResponseFuture<S, B>

@@ -23,8 +23,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::layer_store::LayerStore;
-use crate::policy::{HeldUntil, is_in_flight};
+use crate::limit::{HeldUntil, Limit, is_in_flight};
+use crate::limits::Limits;
 use crate::settlements::Settlements;
 pub use permit::InFlightPermit;
 pub(crate) use permit::Permits;
@@ -62,7 +62,7 @@ struct State {
 }
 
 struct Held {
-    store: Arc<LayerStore>,
+    store: Arc<Limits>,
     receipt: Receipt,
     /// When the lease began, as far as this process knows.
     since: Instant,
@@ -74,7 +74,7 @@ struct Held {
 struct HeldPolicy {
     policy: Policy,
     /// That of one of the layers.
-    store: Arc<LayerStore>,
+    store: Arc<Limits>,
     permits: usize,
 }
 
@@ -84,18 +84,13 @@ impl InFlight {
     }
 
     /// Holds the permits that a decision has taken. `until` is how long a policy of the layer holds them.
-    pub(crate) fn hold(
-        &self,
-        store: &Arc<LayerStore>,
-        charged: &Outcome,
-        until: impl Fn(&PolicyName) -> HeldUntil,
-    ) -> Vec<HeldPermit> {
+    pub(crate) fn hold(&self, store: &Arc<Limits>, charged: &Outcome) -> Vec<HeldPermit> {
         if !charged.is_allowed() {
             return Vec::new();
         }
         let taken = charged.clone().into_receipts();
         let taken = taken.filter(|receipt| is_in_flight(receipt.policy()) && receipt.cost() > 0);
-        taken.map(|receipt| self.hold_one(store, receipt, &until)).collect()
+        taken.map(|receipt| self.hold_one(store, receipt)).collect()
     }
 
     /// The permits that are held.
@@ -110,21 +105,17 @@ impl InFlight {
         }
     }
 
-    /// Holds the permit of a receipt.
-    pub(crate) fn hold_one(
-        &self,
-        store: &Arc<LayerStore>,
-        receipt: Receipt,
-        until: impl Fn(&PolicyName) -> HeldUntil,
-    ) -> HeldPermit {
+    fn hold_one(&self, store: &Arc<Limits>, receipt: Receipt) -> HeldPermit {
         let policy = receipt.policy().name().clone();
+        let own = |limit: &&Limit| *limit.policy.name() == policy;
+        let until = store.policies().iter().find(own).map(|limit| limit.held_until).unwrap_or_default();
         let id = self.0.add(Held {
             store: Arc::clone(store),
             receipt,
             since: Instant::now(),
             runtime: Handle::try_current().ok(),
         });
-        HeldPermit { shared: Arc::clone(&self.0), id, until: until(&policy), policy }
+        HeldPermit { shared: Arc::clone(&self.0), id, until, policy }
     }
 }
 
@@ -213,7 +204,7 @@ impl HeldPermit {
     }
 
     /// The layer that has taken the permit, unless its lease has lapsed.
-    fn store(&self) -> Option<Arc<LayerStore>> {
+    fn store(&self) -> Option<Arc<Limits>> {
         self.shared.lock().held.get(&self.id).map(|held| Arc::clone(&held.store))
     }
 }
@@ -227,7 +218,7 @@ impl Drop for HeldPermit {
 }
 
 /// The lease of a policy as it is registered now. Its name may belong to a policy of another kind by now.
-fn lease_as_of_now(store: &LayerStore, charged: &Policy) -> Duration {
+fn lease_as_of_now(store: &Limits, charged: &Policy) -> Duration {
     let registered = store.policy_as_of_now(charged);
     if is_in_flight(&registered) { registered.strategy().window() } else { charged.strategy().window() }
 }

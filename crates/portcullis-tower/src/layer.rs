@@ -74,7 +74,7 @@ impl RateLimitLayer {
 
     /// A layer that limits nothing: it rejects what its lists deny, and lets everything else through.
     #[doc(hidden)]
-    pub fn without_policies(registry: Arc<crate::Registry>) -> Self {
+    pub fn without_policies(registry: &Arc<crate::Registry>) -> Self {
         Self::new(LayerConfig::without_policies(registry))
     }
 

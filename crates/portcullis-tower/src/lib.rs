@@ -189,7 +189,7 @@
 mod admission;
 #[cfg(feature = "axum")]
 mod axum_layer;
-mod backend;
+
 mod body;
 mod body_rate;
 mod builder;
@@ -199,10 +199,11 @@ mod check;
 mod class;
 mod config;
 mod cost;
+mod decide;
 mod denial_reports;
 mod detached;
 mod discard;
-mod enclosing;
+mod engine;
 mod error;
 mod event;
 mod fraction;
@@ -212,7 +213,9 @@ mod in_flight;
 mod inventory;
 mod key;
 mod layer;
-mod layer_store;
+
+mod limit;
+mod limits;
 mod lists;
 mod lock_out;
 mod log_throttle;

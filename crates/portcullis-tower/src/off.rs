@@ -9,7 +9,7 @@ use portcullis_core::Decision;
 use crate::Charge;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::event::Uncounted;
+use crate::event::{EventKeys, Uncounted};
 
 /// Admits a request without finding a key and without a call of the store. Its charge changes nothing.
 pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
@@ -20,9 +20,9 @@ pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
         let at = SystemTime::now().into();
         let decisions = enforced.map(|layer_policy| Decision::not_asked(&layer_policy.policy, at)).collect();
         let outer = extensions.remove::<Charge>();
-        let charge = Charge::new(config, || ChargeBasis::Degraded(decisions), outer);
+        let charge = Charge::new(config, || ChargeBasis::Degraded(decisions), outer, None);
         charge.leave_usage(extensions);
         extensions.insert(charge);
     }
-    config.store.emit_uncounted(Uncounted::Off);
+    config.limits.emit_uncounted(Uncounted::Off, || EventKeys::None);
 }

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret, Strategy};
+use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret};
 
 use crate::fraction::Fraction;
+use crate::limit::{HeldUntil, Limit, is_in_flight};
 use crate::lock_out::PolicyLockOut;
 use crate::policy_table::{Member, Registered};
 use crate::quota::QuotaSource;
@@ -29,21 +30,6 @@ pub enum OnMissing {
     /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
     /// front ensures that an identity is missing only where that is allowed.
     Exempt,
-}
-
-/// How long a request holds the permit of a policy that limits requests in flight.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum HeldUntil {
-    /// Until the body of its response has ended.
-    #[default]
-    Body,
-    /// Until the headers of its response are made.
-    Headers,
-}
-
-/// Whether a policy limits requests in flight.
-pub(crate) fn is_in_flight(policy: &Policy) -> bool {
-    matches!(policy.strategy(), Strategy::InFlight(_))
 }
 
 /// A policy, and how to apply it to a request.
@@ -150,20 +136,25 @@ impl LayerPolicy {
         matches!(mode, Some(Mode::Percent(_))) && self.key.is_chosen_by_client()
     }
 
-    /// A policy as it is registered now, with the quota of the caller, if there is one and the policy can still have it.
-    pub(crate) fn for_caller(&self, registered: Policy) -> Policy {
-        let with_quota = self.caller_quota.and_then(|quota| registered.with_quota(quota).ok());
-        with_quota.unwrap_or(registered)
+    /// What the engine decides by.
+    pub(crate) fn to_limit(&self) -> Limit {
+        let outcome = self.outcome.as_deref();
+        let most = || usize::try_from(self.policy.strategy().limit()).unwrap_or(usize::MAX);
+        let unsettled = outcome.filter(|rule| rule.looks_first);
+        Limit {
+            policy: self.policy.clone(),
+            mode: self.mode,
+            share: self.share,
+            unsettled: unsettled.map(|rule| rule.max_unsettled.unwrap_or_else(most)),
+            corrects: outcome.is_some(),
+            caller_quota: self.caller_quota,
+            held_until: self.held_until,
+            lock_out: self.lock_out.clone(),
+        }
     }
 
     pub(crate) fn member(&self) -> Member {
         Member { policy: self.policy.name().clone(), has_chosen_key: self.key.is_chosen_by_client() }
-    }
-
-    /// Whether the policy may reject requests with this key.
-    #[inline]
-    pub(crate) fn is_enforced_for(&self, key: Key) -> bool {
-        !self.is_shadow || self.share.includes(&self.policy, key)
     }
 
     /// Whether the policy may reject any request.
@@ -182,7 +173,7 @@ impl LayerPolicy {
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
     }
 
-    /// The same for a request that is rejected by a look-up: those without an identity are looked up within their budget.
+    /// Like `keeps_charge`, for a request that is rejected by a look-up: those without an identity are looked up within their budget.
     pub(crate) fn keeps_charge_of_look_up(&self, key: Key, secret: &Secret) -> bool {
         let is_of_missing = || key_of_missing(secret).is_ok_and(|missing| missing == key);
         self.keeps_charge(key)
@@ -196,11 +187,6 @@ impl LayerPolicy {
             Ok(ResolvedKey::Known(key)) => Some(key),
             _ => None,
         }
-    }
-
-    /// Whether requests may wait under the policy: in a queue, or for a window or log.
-    pub(crate) fn may_wait(&self) -> bool {
-        matches!(self.policy.strategy(), Strategy::LeakyBucket(_)) || self.policy.max_wait().is_some()
     }
 
     /// The units that a request costs.

@@ -7,7 +7,8 @@ use portcullis_core::Policy;
 use smallvec::SmallVec;
 
 use crate::event::EventLog;
-use crate::layer_store::LayerStore;
+use crate::limits::Limits;
+use crate::policy::LayerPolicy;
 use crate::policy_table::Membership;
 use crate::response::ResponseSettings;
 
@@ -35,7 +36,8 @@ struct Entry {
 /// The store with the policies and the log of a set, and the settings of its responses.
 #[derive(Clone)]
 pub(crate) struct PreparedSet {
-    pub(crate) store: Arc<LayerStore>,
+    pub(crate) policies: Arc<Vec<LayerPolicy>>,
+    pub(crate) limits: Arc<Limits>,
     pub(crate) responses: Arc<ResponseSettings>,
     /// Keeps the names of the policies registered.
     pub(crate) membership: Arc<Membership>,
@@ -90,18 +92,24 @@ mod tests {
 
     use super::*;
     use crate::Global;
-    use crate::backend::Backend;
-    use crate::policy::{KeySource, LayerPolicy};
+    use crate::engine::Engine;
+    use crate::policy::KeySource;
 
     fn insert(sets: &PolicySets, policies: &[Policy]) {
-        let backend = Arc::new(Backend::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
+        let engine = Arc::new(Engine::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
         let by_global = |policy: &Policy| {
             let key = KeySource::Sync(Arc::new(Global));
             LayerPolicy::new(policy.clone(), key)
         };
-        let membership = backend.join(Box::default(), None).unwrap();
-        let store = Arc::new(LayerStore::new(backend, policies.iter().map(by_global).collect()));
-        let set = PreparedSet { store, responses: Arc::new(ResponseSettings::new()), membership };
+        let membership = engine.join(Box::default(), None).unwrap();
+        let by_global = policies.iter().map(by_global).collect::<Vec<_>>();
+        let limits = Arc::new(Limits::new(engine, by_global.iter().map(LayerPolicy::to_limit).collect()));
+        let set = PreparedSet {
+            policies: Arc::new(by_global),
+            limits,
+            responses: Arc::new(ResponseSettings::new()),
+            membership,
+        };
         sets.insert(policies.into(), 0, set);
     }
 

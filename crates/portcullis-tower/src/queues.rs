@@ -18,7 +18,8 @@ use portcullis_core::{Decision, Key, Receipt, StoreError, Strategy};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::layer_store::LayerStore;
+use crate::event::report;
+use crate::limits::Limits;
 pub(crate) use queue::Turn;
 use queue::{Queue, Slot, SlotId, Wakers};
 
@@ -76,7 +77,7 @@ impl Queues {
     /// Returns the end of the refund in the background that this has begun, if there is one.
     pub(crate) fn give_up_slot(
         &self,
-        store: &Arc<LayerStore>,
+        store: &Arc<Limits>,
         charged: &Outcome,
         index: usize,
         at: Instant,
@@ -102,7 +103,7 @@ impl Queues {
         Some((id, number))
     }
 
-    pub(crate) fn leave(&self, store: &Arc<LayerStore>, id: QueueId, number: u64, own: Instant) {
+    pub(crate) fn leave(&self, store: &Arc<Limits>, id: QueueId, number: u64, own: Instant) {
         let wakers = self.lock().update(id, |queue| queue.leave(number, own));
         wakers.into_iter().for_each(Wakers::wake);
         self.refund_spare(store, id);
@@ -125,13 +126,13 @@ impl Queues {
     /// Refunds spare slots, starting with the last, until a slot of another process or another cost is behind the next one.
     ///
     /// Returns the end of the refund if it continues in the background.
-    pub(crate) fn refund_spare(&self, store: &Arc<LayerStore>, id: QueueId) -> Option<RefundEnd> {
+    pub(crate) fn refund_spare(&self, store: &Arc<Limits>, id: QueueId) -> Option<RefundEnd> {
         loop {
             let (receipt, slots) = self.lock().begin_refund(id)?;
             let (key, units) = (receipt.key(), receipt.cost());
             match store.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    store.emit_refund(key, units, &answer);
+                    report::refunded(store, key, units, &answer);
                     if !self.end_refund(id, slots, &answer) {
                         return None;
                     }
@@ -143,7 +144,7 @@ impl Queues {
                     store.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        task_store.emit_refund(key, units, &answer);
+                        report::refunded(&task_store, key, units, &answer);
                         if guard.queues.end_refund(id, slots, &answer) {
                             guard.queues.refund_spare(&task_store, id);
                         }

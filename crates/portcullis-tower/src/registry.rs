@@ -18,16 +18,11 @@ use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use tokio::time::{Instant, timeout};
 
-use crate::backend::Backend;
+use crate::engine::Engine;
 use crate::event::Observer;
-use crate::in_flight::InFlight;
 use crate::policy_sets::PolicySets;
-use crate::queues::Queues;
 use crate::response::ResponseSettings;
-use crate::settlements::{Drained, Settlements};
-use crate::unsettled::Unsettled;
-use crate::wait_limit::WaitLimit;
-use crate::window_queues::WindowQueues;
+use crate::settlements::Drained;
 use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 
 pub use install::Installation;
@@ -57,18 +52,12 @@ pub(crate) use shed::ListedShed;
 /// assert_eq!((conflict.registered(), conflict.refused()), (&login, &other));
 /// ```
 pub struct Registry {
-    backend: Arc<Backend>,
+    engine: Arc<Engine>,
     secret: Secret,
     /// Those of layers that are made from now on.
     default_responses: Mutex<ResponseSettings>,
-    wait_limit: WaitLimit,
-    queues: Queues,
     policy_sets: PolicySets,
     is_off: bool,
-    unsettled: Unsettled,
-    settlements: Settlements,
-    in_flight: InFlight,
-    window_queues: WindowQueues,
     lookup_counts: LookupCounts,
     shed_layers: shed::ShedLayers,
 }
@@ -76,19 +65,12 @@ pub struct Registry {
 impl Registry {
     /// Makes a registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
-        let settlements = Settlements::default();
         Self {
-            backend: Arc::new(Backend::new(store)),
+            engine: Arc::new(Engine::new(store)),
             secret,
             default_responses: Mutex::new(ResponseSettings::new()),
-            wait_limit: WaitLimit::default(),
-            queues: Queues::default(),
             policy_sets: PolicySets::default(),
             is_off: false,
-            unsettled: Unsettled::default(),
-            in_flight: InFlight::new(settlements.clone()),
-            settlements,
-            window_queues: WindowQueues::default(),
             lookup_counts: LookupCounts::default(),
             shed_layers: shed::ShedLayers::default(),
         }
@@ -136,7 +118,7 @@ impl Registry {
 
     /// Returns the store that keeps the state.
     pub fn store(&self) -> &Arc<dyn Store> {
-        self.backend.store()
+        self.engine.store()
     }
 
     /// Returns the secret that keys the fingerprints.
@@ -153,18 +135,18 @@ impl Registry {
     /// the decision, never by a key that clients share, such as [`Global`](crate::Global). Requests beyond the limit are
     /// rejected with 503, without `Retry-After`, and charged nothing.
     pub fn set_max_waiting_requests(&self, requests: usize) {
-        self.wait_limit.set_limit(requests);
+        self.engine.wait_limit.set_limit(requests);
     }
 
     /// Returns how many requests wait now, in all layers together. See [`set_max_waiting_requests`](Self::set_max_waiting_requests).
     pub fn waiting_requests(&self) -> usize {
-        self.wait_limit.waiting()
+        self.engine.wait_limit.waiting()
     }
 
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
     /// in the order in which they were added, and cannot be removed.
     pub fn add_observer(&self, observer: Arc<dyn Observer>) {
-        self.backend.observers().add(observer);
+        self.engine.observers().add(observer);
     }
 
     /// Sets the [headers](crate::RateLimitLayer::headers) of all layers that are made from now on and do not set their own.
@@ -233,7 +215,7 @@ impl Registry {
     /// If there is no tokio runtime with a timer.
     pub async fn drain(&self, deadline: Duration) -> Drained {
         let start = Instant::now();
-        let drained = self.settlements.drain(deadline).await;
+        let drained = self.engine.settlements.drain(deadline).await;
         if !deadline.is_zero() {
             // What is not returned expires.
             let _ = timeout(deadline.saturating_sub(start.elapsed()), self.store().drain()).await;
@@ -257,12 +239,12 @@ impl Registry {
     ///
     /// If a different policy has the same name, or the store refuses the policy.
     pub fn register(&self, policy: &Policy) -> Result<(), LayerError> {
-        self.backend.register(policy)
+        self.engine.register(policy)
     }
 
     /// Returns the policy that is registered under this name, as it is now.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
-        self.backend.policies().policy(name)
+        self.engine.policies().policy(name)
     }
 
     /// Returns the receipt to settle at `cost`, 0 for a refund, with the policy as it is registered now where that applies: its quota may
@@ -270,40 +252,16 @@ impl Registry {
     // For the limiter of the facade, whose refunds and settlements have no layer.
     #[doc(hidden)]
     pub fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
-        self.backend.as_of_now(receipt, cost)
+        self.engine.as_of_now(receipt, cost)
     }
 
-    pub(crate) fn backend(&self) -> &Arc<Backend> {
-        &self.backend
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// The sets of policies that handlers check.
     pub(crate) fn policy_sets(&self) -> &PolicySets {
         &self.policy_sets
-    }
-
-    pub(crate) fn queues(&self) -> &Queues {
-        &self.queues
-    }
-
-    pub(crate) fn unsettled(&self) -> &Unsettled {
-        &self.unsettled
-    }
-
-    pub(crate) fn settlements(&self) -> &Settlements {
-        &self.settlements
-    }
-
-    pub(crate) fn in_flight(&self) -> &InFlight {
-        &self.in_flight
-    }
-
-    pub(crate) fn window_queues(&self) -> &WindowQueues {
-        &self.window_queues
-    }
-
-    pub(crate) fn wait_limit(&self) -> &WaitLimit {
-        &self.wait_limit
     }
 }
 
@@ -312,7 +270,7 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry")
             .field("secret", &self.secret)
-            .field("policies", &self.backend.policies().names())
+            .field("policies", &self.engine.policies().names())
             .finish_non_exhaustive()
     }
 }

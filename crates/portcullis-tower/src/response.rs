@@ -8,7 +8,6 @@ mod lines;
 mod names;
 #[cfg(feature = "openapi")]
 mod openapi;
-mod owned_cause;
 mod prepared;
 mod problem;
 mod rejection;
@@ -17,7 +16,6 @@ mod spread;
 mod values;
 
 use std::mem;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,14 +25,15 @@ use http::{HeaderName, HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
 
+use crate::decide::Rejected;
 use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use granted::Granted;
-pub(crate) use owned_cause::OwnedCause;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
 pub(crate) use soft_limits::SoftLimits;
-pub(crate) use spread::{RetrySpread, retry_seed};
+pub(crate) use spread::RetrySpread;
+use spread::retry_seed;
 pub(crate) use values::list as shadow_names;
 
 /// The settings for the responses of a layer.
@@ -110,15 +109,14 @@ impl ResponseSettings {
         self.retry_spread = Some(spread);
     }
 
-    /// Whether the waits of rejections are spread.
-    #[inline]
-    pub(crate) fn spreads_retries(&self) -> bool {
-        self.retry_spread.is_some()
-    }
-
-    /// The time to add to the wait of a rejection, for a [seed](retry_seed).
-    pub(crate) fn retry_offset(&self, seed: Option<NonZeroU64>) -> Duration {
-        self.retry_spread.as_ref().map_or(Duration::ZERO, |spread| spread.offset(seed))
+    /// The time to add to the wait of a rejection: by its narrowest key, if retries are spread.
+    pub(crate) fn retry_offset(&self, cause: Cause<'_>) -> Duration {
+        match (&self.retry_spread, cause) {
+            (Some(spread), Cause::Limits(Rejected::Limited { key, .. })) => {
+                spread.offset(key.map(retry_seed))
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// The response to a request that does not reach the inner service, in the protocol of the request. `is_nested` is whether an
@@ -139,7 +137,7 @@ impl ResponseSettings {
 
     /// The response to the most frequent rejection, if it is one.
     fn render_prepared(&self, rejection: &Rejection<'_>) -> Option<Response<Bytes>> {
-        let Cause::Limited { outcome, .. } = rejection.cause() else { return None };
+        let (outcome, _) = rejection.limited()?;
         if self.custom.is_some() || self.in_extensions || is_grpc(rejection.parts()) {
             return None;
         }
@@ -169,7 +167,7 @@ impl ResponseSettings {
         if let (Cause::Shed, Some(wait)) = (rejection.cause(), rejection.retry_after()) {
             headers.insert(header::RETRY_AFTER, values::number(wait.as_secs()));
         }
-        if let Cause::Limited { outcome, checked } = rejection.cause() {
+        if let Some((outcome, checked)) = rejection.limited() {
             let decision = outcome.decision();
             let (granted, retry_after) = (Granted::Of(outcome), rejection.retry_after());
             has_figures = self.fields.write_denial(decision, checked, granted, retry_after, headers);
@@ -178,7 +176,7 @@ impl ResponseSettings {
             }
         }
         if let (Cause::NoKey(error), true) = (rejection.cause(), self.in_extensions) {
-            response.extensions_mut().insert((*error).clone());
+            response.extensions_mut().insert(error.clone());
         }
         if !has_figures && is_nested {
             mark_as_decided(&mut response);
@@ -232,14 +230,6 @@ pub(crate) fn is_grpc(parts: &Parts) -> bool {
 /// write their budget. Not called if no outer layer has counted the request, because the mark allocates.
 pub(crate) fn mark_as_decided<B>(response: &mut Response<B>) {
     response.extensions_mut().insert(InnerDecided);
-}
-
-/// The same unless an inner layer has marked the response.
-#[cold]
-pub(crate) fn mark_once<B>(response: &mut Response<B>) {
-    if response.extensions().get::<InnerDecided>().is_none() {
-        mark_as_decided(response);
-    }
 }
 
 #[derive(Clone)]

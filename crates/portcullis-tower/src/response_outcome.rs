@@ -83,26 +83,6 @@ pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Which policies of a layer are charged by outcome.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum ByOutcome {
-    #[default]
-    None,
-    Some,
-    /// One at least looks first.
-    SomeLookFirst,
-}
-
-impl ByOutcome {
-    pub(crate) fn any(self) -> bool {
-        self != Self::None
-    }
-
-    pub(crate) fn looks_first(self) -> bool {
-        self == Self::SomeLookFirst
-    }
-}
-
 /// Whether a policy charges a request, by its outcome.
 #[derive(Clone, Default)]
 pub(crate) struct OutcomeRule {

@@ -9,11 +9,9 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::admission::{self, Admission, Started, straight};
+use crate::admission::{self, Decided, Started, Waiting, admit, fast_path};
 use crate::config::{CurrentConfig, LiveConfig};
 use crate::discard::discard;
-use crate::off;
-use crate::response_context::ResponseContext;
 use crate::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
 
@@ -83,44 +81,47 @@ where
     ReqBody: Body + Send + 'static,
 {
     let (parts, body) = &mut request;
-    let bytes = config.discarded_bytes;
-    let started = match straight::policy(&config, parts) {
-        Some(layer_policy) => straight::start(&config, layer_policy, parts),
-        None => start(config, parts, body),
+    let (config, started) = match fast_path::policy(&config, parts) {
+        Some(layer_policy) => {
+            let started = fast_path::start(&config, layer_policy, parts);
+            (config, started)
+        }
+        None => admission::start(config, parts, body),
     };
     match started {
         Started::Admitted(context) => ResponseFuture::call(inner, request.0, request.1, context),
         Started::Rejected(rejected) => {
-            discard(&request.0, request.1, rejected.key, bytes);
+            discard(&request.0, request.1, rejected.key, config.discarded_bytes);
             ResponseFuture::rejected(rejected.response)
         }
-        Started::Waiting(admission) => wait(inner, admission, request),
+        Started::Later(plan) => {
+            let (parts, body) = request;
+            wait(inner, Waiting::new(&config, plan, parts), body)
+        }
     }
 }
 
-/// Keeps a request that waits, with an instance of the inner service.
+/// Goes on with a request that may have to wait: then an instance of the inner service is kept with it.
 #[inline(never)]
-fn wait<S, ReqBody>(
-    inner: &mut S,
-    admission: Admission,
-    (parts, body): (Parts, ReqBody),
-) -> ResponseFuture<S, ReqBody>
+fn wait<S, ReqBody>(inner: &mut S, mut waiting: Waiting, body: ReqBody) -> ResponseFuture<S, ReqBody>
 where
     S: Service<Request<ReqBody>> + Clone,
+    ReqBody: Body + Send + 'static,
 {
-    let instance = if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
-    ResponseFuture::waiting(admission, instance, parts, body)
-}
-
-/// Decides about a request in the general way, as far as that is possible without waiting.
-#[inline(never)]
-fn start(config: CurrentConfig<'_>, parts: &mut Parts, body: &impl Body) -> Started {
-    if config.registry.is_off() {
-        off::admit(&config, &mut parts.extensions);
-        return Started::Admitted(ResponseContext::default());
+    match waiting.probe() {
+        Some(Decided { config, mut parts, result: Ok(admitted) }) => {
+            let context = admit::later(&config, admitted, &mut parts);
+            ResponseFuture::call(inner, parts, body, context)
+        }
+        Some(Decided { config, parts, result: Err(rejected) }) => {
+            discard(&parts, body, rejected.key, config.discarded_bytes);
+            ResponseFuture::rejected(rejected.response)
+        }
+        None => {
+            let instance = if waiting.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
+            ResponseFuture::waiting(waiting, instance, body)
+        }
     }
-    let (config, awaited) = config.for_caller(parts);
-    admission::start(&config, awaited, parts, body)
 }
 
 /// Takes the instance that was polled ready, the only one that may be called. A clone that is not ready replaces it.

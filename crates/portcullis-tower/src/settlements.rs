@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::detached::NoTask;
-use crate::event::SettlementLoss;
-use crate::layer_store::LayerStore;
-use crate::policy::is_in_flight;
+use crate::event::{EventKind, SettlementLoss, report};
+use crate::limit::is_in_flight;
+use crate::limits::Limits;
 use queue::{FIRST_DELAY, First, MAX_RELEASES, MAX_WAITING, Queue, backoff};
 
 /// The settlements of all layers of one limiter that are not made yet. Clones share them.
@@ -69,7 +69,7 @@ struct State {
 
 /// A settlement that is not made yet.
 struct Pending {
-    store: Arc<LayerStore>,
+    store: Arc<Limits>,
     receipt: Receipt,
     cost: u64,
     attempts: u32,
@@ -77,9 +77,9 @@ struct Pending {
 
 impl Settlements {
     /// Settles a charge at `cost`, in the background unless the store answers at once.
-    pub(crate) fn settle(&self, store: &Arc<LayerStore>, receipt: Receipt, cost: u64) {
+    pub(crate) fn settle(&self, store: &Arc<Limits>, receipt: Receipt, cost: u64) {
         let pending = Pending { store: Arc::clone(store), receipt, cost, attempts: 0 };
-        let permit = match store.task_permit() {
+        let permit = match store.engine().task_permit() {
             // Nothing is sent that nobody could wait for.
             Err(NoTask::TooMany) => return self.0.retry(pending),
             Err(NoTask::NoRuntime) => None,
@@ -127,11 +127,17 @@ impl Shared {
         let Pending { store, receipt, cost, .. } = &pending;
         match answer {
             Ok(settlement) if pending.is_release() => {
-                store.emit_released(receipt.key(), &settlement.decision);
+                let decision = &settlement.decision;
+                report::of_key(
+                    store,
+                    decision.policy(),
+                    receipt.key(),
+                    EventKind::PermitReleased { decision },
+                );
             }
-            Ok(settlement) => store.emit_settled(receipt.key(), receipt.cost(), *cost, &settlement),
+            Ok(settlement) => report::settled(store, receipt.key(), receipt.cost(), *cost, &settlement),
             Err(error) => {
-                store.emit_failure(&error);
+                store.emit_store_state(Some(&error));
                 match error.kind() {
                     kind if kind.may_repeat() => self.retry(pending),
                     StoreErrorKind::Forbidden | StoreErrorKind::Unsupported => {
@@ -180,7 +186,7 @@ impl Shared {
             totals.lost = totals.lost.saturating_add(1);
             totals.lost_units = totals.lost_units.saturating_add(pending.units());
         }
-        store.emit_lost(receipt, *cost, cause);
+        report::lost(store, receipt, *cost, cause);
     }
 
     /// Starts a task again whose runtime has ended.

@@ -1,6 +1,11 @@
 //! What shadow policies have decided, for the inner service.
 
-use portcullis_core::Decision;
+use std::fmt;
+use std::sync::Arc;
+
+use portcullis_core::{Decision, PolicyName};
+
+use crate::limits::Limits;
 
 /// The decisions of the [shadow](crate::RateLimitLayer::shadow) policies about a request, in its extensions. With the
 /// feature `axum` it is an extractor, empty where no shadow policy was checked.
@@ -34,9 +39,11 @@ use portcullis_core::Decision;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct Shadow {
     decisions: Vec<Decision>,
+    /// The limits of each decision.
+    decided_by: Vec<Arc<Limits>>,
 }
 
 impl Shadow {
@@ -55,7 +62,28 @@ impl Shadow {
         Decision::decisive(self.denials())
     }
 
-    pub(crate) fn push(&mut self, decision: Decision) {
-        self.decisions.push(decision);
+    pub(crate) fn add(&mut self, limits: &Arc<Limits>, decisions: Vec<Decision>) {
+        self.decided_by.extend(decisions.iter().map(|_| Arc::clone(limits)));
+        self.decisions.extend(decisions);
+    }
+
+    /// Whether a layer of the same limiter has tried a policy out for the request.
+    pub(crate) fn includes(&self, limits: &Limits, policy: &PolicyName) -> bool {
+        let mut decisions = self.decisions.iter().zip(&self.decided_by);
+        decisions.any(|(decision, by)| decision.policy() == policy && by.shares_engine(limits))
+    }
+}
+
+impl PartialEq for Shadow {
+    fn eq(&self, other: &Self) -> bool {
+        self.decisions == other.decisions
+    }
+}
+
+impl Eq for Shadow {}
+
+impl fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shadow").field("decisions", &self.decisions).finish_non_exhaustive()
     }
 }

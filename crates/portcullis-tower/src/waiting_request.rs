@@ -1,6 +1,8 @@
-//! Polls the admission of a request, then the readiness of the inner service.
+//! A request that waits for its admission, and then for an instance of the inner service.
 
+use std::mem;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,96 +14,127 @@ use http_body_util::Full;
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use crate::admission::{Admission, Admitted, Rejected, Verdict};
+use crate::admission::{Decided, RejectedRequest, Waiting, admit, reject};
+use crate::config::LayerConfig;
+use crate::decide::{Admitted, Keep, Refunds};
 use crate::discard::discard;
 use crate::response_context::ResponseContext;
 
-/// A request that waits for its verdict, or for the inner service.
+/// A request that waits, with an instance of the inner service.
 pub(crate) struct WaitingRequest<S, B> {
-    admission: Admission,
-    /// `Some` while the inner service gets ready.
-    admitted: Option<Admitted>,
-    instance: Instance<S>,
-    parts: Parts,
-    body: B,
+    stage: Stage,
+    /// The body of the request, and an instance of the inner service; `None` after the end.
+    rest: Option<(Instance<S>, B)>,
 }
 
-/// The end of the wait of a request.
-pub(crate) enum WaitEnd<E> {
-    /// The inner service is ready for the request.
-    Call(ResponseContext),
-    /// The request is rejected.
-    Respond(Rejected),
-    /// The inner service has failed while it got ready.
+#[expect(clippy::large_enum_variant, reason = "it is boxed together with the request")]
+enum Stage {
+    Deciding(Waiting),
+    /// The inner service is made ready.
+    Admitted(Arc<LayerConfig>, Parts, Admitted),
+    /// The inner service was not ready in time.
+    Refunding(Refunds, Arc<LayerConfig>, Parts, RejectedRequest),
+    Over,
+}
+
+/// How a request that has waited goes on.
+pub(crate) enum WaitEnd<S, B, E> {
+    /// The inner service is called with the request.
+    Call(S, Request<B>, ResponseContext),
+    Respond(Response<Full<Bytes>>),
+    /// The inner service has failed.
     Fail(E),
 }
 
 impl<S, B> WaitingRequest<S, B> {
-    pub(crate) fn new(admission: Admission, instance: Instance<S>, parts: Parts, body: B) -> Self {
-        Self { admission, admitted: None, instance, parts, body }
-    }
-
-    /// The response to the request, whose body is discarded.
-    pub(crate) fn reject(self, rejected: Rejected) -> Response<Full<Bytes>>
-    where
-        B: Body + Send + 'static,
-    {
-        discard(&self.parts, self.body, rejected.key, self.admission.discarded_bytes());
-        rejected.response
-    }
-
-    /// The inner service has failed: whatever answers the request, its body is discarded.
-    pub(crate) fn fail(self)
-    where
-        B: Body + Send + 'static,
-    {
-        discard(&self.parts, self.body, None, self.admission.discarded_bytes());
-    }
-
-    /// The ready instance and the request to call it with.
-    pub(crate) fn into_call(self) -> (S, Request<B>) {
-        (self.instance.inner, Request::from_parts(self.parts, self.body))
+    pub(crate) fn new(waiting: Waiting, instance: Instance<S>, body: B) -> Self {
+        Self { stage: Stage::Deciding(waiting), rest: Some((instance, body)) }
     }
 }
 
 impl<S, B> WaitingRequest<S, B>
 where
     S: Service<Request<B>> + Clone,
+    B: Body + Send + 'static,
 {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<WaitEnd<S::Error>> {
+    /// Polls for the admission, then for the readiness of the inner service. Emits the admission when both are there.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<WaitEnd<S, B, S::Error>> {
         loop {
-            if let Some(admitted) = self.admitted.take() {
-                match self.instance.poll_ready(self.admission.ready_deadline(), cx) {
-                    Poll::Ready(Ok(true)) => {
-                        self.admission.emit_admitted(&admitted, &self.parts);
-                        let context = admitted.into_context(&mut self.parts);
-                        return Poll::Ready(WaitEnd::Call(context));
-                    }
-                    Poll::Ready(Ok(false)) => self.admission.reject_admitted(&admitted, &self.parts),
-                    Poll::Ready(Err(error)) => {
-                        self.admission.refund_admitted(&admitted);
-                        return Poll::Ready(WaitEnd::Fail(error));
-                    }
-                    Poll::Pending => {
-                        self.admitted = Some(admitted);
+            match &mut self.stage {
+                Stage::Deciding(waiting) => {
+                    let Poll::Ready(decided) = waiting.poll(cx) else {
+                        if !waiting.keeps_readiness()
+                            && let Some((instance, _)) = &mut self.rest
+                        {
+                            instance.release();
+                        }
                         return Poll::Pending;
+                    };
+                    let Decided { config, parts, result } = decided;
+                    match result {
+                        Ok(admitted) => self.stage = Stage::Admitted(config, parts, admitted),
+                        Err(rejected) => return Poll::Ready(self.reject(&config, &parts, rejected)),
                     }
                 }
-            }
-            match self.admission.poll(&mut self.parts, cx) {
-                Poll::Ready(Verdict::Admitted(admitted)) => self.admitted = Some(admitted),
-                Poll::Ready(Verdict::Rejected(rejected)) => return Poll::Ready(WaitEnd::Respond(rejected)),
-                Poll::Pending => {
-                    if !self.admission.keeps_readiness() {
-                        self.instance.release();
+                Stage::Admitted(config, ..) => {
+                    let (instance, _) = self.rest.as_mut().expect(AFTER_END);
+                    let ready = ready!(instance.poll_ready(config.ready_deadline, cx));
+                    if let Some(end) = self.admitted(ready) {
+                        return Poll::Ready(end);
                     }
-                    return Poll::Pending;
                 }
+                Stage::Refunding(refunds, ..) => {
+                    ready!(Pin::new(refunds).poll(cx));
+                    let Stage::Refunding(_, config, parts, rejected) =
+                        mem::replace(&mut self.stage, Stage::Over)
+                    else {
+                        unreachable!("it is refunding")
+                    };
+                    return Poll::Ready(self.reject(&config, &parts, rejected));
+                }
+                Stage::Over => panic!("{AFTER_END}"),
             }
         }
     }
-}
 
+    /// `None` if the inner service is not ready, and the request is refunded.
+    fn admitted(&mut self, ready: Result<bool, S::Error>) -> Option<WaitEnd<S, B, S::Error>> {
+        let Stage::Admitted(config, mut parts, admitted) = mem::replace(&mut self.stage, Stage::Over) else {
+            unreachable!("it is admitted")
+        };
+        let refund = |charged| Refunds::start(&config.limits, charged, None, Keep::Nothing);
+        match ready {
+            Ok(true) => {
+                let context = admit::later(&config, admitted, &mut parts);
+                let (instance, body) = self.rest.take()?;
+                Some(WaitEnd::Call(instance.inner, Request::from_parts(parts, body), context))
+            }
+            Ok(false) => {
+                let rejected = reject::not_ready(&config, &parts, admitted.keys.as_deref());
+                let refunds = refund(admitted.charged.as_ref());
+                self.stage = Stage::Refunding(refunds, config, parts, rejected);
+                None
+            }
+            Err(error) => {
+                drop(refund(admitted.charged.as_ref()));
+                discard(&parts, self.rest.take()?.1, None, config.discarded_bytes);
+                Some(WaitEnd::Fail(error))
+            }
+        }
+    }
+
+    fn reject(
+        &mut self,
+        config: &LayerConfig,
+        parts: &Parts,
+        rejected: RejectedRequest,
+    ) -> WaitEnd<S, B, S::Error> {
+        if let Some((_, body)) = self.rest.take() {
+            discard(parts, body, rejected.key, config.discarded_bytes);
+        }
+        WaitEnd::Respond(rejected.response)
+    }
+}
 /// An instance of the inner service for one request.
 pub(crate) struct Instance<S> {
     inner: S,
@@ -146,3 +179,5 @@ impl<S> Instance<S> {
         self.is_ready = false;
     }
 }
+
+const AFTER_END: &str = "a request is polled after its end";

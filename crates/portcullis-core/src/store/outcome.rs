@@ -84,12 +84,17 @@ impl Outcome {
     /// The outcome of a single check whose result [was ready](crate::store::Store::check_now).
     ///
     /// Returns `None` for several checks.
+    pub fn single(checks: Checks, ready: ReadyCheck) -> Option<Self> {
+        let List::One([check]) = checks.checks else { return None };
+        Some(Self::of_one(check, ready))
+    }
+
+    /// Like [`single`](Self::single), where the check is known to be one.
     // Not inlined, so that it writes the outcome where its caller returns it: an inlined one is built beside that and moved there.
     #[inline(never)]
-    pub fn single(checks: Checks, ReadyCheck { decision, position }: ReadyCheck) -> Option<Self> {
-        let List::One(checks) = checks.checks else { return None };
-        Some(Self {
-            checks: Checks { checks: List::One(checks) },
+    pub fn of_one(check: Check, ReadyCheck { decision, position }: ReadyCheck) -> Self {
+        Self {
+            checks: Checks { checks: List::One([check]) },
             decisions: List::One([decision]),
             positions: List::One([position]),
             decisive_index: 0,
@@ -97,7 +102,7 @@ impl Outcome {
             is_leased: false,
             fallback: None,
             grants: None,
-        })
+        }
     }
 
     /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one result per

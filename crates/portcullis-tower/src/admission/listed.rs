@@ -1,19 +1,20 @@
-//! Plans a request that the lists of its layer deny or do not limit.
+//! The plan of a request that the lists of a layer leave out, deny, or cannot decide.
 
 use http::request::Parts;
 
-use super::Plan;
-use super::plan::{self, PlannedRejection};
+use super::plan::{self, Plan, PlannedRejection};
 use crate::config::LayerConfig;
-use crate::event::EventKind;
+use crate::decide::Ask;
+use crate::event::{EventKeys, EventKind};
 use crate::lists::{ListVerdict, Lists};
 
-/// `None` for a request that is limited as without lists. A plan without checks admits a request that carries nothing.
+/// `None` if the request is limited.
 pub(super) fn plan(config: &LayerConfig, lists: &Lists, parts: &Parts) -> Option<Plan> {
+    let limits = &config.limits;
     match lists.decide(parts) {
         ListVerdict::Limited => None,
         ListVerdict::Skipped => {
-            config.store.emit(EventKind::Skipped);
+            limits.emit(EventKind::Skipped, || EventKeys::None);
             Some(Plan::default())
         }
         ListVerdict::Denied => Some(Plan { rejection: Some(PlannedRejection::Denied), ..Plan::default() }),
@@ -21,10 +22,10 @@ pub(super) fn plan(config: &LayerConfig, lists: &Lists, parts: &Parts) -> Option
             if error.is_client_fault()
                 && let Some(first) = config.policies().first()
             {
-                let policy = first.policy.name();
-                config.store.emit(EventKind::IdentityMalformed { policy, error: &error });
+                let kind = EventKind::IdentityMalformed { policy: first.policy.name(), error: &error };
+                limits.emit(kind, || EventKeys::None);
             }
-            Some(plan::plan_rejection(config, parts, error, plan::kept_keys(config)))
+            Some(plan::rejection(config, parts, error, Ask::new(limits)))
         }
     }
 }

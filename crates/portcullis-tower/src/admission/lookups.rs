@@ -1,120 +1,50 @@
-//! Runs the look-ups of a request between its two checks, within a deadline.
+//! The look-ups of a request: of keys, and of quotas of callers.
 
-use std::mem;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use portcullis_core::store::Outcome;
 use tokio::time::Sleep;
 
-use super::admit::{self, Delay};
-use super::pending_lookup::PendingLookup;
-use super::plan::Plan;
-use super::quota_lookups::QuotaLookups;
-use super::refunds::{Keep, Refunds};
-use super::second_check::{self, FirstResult};
-use super::shadow_checks::ShadowChecks;
-use super::{State, Step, pending_lookup, permits, plan, quota_lookups, verdict};
+use super::pending_lookup::{self, PendingLookup};
+use super::plan;
+use super::quota_lookups::{self, QuotaLookups};
 use crate::KeyError;
-use crate::by_outcome;
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::event::{EventKeys, FoundKeys};
+use crate::decide::Ask;
 use crate::policy::PolicySet;
 
-/// Waits for all look-ups of a request at once.
-pub(super) struct LookingUp {
-    lookups: Vec<PendingLookup>,
+struct Lookups {
+    keys: Vec<PendingLookup>,
     quotas: QuotaLookups,
-    /// The policies that were not checked yet, because their quotas are looked up.
-    awaited: PolicySet,
-    /// Created when a look-up is not ready at once.
+    /// Made if one is not done at once.
     deadline: Option<Pin<Box<Sleep>>>,
-    shadow: ShadowChecks,
-    first: Provisional,
 }
 
-/// The charges of a request until the look-ups are done. If the client disconnects meanwhile, the charges of policies that count
-/// rejections stay, because look-ups would cost nothing otherwise. The others are refunded, because clients could use them up
-/// without being identified otherwise.
-struct Provisional {
-    config: Arc<LayerConfig>,
-    result: FirstResult,
-}
-
-pub(super) fn start(
+/// Looks up keys and quotas. Returns the configuration with the quotas that were found, and what the request asks then.
+///
+/// # Errors
+///
+/// If a look-up fails that an enforced policy needs. The others are given up then.
+pub(super) async fn look_up(
     config: &Arc<LayerConfig>,
-    first: Option<Outcome>,
-    shadow: ShadowChecks,
     awaited: PolicySet,
-    parts: &mut Parts,
-) -> Step {
-    let end = first.as_ref().and_then(|first| admit::delay_end(first.decision()));
-    let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
-    let key = key.or_else(|| quota_lookups::own_key(config, awaited, parts));
-    let permit = permits::acquire(config, key, || EventKeys::of_request(&parts.extensions));
-    if permit.is_none() {
-        if pending_lookup::any_enforced(config, awaited, parts) {
-            let response = verdict::reject_overloaded(config, parts);
-            return Step::refunded(config, first.as_ref(), end, Keep::Nothing, response);
-        }
-        // A shadow policy never rejects: those that need a look-up do not count the request.
-        let first = FirstResult { outcome: first, delay: Delay { end, permit: None } };
-        return second_check::start(config, Plan { shadow, ..Plan::default() }, first, parts);
-    }
-    // Look-ups would cost nothing otherwise, as for the provisional charges.
-    if config.by_outcome.looks_first() {
-        by_outcome::set_owed(&parts.extensions, true);
-    }
-    let result = FirstResult { outcome: first, delay: Delay { end, permit } };
-    let first = Provisional { config: Arc::clone(config), result };
-    let lookups = pending_lookup::start_all(config, parts);
-    let quotas = quota_lookups::start(config, awaited, parts);
-    Step::wait(
-        config,
-        State::LookingUp(Box::new(LookingUp { lookups, quotas, awaited, deadline: None, shadow, first })),
-    )
+    parts: &Parts,
+) -> (Arc<LayerConfig>, Result<Ask, KeyError>) {
+    let keys = pending_lookup::start_all(config, parts);
+    let mut lookups = Lookups { keys, quotas: quota_lookups::start(config, awaited, parts), deadline: None };
+    let found = poll_fn(|cx| lookups.poll(config, cx)).await;
+    let config = config.with_quotas(&lookups.found_quotas(config)).unwrap_or_else(|| Arc::clone(config));
+    let ask = found.and_then(|()| plan::second(&config, parts, &lookups.keys, awaited));
+    (config, ask)
 }
 
-impl LookingUp {
-    pub(super) fn poll(
-        &mut self,
-        config: &mut Arc<LayerConfig>,
-        parts: &mut Parts,
-        cx: &mut Context<'_>,
-    ) -> Poll<Step> {
-        let found = ready!(self.poll_all(config, cx));
-        // For what follows the verdict as well.
-        if let Some(with_quotas) = config.with_quotas(&self.found_quotas(config)) {
-            *config = with_quotas;
-        }
-        let config = &*config;
-        let awaited = self.awaited;
-        let plan = found
-            .and_then(|()| plan::second(config, parts, &self.lookups, awaited, mem::take(&mut self.shadow)));
-        let first = mem::take(&mut self.first.result);
-        Poll::Ready(match plan {
-            Ok(mut plan) => {
-                FoundKeys::add_to(plan.keys.take(), &mut parts.extensions);
-                second_check::start(config, plan, first, parts)
-            }
-            Err(error) => {
-                let response = verdict::reject_looked_up(config, &error, parts);
-                Step::refunded(
-                    config,
-                    first.outcome.as_ref(),
-                    first.delay.end,
-                    Keep::CountedRejections,
-                    response,
-                )
-            }
-        })
-    }
-
-    fn poll_all(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
+impl Lookups {
+    fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
         let mut are_over = self.quotas.poll(config, cx);
-        for lookup in &mut self.lookups {
+        for lookup in &mut self.keys {
             match lookup.poll(config, cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(())) => {}
@@ -128,26 +58,16 @@ impl LookingUp {
             self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(config.lookup_deadline)));
         ready!(deadline.as_mut().poll(cx));
         self.quotas.expire(config);
-        for lookup in &mut self.lookups {
-            lookup.expire(config)?;
-        }
-        Poll::Ready(Ok(()))
+        Poll::Ready(self.keys.iter_mut().try_for_each(|lookup| lookup.expire(config)))
     }
 
-    /// The quotas of the caller, in the order of the policies.
+    /// The quotas that were found, by the indexes of the policies.
     fn found_quotas(&self, config: &LayerConfig) -> CallerQuotas {
         let mut found = self.quotas.found();
-        for lookup in &self.lookups {
+        for lookup in &self.keys {
             lookup.add_quotas(config, &mut found);
         }
         found.sort_unstable_by_key(|(index, _)| *index);
         found
-    }
-}
-
-impl Drop for Provisional {
-    fn drop(&mut self) {
-        let FirstResult { outcome, delay } = mem::take(&mut self.result);
-        drop(Refunds::start(&self.config, outcome.as_ref(), delay.end, Keep::CountedRejections));
     }
 }

@@ -7,7 +7,7 @@ use http::request::Parts;
 use portcullis_core::{PolicyName, Quota};
 
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind};
 use crate::policy::{KeySource, PolicySet, ResolvedKey};
 use crate::quota::QuotaRefusal;
 use crate::{KeyError, LookupFuture};
@@ -69,11 +69,12 @@ impl PendingLookup {
         match failed {
             Some(error) => {
                 let policy = config.policies()[self.index].policy.name();
-                config.store.emit(if error.is_client_fault() {
+                let kind = if error.is_client_fault() {
                     EventKind::IdentityMalformed { policy, error: &error }
                 } else {
                     EventKind::LookupFailed { policy, error: &error }
-                });
+                };
+                config.limits.emit(kind, || EventKeys::None);
                 if self.is_enforced { Err(error) } else { Ok(()) }
             }
             None => Ok(()),
@@ -98,7 +99,9 @@ impl PendingLookup {
                 || !is_registered(config, name)
             {
                 let (policy, error) = (first.policy.name(), &QuotaRefusal::NotLookedUp);
-                config.store.emit(EventKind::QuotaRefused { policy, quota: *quota, error });
+                config
+                    .limits
+                    .emit(EventKind::QuotaRefused { policy, quota: *quota, error }, || EventKeys::None);
             }
         }
     }
@@ -123,7 +126,7 @@ pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Par
         KeySource::Async(_) => !layer_policy.is_shadow,
         KeySource::Sync(_) if awaited.contains(index) => {
             let key = layer_policy.own_key(config.registry.secret(), parts);
-            key.is_none_or(|key| layer_policy.is_enforced_for(key))
+            key.is_none_or(|key| config.limits.policies()[index].is_enforced_for(key))
         }
         KeySource::Sync(_) => false,
     })

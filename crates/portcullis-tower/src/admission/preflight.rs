@@ -4,9 +4,9 @@ use http::request::Parts;
 use http_body::Body;
 use portcullis_core::{Key, Secret};
 
-use super::Plan;
-use super::plan::kept_keys;
+use super::plan::Plan;
 use crate::config::LayerConfig;
+use crate::decide::Ask;
 use crate::event::EventKind;
 use crate::policy::KeySource;
 use crate::preflight::{has_credentials, is_preflight};
@@ -20,7 +20,7 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
     if config.limits_preflights || !is_preflight(parts, body) {
         return None;
     }
-    let mut plan = Plan { keys: kept_keys(config), ..Plan::default() };
+    let mut ask = Ask::new(&config.limits);
     let mut previous: Option<(&KeySource, Option<Key>)> = None;
     for (index, layer_policy) in
         config.policies().iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())
@@ -33,17 +33,17 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
         };
         previous = Some((&layer_policy.key, key));
         if let Some(key) = key
-            && layer_policy.is_enforced_for(key)
+            && config.limits.policies()[index].is_enforced_for(key)
         {
-            plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
+            ask.add(&config.limits, index, key, layer_policy.cost_of(parts));
         }
     }
-    let is_counted = !plan.enforced.is_empty();
+    let is_counted = !ask.is_empty();
     if !is_counted && has_credentials(&parts.headers) {
         return None;
     }
-    plan.emit(config, EventKind::Preflight { is_counted });
-    Some(plan)
+    ask.emit(&config.limits, EventKind::Preflight { is_counted });
+    Some(Plan { ask, ..Plan::default() })
 }
 
 /// The key of the request with a part added that marks preflights. The first part stays the same, and so does the slot.

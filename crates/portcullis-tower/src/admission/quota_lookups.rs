@@ -8,7 +8,7 @@ use portcullis_core::{Key, Quota};
 
 use crate::KeyError;
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind};
 use crate::lookup_cache::SharedLookup;
 use crate::policy::PolicySet;
 use crate::quota::QuotaSource;
@@ -87,6 +87,6 @@ impl QuotaLookups {
 
 fn failed(config: &LayerConfig, index: usize, error: &KeyError) -> QuotaState {
     let policy = config.policies()[index].policy.name();
-    config.store.emit(EventKind::QuotaLookupFailed { policy, error });
+    config.limits.emit(EventKind::QuotaLookupFailed { policy, error }, || EventKeys::None);
     QuotaState::Done(None)
 }

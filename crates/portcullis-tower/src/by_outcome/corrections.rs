@@ -5,13 +5,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use portcullis_core::store::Settlement;
-use portcullis_core::{Receipt, StoreError};
+use portcullis_core::Receipt;
 
-use super::holds::Look;
 use crate::Charge;
 use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
+use crate::event::report;
 use crate::unsettled::UnsettledPermit;
 
 /// The corrections of one request, one call of the store each. Those that have no answer when this is dropped continue in a task.
@@ -44,7 +43,7 @@ impl Corrections {
         let is_charge = matches!(by, OutcomeCorrection::Charge(_));
         self.push(is_charge, async move {
             if let Err(error) = charge.correct(index, by).await {
-                config.store.emit_failure(&error);
+                config.limits.emit_store_state(Some(&error));
             }
             drop(permit);
         });
@@ -55,21 +54,7 @@ impl Corrections {
         let config = Arc::clone(&self.config);
         self.push(false, async move {
             let (key, units) = (receipt.key(), receipt.cost());
-            config.store.emit_refund(key, units, &config.store.refund(receipt).await);
-        });
-    }
-
-    /// Charges a request that has looked and was rejected for its identity.
-    pub(super) fn charge(&mut self, receipt: Receipt, units: u64, permit: Option<UnsettledPermit>) {
-        let config = Arc::clone(&self.config);
-        self.push(true, async move {
-            let key = receipt.key();
-            let answer: Result<Settlement, StoreError> = config.store.settle(receipt, units).await;
-            match answer {
-                Ok(settlement) => config.store.emit_settled(key, 0, units, &settlement),
-                Err(error) => config.store.emit_failure(&error),
-            }
-            drop(permit);
+            report::refunded(&config.limits, key, units, &config.limits.refund(receipt).await);
         });
     }
 
@@ -98,10 +83,10 @@ impl Drop for Corrections {
         let (charges, refunds): (Vec<_>, Vec<_>) =
             mem::take(&mut self.pending).into_iter().partition(|correction| correction.is_charge);
         if !charges.is_empty() {
-            self.config.store.detach_charges(run(charges));
+            self.config.limits.detach_charges(run(charges));
         }
         if !refunds.is_empty() {
-            self.config.store.detach(run(refunds));
+            self.config.limits.detach(run(refunds));
         }
     }
 }
@@ -109,16 +94,5 @@ impl Drop for Corrections {
 async fn run(corrections: Vec<Correction>) {
     for correction in corrections {
         correction.call.await;
-    }
-}
-
-impl Drop for Look {
-    /// Charges a request that ends during its look-ups, or because of them.
-    fn drop(&mut self) {
-        if let Some(receipt) = self.take_owed() {
-            let mut corrections = Corrections::new(self.config());
-            corrections.charge(receipt, self.units(), self.take_permit());
-            corrections.begin();
-        }
     }
 }

@@ -3,29 +3,21 @@
 use std::num::NonZeroU64;
 use std::slice;
 
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
+use portcullis_core::store::{Check, Outcome, ReadyCheck};
 use portcullis_core::{Decision, Key, Policy};
 
-use crate::config::LayerConfig;
-use crate::policy::is_in_flight;
+use crate::decide::Asked;
+use crate::limit::is_in_flight;
+use crate::limits::Limits;
 
 /// What a request was charged by at its admission.
 #[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
 pub(crate) enum ChargeBasis {
     Decided(Outcome),
     /// The same for a single check whose answer was ready.
-    Single(SingleCheck, ReadyCheck),
+    Single(Asked, ReadyCheck),
     /// The store could not answer, or limits are off: one decision per policy, which counts nothing. The first one is decisive.
     Degraded(Vec<Decision>),
-}
-
-/// A check under a policy of the layer. The policy is not in it, so that a request neither clones nor drops one.
-#[derive(Clone, Copy)]
-pub(crate) struct SingleCheck {
-    /// That of the policy.
-    pub(crate) index: usize,
-    pub(crate) key: Key,
-    pub(crate) cost: u64,
 }
 
 /// A check by which a request was charged.
@@ -36,30 +28,11 @@ pub(crate) struct ChargedCheck<'a> {
     pub(crate) cost: u64,
 }
 
-/// The basis of a charge, with the configuration that has the policy of a [`SingleCheck`].
+/// The basis of a charge, with the configuration that has the policy of a [`Asked`].
 #[derive(Clone, Copy)]
 pub(super) struct Charged<'a> {
-    pub(super) config: &'a LayerConfig,
+    pub(super) limits: &'a Limits,
     pub(super) basis: &'a ChargeBasis,
-}
-
-impl SingleCheck {
-    fn with_policy(self, config: &LayerConfig) -> ChargedCheck<'_> {
-        let Self { index, key, cost } = self;
-        ChargedCheck { policy: &config.policies()[index].policy, key, cost }
-    }
-
-    /// The check for the store.
-    pub(crate) fn to_check(self, config: &LayerConfig) -> Check {
-        let ChargedCheck { policy, key, cost } = self.with_policy(config);
-        Check { policy: policy.clone(), key, cost }
-    }
-
-    /// The checks of a call of the store.
-    pub(crate) fn to_checks(self, config: &LayerConfig) -> Checks {
-        let ChargedCheck { policy, key, cost } = self.with_policy(config);
-        Checks::one(policy.clone(), key, cost)
-    }
 }
 
 impl ChargeBasis {
@@ -82,10 +55,10 @@ impl ChargeBasis {
     }
 
     /// The outcome that the request was charged by, under the policies of this configuration.
-    pub(crate) fn outcome(&self, config: &LayerConfig) -> Option<Outcome> {
+    pub(crate) fn outcome(&self, limits: &Limits) -> Option<Outcome> {
         match self {
             Self::Decided(outcome) => Some(outcome.clone()),
-            Self::Single(check, ready) => Outcome::single(check.to_checks(config), ready.clone()),
+            Self::Single(check, ready) => Some(check.outcome(limits, ready.clone())),
             Self::Degraded(_) => None,
         }
     }
@@ -104,7 +77,10 @@ impl<'a> Charged<'a> {
     pub(super) fn checks(self) -> impl Iterator<Item = ChargedCheck<'a>> {
         let (single, checks) = match self.basis {
             ChargeBasis::Decided(outcome) => (None, outcome.checks().iter().as_slice()),
-            ChargeBasis::Single(check, _) => (Some(check.with_policy(self.config)), &[][..]),
+            ChargeBasis::Single(check, _) => {
+                let Asked { key, cost, .. } = *check;
+                (Some(ChargedCheck { policy: check.policy(self.limits), key, cost }), &[][..])
+            }
             ChargeBasis::Degraded(_) => (None, &[][..]),
         };
         let charged =
@@ -121,7 +97,7 @@ impl<'a> Charged<'a> {
 
     /// The outcome that the request was charged by.
     pub(super) fn outcome(self) -> Option<Outcome> {
-        self.basis.outcome(self.config)
+        self.basis.outcome(self.limits)
     }
 
     /// The id of the fallback that was charged, if it was not the store.

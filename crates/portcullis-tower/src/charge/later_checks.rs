@@ -7,8 +7,8 @@ use portcullis_core::{Receipt, StoreError};
 
 use super::{Charge, ChargedCheck};
 use crate::config::LayerConfig;
-use crate::event::{EventKeys, EventKind};
-use crate::policy::is_in_flight;
+use crate::event::{EventKeys, EventKind, report};
+use crate::limit::is_in_flight;
 
 impl Charge {
     pub(crate) fn config(&self) -> &Arc<LayerConfig> {
@@ -39,24 +39,22 @@ impl Charge {
 
     /// Charges `units` under each policy before they are used. `None` if a policy denies or queues, or the store cannot answer.
     pub(crate) async fn charge_ahead(&self, units: u64) -> Option<Outcome> {
-        let store = &self.shared.config.store;
+        let limits = &self.shared.config.limits;
         // A failure is emitted by the check that follows.
         let checks = self.checks_of(units)?;
         if checks.iter().any(|check| check.policy.strategy().queues()) {
             return None;
         }
-        let outcome = store.check(checks).await.ok()?;
-        store.emit_outcome(&outcome);
+        let outcome = limits.check(checks).await.ok()?;
+        report::answered(limits, Ok(&outcome));
         let decisions = outcome.decisions();
         if !outcome.is_allowed() {
-            store.emit_with(EventKind::ChargeDenied { decisions, units }, || {
+            limits.emit(EventKind::ChargeDenied { decisions, units }, || {
                 EventKeys::of_checks(outcome.checks())
             });
             return None;
         }
-        store.emit_with(EventKind::ChargedMore { decisions, units }, || {
-            EventKeys::of_checks(outcome.checks())
-        });
+        limits.emit(EventKind::ChargedMore { decisions, units }, || EventKeys::of_checks(outcome.checks()));
         Some(outcome)
     }
 
@@ -64,7 +62,7 @@ impl Charge {
     fn checks_of(&self, units: u64) -> Option<Checks> {
         let mut checks = None::<Checks>;
         for ChargedCheck { policy, key, .. } in self.checks() {
-            let policy = self.shared.config.store.policy_as_of_now(policy);
+            let policy = self.shared.config.limits.policy_as_of_now(policy);
             checks = Some(match checks {
                 None => Checks::one(policy, key, units),
                 Some(checks) => {
@@ -81,14 +79,14 @@ impl Charge {
     ///
     /// If the store cannot answer for a policy. It is asked about the others all the same.
     pub(crate) async fn return_unused(&self, ahead: Outcome, unused: u64) -> Result<(), StoreError> {
-        let store = &self.shared.config.store;
+        let limits = &self.shared.config.limits;
         let mut result = Ok(());
         for receipt in ahead.into_receipts() {
             let (key, before) = (receipt.key(), receipt.cost());
             let used = before.saturating_sub(unused);
-            match store.settle(receipt, used).await {
+            match limits.settle(receipt, used).await {
                 Ok(settlement) => {
-                    store.emit_settled(key, before, used, &settlement);
+                    report::settled(limits, key, before, used, &settlement);
                     let basis = self.shared.charged();
                     let policy = settlement.decision.policy();
                     let known = self.at_admission().iter().position(|known| known.policy() == policy);

@@ -7,7 +7,7 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Policy, Receipt};
 
 use super::{ChargeBasis, ChargeError, Charged};
-use crate::policy::is_in_flight;
+use crate::limit::is_in_flight;
 use crate::rate::Rate;
 
 /// Empty, without a heap allocation, until a handler changes the charge.

@@ -65,14 +65,20 @@ impl SharedCharge {
         let Some(mut shared) = self.0.take() else { return };
         let Some(memory) = Arc::get_mut(&mut shared) else {
             let ChargeData { config, basis, outer, .. } = data(&shared);
-            return shared.ledger.with_decisions(Charged { config, basis }, |decisive, all| {
-                read(config, outer.as_ref(), decisive, all, basis.grantable());
-            });
+            return shared.ledger.with_decisions(
+                Charged { limits: &config.limits, basis },
+                |decisive, all| {
+                    read(config, outer.as_ref(), decisive, all, basis.grantable());
+                },
+            );
         };
         if let Some(ChargeData { config, basis, outer, .. }) = &memory.data {
-            memory.ledger.with_decisions_unshared(Charged { config, basis }, |decisive, all| {
-                read(config, outer.as_ref(), decisive, all, basis.grantable());
-            });
+            memory.ledger.with_decisions_unshared(
+                Charged { limits: &config.limits, basis },
+                |decisive, all| {
+                    read(config, outer.as_ref(), decisive, all, basis.grantable());
+                },
+            );
         }
         memory.clear();
         keep(shared);
@@ -120,7 +126,7 @@ fn data(slot: &Slot) -> &ChargeData {
 
 impl ChargeData {
     pub(super) fn charged(&self) -> Charged<'_> {
-        Charged { config: &self.config, basis: &self.basis }
+        Charged { limits: &self.config.limits, basis: &self.basis }
     }
 }
 

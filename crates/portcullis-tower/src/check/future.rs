@@ -3,43 +3,44 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::HeaderMap;
 use portcullis_core::Key;
+use smallvec::SmallVec;
 
 use super::Limited;
-use crate::admission::HandlerCheck;
+use super::decide::{self, Checked, Pending};
 use crate::config::LayerConfig;
 use crate::{Charge, KeyError};
 
 /// The future of a [`Check`](crate::Check). See there for what happens if it is dropped.
 #[must_use = "a check limits nothing until it is awaited"]
-pub struct CheckFuture {
-    state: State,
-    accept: HeaderMap,
-}
+pub struct CheckFuture(State);
 
-#[expect(clippy::large_enum_variant, reason = "nearly every check is the first variant")]
+/// The indexes of policies, with the keys and costs.
+pub(super) type Given = SmallVec<[(usize, Result<Key, KeyError>, u64); 2]>;
+
 enum State {
-    Deciding(HandlerCheck),
-    /// `None` once it was returned.
-    Refused(Option<Limited>),
+    New { config: Arc<LayerConfig>, checks: Given, max_wait: Option<Duration>, accept: HeaderMap },
+    Deciding { config: Arc<LayerConfig>, pending: Pending, accept: HeaderMap },
+    Refused(Limited),
+    Over,
 }
 
 impl CheckFuture {
     pub(super) fn new(
         config: Arc<LayerConfig>,
-        checks: impl IntoIterator<Item = (usize, Result<Key, KeyError>, u64)>,
+        checks: Given,
         max_wait: Option<Duration>,
         accept: HeaderMap,
     ) -> Self {
-        Self { state: State::Deciding(HandlerCheck::new(config, checks, max_wait)), accept }
+        Self(State::New { config, checks, max_wait, accept })
     }
 
     pub(super) fn refused(limited: Limited) -> Self {
-        Self { state: State::Refused(Some(limited)), accept: HeaderMap::new() }
+        Self(State::Refused(limited))
     }
 }
 
@@ -47,22 +48,29 @@ impl Future for CheckFuture {
     type Output = Result<Charge, Limited>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { state, accept } = &mut *self;
-        let check = match state {
-            State::Deciding(check) => check,
-            State::Refused(limited) => {
-                return Poll::Ready(Err(limited.take().expect("polled after completion")));
+        let (config, accept, checked) = match std::mem::replace(&mut self.0, State::Over) {
+            State::New { config, checks, max_wait, accept } => {
+                match decide::begin(&config, checks, max_wait) {
+                    Ok(checked) => (config, accept, checked),
+                    Err(pending) => {
+                        self.0 = State::Deciding { config, pending, accept };
+                        return self.poll(cx);
+                    }
+                }
             }
+            State::Deciding { config, mut pending, accept } => match pending.as_mut().poll(cx) {
+                Poll::Ready(checked) => (config, accept, checked),
+                Poll::Pending => {
+                    self.0 = State::Deciding { config, pending, accept };
+                    return Poll::Pending;
+                }
+            },
+            State::Refused(limited) => return Poll::Ready(Err(limited)),
+            State::Over => panic!("a check is polled after its end"),
         };
-        let answer = ready!(check.poll(cx));
-        let permits = check.take_permits();
-        let config = check.config();
-        Poll::Ready(match answer {
-            Ok(basis) => Ok(match permits {
-                None => Charge::new(config, || basis, None),
-                Some(permits) => Charge::holding(config, basis, None, permits),
-            }),
-            Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, std::mem::take(accept))),
+        Poll::Ready(match checked {
+            Ok(Checked { basis, permits }) => Ok(Charge::new(&config, || basis, None, permits)),
+            Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, accept)),
         })
     }
 }

@@ -10,8 +10,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use portcullis_core::Decision;
 
 use super::accept;
-use crate::response::{OwnedCause, ResponseSettings};
-use crate::{Reason, Rejection};
+use crate::decide::Rejected;
+use crate::response::{Cause, ResponseSettings};
+use crate::{KeyError, Reason, Rejection};
 
 /// Why a check in a handler is rejected, and the response of a layer to that: status, headers and body.
 ///
@@ -44,22 +45,41 @@ pub struct Limited(Box<Inner>);
 #[derive(Clone)]
 struct Inner {
     responses: Arc<ResponseSettings>,
-    cause: Arc<OwnedCause>,
+    cause: Arc<Refusal>,
+    /// Added to the wait.
+    retry_offset: Duration,
     /// An empty request, with the `Accept` that the handler has given.
     parts: Parts,
 }
 
+/// Why a check is not admitted.
+#[expect(clippy::large_enum_variant, reason = "nearly every refusal is the largest variant")]
+pub(crate) enum Refusal {
+    Limits(Rejected),
+    NoKey(KeyError),
+}
+
+impl Refusal {
+    fn as_cause(&self) -> Cause<'_> {
+        match self {
+            Self::Limits(rejected) => Cause::Limits(rejected),
+            Self::NoKey(error) => Cause::NoKey(error),
+        }
+    }
+}
+
 impl Limited {
-    pub(crate) fn new(responses: Arc<ResponseSettings>, cause: Arc<OwnedCause>, accept: HeaderMap) -> Self {
+    pub(crate) fn new(responses: Arc<ResponseSettings>, cause: Refusal, accept: HeaderMap) -> Self {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.headers = accept;
-        Self(Box::new(Inner { responses, cause, parts }))
+        let (retry_offset, cause) = (responses.retry_offset(cause.as_cause()), Arc::new(cause));
+        Self(Box::new(Inner { responses, cause, retry_offset, parts }))
     }
 
     /// Returns what the closure for [rejections](crate::Registry::set_rejection) gets: the reason, the decisions, the
     /// violated policies and the message. Its [parts](Rejection::parts) are those of an empty request.
     pub fn rejection(&self) -> Rejection<'_> {
-        Rejection::new(&self.0.parts, self.0.cause.as_cause()).retried_later_by(self.0.cause.retry_offset())
+        Rejection::new(&self.0.parts, self.0.cause.as_cause()).retried_later_by(self.0.retry_offset)
     }
 
     /// Returns the reason.
@@ -163,20 +183,18 @@ const MAX_CLOSE_REASON: usize = 123;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyError;
 
-    fn limited(cause: OwnedCause) -> Limited {
-        Limited::new(Arc::new(ResponseSettings::new()), Arc::new(cause), HeaderMap::new())
+    fn limited(cause: Refusal) -> Limited {
+        Limited::new(Arc::new(ResponseSettings::new()), cause, HeaderMap::new())
     }
 
     #[test]
     fn close_codes_tell_clients_from_servers() {
         for (cause, code) in [
-            (OwnedCause::NoKey(KeyError::client("malformed")), 1008),
-            (OwnedCause::NoKey(KeyError::server("no set-up")), 1011),
-            (OwnedCause::StoreFailed, 1013),
-            (OwnedCause::Overloaded, 1013),
-            (OwnedCause::LookupFailed, 1013),
+            (Refusal::NoKey(KeyError::client("malformed")), 1008),
+            (Refusal::NoKey(KeyError::server("no set-up")), 1011),
+            (Refusal::Limits(Rejected::StoreFailed), 1013),
+            (Refusal::Limits(Rejected::Overloaded), 1013),
         ] {
             assert_eq!(limited(cause).close_code(), code);
         }
@@ -184,9 +202,9 @@ mod tests {
 
     #[test]
     fn a_close_reason_fits_into_a_frame() {
-        let long = limited(OwnedCause::NoKey(KeyError::client("\u{20ac}".repeat(60))));
+        let long = limited(Refusal::NoKey(KeyError::client("\u{20ac}".repeat(60))));
         assert_eq!(long.close_reason(), "\u{20ac}".repeat(41));
-        assert_eq!(limited(OwnedCause::Overloaded).close_reason(), "the server is overloaded");
+        assert_eq!(limited(Refusal::Limits(Rejected::Overloaded)).close_reason(), "the server is overloaded");
     }
 
     #[test]

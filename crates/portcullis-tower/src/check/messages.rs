@@ -1,14 +1,15 @@
 //! Checks that the charge of a stream makes for each message.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 
 use http::HeaderMap;
 use portcullis_core::{Decision, PolicyName};
 
+use super::decide::{self, Checked};
+use super::future::Given;
 use super::{Limited, Meter};
 use crate::Charge;
-use crate::admission::HandlerCheck;
+use crate::config::LayerConfig;
 
 impl Charge {
     /// Checks `units` more, for a message of a stream: charges them under all policies that the charge was checked under, to
@@ -62,19 +63,20 @@ impl Charge {
     ///
     /// If the message has to wait for a slot in a queue or a window and there is no tokio runtime with a timer.
     pub async fn check(&self, units: u64) -> Result<Decision, Limited> {
-        let Some(mut check) = message(self, units) else { return Ok(self.decision()) };
-        match poll_fn(|cx| check.poll(cx)).await {
-            Ok(basis) => {
+        let Some((config, checks)) = message(self, units) else { return Ok(self.decision()) };
+        let checked = match decide::begin(&config, checks, None) {
+            Ok(checked) => checked,
+            Err(pending) => pending.await,
+        };
+        match checked {
+            Ok(Checked { basis, .. }) => {
                 let decision = basis.decision().clone();
-                if let Some(outcome) = basis.outcome(check.config()) {
+                if let Some(outcome) = basis.outcome(&config.limits) {
                     self.record(outcome);
                 }
                 Ok(decision)
             }
-            Err(cause) => {
-                let responses = Arc::clone(&check.config().responses);
-                Err(Limited::new(responses, cause, HeaderMap::new()))
-            }
+            Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, HeaderMap::new())),
         }
     }
 
@@ -88,15 +90,13 @@ impl Charge {
 }
 
 /// The check of a message. `None` if the charge has no keys.
-fn message(charge: &Charge, units: u64) -> Option<HandlerCheck> {
+fn message(charge: &Charge, units: u64) -> Option<(Arc<LayerConfig>, Given)> {
     let config = charge.config().for_later_checks();
     let index_of = |policy: &PolicyName| {
         config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy)
     };
-    let mut checks = charge
-        .checks()
-        .filter_map(|check| Some((index_of(check.policy.name())?, Ok(check.key), units)))
-        .peekable();
-    checks.peek()?;
-    Some(HandlerCheck::new(Arc::clone(&config), checks, None))
+    let checks = charge.checks();
+    let checks: Given =
+        checks.filter_map(|check| Some((index_of(check.policy.name())?, Ok(check.key), units))).collect();
+    (!checks.is_empty()).then_some((config, checks))
 }

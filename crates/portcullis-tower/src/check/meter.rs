@@ -1,6 +1,7 @@
 //! Counts messages in the process, and charges them in batches.
 
 use std::fmt;
+use std::sync::Arc;
 
 use portcullis_core::StoreError;
 use portcullis_core::store::Outcome;
@@ -138,7 +139,8 @@ impl Drop for Meter {
             return self.charge.record(ahead);
         }
         let charge = self.charge.clone();
-        self.charge.config().store.detach(async move {
+        let limits = Arc::clone(&self.charge.config().limits);
+        limits.detach(async move {
             // The events tell of it.
             let _ = charge.return_unused(ahead, unused).await;
         });

@@ -7,11 +7,11 @@ use portcullis_core::Policy;
 use portcullis_core::store::Checks;
 
 use super::Limited;
+use super::limited::Refusal;
 use crate::config::LayerConfig;
 use crate::event::{Event, EventKind, Observer as _};
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
-use crate::response::OwnedCause;
 use crate::{Global, KeyError, LayerError, Reason, Registry};
 
 /// The configuration of checks under `policies`, of which there is at least one.
@@ -24,7 +24,7 @@ pub(super) fn config<'a>(
     policies: impl Iterator<Item = &'a Policy> + Clone,
 ) -> Result<Arc<LayerConfig>, LayerError> {
     let (generation, set) = match registry.policy_sets().get(policies.clone()) {
-        Some(kept) if kept.0 == registry.backend().policies().generation() => kept,
+        Some(kept) if kept.0 == registry.engine().policies().generation() => kept,
         Some((_, set)) => update(registry, policies, set),
         None => update(registry, policies.clone(), prepare(registry, policies)?),
     };
@@ -38,8 +38,8 @@ fn prepare<'a>(
 ) -> Result<PreparedSet, LayerError> {
     let first = policies.next().expect("a check has a policy");
     let member = layer_policy(first).member();
-    let membership = registry.backend().join(Box::new([member]), Some(first))?;
-    let mut config = LayerConfig::new(Arc::clone(registry), layer_policy(first), membership);
+    let membership = registry.engine().join(Box::new([member]), Some(first))?;
+    let mut config = LayerConfig::new(registry, layer_policy(first), membership);
     for policy in policies {
         if config.policies().iter().any(|other| other.policy.name() == policy.name()) {
             return Err(LayerError::Duplicate { policy: policy.name().clone() });
@@ -60,7 +60,7 @@ fn update<'a>(
     set: PreparedSet,
 ) -> (u64, PreparedSet) {
     let (generation, registered) =
-        registry.backend().policies().registered(declared.clone().map(Policy::name));
+        registry.engine().policies().registered(declared.clone().map(Policy::name));
     let policies = declared.clone().zip(registered).map(|(declared, registered)| {
         let layer_policy = layer_policy(declared);
         layer_policy.as_registered(registered).unwrap_or_else(|| layer_policy.switched_off())
@@ -83,13 +83,13 @@ pub(super) fn refuse<'a>(
     accept: HeaderMap,
 ) -> Limited {
     let error = KeyError::server(format!("a handler checks policies that its limiter refuses: {error}"));
-    let policies: Vec<_> = policies.map(layer_policy).collect();
+    let policies: Vec<_> = policies.map(|policy| layer_policy(policy).to_limit()).collect();
     let rejected = EventKind::Rejected { reason: Reason::Misconfigured, decisions: &[] };
     for kind in [EventKind::Misconfigured { error: &error }, rejected] {
         let event = Event::new(&policies, kind);
         registry.policy_sets().log().on_event(&event);
-        registry.backend().observers().emit(&event);
+        registry.engine().observers().emit(&event);
     }
     let responses = Arc::new(registry.default_responses());
-    Limited::new(responses, Arc::new(OwnedCause::NoKey(error)), accept)
+    Limited::new(responses, Refusal::NoKey(error), accept)
 }

@@ -47,7 +47,7 @@ impl LiveConfig {
         if is_new {
             live.list();
             if !built.registry.is_off() && !built.version.is_start_logged.swap(true, Relaxed) {
-                built.registry.backend().inventory().log_start(&live.summary());
+                built.registry.engine().inventory().log_start(&live.summary());
             }
         }
         live
@@ -56,7 +56,7 @@ impl LiveConfig {
     /// Lists the layer for as long as it exists.
     pub(crate) fn list(self: &Arc<Self>) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        self.built.registry.backend().inventory().add(weak);
+        self.built.registry.engine().inventory().add(weak);
     }
 
     /// The one of all services of a layer, without a line in the log.
@@ -70,11 +70,11 @@ impl LiveConfig {
         let found = live.upgrade();
         let is_new = found.is_none();
         let found = found.unwrap_or_else(|| {
-            let table = Arc::clone(built.registry.backend().policies());
+            let table = Arc::clone(built.registry.engine().policies());
             // The layer may have been changed in its place since it was applied last.
             built.version.set(NEVER);
             built.variants.clear();
-            built.find_straight();
+            built.find_fast_path();
             let ignored_share = LogThrottle::hourly();
             let new =
                 Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default(), ignored_share });
@@ -163,7 +163,7 @@ impl ListedLayer for LiveConfig {
 impl LayerConfig {
     /// For checks that handlers make later: the same policies with their quotas as they are now, in the modes that they have here.
     pub(crate) fn for_later_checks(self: &Arc<Self>) -> Arc<Self> {
-        let (config, table) = (self.for_handlers(), self.registry.backend().policies());
+        let (config, table) = (Arc::clone(self), self.registry.engine().policies());
         if self.version.is(table.generation()) {
             return config;
         }
@@ -178,7 +178,7 @@ impl LayerConfig {
             };
             self.policies().iter().zip(&now).map(with_policy).collect()
         };
-        let mut policies = with_policies(LayerPolicy::for_caller);
+        let mut policies = with_policies(|one, now| one.to_limit().for_caller(now));
         // With the quotas of the caller they may cause too much work.
         if TooMuchWork::check(policies.iter().map(|one| &one.policy)).is_err() {
             policies = with_policies(|_, now| now);
@@ -194,10 +194,10 @@ impl LayerConfig {
 
     /// The same layer with its policies as they are now.
     pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
-        let store = Arc::new(self.store.with_policies(policies));
-        let mut config = Self { store, ..self.clone() };
+        let mut config =
+            Self { policies: Arc::new(policies), limits: Arc::clone(&self.limits), ..self.clone() };
         config.render();
-        config.find_straight();
+        config.find_fast_path();
         config
     }
 }

@@ -11,7 +11,7 @@ use portcullis_core::{Quota, TooMuchWork};
 use smallvec::SmallVec;
 
 use super::{CurrentConfig, LayerConfig};
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind};
 use crate::policy::PolicySet;
 use crate::quota::{QuotaRefusal, QuotaSource};
 
@@ -87,7 +87,8 @@ impl LayerConfig {
                     accepted.push((index, quota));
                 }
                 Err(error) => {
-                    self.store.emit(EventKind::QuotaRefused { policy: own.name(), quota, error: &error });
+                    let refused = EventKind::QuotaRefused { policy: own.name(), quota, error: &error };
+                    self.limits.emit(refused, || EventKeys::None);
                     policies[index].policy = own;
                 }
             }
@@ -102,7 +103,7 @@ impl LayerConfig {
         }
         let config = Arc::new(self.with_policies(policies).agreeing_with(self.version.generation()));
         // A configuration with quotas gets others in layers that combine functions and look-ups.
-        let capacity = if self.store.has_caller_quotas() { NESTED_CAPACITY } else { CAPACITY };
+        let capacity = if self.limits.has_caller_quotas() { NESTED_CAPACITY } else { CAPACITY };
         self.variants.insert(accepted, &config, capacity);
         Some(config)
     }

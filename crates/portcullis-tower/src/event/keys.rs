@@ -1,6 +1,5 @@
 //! The keys that an event carries, if an observer asks for fingerprints.
 
-use http::Extensions;
 use portcullis_core::store::{Check, Checks};
 use portcullis_core::{Key, PolicyName};
 use smallvec::SmallVec;
@@ -32,34 +31,12 @@ impl FoundKeys {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Key)> {
         self.0.iter().copied()
     }
-
-    /// Leaves the keys in a request, in place of those of an outer layer.
-    pub(crate) fn replace_in(found: Option<Box<Self>>, extensions: &mut Extensions) {
-        match found {
-            Some(found) => drop(extensions.insert(*found)),
-            None => drop(extensions.remove::<Self>()),
-        }
-    }
-
-    /// Adds keys to those in a request, which the same layer has found.
-    pub(crate) fn add_to(found: Option<Box<Self>>, extensions: &mut Extensions) {
-        let Some(found) = found else { return };
-        let mut all = extensions.remove::<Self>().unwrap_or_default();
-        for (index, key) in found.iter() {
-            all.add(index, key);
-        }
-        extensions.insert(all);
-    }
 }
 
 impl<'a> EventKeys<'a> {
-    /// Those that were left in a request.
-    pub(crate) fn of_request(extensions: &'a Extensions) -> Self {
-        extensions.get().map_or(Self::None, Self::Found)
-    }
-
-    pub(crate) fn of_plan(found: Option<&'a FoundKeys>) -> Self {
-        found.map_or(Self::None, Self::Found)
+    /// The keys that were found for a request, if they were kept.
+    pub(crate) fn found(keys: Option<&'a FoundKeys>) -> Self {
+        keys.map_or(Self::None, Self::Found)
     }
 
     pub(crate) fn of_checks(checks: &'a Checks) -> Self {

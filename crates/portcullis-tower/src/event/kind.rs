@@ -296,3 +296,15 @@ pub enum EventKind<'a> {
         is_shadow: bool,
     },
 }
+
+impl EventKind<'_> {
+    /// Whether the log counts the event. Most requests end with one that it does not.
+    #[inline]
+    pub(crate) fn is_logged(&self) -> bool {
+        match self {
+            Self::Admitted { .. } => false,
+            Self::Rejected { reason, .. } => *reason == Reason::Denied,
+            _ => true,
+        }
+    }
+}

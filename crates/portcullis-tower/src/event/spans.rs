@@ -4,7 +4,7 @@ use portcullis_core::{Decision, PolicyName};
 use tracing::Span;
 
 use super::{Event, EventKind, Observer, Uncounted};
-use crate::{Mode, OnMissing, Shadow};
+use crate::{Mode, OnMissing};
 
 /// Records what is decided about a request in the current [span](tracing::Span), usually that of the request. An
 /// [`Observer`] that is [added](crate::Registry::add_observer) once.
@@ -108,19 +108,13 @@ impl<'a> Record<'a> {
     fn of_uncounted(event: &Event<'a>) -> Option<Self> {
         let policies = event.policies.0;
         match event.uncounted {
-            Uncounted::None => None,
             Uncounted::Off => Some(Self::skipped()),
-            Uncounted::Request(_) if policies.is_empty() => Some(Self::skipped()),
-            Uncounted::Request(_) if policies.iter().any(|own| own.mode == Mode::Enforce) => None,
-            Uncounted::Request(extensions) => {
-                // Those of outer layers are there as well.
-                let is_own =
-                    |decision: &&Decision| event.policies.names().any(|own| own == decision.policy());
-                let own =
-                    || extensions.get::<Shadow>().map_or(&[][..], Shadow::decisions).iter().filter(is_own);
-                let is_admitted = own().all(Decision::is_allowed);
-                if is_admitted { Decision::decisive(own()).map(Self::of_admission) } else { None }
+            Uncounted::Shadows(_) if policies.is_empty() => Some(Self::skipped()),
+            Uncounted::Shadows(_) if policies.iter().any(|own| own.mode == Mode::Enforce) => None,
+            Uncounted::Shadows(own) if own.iter().all(Decision::is_allowed) => {
+                Decision::decisive(own).map(Self::of_admission)
             }
+            Uncounted::None | Uncounted::Shadows(_) => None,
         }
     }
 

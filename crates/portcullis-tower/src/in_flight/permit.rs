@@ -3,50 +3,27 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use http::{Extensions, Method};
+use http::Method;
 use portcullis_core::PolicyName;
 
 use super::HeldPermit;
-use crate::layer_store::LayerStore;
-use crate::policy::HeldUntil;
+use crate::limit::HeldUntil;
+use crate::limits::Limits;
 
-/// The permits of one request. From its first decision to its admission they are in its extensions, so that each way in which it can
-/// end in between releases them; afterwards its [`Charge`](crate::Charge) and its response share them.
-#[derive(Default)]
+/// The permits of a request that is admitted, which its [`Charge`](crate::Charge) and its response share.
+#[derive(Clone)]
 pub(crate) struct Permits(Arc<Mutex<Slot>>);
 
-#[derive(Default)]
 struct Slot {
     permits: Vec<HeldPermit>,
     /// Whether the request asks for a tunnel.
     is_connect: bool,
 }
 
-impl Clone for Permits {
-    /// A clone of a request holds nothing, so that one that a look-up keeps does not keep the permits.
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
 impl Permits {
-    /// The same permits, for the charge of the request.
-    pub(crate) fn share(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-
-    /// Adds permits to those of a request.
-    pub(crate) fn hold(permits: Vec<HeldPermit>, extensions: &mut Extensions) {
-        if !permits.is_empty() {
-            extensions.get_or_insert_default::<Self>().lock().permits.extend(permits);
-        }
-    }
-
-    /// Takes the permits of a request, if it holds any.
-    pub(crate) fn take(method: &Method, extensions: &mut Extensions) -> Option<Self> {
-        let permits: Self = extensions.remove()?;
-        permits.lock().is_connect = *method == Method::CONNECT;
-        Some(permits)
+    /// The permits of a request with this method.
+    pub(crate) fn new(permits: Vec<HeldPermit>, method: &Method) -> Self {
+        Self(Arc::new(Mutex::new(Slot { permits, is_connect: *method == Method::CONNECT })))
     }
 
     /// Moves the permits of one policy, or all, into a guard.
@@ -69,7 +46,7 @@ impl Permits {
     }
 
     /// The layer and the policy of a permit that nothing can hold any more, because no charge of the request is left.
-    pub(super) fn unreachable(&self) -> Option<(Arc<LayerStore>, PolicyName)> {
+    pub(super) fn unreachable(&self) -> Option<(Arc<Limits>, PolicyName)> {
         let is_last = Arc::strong_count(&self.0) == 1;
         let slot = is_last.then(|| self.lock())?;
         slot.permits.iter().find_map(|permit| Some((permit.store()?, permit.policy.clone())))

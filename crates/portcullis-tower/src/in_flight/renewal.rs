@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Held, HeldPolicy, Shared};
-use crate::event::EventKind;
+use crate::event::{EventKind, report};
 
 impl Shared {
     /// Makes sure that a task renews what is held. Without a runtime, nothing is renewed until another permit is taken in one.
@@ -101,8 +101,9 @@ impl Shared {
             ))
         });
         // A panic of an observer of events must not end the task.
-        let conclude =
-            AssertUnwindSafe(|| self.conclude(&ids, since, answer, |error| store.emit_failure(error)));
+        let conclude = AssertUnwindSafe(|| {
+            self.conclude(&ids, since, answer, |error| store.emit_store_state(Some(error)))
+        });
         catch_unwind(conclude).unwrap_or(true)
     }
 
@@ -135,7 +136,7 @@ impl Shared {
         }
         for Held { store, receipt, .. } in lapsed {
             let policy = receipt.policy().name();
-            store.emit_of(policy, receipt.key(), EventKind::PermitLapsed { policy });
+            report::of_key(&store, policy, receipt.key(), EventKind::PermitLapsed { policy });
         }
         true
     }

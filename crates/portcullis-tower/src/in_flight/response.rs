@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use super::Permits;
 use crate::ResponseBody;
 use crate::body::{BodyEnd, BodyObserver};
-use crate::event::EventKind;
+use crate::event::{EventKeys, EventKind};
 
 /// The permits of a request that went to the inner service. Released when it is dropped, whoever else shares them; `None` once they
 /// are left to others.
@@ -53,7 +53,7 @@ impl BodyObserver for UpgradedPermits {
     /// A panic, of an observer of events, ends here, because the body may be dropped during another panic.
     fn ended(self: Box<Self>, _: BodyEnd) {
         if let Some((store, policy)) = self.0.unreachable() {
-            let emit = || store.emit(EventKind::UpgradeReleased { policy: &policy });
+            let emit = || store.emit(EventKind::UpgradeReleased { policy: &policy }, || EventKeys::None);
             drop(catch_unwind(AssertUnwindSafe(emit)));
         }
     }

@@ -3,7 +3,7 @@
 use portcullis_core::Concurrency;
 
 use super::outcome::or_panic;
-use crate::policy::{HeldUntil, is_in_flight};
+use crate::limit::{HeldUntil, is_in_flight};
 use crate::{LayerError, RateLimitLayer};
 
 impl RateLimitLayer {

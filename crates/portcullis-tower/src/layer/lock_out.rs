@@ -3,7 +3,8 @@
 use portcullis_core::overrides::LockOut;
 
 use super::outcome::or_panic;
-use crate::policy::{LayerPolicy, is_in_flight};
+use crate::limit::is_in_flight;
+use crate::policy::LayerPolicy;
 use crate::policy_table::reading_overrides;
 use crate::{LayerError, OnMissing, RateLimitLayer};
 
@@ -104,7 +105,7 @@ impl RateLimitLayer {
         if is_shared(last) {
             return Err(LayerError::SharedLockOut { policy: last.policy.name().clone() });
         }
-        let shared = self.config.registry.backend().set_lock_out(&last.policy, lock_out)?;
+        let shared = self.config.registry.engine().set_lock_out(&last.policy, lock_out)?;
         let policy = reading_overrides(&last.policy)?;
         Ok(self.with_last(|last| {
             last.policy = policy;

@@ -26,9 +26,8 @@ impl RateLimitLayer {
     /// layer leaves a charge, a handler gets that one, which is of the policies of the outer layer. Headers,
     /// [`Shadow`](crate::Shadow), events and the [decision in responses](Self::decision_in_response) do not change.
     ///
-    /// A layer inside of this one notices a policy that both have, as long as it is called and polled in the same task. A service
-    /// that hands requests to another task, such as a buffer between the two, hides it. A request that a handler makes itself
-    /// and sends to a layer in the same task counts as inside: a policy that both have is reported as charged twice.
+    /// A layer inside of this one does not notice it: a policy that both have is not reported as charged twice, and where the inner
+    /// layer shows no headers, those of this one are written.
     ///
     /// ```
     /// use std::sync::Arc;

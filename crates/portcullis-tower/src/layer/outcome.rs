@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::config::LayerConfig;
-use crate::policy::{LayerPolicy, is_in_flight};
-use crate::response_outcome::{ByOutcome, OutcomeRule};
+use crate::limit::is_in_flight;
+use crate::policy::LayerPolicy;
+use crate::response_outcome::OutcomeRule;
 use crate::{LayerError, RateLimitLayer, ResponseOutcome};
 
 impl RateLimitLayer {
@@ -194,9 +195,6 @@ impl RateLimitLayer {
     fn with_outcome(self, change: impl FnOnce(&mut OutcomeRule)) -> Result<Self, LayerError> {
         self.with_config(|config| {
             config.change_last(|last| change(last.outcome.get_or_insert_default()));
-            let mut rules = config.policies().iter().filter_map(|layer_policy| layer_policy.outcome.as_ref());
-            let looks_first = rules.any(|rule| rule.looks_first);
-            config.by_outcome = if looks_first { ByOutcome::SomeLookFirst } else { ByOutcome::Some };
         })
     }
 

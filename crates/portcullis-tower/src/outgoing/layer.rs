@@ -49,7 +49,7 @@ impl OutgoingLayer {
         let leased = |_| LayerError::LeasedOverrides { policy: name };
         let policy = policy.try_with_overrides().map_err(leased)?;
         let member = Member { policy: policy.name().clone(), has_chosen_key: false };
-        let membership = registry.backend().join(Box::new([member]), Some(&policy))?;
+        let membership = registry.engine().join(Box::new([member]), Some(&policy))?;
         let (key, hints) = (Arc::new(Authority), HintSettings::default());
         let config = Config { registry, policy, _membership: membership, key, at_most: None, hints };
         Ok(Self { shared: Arc::new(Shared::new(config)) })

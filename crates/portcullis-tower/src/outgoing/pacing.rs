@@ -12,8 +12,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::error::{OutgoingError, Paced};
 use super::shared::{Shared, blocked_for};
+use crate::decide::Rejected;
 use crate::event::EventKind;
-use crate::response::OwnedCause;
 use crate::wait_limit::WaitPermit;
 use crate::{Charge, CheckFuture, Limited, Reason};
 
@@ -53,6 +53,7 @@ pub(super) struct Pacing {
     state: State,
 }
 
+#[expect(clippy::large_enum_variant, reason = "it is boxed, and most requests are the first variant")]
 enum State {
     Checking(CheckFuture),
     /// The key is closed.
@@ -176,11 +177,11 @@ fn closed(shared: &Shared, key: Key, started: Instant, until: Instant) -> Result
         return Err(Refusal::Limited(Paced::new(config.policy.name().clone(), Some(left), true)));
     }
     let own = (!key.is_shared()).then_some(key);
-    let Some(permit) = config.registry.wait_limit().acquire(own) else {
+    let Some(permit) = config.registry.engine().wait_limit.acquire(own) else {
         shared.emit(Some(key), EventKind::TooManyWaiting);
         shared.emit(Some(key), EventKind::Rejected { reason: Reason::Overloaded, decisions: &[] });
         let responses = Arc::new(config.registry.default_responses());
-        let cause = Arc::new(OwnedCause::Overloaded);
+        let cause = crate::check::Refusal::Limits(Rejected::Overloaded);
         return Err(Refusal::Undecided(Limited::new(responses, cause, HeaderMap::new())));
     };
     let sleep = Box::pin(tokio::time::sleep_until(until));

@@ -75,13 +75,14 @@ impl Shared {
             // The events tell of it.
             let _ = charge.refund().await;
         };
-        if !self.config.registry.backend().detached().spawn(refund) {
-            self.emit(None, EventKind::RefundDropped);
+        match self.config.registry.engine().task_permit() {
+            Ok(permit) => permit.spawn(refund),
+            Err(_) => self.emit(None, EventKind::RefundDropped),
         }
     }
 
     pub(super) fn emit(&self, key: Option<Key>, kind: EventKind<'_>) {
-        let observers = self.config.registry.backend().observers();
+        let observers = self.config.registry.engine().observers();
         let event = Event::new(&[], kind);
         let key = key.filter(|_| observers.want_fingerprints());
         let event = match key {
@@ -110,7 +111,7 @@ impl Shared {
         self.closed.close(key, now.checked_add(length)?, now);
         let is_capped = reading.is_capped;
         self.emit(Some(key), EventKind::OutgoingClosed { policy, length, is_capped });
-        let Ok(permit) = self.config.registry.backend().detached().permit() else {
+        let Ok(permit) = self.config.registry.engine().task_permit() else {
             self.emit(Some(key), EventKind::OutgoingNotShared { policy });
             return None;
         };

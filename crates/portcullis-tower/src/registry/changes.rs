@@ -44,14 +44,14 @@ impl Registry {
     /// [`LayerError::Unknown`] if no layer has the policy, and [`LayerError::UnverifiedKey`] for [`Mode::Percent`] if clients
     /// [choose](crate::KeyExtractor::is_chosen_by_client) its key in any layer. Nothing changes then.
     pub fn set_mode(&self, policy: &PolicyName, mode: Mode) -> Result<(), LayerError> {
-        self.backend.policies().set_mode(policy, mode)?;
+        self.engine.policies().set_mode(policy, mode)?;
         tracing::info!(%policy, %mode, "the mode of a policy of the rate limiter was set");
         Ok(())
     }
 
     /// Returns the mode that was [set](Self::set_mode) for all layers with a policy; `None` if each layer has its own.
     pub fn mode(&self, policy: &PolicyName) -> Option<Mode> {
-        self.backend.policies().mode(policy)
+        self.engine.policies().mode(policy)
     }
 
     /// Replaces the registered policy of the same name: its limit, its burst, its failure mode, its lease and its longest wait. It
@@ -103,8 +103,8 @@ impl Registry {
     pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         let name = policy.name().clone();
         let (limit, window) = (policy.strategy().limit(), policy.strategy().window());
-        let former = self.backend.set_policy(policy)?;
-        self.in_flight.policies_changed();
+        let former = self.engine.set_policy(policy)?;
+        self.engine.in_flight.policies_changed();
         tracing::info!(policy = %name, limit, ?window, "a policy of the rate limiter was set");
         Ok(former)
     }

@@ -18,7 +18,7 @@ impl Registry {
     /// Like [`emit_event`](Self::emit_event), with the keys that the event is about, for its
     /// [fingerprints](crate::Event::fingerprints). `checks` is called only if an observer asks for them.
     pub fn emit_event_about(&self, kind: EventKind<'_>, checks: impl FnOnce() -> Option<Checks>) {
-        let observers = self.backend.observers();
+        let observers = self.engine.observers();
         let of_charges = matches!(
             kind,
             EventKind::Charged { .. } | EventKind::PermitAcquired { .. } | EventKind::PermitReleased { .. }

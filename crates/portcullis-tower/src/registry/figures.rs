@@ -60,8 +60,8 @@ impl Registry {
     // For the metrics, which add up the figures of several registries.
     #[doc(hidden)]
     pub fn instance(&self) -> Weak<dyn Any + Send + Sync> {
-        let backend: Weak<_> = Arc::downgrade(&self.backend);
-        backend
+        let engine: Weak<_> = Arc::downgrade(&self.engine);
+        engine
     }
 
     pub(crate) fn lookup_counts(&self) -> &LookupCounts {

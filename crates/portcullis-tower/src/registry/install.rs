@@ -63,8 +63,8 @@ impl Registry {
         policies: &[InstalledPolicy],
         commit: impl FnOnce(),
     ) -> Result<Installation, LayerError> {
-        let membership = self.backend.install(policies, commit)?;
-        self.in_flight.policies_changed();
+        let membership = self.engine.install(policies, commit)?;
+        self.engine.in_flight.policies_changed();
         Ok(Installation { _membership: membership })
     }
 
@@ -87,7 +87,7 @@ impl Registry {
     }
 
     fn emit(&self, kind: EventKind<'_>) {
-        self.backend.observers().emit(&Event::new(&[], kind));
+        self.engine.observers().emit(&Event::new(&[], kind));
     }
 }
 

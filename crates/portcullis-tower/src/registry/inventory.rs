@@ -13,26 +13,26 @@ impl Registry {
     ///
     /// At most 10 000 are listed at the same time. Beyond that number, layers limit and are not listed, and one line is logged.
     pub fn layers(&self) -> Vec<LayerSummary> {
-        self.backend.inventory().layers()
+        self.engine.inventory().layers()
     }
 
     /// Returns all registered policies as they are now, in alphabetical order of their names.
     pub fn policies(&self) -> Vec<Policy> {
-        self.backend.policies().policies()
+        self.engine.policies().policies()
     }
 
     /// Returns since when a policy is registered in this process: since its first layer was built, or its rules were loaded.
     pub fn registered_since(&self, policy: &PolicyName) -> Option<SystemTime> {
-        self.backend.policies().since(policy).map(|(registered, _)| registered)
+        self.engine.policies().since(policy).map(|(registered, _)| registered)
     }
 
     /// Returns since when a policy has its [mode](Self::mode) for all layers, or since when it is registered if each layer has its own.
     pub fn mode_since(&self, policy: &PolicyName) -> Option<SystemTime> {
-        self.backend.policies().since(policy).map(|(_, mode)| mode)
+        self.engine.policies().since(policy).map(|(_, mode)| mode)
     }
 
     /// Returns how many permits of limits on requests [in flight](crate::RateLimitLayer::and_in_flight) this process holds.
     pub fn permits_in_flight(&self) -> usize {
-        self.in_flight.held()
+        self.engine.in_flight.held()
     }
 }

@@ -12,7 +12,9 @@ use portcullis_core::Policy;
 use utoipa::openapi::{Response, ResponseBuilder};
 
 use super::{Cause, ResponseSettings, whole_seconds};
-use crate::policy::{LayerPolicy, PolicySet, is_in_flight};
+use crate::decide::Rejected;
+use crate::limit::is_in_flight;
+use crate::policy::{LayerPolicy, PolicySet};
 use example::Example;
 
 impl ResponseSettings {
@@ -24,8 +26,9 @@ impl ResponseSettings {
         };
         let checked = PolicySet::of(enforced.indexes.iter().copied());
         let example = example::denial_by(first);
-        let example =
-            example.as_ref().map(|outcome| Example::render(self, Cause::Limited { outcome, checked }));
+        let example = example.as_ref().map(|outcome| {
+            Example::render(self, Cause::Limits(&Rejected::Late { outcome: outcome.clone(), checked }))
+        });
         let mut response = ResponseBuilder::new().description(self.description(&enforced));
         for header in self.headers_of_limited(&enforced) {
             response = response.header(header.name, header.build(example.as_ref()));
@@ -39,7 +42,7 @@ impl ResponseSettings {
 
     /// Describes the response 503, which is the same for all policies.
     pub(crate) fn describe_unavailable(&self) -> Response {
-        let example = Example::render(self, Cause::StoreFailed);
+        let example = Example::render(self, Cause::Limits(&Rejected::StoreFailed));
         let mut response = ResponseBuilder::new().description(UNAVAILABLE);
         response = response.header(headers::CACHE_CONTROL.name, headers::CACHE_CONTROL.build(Some(&example)));
         if self.custom.is_none() {

@@ -10,6 +10,7 @@ use portcullis_core::{Decision, Key, PolicyName, Retry};
 
 use super::fields;
 use super::values::{self, ItemBuf};
+use crate::decide::Rejected;
 use crate::policy::PolicySet;
 use crate::{KeyError, Reason};
 
@@ -23,22 +24,31 @@ pub struct Rejection<'a> {
     retry_offset: Duration,
 }
 
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cause<'a> {
-    Limited {
-        outcome: &'a Outcome,
-        /// The policies that were checked. A remembered denial has a decision about one of them only.
-        checked: PolicySet,
-    },
+    /// Its limits reject it.
+    Limits(&'a Rejected),
+    /// A list denies it.
     Denied,
-    /// Too many requests with this key are unsettled under the policy.
-    Unsettled(&'a PolicyName),
     NoKey(&'a KeyError),
-    StoreFailed,
-    Overloaded,
     LookupFailed,
     /// The wait is the offset.
     Shed,
+}
+
+impl Cause<'_> {
+    pub(crate) fn reason(&self) -> Reason {
+        match self {
+            Cause::Limits(rejected) => rejected.reason(),
+            Cause::Denied => Reason::Denied,
+            Cause::NoKey(error) if error.challenge().is_some() => Reason::Unauthenticated,
+            Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
+            Cause::NoKey(_) => Reason::Misconfigured,
+            Cause::LookupFailed => Reason::LookupFailed,
+            Cause::Shed => Reason::Shed,
+        }
+    }
 }
 
 impl<'a> Rejection<'a> {
@@ -59,42 +69,33 @@ impl<'a> Rejection<'a> {
 
     /// Returns the reason.
     pub fn reason(&self) -> Reason {
-        match self.cause {
-            Cause::Limited { .. } if self.wait().is_none() && !self.is_in_flight() => Reason::NeverFits,
-            Cause::Limited { .. } if self.is_blocked() => Reason::Blocked,
-            Cause::Limited { .. } => Reason::Limited,
-            Cause::Denied => Reason::Denied,
-            Cause::Unsettled(_) => Reason::Unsettled,
-            Cause::NoKey(error) if error.challenge().is_some() => Reason::Unauthenticated,
-            Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
-            Cause::NoKey(_) => Reason::Misconfigured,
-            Cause::StoreFailed => Reason::StoreFailed,
-            Cause::Overloaded => Reason::Overloaded,
-            Cause::LookupFailed => Reason::LookupFailed,
-            Cause::Shed => Reason::Shed,
-        }
+        self.cause.reason()
     }
 
     /// Returns the decision of the decisive policy, if the request was limited.
     pub fn decision(&self) -> Option<&'a Decision> {
+        self.limited().map(|(outcome, _)| outcome.decision())
+    }
+
+    /// The denial of a request that was limited, and the policies that were checked.
+    pub(super) fn limited(&self) -> Option<(&'a Outcome, PolicySet)> {
         match self.cause {
-            Cause::Limited { outcome, .. } => Some(outcome.decision()),
+            Cause::Limits(
+                Rejected::Limited { outcome, checked, .. } | Rejected::Late { outcome, checked },
+            ) => Some((outcome, *checked)),
             _ => None,
         }
     }
 
     /// Returns the narrowest key of a request that was limited.
     pub(crate) fn key(&self) -> Option<Key> {
-        match self.cause {
-            Cause::Limited { outcome, .. } => outcome.checks().narrowest_key(),
-            _ => None,
-        }
+        self.limited().and_then(|(outcome, _)| outcome.checks().narrowest_key())
     }
 
     /// Returns the decision of each enforced policy, in order; empty if the store was not called or could not answer.
     pub fn decisions(&self) -> &'a [Decision] {
         match self.cause {
-            Cause::Limited { outcome, .. } => outcome.decisions(),
+            Cause::Limits(rejected) => rejected.decisions(),
             _ => &[],
         }
     }
@@ -102,7 +103,7 @@ impl<'a> Rejection<'a> {
     /// Returns the policies that deny the request. Others may allow it; they have charged nothing.
     pub fn violated_policies(&self) -> impl Iterator<Item = &'a PolicyName> {
         let unsettled = match self.cause {
-            Cause::Unsettled(policy) => Some(policy),
+            Cause::Limits(Rejected::Unsettled(policy)) => Some(policy),
             _ => None,
         };
         let denials = self.decisions().iter().filter(|decision| !decision.is_allowed());
@@ -139,22 +140,22 @@ impl<'a> Rejection<'a> {
     /// build with debug assertions it names the line that is missing where [`ClientIp`](crate::ClientIp) finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
-            Cause::Limited { .. } => match self.retry_after() {
+            Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => match self.retry_after() {
                 Some(wait) if self.is_blocked() => format!("{BLOCKED}{} s", wait.as_secs()).into(),
                 Some(wait) => format!("{RETRY_AFTER}{} s", wait.as_secs()).into(),
                 None if self.is_in_flight() => IN_PROGRESS.into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
             Cause::Denied => "this server does not allow the request".into(),
-            Cause::Unsettled(_) => IN_PROGRESS.into(),
+            Cause::Limits(Rejected::Unsettled(_)) => IN_PROGRESS.into(),
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
             Cause::NoKey(error) => match error.setup_hint() {
                 Some(hint) => format!("{UNKNOWN_CLIENT}: {hint}").into(),
                 None => UNKNOWN_CLIENT.into(),
             },
             Cause::LookupFailed => UNKNOWN_CLIENT.into(),
-            Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
-            Cause::Overloaded => "the server is overloaded".into(),
+            Cause::Limits(Rejected::StoreFailed) => "the rate limiter cannot answer at the moment".into(),
+            Cause::Limits(Rejected::Overloaded) => "the server is overloaded".into(),
             Cause::Shed => {
                 format!("{OVERLOADED}{} s", self.retry_after().unwrap_or_default().as_secs()).into()
             }
@@ -163,8 +164,8 @@ impl<'a> Rejection<'a> {
 
     /// Appends the [message](Self::message). The most frequent one needs no allocation here.
     pub(super) fn push_message(&self, text: &mut ItemBuf) {
-        match (self.cause, self.retry_after()) {
-            (Cause::Limited { .. }, Some(wait)) => {
+        match (self.limited(), self.retry_after()) {
+            (Some(_), Some(wait)) => {
                 let start = if self.is_blocked() { BLOCKED } else { RETRY_AFTER };
                 text.extend_from_slice(start.as_bytes());
                 values::push_number(text, wait.as_secs());
@@ -174,13 +175,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    pub(crate) fn cause(&self) -> Cause<'a> {
+    pub(super) fn cause(&self) -> Cause<'a> {
         self.cause
-    }
-
-    /// The time that is added to the wait.
-    pub(crate) fn retry_offset(&self) -> Duration {
-        self.retry_offset
     }
 
     /// The time until a retry can succeed, if that is possible and known: exact, or spread if the layer does so.

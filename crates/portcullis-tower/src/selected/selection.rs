@@ -12,7 +12,7 @@ use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::event::{Event, EventKind, Observer as _};
 use crate::inventory::ListedLayer as _;
-use crate::layer_store::Signals;
+use crate::limits::Signals;
 use crate::response::{Cause, Rejection};
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
 
@@ -116,7 +116,7 @@ impl Refusal {
         for kind in [EventKind::Misconfigured { error }, rejected] {
             let event = Event::new(&[], kind);
             registry.policy_sets().log().on_event(&event);
-            registry.backend().observers().emit(&event);
+            registry.engine().observers().emit(&event);
         }
         let rejection = Rejection::new(parts, Cause::NoKey(error));
         registry.default_responses().reject(&rejection, admission::is_nested(&parts.extensions))

@@ -126,7 +126,7 @@ impl ShedConfig {
     fn emit(&self, kind: EventKind<'_>) {
         let event = Event::new(&[], kind);
         self.shared.log.on_event(&event);
-        self.registry.backend().observers().emit(&event);
+        self.registry.engine().observers().emit(&event);
     }
 }
 

@@ -14,6 +14,7 @@ mod dialects;
 mod events;
 mod failure;
 mod fallback;
+mod fast_path;
 mod forged;
 mod grants;
 mod handler_checks;
@@ -53,7 +54,6 @@ mod soft_limits;
 mod spans;
 mod spread;
 mod steps;
-mod straight;
 mod support;
 mod tags;
 #[cfg(feature = "tonic")]

@@ -77,20 +77,14 @@ async fn the_decision_is_in_the_response_where_it_was_asked_for() {
 
 #[tokio::test]
 async fn nested_layers_notice_a_common_policy() {
-    for (mode, with_charge) in
-        [(Mode::Ready, false), (Mode::Ready, true), (Mode::Later, false), (Mode::Later, true)]
-    {
+    for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
         let registry = registry_of(store);
         let events = record(&registry);
-        let inner = if with_charge {
-            let policy = Policy::fixed_window("all", Quota::per_day(9));
-            LayerBuilder::new(Arc::clone(&registry), policy).by(Global)
-        } else {
-            layer(&registry, "all", 9)
-        };
-        let service = (layer(&registry, "all", 9), inner).layer(service_fn(answer));
+        let policy = Policy::fixed_window("all", Quota::per_day(9));
+        let outer = LayerBuilder::new(Arc::clone(&registry), policy).by(Global);
+        let service = (outer, layer(&registry, "all", 9)).layer(service_fn(answer));
         service.clone().oneshot(request(&[])).await.unwrap();
         let first = ["admitted 8", "charged twice all", "admitted 7"];
         assert_eq!(*events.lock().unwrap(), first, "{mode:?}");
@@ -147,17 +141,7 @@ async fn after_a_panic_the_next_request_is_not_nested() {
 async fn the_innermost_layer_decides_about_the_headers() {
     let registry = registry_of(Arc::default());
     let (outer, inner) = (|| layer(&registry, "outer", 9), || layer(&registry, "inner", 5));
-    let hidden = || inner().headers(RateLimitHeaders::NONE);
     let service = (outer(), inner()).layer(service_fn(answer));
     let response = service.oneshot(request(&[])).await.unwrap();
     assert_eq!(response.headers()["x-ratelimit-limit"], "5");
-    for rejected in [false, true] {
-        if rejected {
-            while hidden().layer(service_fn(answer)).oneshot(request(&[])).await.unwrap().status() == 200 {}
-        }
-        let service = (outer(), hidden()).layer(service_fn(answer));
-        let response = service.oneshot(request(&[])).await.unwrap();
-        assert_eq!(response.status(), if rejected { 429 } else { 200 });
-        assert!(!response.headers().contains_key("x-ratelimit-limit"));
-    }
 }

@@ -5,7 +5,7 @@ use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 
 use super::{Enforced, Example};
-use crate::policy::is_in_flight;
+use crate::limit::is_in_flight;
 use crate::response::{RateLimitHeaders, ResponseSettings};
 
 /// A header that may be present.

@@ -51,7 +51,7 @@ const USERS: [&str; 3] = ["ada", "bob", "eve"];
 /// A policy, and its quota of a limit.
 type Limited = (fn(Quota) -> Policy, fn(u64) -> Quota);
 
-/// Of each algorithm that a straight layer may have.
+/// Of each algorithm that a fast layer may have.
 const POLICIES: [Limited; 5] = [
     (|quota| Policy::fixed_window("all", quota), Quota::per_minute),
     (|quota| Policy::sliding_window("all", quota), Quota::per_minute),
@@ -248,9 +248,9 @@ proptest! {
         steps in steps(),
     ) {
         let setting = *SETTINGS.iter().chain(&MORE_SETTINGS).nth(setting).unwrap();
-        let [straight, general] =
+        let [fast, general] =
             [false, true].map(|is_general| history(POLICIES[policy], setting, is_general, &steps));
-        prop_assert_eq!(straight, general);
+        prop_assert_eq!(fast, general);
     }
 }
 
@@ -279,10 +279,10 @@ fn histories_have_blocks_grants_and_corrections() {
     ];
     for limited in POLICIES {
         for setting in [SETTINGS[0], MORE_SETTINGS[1], MORE_SETTINGS[3]] {
-            let [straight, general] =
+            let [fast, general] =
                 [false, true].map(|is_general| history(limited, setting, is_general, &steps));
-            assert_eq!(straight, general);
-            let all = straight.join("\n");
+            assert_eq!(fast, general);
+            let all = fast.join("\n");
             for part in ["Refunded", "ChargedMore", "429", "\"x-ratelimit-limit\": \"5\"", "Blocked"] {
                 assert!(all.contains(part), "{part}: {all}");
             }

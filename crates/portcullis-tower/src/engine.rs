@@ -1,4 +1,5 @@
-//! The store, the registered policies and the observers, which all layers of one limiter share.
+//! What all layers and checks of one limiter share: the store, the registered policies, the observers, and the requests that wait or
+//! are not settled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,32 +8,51 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
 use portcullis_core::{Policy, Receipt, Strategy};
 
-use crate::detached::Detached;
+use crate::detached::{Detached, NoTask, TaskPermit};
 use crate::event::Observers;
+use crate::in_flight::InFlight;
 use crate::inventory::Inventory;
+use crate::limit::is_in_flight;
 use crate::lock_out::PolicyLockOut;
-use crate::policy::is_in_flight;
 use crate::policy_table::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
+use crate::queues::Queues;
 use crate::rate::Rate;
+use crate::settlements::Settlements;
+use crate::unsettled::Unsettled;
+use crate::wait_limit::WaitLimit;
+use crate::window_queues::WindowQueues;
 use crate::{LayerError, PolicyConflict};
 
 /// The store, with the policies that it was asked to register, and with the observers of its answers.
-pub(crate) struct Backend {
+pub(crate) struct Engine {
     store: Arc<dyn Store>,
     policies: Arc<PolicyTable>,
     observers: Observers,
     detached: Detached,
+    pub(crate) wait_limit: WaitLimit,
+    pub(crate) queues: Queues,
+    pub(crate) window_queues: WindowQueues,
+    pub(crate) unsettled: Unsettled,
+    pub(crate) settlements: Settlements,
+    pub(crate) in_flight: InFlight,
     inventory: Inventory,
     time_zones_are_logged: AtomicBool,
 }
 
-impl Backend {
+impl Engine {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        let settlements = Settlements::default();
         Self {
             store,
             policies: Arc::default(),
             observers: Observers::default(),
             detached: Detached::default(),
+            wait_limit: WaitLimit::default(),
+            queues: Queues::default(),
+            window_queues: WindowQueues::default(),
+            unsettled: Unsettled::default(),
+            in_flight: InFlight::new(settlements.clone()),
+            settlements,
             inventory: Inventory::default(),
             time_zones_are_logged: AtomicBool::new(false),
         }
@@ -46,9 +66,9 @@ impl Backend {
         &self.observers
     }
 
-    /// Tasks that refund requests whose clients have disconnected, or settle reservations.
-    pub(crate) fn detached(&self) -> &Detached {
-        &self.detached
+    /// Returns a permit for a task that settles a charge.
+    pub(crate) fn task_permit(&self) -> Result<TaskPermit, NoTask> {
+        self.detached.permit()
     }
 
     /// The layers that limit services.

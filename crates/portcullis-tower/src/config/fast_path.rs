@@ -3,36 +3,31 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::LayerConfig;
-use crate::policy::{KeySource, LayerPolicy};
+use crate::policy::KeySource;
 
 impl LayerConfig {
-    /// What a straight layer is.
-    pub(crate) const STRAIGHT: &str = "a straight layer has one enforced policy with a synchronous key";
-
     /// Whether a request is decided by one check under the only policy, so that nothing else has to be considered: no list, look-up,
     /// shadow policy, wait, permit, reservation, outcome or soft limit. Most layers are like this.
     #[inline]
-    pub(crate) fn is_straight(&self) -> bool {
-        self.is_straight.load(Relaxed)
+    pub(crate) fn is_fast(&self) -> bool {
+        self.is_fast.load(Relaxed)
     }
 
-    /// Finds out whether the layer is straight, once nothing of it changes any more.
-    pub(super) fn find_straight(&self) {
-        let [only] = self.policies() else { return self.is_straight.store(false, Relaxed) };
-        let has_more = self.is_for_handlers
-            || self.registry.is_off()
+    /// Finds out whether the layer is fast, once nothing of it changes any more.
+    pub(super) fn find_fast_path(&self) {
+        let ([only], [limit]) = (self.policies(), self.limits.policies()) else {
+            return self.is_fast.store(false, Relaxed);
+        };
+        let has_more = self.registry.is_off()
             || self.lists.is_some()
             || self.has_caller_quotas
-            || self.holds_permits
+            || self.limits.holds_permits()
             || self.reserves
-            || self.by_outcome.any()
+            || self.limits.corrects()
             || !self.responses.soft_limits().is_empty();
-        self.is_straight.store(!has_more && is_straight(only), Relaxed);
+        let is_simple = matches!(only.key, KeySource::Sync(_)) && !only.is_shadow && !limit.may_wait();
+        self.is_fast.store(!has_more && is_simple, Relaxed);
     }
-}
-
-fn is_straight(only: &LayerPolicy) -> bool {
-    matches!(only.key, KeySource::Sync(_)) && !only.is_shadow && !only.may_wait()
 }
 
 #[cfg(test)]
@@ -47,8 +42,8 @@ mod tests {
     use crate::config::LiveConfig;
     use crate::{Global, LayerBuilder, Mode, Percent, RateLimitLayer, Registry};
 
-    fn is_straight(layer: &RateLimitLayer) -> bool {
-        LiveConfig::of(&layer.config).current().is_straight()
+    fn is_fast(layer: &RateLimitLayer) -> bool {
+        LiveConfig::of(&layer.config).current().is_fast()
     }
 
     fn registry() -> Arc<Registry> {
@@ -61,10 +56,10 @@ mod tests {
     }
 
     #[test]
-    fn one_enforced_policy_is_straight() {
+    fn one_enforced_policy_is_fast() {
         let one = || layer(&registry());
-        assert!(is_straight(&one()));
-        assert!(is_straight(&one().without_charge().cost(|_: &Parts| 2)));
+        assert!(is_fast(&one()));
+        assert!(is_fast(&one().without_charge().cost(|_: &Parts| 2)));
         let day = Policy::fixed_window("day", Quota::per_day(9));
         let waiting = Policy::gcra("waiting", Quota::per_second(10)).wait_at_most(Duration::from_secs(1));
         for more in [
@@ -75,7 +70,7 @@ mod tests {
             LayerBuilder::new(registry(), waiting).by(Global),
             layer(&Arc::new(Registry::off())),
         ] {
-            assert!(!is_straight(&more), "{more:?}");
+            assert!(!is_fast(&more), "{more:?}");
         }
     }
 
@@ -84,9 +79,9 @@ mod tests {
         let registry = registry();
         let layer = layer(&registry);
         let live = LiveConfig::of(&layer.config);
-        for (mode, is_straight) in [(Mode::Shadow, false), (Mode::Off, false), (Mode::Enforce, true)] {
+        for (mode, is_fast) in [(Mode::Shadow, false), (Mode::Off, false), (Mode::Enforce, true)] {
             registry.set_mode(layer.config.last().policy.name(), mode).unwrap();
-            assert_eq!(live.current().is_straight(), is_straight, "{mode:?}");
+            assert_eq!(live.current().is_fast(), is_fast, "{mode:?}");
         }
     }
 }

@@ -1,0 +1,64 @@
+//! The way of most requests: one synchronous key, one check, and nothing else to consider.
+
+use std::slice;
+use std::sync::Arc;
+
+use http::Method;
+use http::request::Parts;
+
+use super::{Started, admit, plan, reject, start_planned};
+use crate::charge::ChargeBasis;
+use crate::config::LayerConfig;
+use crate::decide::Asked;
+use crate::decide::now::{self, One};
+use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+
+/// The only policy, if the request can go this way. The keys of its events have to be kept otherwise, and OPTIONS may be a preflight.
+#[inline]
+pub(crate) fn policy<'a>(config: &'a LayerConfig, parts: &Parts) -> Option<&'a LayerPolicy> {
+    let applies = config.is_fast() && !config.limits.wants_keys() && parts.method != Method::OPTIONS;
+    if applies { config.policies().first() } else { None }
+}
+
+/// Decides about a request.
+pub(crate) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts: &mut Parts) -> Started {
+    let KeySource::Sync(extractor) = &layer_policy.key else {
+        unreachable!("the key of a fast layer is there")
+    };
+    let key = match ResolvedKey::find(&**extractor, config.registry.secret(), parts) {
+        Ok(ResolvedKey::Known(key)) => key,
+        without_key => return start_planned(config, plan::without_key(config, &without_key, parts), parts),
+    };
+    let asked = Asked { index: 0, key, cost: layer_policy.cost_of(parts) };
+    let mut answer = now::check_one(&config.limits, asked);
+    match &answer {
+        Some(Ok(ready)) if now::passes(&ready.decision) => {
+            if config.without_charge {
+                let decision = &ready.decision;
+                return Started::Admitted(admit::without_charge(
+                    config,
+                    slice::from_ref(decision),
+                    decision,
+                    &[],
+                    None,
+                    &[],
+                    parts,
+                ));
+            }
+            // From where the store has left it, because it is large.
+            let basis = || ChargeBasis::Single(asked, now::taken_one(&mut answer));
+            Started::Admitted(admit::at_once(config, basis, None, parts))
+        }
+        Some(Ok(ready)) if !ready.decision.is_allowed() => reject_one(config, asked, &mut answer, parts),
+        _ => {
+            let call = now::call_one(&config.limits, asked, answer);
+            Started::Later(Box::new((plan::of_one(config, asked), Some(call))))
+        }
+    }
+}
+
+#[inline(never)]
+fn reject_one(config: &Arc<LayerConfig>, asked: Asked, denied: &mut One, parts: &Parts) -> Started {
+    let respond = |rejected: &_| Started::Rejected(reject::by_limits(config, rejected, parts));
+    now::deny_one(&config.limits, asked, now::taken_one(denied), respond)
+}

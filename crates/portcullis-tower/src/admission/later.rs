@@ -1,0 +1,100 @@
+//! The way of a request that has to be awaited, as one future.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use http::request::Parts;
+
+use super::plan::{Plan, PlannedRejection};
+use super::reject::RejectedRequest;
+use super::{lookups, pending_lookup, quota_lookups, reject};
+use crate::config::LayerConfig;
+use crate::decide::{Admitted, Attempt, Patience, StoreCall};
+
+/// A request that is not decided yet.
+///
+/// # Cancel safety
+///
+/// As for [`Attempt`].
+pub(crate) struct Waiting {
+    decision: Pin<Box<dyn Future<Output = Decided> + Send>>,
+    patience: Patience,
+}
+
+/// A request that has been decided, with the configuration as it is for its caller.
+pub(crate) struct Decided {
+    pub(crate) config: Arc<LayerConfig>,
+    pub(crate) parts: Parts,
+    pub(crate) result: Result<Admitted, RejectedRequest>,
+}
+
+impl Waiting {
+    /// With the call of the store for the checks of the plan, if it was called.
+    pub(crate) fn new(config: &Arc<LayerConfig>, plan: Box<(Plan, Option<StoreCall>)>, parts: Parts) -> Self {
+        let (config, patience) = (Arc::clone(config), Patience::probing());
+        Self { decision: Box::pin(decide(config, plan, parts, patience.clone())), patience }
+    }
+
+    /// The decision, if nothing has to be waited for: where the store answers at once. Nothing else is polled.
+    pub(crate) fn probe(&mut self) -> Option<Decided> {
+        let decided = self.decision.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        self.patience.probed();
+        match decided {
+            Poll::Ready(decided) => Some(decided),
+            Poll::Pending => None,
+        }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Decided> {
+        self.decision.as_mut().poll(cx)
+    }
+
+    /// Whether the inner service may be kept ready: a call of the store ends soon after its deadline, and other waits take longer.
+    pub(crate) fn keeps_readiness(&self) -> bool {
+        !self.patience.is_long()
+    }
+}
+
+async fn decide(
+    mut config: Arc<LayerConfig>,
+    plan: Box<(Plan, Option<StoreCall>)>,
+    parts: Parts,
+    patience: Patience,
+) -> Decided {
+    let (Plan { ask, looks_up, awaited, rejection }, call) = *plan;
+    let mut attempt = Attempt::new(&config.limits, None, patience);
+    let mut checked = attempt.check(ask, call).await;
+    if let (Ok(()), Some(rejection)) = (&checked, rejection) {
+        attempt.keep();
+        let rejected = reject::planned(&config, &rejection, &parts, attempt.keys());
+        return Decided { config, parts, result: Err(rejected) };
+    }
+    if checked.is_ok() && looks_up {
+        if attempt.look_up(|| quota_lookups::own_key(&config, awaited, &parts)).await {
+            let (with_quotas, found) = lookups::look_up(&config, awaited, &parts).await;
+            config = with_quotas;
+            checked = match found {
+                Ok(ask) => {
+                    attempt.looked_up(&config.limits);
+                    attempt.check(ask, None).await
+                }
+                Err(error) => {
+                    let rejection = PlannedRejection::LookUp(error);
+                    let rejected = reject::planned(&config, &rejection, &parts, attempt.keys());
+                    attempt.refund_looked_up().await;
+                    return Decided { config, parts, result: Err(rejected) };
+                }
+            };
+        } else if pending_lookup::any_enforced(&config, awaited, &parts) {
+            checked = Err(attempt.reject_overloaded().await);
+        }
+        // Otherwise only policies that are tried out need the look-up: they do not count the request.
+    }
+    let result = match checked {
+        Ok(()) => attempt.admit().await,
+        Err(rejected) => Err(rejected),
+    };
+    let result = result.map_err(|rejected| reject::by_limits(&config, &rejected, &parts));
+    Decided { config, parts, result }
+}
