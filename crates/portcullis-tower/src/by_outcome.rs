@@ -16,8 +16,8 @@ use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
 use crate::decide::LaterCharge;
 use crate::event::{EventKeys, EventKind};
+use crate::keyed_limit::UnsettledPermit;
 use crate::response_outcome::{OutcomeRule, ResponseOutcome};
-use crate::unsettled::UnsettledPermit;
 
 pub(crate) use corrections::Corrections;
 

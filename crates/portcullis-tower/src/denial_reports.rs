@@ -1,15 +1,12 @@
 //! Reports denials to the store, which blocks keys with many of them.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use portcullis_core::overrides::Block;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Policy, PolicyName, Retry, StoreError};
-use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 
 use crate::event::{EventKind, report};
 use crate::limit::Limit;
@@ -19,13 +16,13 @@ use crate::lock_out::PolicyLockOut;
 /// Counts the denials of an outcome under policies with a lock-out. Never waits for the store.
 pub(crate) fn count(store: &Arc<Limits>, outcome: &Outcome) {
     let policies = store.policies();
-    if policies.iter().all(|limit| limit.lock_out.is_none()) {
+    if policies.iter().all(|layer_policy| layer_policy.lock_out.is_none()) {
         return;
     }
     for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
         // The policy of the check may have the quota of a grant.
-        let limit = policies.iter().find(|one| one.policy.name() == check.policy.name());
-        if let Some(Limit { policy, lock_out: Some(lock_out), .. }) = limit
+        let layer_policy = policies.iter().find(|one| one.policy.name() == check.policy.name());
+        if let Some(Limit { policy, lock_out: Some(lock_out), .. }) = layer_policy
             && counts(check.key, decision)
         {
             count_one(store, lock_out, policy, check.key);
@@ -43,15 +40,18 @@ fn counts(key: Key, decision: &Decision) -> bool {
 }
 
 fn count_one(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
+    // Beyond the number of tasks, and outside of a runtime, the denial is not reported.
     if lock_out.is_reported_later() {
-        count_for_task(store, lock_out, policy, key);
+        lock_out.count(key, || {
+            let (store, lock_out, policy) = (Arc::clone(store), Arc::clone(lock_out), policy.clone());
+            store.engine().task_permit().ok().map(|permit| permit.spawn(report_all(store, lock_out, policy)))
+        });
         return;
     }
     match store.record_denials(policy, key, 1, lock_out.rule()).into_ready() {
         Ok(answer) => emit(store, lock_out, policy.name(), key, &answer),
         Err(pending) => {
             lock_out.report_later();
-            // Beyond the number of tasks the denial is not reported.
             let Ok(permit) = store.engine().task_permit() else { return };
             let (store, lock_out, policy) = (Arc::clone(store), Arc::clone(lock_out), policy.name().clone());
             permit.spawn(async move { emit(&store, &lock_out, &policy, key, &pending.await) });
@@ -59,43 +59,27 @@ fn count_one(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy
     }
 }
 
-/// Counts a denial for the task that reports once a second. Outside of a runtime there is none, and nothing is counted.
-fn count_for_task(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
-    let Ok(runtime) = Handle::try_current() else { return };
-    if lock_out.count(key) {
-        let guard = TaskGuard(Some(Arc::clone(lock_out)));
-        runtime.spawn(report_all(Arc::clone(store), guard, policy.clone()));
-    }
-}
-
 /// Reports once a second, as long as there is something to report.
-async fn report_all(store: Arc<Limits>, mut guard: TaskGuard, policy: Policy) {
-    while let Some(lock_out) = &guard.0 {
+async fn report_all(store: Arc<Limits>, lock_out: Arc<PolicyLockOut>, policy: Policy) {
+    loop {
         tokio::time::sleep(INTERVAL).await;
         let denials = lock_out.take();
         if denials.is_empty() {
-            // The next denial starts another task, which may be there already.
-            guard.0 = None;
             return;
         }
         let policy = store.policy_as_of_now(&policy);
         for reports in denials.chunks(MAX_CONCURRENT) {
-            let report = |(key, denials): &(Key, u32)| {
-                Some((*key, store.record_denials(&policy, *key, *denials, lock_out.rule())))
+            let report = |&(key, denials): &(Key, u32)| {
+                let answer = store.record_denials(&policy, key, denials, lock_out.rule());
+                async move { (key, answer.await) }
             };
-            let mut pending: Vec<_> = reports.iter().map(report).collect();
-            poll_fn(|cx| {
-                for report in &mut pending {
-                    if let Some((key, future)) = report
-                        && let Poll::Ready(answer) = Pin::new(future).poll(cx)
-                    {
-                        emit(&store, lock_out, policy.name(), *key, &answer);
-                        *report = None;
-                    }
+            let mut pending: JoinSet<_> = reports.iter().map(report).collect();
+            while let Some(report) = pending.join_next().await {
+                // One that panics ends no other.
+                if let Ok((key, answer)) = report {
+                    emit(&store, &lock_out, policy.name(), key, &answer);
                 }
-                if pending.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
-            })
-            .await;
+            }
         }
     }
 }
@@ -115,17 +99,6 @@ fn emit(
         Ok(None) => {}
         // The calls for requests show the state of the store, and emit it.
         Err(error) => lock_out.log_failure(policy, error),
-    }
-}
-
-/// Lets another task begin if this one is dropped, at the end of its runtime.
-struct TaskGuard(Option<Arc<PolicyLockOut>>);
-
-impl Drop for TaskGuard {
-    fn drop(&mut self) {
-        if let Some(lock_out) = &self.0 {
-            lock_out.task_dropped();
-        }
     }
 }
 

@@ -6,20 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
-use portcullis_core::{Policy, Receipt, Strategy};
+use portcullis_core::{Key, Policy, Receipt, Strategy};
 
-use crate::detached::{Detached, NoTask, TaskPermit};
 use crate::event::Observers;
 use crate::in_flight::InFlight;
 use crate::inventory::Inventory;
+use crate::keyed_limit::{self, KeyedLimit};
 use crate::limit::is_in_flight;
 use crate::lock_out::PolicyLockOut;
 use crate::policy_table::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
 use crate::queues::Queues;
 use crate::rate::Rate;
-use crate::settlements::Settlements;
-use crate::unsettled::Unsettled;
-use crate::wait_limit::WaitLimit;
+use crate::settler::{NoTask, Settler, TaskPermit, Tasks};
 use crate::window_queues::WindowQueues;
 use crate::{LayerError, PolicyConflict};
 
@@ -28,12 +26,12 @@ pub(crate) struct Engine {
     store: Arc<dyn Store>,
     policies: Arc<PolicyTable>,
     observers: Observers,
-    detached: Detached,
-    pub(crate) wait_limit: WaitLimit,
+    tasks: Tasks,
+    pub(crate) wait_limit: KeyedLimit<Key>,
     pub(crate) queues: Queues,
     pub(crate) window_queues: WindowQueues,
-    pub(crate) unsettled: Unsettled,
-    pub(crate) settlements: Settlements,
+    pub(crate) unsettled: KeyedLimit<(u128, Key)>,
+    pub(crate) settler: Settler,
     pub(crate) in_flight: InFlight,
     inventory: Inventory,
     time_zones_are_logged: AtomicBool,
@@ -41,18 +39,18 @@ pub(crate) struct Engine {
 
 impl Engine {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        let settlements = Settlements::default();
+        let settler = Settler::default();
         Self {
             store,
             policies: Arc::default(),
             observers: Observers::default(),
-            detached: Detached::default(),
-            wait_limit: WaitLimit::default(),
+            tasks: Tasks::default(),
+            wait_limit: KeyedLimit::new(keyed_limit::MAX_WAITING_REQUESTS),
             queues: Queues::default(),
             window_queues: WindowQueues::default(),
-            unsettled: Unsettled::default(),
-            in_flight: InFlight::new(settlements.clone()),
-            settlements,
+            unsettled: KeyedLimit::new(keyed_limit::MAX_UNSETTLED),
+            in_flight: InFlight::new(settler.clone()),
+            settler,
             inventory: Inventory::default(),
             time_zones_are_logged: AtomicBool::new(false),
         }
@@ -68,7 +66,7 @@ impl Engine {
 
     /// Returns a permit for a task that settles a charge.
     pub(crate) fn task_permit(&self) -> Result<TaskPermit, NoTask> {
-        self.detached.permit()
+        self.tasks.permit()
     }
 
     /// The layers that limit services.

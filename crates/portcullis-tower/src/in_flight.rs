@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::limit::{HeldUntil, Limit, is_in_flight};
 use crate::limits::Limits;
-use crate::settlements::Settlements;
+use crate::settler::Settler;
 pub use permit::InFlightPermit;
 pub(crate) use permit::Permits;
 pub(crate) use response::RequestPermits;
@@ -39,7 +39,7 @@ pub(crate) struct InFlight(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    settlements: Settlements,
+    settler: Settler,
     /// Wakes the task that renews leases, because one may be shorter than it was or than the others are.
     changed: Notify,
 }
@@ -79,8 +79,8 @@ struct HeldPolicy {
 }
 
 impl InFlight {
-    pub(crate) fn new(settlements: Settlements) -> Self {
-        Self(Arc::new(Shared { state: Mutex::default(), settlements, changed: Notify::new() }))
+    pub(crate) fn new(settler: Settler) -> Self {
+        Self(Arc::new(Shared { state: Mutex::default(), settler, changed: Notify::new() }))
     }
 
     /// Holds the permits that a decision has taken. `until` is how long a policy of the layer holds them.
@@ -139,7 +139,7 @@ impl Shared {
     fn release(&self, id: u64) {
         let released = self.lock().remove(id);
         if let Some(Held { store, receipt, .. }) = released {
-            self.settlements.settle(&store, receipt, 0);
+            self.settler.settle(&store, receipt, 0);
         }
     }
 

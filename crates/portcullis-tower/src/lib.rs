@@ -201,7 +201,6 @@ mod config;
 mod cost;
 mod decide;
 mod denial_reports;
-mod detached;
 mod discard;
 mod engine;
 mod error;
@@ -212,6 +211,7 @@ pub mod headers;
 mod in_flight;
 mod inventory;
 mod key;
+mod keyed_limit;
 mod layer;
 
 mod limit;
@@ -243,11 +243,9 @@ mod response_context;
 mod response_outcome;
 mod selected;
 mod service;
-mod settlements;
+mod settler;
 mod shadow;
 pub mod shed;
-mod unsettled;
-mod wait_limit;
 mod waiting_request;
 mod window_queues;
 mod written_path;
@@ -291,5 +289,5 @@ pub use selected::{
     CurrentLayer, LayerLog, PreparedLayer, SelectLayer, SelectedFuture, SelectedRateLimit, Selection,
 };
 pub use service::RateLimit;
-pub use settlements::Drained;
+pub use settler::Drained;
 pub use shadow::Shadow;

@@ -178,7 +178,7 @@ impl Limits {
     /// charges stay.
     pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
         match self.engine.task_permit() {
-            Ok(permit) => permit.spawn(refunds),
+            Ok(permit) => drop(permit.spawn(refunds)),
             Err(_) => self.emit(EventKind::RefundDropped, || EventKeys::None),
         }
     }

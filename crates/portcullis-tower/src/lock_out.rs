@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Key, PolicyName, StoreError};
+use tokio::task::JoinHandle;
 
 use crate::log_throttle::LogThrottle;
 use unreported::Unreported;
@@ -24,8 +25,8 @@ pub(crate) struct PolicyLockOut {
 #[derive(Debug, Default)]
 struct Denials {
     unreported: Unreported,
-    /// Whether a task reports them.
-    has_task: bool,
+    /// The task that reports them.
+    task: Option<JoinHandle<()>>,
 }
 
 impl PolicyLockOut {
@@ -47,25 +48,26 @@ impl PolicyLockOut {
         self.is_reported_later.store(true, Relaxed);
     }
 
-    /// Counts a denial. Returns whether the caller has to start the task that reports it.
-    pub(crate) fn count(&self, key: Key) -> bool {
+    /// Counts a denial, if a task reports it, which `start` starts unless there is one.
+    pub(crate) fn count(&self, key: Key, start: impl FnOnce() -> Option<JoinHandle<()>>) {
         let mut denials = self.lock();
-        denials.unreported.add(key);
-        !std::mem::replace(&mut denials.has_task, true)
+        // That of a runtime that has ended is finished.
+        let task = denials.task.take().filter(|task| !task.is_finished());
+        denials.task = task.or_else(start);
+        if denials.task.is_some() {
+            denials.unreported.add(key);
+        }
     }
 
     /// Takes what is to be reported, the keys with the most denials first. If there is nothing, the task ends: the next denial starts
-    /// another one.
+    /// another one, which may be there before it has ended.
     pub(crate) fn take(&self) -> Vec<(Key, u32)> {
         let mut denials = self.lock();
         let taken = denials.unreported.take();
-        denials.has_task = !taken.is_empty();
+        if taken.is_empty() {
+            denials.task = None;
+        }
         taken
-    }
-
-    /// The task was dropped: the next denial starts another one.
-    pub(crate) fn task_dropped(&self) {
-        self.lock().has_task = false;
     }
 
     /// Logs that a report has failed.

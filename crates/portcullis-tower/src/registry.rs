@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::event::Observer;
 use crate::policy_sets::PolicySets;
 use crate::response::ResponseSettings;
-use crate::settlements::Drained;
+use crate::settler::Drained;
 use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 
 pub use install::Installation;
@@ -140,7 +140,7 @@ impl Registry {
 
     /// Returns how many requests wait now, in all layers together. See [`set_max_waiting_requests`](Self::set_max_waiting_requests).
     pub fn waiting_requests(&self) -> usize {
-        self.engine.wait_limit.waiting()
+        self.engine.wait_limit.held()
     }
 
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
@@ -215,7 +215,7 @@ impl Registry {
     /// If there is no tokio runtime with a timer.
     pub async fn drain(&self, deadline: Duration) -> Drained {
         let start = Instant::now();
-        let drained = self.engine.settlements.drain(deadline).await;
+        let drained = self.engine.settler.drain(deadline).await;
         if !deadline.is_zero() {
             // What is not returned expires.
             let _ = timeout(deadline.saturating_sub(start.elapsed()), self.store().drain()).await;

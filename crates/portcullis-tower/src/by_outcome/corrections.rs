@@ -11,7 +11,7 @@ use crate::Charge;
 use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
 use crate::event::report;
-use crate::unsettled::UnsettledPermit;
+use crate::keyed_limit::UnsettledPermit;
 
 /// The corrections of one request, one call of the store each. Those that have no answer when this is dropped continue in a task.
 /// None is repeated.

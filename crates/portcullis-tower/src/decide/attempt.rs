@@ -18,9 +18,9 @@ use super::slot::Slot;
 use super::{Ask, Asked, LaterCharge, Rejected, late, shadows, window};
 use crate::event::{EventKeys, EventKind, FoundKeys, report};
 use crate::in_flight::HeldPermit;
+use crate::keyed_limit::WaitPermit;
 use crate::limits::Limits;
 use crate::policy::PolicySet;
-use crate::wait_limit::WaitPermit;
 
 /// A request that is decided step by step.
 ///

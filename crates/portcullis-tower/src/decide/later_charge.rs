@@ -9,8 +9,8 @@ use portcullis_core::{Policy, Receipt};
 
 use super::Asked;
 use crate::event::report;
+use crate::keyed_limit::UnsettledPermit;
 use crate::limits::Limits;
-use crate::unsettled::UnsettledPermit;
 
 /// What a request will cost under a policy that its admission only asks.
 pub(crate) struct LaterCharge {
@@ -27,7 +27,8 @@ impl LaterCharge {
     /// `None` if too many requests with the key are unsettled under the policy, or in all.
     pub(super) fn new(limits: &Arc<Limits>, asked: Asked) -> Option<Self> {
         let bound = limits.policies()[asked.index].unsettled.unwrap_or_default();
-        let permit = limits.engine().unsettled.acquire(asked.policy(limits), asked.key, bound)?;
+        let id = (asked.policy(limits).digest(), asked.key);
+        let permit = limits.engine().unsettled.acquire_below(Some(id), bound)?;
         Some(Self { limits: Arc::clone(limits), asked, granted: None, permit: Some(permit), is_owed: false })
     }
 

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout_at};
 
-use super::room::{Place, Sender};
+use super::room::{Sender, take_place};
 use super::unread;
 
 /// Reads a body in a task of the current runtime. Without one, or without a place, the body is dropped.
@@ -20,7 +20,7 @@ where
     B: Body + Send + 'static,
 {
     let Ok(runtime) = Handle::try_current() else { return };
-    match Place::take(sender) {
+    match take_place(sender) {
         Some(place) => drop(runtime.spawn(async move {
             read(Box::pin(body), bytes).await;
             drop(place);

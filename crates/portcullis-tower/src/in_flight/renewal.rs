@@ -15,7 +15,12 @@ use crate::event::{EventKind, report};
 impl Shared {
     /// Makes sure that a task renews what is held. Without a runtime, nothing is renewed until another permit is taken in one.
     pub(super) fn ensure_runner(self: &Arc<Self>) {
-        let Ok(runtime) = Handle::try_current() else { return };
+        if let Ok(runtime) = Handle::try_current() {
+            self.ensure_runner_in(&runtime);
+        }
+    }
+
+    fn ensure_runner_in(self: &Arc<Self>, runtime: &Handle) {
         let is_missing = !std::mem::replace(&mut self.lock().has_runner, true);
         if is_missing {
             runtime.spawn(Runner(Some(Arc::clone(self))).run());
@@ -35,9 +40,7 @@ impl Shared {
             state.held.values().filter_map(|held| held.runtime.clone()).collect()
         };
         for runtime in runtimes {
-            if !std::mem::replace(&mut self.lock().has_runner, true) {
-                runtime.spawn(Runner(Some(Arc::clone(self))).run());
-            }
+            self.ensure_runner_in(&runtime);
             if self.lock().has_runner {
                 break;
             }
@@ -48,12 +51,10 @@ impl Shared {
     /// How long to wait between two renewals; `None`, and no task, if nothing is held.
     fn next_interval(&self) -> Option<Duration> {
         let mut state = self.lock();
-        let interval = state.policies.values().map(HeldPolicy::interval).min();
-        if interval.is_none() {
+        if state.policies.is_empty() {
             state.shortest = None;
         }
-        let interval =
-            interval.map(|interval| state.shortest.map_or(interval, |shortest| shortest.min(interval)));
+        let interval = state.policies.values().map(HeldPolicy::interval).chain(state.shortest).min();
         state.has_runner = interval.is_some();
         state.interval = interval.unwrap_or_default();
         interval
@@ -70,11 +71,8 @@ impl Shared {
         };
         let mut is_answered = true;
         // Apart, because those of a fallback are renewed while the store fails.
-        for mut ids in [local, stored] {
-            while !ids.is_empty() {
-                let batch = ids.split_off(ids.len().saturating_sub(MAX_BATCH));
-                is_answered &= self.renew(batch, deadline).await;
-            }
+        for batch in local.chunks(MAX_BATCH).chain(stored.chunks(MAX_BATCH)) {
+            is_answered &= self.renew(batch, deadline).await;
         }
         if !is_answered {
             let mut state = self.lock();
@@ -83,16 +81,15 @@ impl Shared {
         is_answered
     }
 
-    async fn renew(&self, ids: Vec<u64>, deadline: Duration) -> bool {
-        let (renewals, store): (Vec<_>, _) = {
+    async fn renew(&self, ids: &[u64], deadline: Duration) -> bool {
+        let ((ids, renewals), store): ((Vec<_>, Vec<_>), _) = {
             let state = self.lock();
             let held = ids.iter().filter_map(|id| Some((*id, state.held.get(id)?)));
-            let store = ids.iter().find_map(|id| Some(Arc::clone(&state.held.get(id)?.store)));
-            (held.map(|(id, held)| (id, Renewal::of(&held.receipt))).collect(), store)
+            let store = held.clone().next().map(|(_, held)| Arc::clone(&held.store));
+            (held.map(|(id, held)| (id, Renewal::of(&held.receipt))).unzip(), store)
         };
         // All layers of a limiter have one store.
         let Some(store) = store else { return true };
-        let (ids, renewals): (Vec<_>, Vec<_>) = renewals.into_iter().unzip();
         let since = Instant::now();
         let answer = timeout(deadline, store.renew(renewals)).await.unwrap_or_else(|_| {
             Err(StoreError::new(
@@ -100,28 +97,16 @@ impl Shared {
                 "a renewal of requests in flight has no answer in time",
             ))
         });
-        // A panic of an observer of events must not end the task.
-        let conclude = AssertUnwindSafe(|| {
-            self.conclude(&ids, since, answer, |error| store.emit_store_state(Some(error)))
+        let conclude = AssertUnwindSafe(|| match &answer {
+            Ok(renewed) => self.conclude(&ids, since, renewed),
+            Err(error) => store.emit_store_state(Some(error)),
         });
-        catch_unwind(conclude).unwrap_or(true)
+        // A panic of an observer of events must not end the task.
+        catch_unwind(conclude).is_err() || answer.is_ok()
     }
 
     /// Forgets permits that have lapsed, so that they are not released later. The other leases have begun at `since` or later.
-    fn conclude(
-        &self,
-        ids: &[u64],
-        since: Instant,
-        answer: Result<Vec<Renewed>, StoreError>,
-        failed: impl FnOnce(&StoreError),
-    ) -> bool {
-        let renewed = match answer {
-            Ok(renewed) => renewed,
-            Err(error) => {
-                failed(&error);
-                return false;
-            }
-        };
+    fn conclude(&self, ids: &[u64], since: Instant, renewed: &[Renewed]) {
         let mut lapsed = Vec::new();
         {
             let mut state = self.lock();
@@ -138,7 +123,6 @@ impl Shared {
             let policy = receipt.policy().name();
             report::of_key(&store, policy, receipt.key(), EventKind::PermitLapsed { policy });
         }
-        true
     }
 }
 

@@ -14,7 +14,7 @@ use super::error::{OutgoingError, Paced};
 use super::shared::{Shared, blocked_for};
 use crate::decide::Rejected;
 use crate::event::EventKind;
-use crate::wait_limit::WaitPermit;
+use crate::keyed_limit::WaitPermit;
 use crate::{Charge, CheckFuture, Limited, Reason};
 
 /// Why a request is not sent.

@@ -76,7 +76,7 @@ impl Shared {
             let _ = charge.refund().await;
         };
         match self.config.registry.engine().task_permit() {
-            Ok(permit) => permit.spawn(refund),
+            Ok(permit) => drop(permit.spawn(refund)),
             Err(_) => self.emit(None, EventKind::RefundDropped),
         }
     }

@@ -11,6 +11,7 @@ use portcullis_core::{
 };
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::Registry;
+use tokio::runtime::Builder;
 use tower::Layer as _;
 
 use super::{MINUTE, RULE, blocks, by_address, get, statuses};
@@ -158,6 +159,22 @@ async fn a_lock_out_begins_within_a_second_without_a_request() {
     a_second().await;
     clock.advance(MINUTE * 10);
     assert_eq!(get(&service, 1).await.status, 200);
+}
+
+#[test]
+fn reports_go_on_in_another_runtime() {
+    let (store, registry, _clock) = Remote::new();
+    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let first = runtime();
+    first.block_on(statuses(&service, 1, 3));
+    assert_eq!(store.reports(), [1]);
+    drop(first);
+    runtime().block_on(async {
+        statuses(&service, 1, 4).await;
+        a_second().await;
+    });
+    assert_eq!(store.reports(), [5], "what the first runtime has counted is not lost");
 }
 
 #[tokio::test(start_paused = true)]

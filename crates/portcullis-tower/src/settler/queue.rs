@@ -1,29 +1,14 @@
 //! What waits to be repeated: bounded, in the order of time.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Items that wait until they are due.
+/// Items that wait until they are due, by that instant and, at one instant, by their number.
 pub(super) struct Queue<T> {
-    waiting: BinaryHeap<Waiting<T>>,
-    /// Orders the items of one instant.
+    waiting: BTreeMap<(Instant, u64), T>,
     next_number: u64,
-}
-
-struct Waiting<T> {
-    due: Instant,
-    number: u64,
-    item: T,
-}
-
-/// The first item of a queue.
-pub(super) enum First<T> {
-    Due(T),
-    DueAt(Instant),
-    Empty,
 }
 
 impl<T> Queue<T> {
@@ -36,61 +21,38 @@ impl<T> Queue<T> {
         if self.waiting.len() >= most {
             return Err(item);
         }
-        let number = self.next_number;
-        self.next_number = number.wrapping_add(1);
-        self.waiting.push(Waiting { due, number, item });
+        self.waiting.insert((due, self.next_number), item);
+        self.next_number = self.next_number.wrapping_add(1);
         Ok(())
     }
 
     /// Takes the first item if it is due.
-    pub(super) fn take_due(&mut self, now: Instant) -> First<T> {
-        match self.waiting.peek().map(|first| first.due) {
-            None => First::Empty,
-            Some(due) if due > now => First::DueAt(due),
-            Some(_) => self.waiting.pop().map_or(First::Empty, |first| First::Due(first.item)),
-        }
+    ///
+    /// # Errors
+    ///
+    /// When it is due; `None` if the queue is empty.
+    pub(super) fn take_due(&mut self, now: Instant) -> Result<T, Option<Instant>> {
+        let first = self.waiting.first_entry().ok_or(None)?;
+        let (due, _) = *first.key();
+        if due > now { Err(Some(due)) } else { Ok(first.remove()) }
     }
 
     /// Makes all items due, in their order.
     pub(super) fn make_all_due(&mut self, now: Instant) {
-        let mut waiting = std::mem::take(&mut self.waiting).into_vec();
-        for item in &mut waiting {
-            item.due = item.due.min(now);
-        }
-        self.waiting = waiting.into();
+        let waiting = std::mem::take(&mut self.waiting).into_iter();
+        self.waiting = waiting.map(|((due, number), item)| ((due.min(now), number), item)).collect();
     }
 
-    pub(super) fn items(&self) -> impl Iterator<Item = &T> {
-        self.waiting.iter().map(|waiting| &waiting.item)
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
     }
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { waiting: BinaryHeap::new(), next_number: 0 }
+        Self { waiting: BTreeMap::new(), next_number: 0 }
     }
 }
-
-/// The greatest item is the one that is due first.
-impl<T> Ord for Waiting<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.due, other.number).cmp(&(self.due, self.number))
-    }
-}
-
-impl<T> PartialOrd for Waiting<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Waiting<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<T> Eq for Waiting<T> {}
 
 /// Returns how long to wait after this number of attempts, at least 1; `None` if there is no further attempt.
 pub(super) fn backoff(attempts: u32) -> Option<Duration> {
@@ -115,11 +77,7 @@ mod tests {
     use super::*;
 
     fn due(queue: &mut Queue<u32>, now: Instant) -> Vec<u32> {
-        std::iter::from_fn(|| match queue.take_due(now) {
-            First::Due(item) => Some(item),
-            First::DueAt(_) | First::Empty => None,
-        })
-        .collect()
+        std::iter::from_fn(|| queue.take_due(now).ok()).collect()
     }
 
     #[test]
@@ -132,7 +90,7 @@ mod tests {
         assert_eq!(due(&mut queue, start + Duration::from_secs(1)), [2, 4]);
         queue.make_all_due(start);
         assert_eq!(due(&mut queue, start), [1, 3]);
-        assert!(matches!(queue.take_due(start), First::Empty));
+        assert_eq!(queue.take_due(start), Err(None));
     }
 
     #[test]
@@ -142,7 +100,7 @@ mod tests {
             assert_eq!(queue.push(now, item, MAX_WAITING), Ok(()));
         }
         assert_eq!(queue.push(now, 7_777, MAX_WAITING), Err(7_777));
-        assert_eq!(queue.items().count(), MAX_WAITING);
+        assert_eq!(queue.waiting.len(), MAX_WAITING);
     }
 
     #[test]
