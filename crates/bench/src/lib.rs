@@ -5,7 +5,6 @@ mod machine;
 pub mod redis;
 pub mod regions;
 mod rounds;
-pub mod scale;
 pub mod server;
 
 pub use comparison::{Comparison, Target, digits, markdown};

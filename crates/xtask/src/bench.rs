@@ -52,8 +52,6 @@ enum Tables {
     Decisions,
     /// known keys and the memory of the process during a flood of ten million others
     Flood,
-    /// a simulation of up to a thousand instances, with measured costs of the server
-    Scale,
     /// a simulation of ways to keep a limit in 20 regions
     Regions,
     /// requests with and without metrics
@@ -91,9 +89,7 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<S
         return Ok(report);
     }
     match tables {
-        Tables::Redis | Tables::Decisions | Tables::Scale => {
-            tools::ensure_installed(tools::SERVERS, &workspace.root)?;
-        }
+        Tables::Redis | Tables::Decisions => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
         // The program reports that it has measured nothing, so that the other tables are still printed.
         Tables::Serve => {
             if let Err(error) = tools::ensure_installed(tools::LOAD, &workspace.root) {
@@ -142,7 +138,6 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
         Tables::Responses => vec![own("responses", options)],
         Tables::Decisions => vec![own("decisions", options)],
         Tables::Flood => vec![own("flood", options)],
-        Tables::Scale => vec![own("scale", options)],
         Tables::Regions => vec![own("regions", options)],
         Tables::Metrics => vec![own("metrics", options)],
         Tables::Instructions | Tables::All => Vec::new(),
@@ -226,7 +221,6 @@ mod tests {
             "times -- redis",
             "decisions --",
             "flood --",
-            "scale --",
             "regions --",
             "metrics --",
         ];
