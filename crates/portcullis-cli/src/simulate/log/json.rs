@@ -14,8 +14,8 @@ use super::{BadLine, Line};
 pub(super) fn read(text: &[u8], fields: &Fields, line: &mut Line) -> Result<(), BadLine> {
     let mut found = Found::default();
     let mut deserializer = serde_json::Deserializer::from_slice(text);
-    let object = Object { prefix: "", fields, found: &mut found, line };
-    let parsed = object.deserialize(&mut deserializer).and_then(|()| deserializer.end());
+    let object = Value { name: "", meaning: None, fields, found: &mut found, line };
+    let parsed = deserializer.deserialize_map(object).and_then(|()| deserializer.end());
     match (found.error, parsed) {
         (Some(error), _) => Err(error),
         (None, Err(_)) => Err(BadLine::Shape),
@@ -63,75 +63,11 @@ impl Found {
     }
 }
 
-/// An object whose fields have names that begin with `prefix`.
-struct Object<'a> {
-    prefix: &'a str,
-    fields: &'a Fields,
-    found: &'a mut Found,
-    line: &'a mut Line,
-}
-
-impl<'de> DeserializeSeed<'de> for Object<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Object<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(Name(name)) = map.next_key::<Name<'_>>()? {
-            let name = match self.prefix {
-                "" => name,
-                prefix => Cow::Owned(format!("{prefix}.{name}")),
-            };
-            let meaning = self.fields.meaning(&name);
-            if meaning.is_none() && !self.fields.is_parent(&name) {
-                map.next_value::<IgnoredAny>()?;
-                continue;
-            }
-            let (found, line) = (&mut *self.found, &mut *self.line);
-            map.next_value_seed(Value { name: &name, meaning, fields: self.fields, found, line })?;
-        }
-        Ok(())
-    }
-}
-
 /// The name of a field, borrowed from the line where it has no escapes.
-struct Name<'a>(Cow<'a, str>);
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> Deserialize<'de> for Name<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(NameVisitor)
-    }
-}
-
-struct NameVisitor;
-
-impl<'de> Visitor<'de> for NameVisitor {
-    type Value = Name<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a name")
-    }
-
-    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
-        Ok(Name(Cow::Borrowed(name)))
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
-        Ok(Name(Cow::Owned(name.to_owned())))
-    }
-}
-
-/// The value of a field that is known, or that has fields that are.
+/// The value of a field that is known, or that has fields that are. The line itself has no name.
 struct Value<'a> {
     name: &'a str,
     meaning: Option<&'a Meaning>,
@@ -198,8 +134,20 @@ impl<'de> Visitor<'de> for Value<'_> {
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
-        let Self { name, fields, found, line, .. } = self;
-        Object { prefix: name, fields, found, line }.visit_map(map)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Name(name)) = map.next_key()? {
+            let name = match self.name {
+                "" => name,
+                outer => Cow::Owned(format!("{outer}.{name}")),
+            };
+            let meaning = self.fields.meaning(&name);
+            if meaning.is_none() && !self.fields.is_parent(&name) {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let (found, line) = (&mut *self.found, &mut *self.line);
+            map.next_value_seed(Value { name: &name, meaning, fields: self.fields, found, line })?;
+        }
+        Ok(())
     }
 }
