@@ -151,7 +151,7 @@ const ORDER: &[&str] = &[
 const MAX_COLUMNS: usize = 32;
 
 /// The year 9999.
-pub(super) const MAX_SECONDS: u64 = 253_402_300_800;
+const MAX_SECONDS: u64 = 253_402_300_800;
 
 #[cfg(test)]
 mod tests;

@@ -68,7 +68,7 @@ fn rates(former: Option<&Value>, snapshot: &Value) -> String {
     let millis = |snapshot: &Value| snapshot["time"].as_u64().unwrap_or(0);
     let elapsed = former.map_or(0, |former| millis(snapshot).saturating_sub(millis(former)));
     let unit = if elapsed > 0 { "/s" } else { "" };
-    let mut text = calendar::text((millis(snapshot) / 1_000).min(super::show::MAX_SECONDS));
+    let mut text = calendar::text(millis(snapshot) / 1_000);
     for (name, label) in [("in_flight", "in flight"), ("waiting", "waiting")] {
         if let Some(number) = snapshot[name].as_u64() {
             let _ = write!(text, ", {number} {label}");
