@@ -32,8 +32,7 @@ pub struct Counts {
     /// Over time.
     pub series: Series,
     policies: HashMap<PolicyName, usize>,
-    unidentified: HashMap<PolicyName, usize>,
-    reasons: HashMap<String, usize>,
+    others: HashMap<String, usize>,
 }
 
 /// What one policy did, or one of the other reasons of rejections.
@@ -153,10 +152,12 @@ impl State {
         if is_attributed {
             return;
         }
-        let rule = match (reason, &self.current.unidentified) {
-            (Reason::BadIdentity | Reason::Unauthenticated, Some(policy)) => self.counts.unidentified(policy),
-            _ => self.counts.reason(reason),
-        };
+        let rule = self.counts.other(match (reason, &self.current.unidentified) {
+            (Reason::BadIdentity | Reason::Unauthenticated, Some(policy)) => format!("{policy}: no identity"),
+            (Reason::Denied, _) => "denied by a list".to_owned(),
+            (Reason::Overloaded, _) => "too many requests wait".to_owned(),
+            (other, _) => format!("{other:?}"),
+        });
         self.counts.rules[rule].requests += 1;
         self.rejected_by(rule);
     }
@@ -184,8 +185,7 @@ impl Counts {
             callers: Callers::new(kept_callers),
             series: Series::default(),
             policies: HashMap::new(),
-            unidentified: HashMap::new(),
-            reasons: HashMap::new(),
+            others: HashMap::new(),
         }
     }
 
@@ -198,36 +198,19 @@ impl Counts {
         if let Some(index) = self.policies.get(name) {
             return *index;
         }
-        let index = self.add(name.to_string());
+        let index = add(&mut self.rules, name.to_string());
         self.policies.insert(name.clone(), index);
         index
     }
 
-    fn unidentified(&mut self, name: &PolicyName) -> usize {
-        if let Some(index) = self.unidentified.get(name) {
-            return *index;
-        }
-        let index = self.add(format!("{name}: no identity"));
-        self.unidentified.insert(name.clone(), index);
-        index
+    /// What rejects requests that is no policy.
+    fn other(&mut self, name: String) -> usize {
+        let rules = &mut self.rules;
+        *self.others.entry(name).or_insert_with_key(|name| add(rules, name.clone()))
     }
+}
 
-    fn reason(&mut self, reason: Reason) -> usize {
-        let name = match reason {
-            Reason::Denied => "denied by a list".to_owned(),
-            Reason::Overloaded => "too many requests wait".to_owned(),
-            other => format!("{other:?}"),
-        };
-        if let Some(index) = self.reasons.get(&name) {
-            return *index;
-        }
-        let index = self.add(name.clone());
-        self.reasons.insert(name, index);
-        index
-    }
-
-    fn add(&mut self, name: String) -> usize {
-        self.rules.push(RuleCounts { name, ..RuleCounts::default() });
-        self.rules.len() - 1
-    }
+fn add(rules: &mut Vec<RuleCounts>, name: String) -> usize {
+    rules.push(RuleCounts { name, ..RuleCounts::default() });
+    rules.len() - 1
 }

@@ -84,11 +84,7 @@ impl Diff {
         })?;
         reading.print();
         let text = if self.json {
-            format!(
-                "{:#}
-",
-                difference.json(self.input.top)
-            )
+            format!("{:#}\n", difference.json(self.input.top))
         } else {
             difference.table(self.input.top)
         };

@@ -10,35 +10,22 @@ pub(super) fn report(report: &Report<'_>) -> anyhow::Result<String> {
     let counts = report.counts;
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(["what", "rule", "caller", "time", "requests", "rejected", "shadow", "quota"])?;
-    let (requests, rejected) = (counts.requests.to_string(), counts.rejected.to_string());
-    writer.write_record(["total", "", "", "", &requests, &rejected, "", ""])?;
+    writer.serialize(("total", "", "", "", counts.requests, counts.rejected, "", ""))?;
     for rule in &counts.rules {
-        let [requests, rejected, shadow] =
-            [rule.requests, rule.rejected, rule.shadow].map(|count| count.to_string());
-        writer.write_record(["rule", &as_text(&rule.name), "", "", &requests, &rejected, &shadow, ""])?;
+        let name = as_text(&rule.name);
+        writer.serialize(("rule", name, "", "", rule.requests, rule.rejected, rule.shadow, ""))?;
     }
     for (rule, caller, rejected) in counts.callers.top(report.top) {
-        let name = &counts.rules[rule].name;
-        writer.write_record([
-            "caller",
-            &as_text(name),
-            &as_text(caller),
-            "",
-            "",
-            &rejected.to_string(),
-            "",
-            "",
-        ])?;
+        let name = as_text(&counts.rules[rule].name);
+        writer.serialize(("caller", name, as_text(caller), "", "", rejected, "", ""))?;
     }
     for bucket in counts.series.buckets() {
         let time = calendar::text(bucket.index * counts.series.seconds());
-        let (requests, rejected) = (bucket.requests.to_string(), bucket.rejected.to_string());
-        writer.write_record(["time", "", "", &time, &requests, &rejected, "", ""])?;
+        writer.serialize(("time", "", "", time, bucket.requests, bucket.rejected, "", ""))?;
     }
     for one in report.suggestions.iter().flat_map(|(_, suggestions)| suggestions) {
         let quota = as_text(one.quota.as_deref().unwrap_or_default());
-        let (policy, requests) = (as_text(&one.policy), one.requests.to_string());
-        writer.write_record(["suggestion", &policy, "", "", &requests, "", "", &quota])?;
+        writer.serialize(("suggestion", as_text(&one.policy), "", "", one.requests, "", "", quota))?;
     }
     let bytes = writer.into_inner().context("cannot write CSV")?;
     Ok(String::from_utf8(bytes)?)
