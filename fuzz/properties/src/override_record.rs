@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use portcullis_core::overrides::{Effect, LockOut, MAX_LENGTH, Override};
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Key, Policy, PolicyName, Quota, Secret, Timestamp};
+use portcullis_core::{Policy, PolicyName, Quota, Secret, Timestamp};
 use portcullis_redis::RedisStore;
 use portcullis_testing::ManualClock;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::bytes::Bytes;
 use crate::sane;
-use crate::server::Server;
+use crate::server::{Server, name_of};
 
 /// Checks the properties of a record. The first bytes select a strategy and an instant; the rest is the encoding of an override.
 ///
@@ -103,12 +103,7 @@ struct SystemUnderTest {
 impl SystemUnderTest {
     fn new() -> Self {
         let (server, clock) = (Server::start(), ManualClock::default());
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let builder = RedisStore::builder(server.url())
-            .deadline(DEADLINE)
-            .connect_wait(DEADLINE)
-            .scenario_clock(clock.clone());
-        let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
+        let (runtime, store) = server.store(clock.clone());
         Self { server, runtime, store, clock, runs: 0 }
     }
 
@@ -123,7 +118,8 @@ impl SystemUnderTest {
         hasher.writer().part("run", &self.runs.to_be_bytes());
         let (key, policy) = (hasher.finish().expect("a short key"), window().grantable());
         if !encoded.is_empty() {
-            self.server.call(&[vec![b"SETEX", &name(&policy, key), b"600", encoded]]);
+            let name = name_of(&policy, key, &format!("{}:override", policy.strategy().tag()));
+            self.server.call(&[vec![b"SETEX", &name, b"600", encoded]]);
         }
         let checks = Checks::one(policy.clone(), key, 1);
         let outcome = self.runtime.block_on(self.store.check(checks)).expect("a record is no error");
@@ -145,11 +141,6 @@ impl SystemUnderTest {
     }
 }
 
-fn name(policy: &Policy, key: Key) -> Vec<u8> {
-    let (slot, tag) = (key.slot(), policy.strategy().tag());
-    format!("portcullis-scenario:v2:0:{{{slot:032x}}}:{}:{tag}:override", policy.name()).into_bytes()
-}
-
 fn window() -> Policy {
     Policy::fixed_window("window", Quota::per(3, Duration::from_secs(10)))
 }
@@ -160,4 +151,3 @@ const MINUTE: Duration = Duration::from_secs(60);
 const MOST_BYTES: usize = 106;
 /// Windows that begin later end after the last instant that Redis keeps.
 const LATEST: Timestamp = Timestamp::from_micros(1 << 52);
-const DEADLINE: Duration = Duration::from_secs(20);

@@ -4,7 +4,7 @@ mod repeated;
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::server::{Reply, Server};
+use crate::server::{Reply, Server, number};
 
 use self::repeated::Repeated;
 
@@ -63,7 +63,7 @@ impl SystemUnderTest {
         let scripts = clocks.map(|clock| {
             let script = [clock, &driver].concat();
             match server.call(&[vec![b"SCRIPT", b"LOAD", script.as_bytes()]]).pop() {
-                Some(Reply::Bytes(name)) => name,
+                Some(Reply::BulkString(name)) => name,
                 other => panic!("the script does not load: {other:?}"),
             }
         });
@@ -94,11 +94,15 @@ impl SystemUnderTest {
             let reply = self.evaluate(1, &names, &[request, instant]);
             let values = self.held(&names).into_iter().map(|(value, _)| value);
             // An empty text is no state, and expires after a millisecond.
-            let is_empty = |value: &Reply| matches!(value, Reply::Bytes(dump) if dump.starts_with(&[0, 0]));
-            (reply, values.map(|value| if is_empty(&value) { Reply::Nil } else { value }).collect::<Vec<_>>())
+            let is_empty =
+                |value: &Reply| matches!(value, Reply::BulkString(dump) if dump.starts_with(&[0, 0]));
+            (
+                reply,
+                values.map(|value| if is_empty(&value) { Reply::Null } else { value }).collect::<Vec<_>>(),
+            )
         };
-        let (Some(Reply::Bytes(reply)), left) = run(request) else { return false };
-        let (Some(Reply::Bytes(single)), left_by_single) = run(&single) else {
+        let (Some(Reply::BulkString(reply)), left) = run(request) else { return false };
+        let (Some(Reply::BulkString(single)), left_by_single) = run(&single) else {
             panic!("the same decisions are not made one by one")
         };
         assert_eq!(repeated.last_states(&reply, true), repeated.last_states(&single, false));
@@ -123,7 +127,7 @@ impl SystemUnderTest {
                 assert!(error.starts_with("PORTCULLIS "), "{error}");
                 assert_eq!(after, before, "{error}");
             }
-            Some(Reply::Bytes(reply)) => has_the_right_shape(arguments[0], &reply),
+            Some(Reply::BulkString(reply)) => has_the_right_shape(arguments[0], &reply),
             other => panic!("{other:?}"),
         }
         for (held, former) in after.iter().zip(&before) {
@@ -136,10 +140,10 @@ impl SystemUnderTest {
         let size: Vec<Vec<&[u8]>> = vec![vec![b"DBSIZE"]];
         let queries = names.iter().flat_map(|name| [vec![b"DUMP", *name], vec![b"PTTL", *name]]);
         let mut replies = self.server.call(&size.into_iter().chain(queries).collect::<Vec<_>>()).into_iter();
-        let count = replies.next().map_or(0, |count| count.number());
+        let count = replies.next().map_or(0, |count| number(&count));
         assert!(usize::try_from(count).is_ok_and(|count| count <= names.len()), "{count} keys");
         let replies: Vec<_> = replies.collect();
-        replies.chunks(2).map(|pair| (pair[0].clone(), pair[1].number() != NEVER)).collect()
+        replies.chunks(2).map(|pair| (pair[0].clone(), number(&pair[1]) != NEVER)).collect()
     }
 }
 

@@ -1,85 +1,52 @@
-//! A Redis server, and its protocol without a client library, so that every byte that is sent is known.
+//! A Redis server, a plain connection to it, and a store.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
 use std::time::Duration;
 
-use portcullis_servers::RedisServer;
+use portcullis_core::{Clock, Key, Policy};
+use portcullis_redis::RedisStore;
+pub(crate) use portcullis_servers::Reply;
+use portcullis_servers::{Connection, RedisServer, encode_command};
+use tokio::runtime::{Builder, Runtime};
 
 /// A server that ends with this process.
 pub(crate) struct Server {
     process: RedisServer,
-    socket: BufReader<TcpStream>,
-}
-
-/// What a server replies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    Error(String),
-    Number(i64),
-    Bytes(Vec<u8>),
-    Nil,
-    List(Vec<Reply>),
+    connection: Connection,
 }
 
 impl Server {
     pub(crate) fn start() -> Self {
         let process = RedisServer::start().expect("redis-server is installed");
-        let socket = TcpStream::connect(("127.0.0.1", process.port())).expect("the server listens");
-        socket.set_nodelay(true).expect("a socket has this option");
-        // A script that does not end is a finding.
-        socket.set_read_timeout(Some(MAX_SCRIPT_TIME)).expect("a timeout above zero");
-        Self { process, socket: BufReader::new(socket) }
+        let connection = Connection::open(process.port()).expect("the server listens");
+        Self { process, connection }
     }
 
-    pub(crate) fn url(&self) -> String {
-        self.process.url()
+    /// A store on this server, with a clock of its own, and the runtime of its connection.
+    pub(crate) fn store(&self, clock: impl Clock) -> (Runtime, RedisStore) {
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let builder = RedisStore::builder(self.process.url())
+            .deadline(DEADLINE)
+            .connect_wait(DEADLINE)
+            .scenario_clock(clock);
+        let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
+        (runtime, store)
     }
 
-    /// Sends all commands at once, and reads their replies.
+    /// Sends all commands at once, and reads their replies. A script that does not end is a finding.
     pub(crate) fn call(&mut self, commands: &[Vec<&[u8]>]) -> Vec<Reply> {
-        let mut request = Vec::new();
-        for command in commands {
-            request.extend(format!("*{}\r\n", command.len()).bytes());
-            for word in command {
-                request.extend(format!("${}\r\n", word.len()).bytes());
-                request.extend_from_slice(word);
-                request.extend(b"\r\n");
-            }
-        }
-        self.socket.get_mut().write_all(&request).expect("the server is there");
-        commands.iter().map(|_| self.reply()).collect()
-    }
-
-    fn reply(&mut self) -> Reply {
-        let mut line = String::new();
-        self.socket.read_line(&mut line).expect("the server replies in time");
-        let line = line.trim_end();
-        let (kind, rest) = line.split_at(1);
-        let number = || rest.parse::<i64>().expect("a number");
-        match kind {
-            "-" => Reply::Error(rest.to_owned()),
-            "+" => Reply::Bytes(rest.as_bytes().to_vec()),
-            ":" => Reply::Number(number()),
-            "$" => usize::try_from(number()).map_or(Reply::Nil, |length| self.bytes(length)),
-            "*" => usize::try_from(number())
-                .map_or(Reply::Nil, |length| Reply::List((0..length).map(|_| self.reply()).collect())),
-            _ => panic!("unexpected reply {line:?}"),
-        }
-    }
-
-    fn bytes(&mut self, length: usize) -> Reply {
-        let mut bytes = vec![0; length + 2];
-        self.socket.read_exact(&mut bytes).expect("the server replies in time");
-        bytes.truncate(length);
-        Reply::Bytes(bytes)
+        let request: Vec<u8> = commands.iter().flat_map(|command| encode_command(command)).collect();
+        self.connection.send(&request).expect("the server is there");
+        commands.iter().map(|_| self.connection.receive().expect("the server replies in time")).collect()
     }
 }
 
-impl Reply {
-    pub(crate) fn number(&self) -> i64 {
-        if let Self::Number(number) = self { *number } else { panic!("{self:?} is not a number") }
-    }
+pub(crate) fn number(reply: &Reply) -> i64 {
+    if let Reply::Integer(number) = reply { *number } else { panic!("{reply:?} is not a number") }
 }
 
-const MAX_SCRIPT_TIME: Duration = Duration::from_secs(20);
+/// The name under which the store keeps what belongs to a key and `structure`, the algorithm or a record beside it.
+pub(crate) fn name_of(policy: &Policy, key: Key, structure: &str) -> Vec<u8> {
+    format!("portcullis-scenario:v2:0:{{{:032x}}}:{}:{structure}", key.slot(), policy.name()).into_bytes()
+}
+
+const DEADLINE: Duration = Duration::from_secs(20);

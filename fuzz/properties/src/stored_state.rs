@@ -9,10 +9,10 @@ use portcullis_core::{
     TokenBucket,
 };
 use portcullis_redis::RedisStore;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::sane;
-use crate::server::{Reply, Server};
+use crate::server::{Reply, Server, name_of, number};
 
 /// Checks the properties of any value under a key. The first byte selects the policy and the first call, the second the type
 /// of the value, and the rest is the value.
@@ -51,12 +51,7 @@ impl Clock for StoppedClock {
 impl SystemUnderTest {
     fn new() -> Self {
         let server = Server::start();
-        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let builder = RedisStore::builder(server.url())
-            .deadline(DEADLINE)
-            .connect_wait(DEADLINE)
-            .scenario_clock(StoppedClock);
-        let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
+        let (runtime, store) = server.store(StoppedClock);
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("user", b"ada");
         let key = hasher.finish().expect("a short key");
@@ -130,16 +125,14 @@ impl SystemUnderTest {
     /// The value is a string that expires.
     fn is_repaired(&mut self, name: &[u8]) {
         let replies = self.server.call(&[vec![b"TYPE", name], vec![b"PTTL", name]]);
-        assert_eq!(replies[0], Reply::Bytes(b"string".to_vec()));
-        assert!(replies[1].number() > 0, "{replies:?}");
+        assert_eq!(replies[0], Reply::SimpleString(b"string".to_vec()));
+        assert!(number(&replies[1]) > 0, "{replies:?}");
     }
 
     fn name(&self, policy: &Policy) -> Vec<u8> {
-        let (slot, tag, structure) =
-            (self.key.slot(), policy.strategy().tag(), policy.strategy().structure());
+        let (tag, structure) = (policy.strategy().tag(), policy.strategy().structure());
         let dot = if structure.is_empty() { "" } else { "." };
-        format!("portcullis-scenario:v2:0:{{{slot:032x}}}:{}:{tag}{dot}{structure}", policy.name())
-            .into_bytes()
+        name_of(policy, self.key, &format!("{tag}{dot}{structure}"))
     }
 }
 
@@ -186,4 +179,3 @@ fn policies() -> [Policy; 11] {
 const LAST_SERIAL: f64 = 4_503_599_627_370_496.0;
 /// Several blocks of a log.
 const MAX_VALUE: usize = 4_096;
-const DEADLINE: Duration = Duration::from_secs(20);
