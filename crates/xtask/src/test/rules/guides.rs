@@ -4,27 +4,23 @@
 //! lead to files. In rustdoc those in `links.md` come before them, and the first definition of a label counts.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use super::links;
+use super::{links, read};
 
 /// Returns one line for each link that would be dead in rustdoc or in the files.
 pub(super) fn violations(root: &Path) -> Result<Vec<String>> {
-    let read = |path: &Path| {
-        fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {}", path.display()))
-    };
-    let pages = included(&read(Path::new(MODULE))?);
+    let pages = included(&read(root, Path::new(MODULE))?);
     let mut broken = Vec::new();
     let mut wanted = BTreeSet::new();
     for page in &pages {
-        let text = read(page)?;
+        let text = read(root, page)?;
         broken.extend(bad_links(page, &text));
         wanted.extend(rustdoc_definitions(page, &text, &pages));
     }
-    broken.extend(differences(&read(Path::new(LINKS))?, &wanted));
+    broken.extend(differences(&read(root, Path::new(LINKS))?, &wanted));
     Ok(broken)
 }
 

@@ -2,23 +2,18 @@
 
 use std::path::{Path, PathBuf};
 
+use super::broken_lines;
+
 /// Returns one entry for each line elsewhere that allows unsafe code. `sources` are files, relative to the workspace, with their text.
 pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
-    let mut violations = Vec::new();
-    for (file, text) in
-        sources.iter().filter(|(file, _)| ![MODULE, OWN].map(Path::new).contains(&file.as_path()))
-    {
-        let lines = (1..).zip(text.lines()).filter(|(_, line)| allows(line));
-        violations.extend(
-            lines.map(|(number, _)| format!("{}:{number}: only {MODULE} allows unsafe code", file.display())),
-        );
-    }
-    violations
-}
-
-/// Whether a line that is no comment names the lint. The workspace denies unsafe code, so that there is none without that.
-fn allows(line: &str) -> bool {
-    !line.trim_start().starts_with("//") && line.contains(LINT)
+    let is_checked = |file: &Path| ![MODULE, OWN].map(Path::new).contains(&file);
+    // The workspace denies unsafe code, so that there is none in code that does not name the lint.
+    broken_lines(
+        sources,
+        is_checked,
+        |line| line.contains(LINT),
+        &format!("only {MODULE} allows unsafe code"),
+    )
 }
 
 /// The module, which has the reason.
