@@ -1,12 +1,16 @@
 //! Measures several cases against each other in one run, and shows the comparison.
 
+mod calls;
 mod comparison;
 mod machine;
+mod options;
 pub mod redis;
 pub mod regions;
 mod rounds;
 pub mod server;
 
+pub use calls::calls;
 pub use comparison::{Comparison, Target, digits, markdown};
-pub use machine::{machine, marks_of_quick};
+pub use machine::machine;
+pub use options::Options;
 pub use rounds::{Case, Round, Spread, interleaved, medians};

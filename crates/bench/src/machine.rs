@@ -5,12 +5,6 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result};
 
-/// The option of a smoke run and the warning below its figures, for the text above a table; empty for another run.
-#[must_use]
-pub const fn marks_of_quick(is_quick: bool) -> (&'static str, &'static str) {
-    if is_quick { (" --quick", "\n\nA smoke run: these figures mean nothing.") } else { ("", "") }
-}
-
 /// The processor, the number of its cores and the version of the compiler, for the text above a table.
 ///
 /// # Errors

@@ -1,5 +1,7 @@
 //! Commands to a server and its replies, over a plain connection that costs the server nothing but the commands.
 
+use std::fmt::Display;
+
 use anyhow::{Context as _, Result, bail};
 use portcullis_servers::encode_command;
 
@@ -13,13 +15,18 @@ pub struct Cmd {
 
 /// A command without arguments yet.
 pub fn cmd(name: &str) -> Cmd {
-    Cmd { words: vec![name.into_bytes()] }
+    Cmd { words: vec![name.into()] }
 }
 
 impl Cmd {
-    /// Appends an argument.
-    pub fn arg(&mut self, argument: impl Argument) -> &mut Self {
-        self.words.push(argument.into_bytes());
+    /// Appends a text or a number.
+    pub fn arg(&mut self, argument: impl Display) -> &mut Self {
+        self.bytes(argument.to_string())
+    }
+
+    /// Appends an argument that may be no text.
+    pub fn bytes(&mut self, argument: impl Into<Vec<u8>>) -> &mut Self {
+        self.words.push(argument.into());
         self
     }
 
@@ -48,54 +55,6 @@ impl Cmd {
         encode_command(&self.words)
     }
 }
-
-/// An argument of a command.
-pub trait Argument {
-    /// The bytes of the argument.
-    fn into_bytes(self) -> Vec<u8>;
-}
-
-impl Argument for &str {
-    fn into_bytes(self) -> Vec<u8> {
-        self.as_bytes().to_vec()
-    }
-}
-
-impl Argument for &String {
-    fn into_bytes(self) -> Vec<u8> {
-        self.as_bytes().to_vec()
-    }
-}
-
-impl Argument for String {
-    fn into_bytes(self) -> Vec<u8> {
-        Self::into_bytes(self)
-    }
-}
-
-impl Argument for &[u8] {
-    fn into_bytes(self) -> Vec<u8> {
-        self.to_vec()
-    }
-}
-
-impl Argument for Vec<u8> {
-    fn into_bytes(self) -> Vec<u8> {
-        self
-    }
-}
-
-macro_rules! numbers {
-    ($($number:ty)*) => {
-        $(impl Argument for $number {
-            fn into_bytes(self) -> Vec<u8> {
-                self.to_string().into_bytes()
-            }
-        })*
-    };
-}
-
-numbers!(i32 u32 u64 usize);
 
 /// What a reply is expected to be.
 pub trait FromReply: Sized {
@@ -187,7 +146,7 @@ mod tests {
     #[test]
     fn a_command_is_packed_with_the_lengths_of_its_words() {
         let mut command = cmd("SET");
-        command.arg("key").arg(-1).arg(&b"\r\n"[..]);
+        command.arg("key").arg(-1).bytes(b"\r\n");
         assert_eq!(command.packed(), b"*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\n-1\r\n$2\r\n\r\n\r\n");
     }
 

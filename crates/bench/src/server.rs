@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use portcullis_core::store::{Checks, Store as _};
@@ -11,6 +11,7 @@ use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use tokio::runtime::Runtime;
 
+use crate::calls;
 use crate::redis::{self, Cmd, Connection, Value};
 
 /// A server, a plain connection to it, and a store.
@@ -92,6 +93,63 @@ impl Server {
         Ok((user + system) * 1e6)
     }
 
+    /// Calls the server in tasks as [`calls`] describes, and measures what the process gets and what the server spends.
+    ///
+    /// # Errors
+    ///
+    /// If a call fails, or the server does not answer.
+    pub fn calls<F>(
+        &mut self,
+        runtime: &Runtime,
+        tasks: usize,
+        length: Duration,
+        call: impl Fn(usize, usize) -> F + Clone + Send + 'static,
+    ) -> Result<Calls>
+    where
+        F: Future<Output = Result<()>> + Send,
+    {
+        let before = self.cpu()?;
+        let start = Instant::now();
+        let mut latencies = runtime.block_on(calls(tasks, length, call))?;
+        let elapsed = start.elapsed().as_secs_f64();
+        let cpu = self.cpu()? - before;
+        ensure!(!latencies.is_empty(), "nothing was decided");
+        latencies.sort_unstable();
+        #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+        let count = latencies.len() as f64;
+        let latency = latencies[latencies.len() / 2].as_secs_f64() * 1e6;
+        Ok(Calls { rate: count / elapsed, latency, cpu: cpu / count })
+    }
+
+    /// Measures decisions as [`run`](Self::run) does, on an empty server after the commands `before`. One decision of a hundred may be
+    /// another than expected, because a unit may be refilled meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or more of its decisions are others.
+    pub fn decisions(
+        &mut self,
+        before: &[Cmd],
+        decisions: &[Cmd],
+        is_expected: impl Fn(&Value) -> bool,
+    ) -> Result<f64> {
+        self.clear()?;
+        self.run(before, BATCH)?;
+        let (spent, replies) = self.run(decisions, BATCH)?;
+        let others = replies.iter().filter(|reply| !is_expected(reply)).count();
+        ensure!(others * 100 <= replies.len(), "{others} of {} were decided otherwise", replies.len());
+        Ok(spent)
+    }
+
+    /// Stops the server at once.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be stopped.
+    pub fn kill(&mut self) -> Result<()> {
+        Ok(self.process.kill()?)
+    }
+
     /// Sends commands in batches, each with one write. Returns the server's CPU time per command in
     /// microseconds, and the replies.
     ///
@@ -150,6 +208,17 @@ impl fmt::Debug for Server {
 
 async fn connect(process: &RedisServer) -> Result<RedisStore> {
     Ok(RedisStore::builder(process.url()).deadline(DEADLINE).denial_memory(0).connect().await?)
+}
+
+/// What tasks got that make one call after the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    /// Calls per second.
+    pub rate: f64,
+    /// Microseconds from a call to its answer, the median.
+    pub latency: f64,
+    /// Microseconds of the server per call.
+    pub cpu: f64,
 }
 
 /// The key of a user.
@@ -219,7 +288,7 @@ impl Recorded {
             request.extend([if ends_decision { LAST } else { 0 }, key]);
         }
         request.extend(&self.request[RECORD..]);
-        command.arg(request);
+        command.bytes(request);
         command
     }
 
@@ -237,7 +306,7 @@ impl Recorded {
 
     fn send(&self, user: u32, request: &[u8]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha).arg(1).arg(self.key(user)).arg(request);
+        command.arg(&self.sha).arg(1).arg(self.key(user)).bytes(request);
         command
     }
 }
@@ -279,6 +348,8 @@ pub fn admits(reply: &Value) -> bool {
     status.is_some_and(|status| status % 2.0 > 0.0)
 }
 
+/// Commands per write, so that they share the server's cost of the network.
+pub const BATCH: usize = 100;
 /// Is added to the record of the last check of a decision.
 const LAST: u8 = 128;
 /// The position of the record in a request of one check.

@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
@@ -12,9 +11,8 @@ pub struct Options {
     /// The tables to print
     #[arg(value_enum, default_value_t)]
     pub tables: Tables,
-    /// A smoke run of a few seconds, whose figures mean nothing
-    #[arg(long)]
-    pub quick: bool,
+    #[command(flatten)]
+    pub(crate) common: portcullis_bench::Options,
     /// The module redis-cell, to compare with it as well
     #[arg(long, value_name = "PATH")]
     pub redis_cell: Option<PathBuf>,
@@ -24,20 +22,13 @@ impl Options {
     pub(crate) fn includes(&self, tables: Tables) -> bool {
         self.tables == Tables::All || self.tables == tables
     }
-}
 
-/// The command that repeats the measurement.
-impl fmt::Display for Options {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The text above the tables: the command that repeats the measurement, and its conditions.
+    pub(crate) fn heading(&self, conditions: &str) -> String {
         let tables = self.tables.to_possible_value();
-        write!(f, "cargo xtask bench {}", tables.as_ref().map_or("", |value| value.get_name()))?;
-        if self.quick {
-            f.write_str(" --quick")?;
-        }
-        match &self.redis_cell {
-            Some(path) => write!(f, " --redis-cell {}", path.display()),
-            None => Ok(()),
-        }
+        let tables = tables.as_ref().map_or("", |value| value.get_name());
+        let module = self.redis_cell.iter().map(|path| format!(" --redis-cell {}", path.display()));
+        self.common.heading(&format!("{tables}{}", module.collect::<String>()), conditions)
     }
 }
 

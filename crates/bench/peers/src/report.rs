@@ -9,13 +9,11 @@ use crate::scale::Scale;
 /// The command, the machine and the versions, as Markdown.
 pub(crate) fn header(options: &Options, scale: &Scale) -> Result<String> {
     let versions = PEERS.map(|name| format!("{name} {}", version(name))).join(", ");
-    let warning = if options.quick { "\n\nA smoke run: these figures mean nothing." } else { "" };
-    Ok(format!(
-        "`{options}`\n\n{}; {versions}.\n\nMedians of {} interleaved rounds. A ratio is that of the two cases in \
-         the same round.{warning}\n",
+    Ok(options.heading(&format!(
+        "{}; {versions}.\n\nMedians of {} interleaved rounds. A ratio is that of the two cases in the same round.",
         machine()?,
         scale.rounds,
-    ))
+    )))
 }
 
 /// The version of a package in the lock file.

@@ -28,7 +28,7 @@ pub(crate) struct Scale {
 
 impl Scale {
     pub(crate) const fn of(options: &Options) -> Self {
-        if options.quick { QUICK } else { FULL }
+        if options.common.quick { QUICK } else { FULL }
     }
 }
 

@@ -11,25 +11,25 @@ use std::{env, fs, thread};
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
 use portcullis::store::{Checks, MemoryStore, Store as _};
-use portcullis::{Policy, Quota, Secret};
-use portcullis_bench::{Target, digits, machine, markdown, marks_of_quick};
+use portcullis::{Policy, Quota};
+use portcullis_bench::server::key;
+use portcullis_bench::{Target, digits, machine, markdown};
 use portcullis_core::Key;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench flood", bin_name = "cargo xtask bench flood")]
 struct Options {
-    /// A smoke run of a few seconds, whose figures mean nothing
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    common: portcullis_bench::Options,
     /// Measures one algorithm, and prints the cells of its row
     #[arg(long, hide = true)]
     algorithm: Option<String>,
 }
 
 fn main() -> Result<()> {
-    let options = Options::parse();
-    let keys = if options.quick { 1_000_000 } else { 10_000_000 };
-    if let Some(name) = &options.algorithm {
+    let Options { common, algorithm } = Options::parse();
+    let keys = if common.quick { 1_000_000 } else { 10_000_000 };
+    if let Some(name) = &algorithm {
         let policies = policies();
         let policy = policies.iter().find(|policy| policy.name().as_str() == name);
         println!("{}", measure(policy.context("no such algorithm")?, keys)?.join(SEPARATOR));
@@ -37,14 +37,13 @@ fn main() -> Result<()> {
     }
     let mut rows = Vec::new();
     for policy in &policies() {
-        rows.push(row(policy.name().as_str(), options.quick)?);
+        rows.push(row(policy.name().as_str(), common.quick)?);
     }
-    let (quick, warning) = marks_of_quick(options.quick);
     println!(
-        "`cargo xtask bench flood{quick}`\n\n{}.{warning}\n\n## Checks of {KNOWN} known keys during a flood of {keys} others\n\n\
+        "{}\n## Checks of {KNOWN} known keys during a flood of {keys} others\n\n\
          A store for {} keys. All times are in nanoseconds, and sizes in millions of bytes. A spin does nothing for the median of a \
          check: what its p99.9 exceeds that by are interruptions by the machine.\n\n{}",
-        machine()?,
+        common.heading("flood", &format!("{}.", machine()?)),
         capacity(keys),
         markdown(&HEADER, &rows)
     );
@@ -64,10 +63,10 @@ fn row(name: &str, quick: bool) -> Result<Vec<String>> {
     Ok(cells.trim_end_matches('\n').split(SEPARATOR).map(str::to_owned).collect())
 }
 
-fn measure(policy: &Policy, flood: u64) -> Result<Vec<String>> {
+fn measure(policy: &Policy, flood: u32) -> Result<Vec<String>> {
     let capacity = capacity(flood);
     let store = MemoryStore::builder().capacity(capacity).build();
-    let known: Vec<Key> = (0..KNOWN).map(|number| key("known", number)).collect();
+    let known: Vec<Key> = (0..KNOWN).map(key).collect();
     let mut turns = known.iter().cycle();
     let mut check = || {
         let key = turns.next().context("there are known keys")?;
@@ -87,8 +86,8 @@ fn measure(policy: &Policy, flood: u64) -> Result<Vec<String>> {
     let before = status("VmRSS:")?;
     thread::scope(|scope| {
         let flooding = scope.spawn(|| {
-            for number in 0..flood {
-                black_box(is_allowed(&store, policy, key("new", number)));
+            for number in KNOWN..KNOWN + flood {
+                black_box(is_allowed(&store, policy, key(number)));
             }
         });
         while !flooding.is_finished() {
@@ -139,12 +138,6 @@ fn is_allowed(store: &MemoryStore, policy: &Policy, key: Key) -> bool {
     matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
 }
 
-fn key(kind: &'static str, number: u64) -> Key {
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part(kind, &number.to_le_bytes());
-    hasher.finish().expect("a part of eight bytes is a key")
-}
-
 /// Quotas that the known keys do not use up, and under which a state lives longer than the flood lasts.
 fn policies() -> [Policy; 6] {
     let window = Quota::per_week(100_000);
@@ -160,7 +153,7 @@ fn policies() -> [Policy; 6] {
 }
 
 /// The default of 250 000 keys for ten million others.
-fn capacity(flood: u64) -> usize {
+fn capacity(flood: u32) -> usize {
     usize::try_from(flood / 40).unwrap_or(usize::MAX)
 }
 
@@ -209,7 +202,7 @@ impl Times {
     }
 }
 
-const KNOWN: u64 = 10_000;
+const KNOWN: u32 = 10_000;
 /// Between the checks of known keys, so that a log of their charges stays small.
 const PAUSE: Duration = Duration::from_micros(10);
 /// Enough for a quantile of 0.999.

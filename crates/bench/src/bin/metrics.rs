@@ -11,22 +11,14 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::post;
-use clap::Parser;
+use clap::Parser as _;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
 use portcullis::{Limiter, Policy, Quota};
-use portcullis_bench::{Round, Spread, digits, interleaved, machine, markdown, marks_of_quick};
+use portcullis_bench::{Options, Round, Spread, digits, interleaved, machine, markdown};
 use tower::ServiceExt as _;
-
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench metrics", bin_name = "cargo xtask bench metrics")]
-struct Options {
-    /// A smoke run of a few seconds, whose figures mean nothing
-    #[arg(long)]
-    quick: bool,
-}
 
 /// What is sent to a router.
 struct Work {
@@ -84,12 +76,11 @@ fn main() -> Result<()> {
     for work in &WORK {
         rows.push(work.measure(rounds, requests)?);
     }
-    let (quick, warning) = marks_of_quick(options.quick);
     println!(
-        "`cargo xtask bench metrics{quick}`\n\n{}.{warning}\n\n## Time of a request with metrics, with the router\n\n\
+        "{}\n## Time of a request with metrics, with the router\n\n\
          Medians of {rounds} interleaved rounds. A ratio is that of the two cases in the same round. The last two columns compare two \
          routers without metrics, which shows how exact the others are.\n\n{}",
-        machine()?,
+        options.heading("metrics", &format!("{}.", machine()?)),
         markdown(&HEADER, &rows)
     );
     Ok(())

@@ -3,27 +3,16 @@
 //! The program measures nothing: it simulates, see `portcullis_bench::regions`.
 #![allow(clippy::cast_precision_loss, reason = "numbers of units and regions, far below 2^52")]
 
-use clap::Parser;
+use clap::Parser as _;
 use portcullis_bench::regions::{Choice, Cut, Expected, Figures, Report, Setup, Span};
-use portcullis_bench::{digits, markdown, marks_of_quick};
-
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench regions", bin_name = "cargo xtask bench regions")]
-struct Options {
-    /// A smoke run of a few seconds, whose figures mean nothing
-    #[arg(long)]
-    quick: bool,
-}
+use portcullis_bench::{Options, digits, markdown};
 
 fn main() {
     let options = Options::parse();
     let setup = if options.quick { Setup { exact: 2_000, ..SETUP } } else { SETUP };
-    let (quick, warning) = marks_of_quick(options.quick);
     let (calm, cut) = spans(&setup, if options.quick { 480 } else { 60 });
-    println!(
-        "`cargo xtask bench regions{quick}`\n\nA simulation: its figures do not depend on the machine.{warning}\n\n{}\n",
-        described(&setup)
-    );
+    let conditions = "A simulation: its figures do not depend on the machine.";
+    println!("{}\n{}\n", options.heading("regions", conditions), described(&setup));
     let choices = CHOICES.map(|(_, choice)| choice);
     let (report, expected) = (setup.simulate(&choices, &calm), setup.expected(&calm, FEW));
     println!("## A day without cuts\n\n{}", errors(&setup, &report, &expected));

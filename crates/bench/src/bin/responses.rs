@@ -9,20 +9,12 @@ use axum::http::Request;
 use axum::http::request::Parts;
 use axum::routing::post;
 use axum::{Router, response::Response};
-use clap::Parser;
+use clap::Parser as _;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Header, Identity, KeyError, KeyWriter};
 use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
-use portcullis_bench::{Case, digits, machine, markdown, marks_of_quick, medians};
+use portcullis_bench::{Case, Options, digits, machine, markdown, medians};
 use tower::ServiceExt as _;
-
-#[derive(Debug, Parser)]
-#[command(name = "cargo xtask bench responses", bin_name = "cargo xtask bench responses")]
-struct Options {
-    /// A smoke run of a few seconds, whose figures mean nothing
-    #[arg(long)]
-    quick: bool,
-}
 
 fn plenty() -> RateLimitLayer {
     layer(Policy::gcra("plenty", Quota::per_second(1_000_000_000).burst(1_000_000)))
@@ -100,10 +92,9 @@ fn main() -> Result<()> {
         // A median of a smoke run may be below that of the router.
         vec![(*name).to_owned(), format!("{} ns", digits((median - medians[0]).max(0.0)))]
     });
-    let (quick, warning) = marks_of_quick(options.quick);
     println!(
-        "`cargo xtask bench responses{quick}`\n\n{}. Medians of {rounds} interleaved rounds.{warning}\n\n{}",
-        machine()?,
+        "{}\n{}",
+        options.heading("responses", &format!("{}. Medians of {rounds} interleaved rounds.", machine()?)),
         markdown(
             &["request", &format!("added to the {} ns of the router", digits(medians[0]))],
             &rows.collect::<Vec<_>>()

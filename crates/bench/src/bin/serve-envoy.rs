@@ -17,7 +17,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::{
 };
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code};
-use portcullis_bench::{machine, markdown, marks_of_quick};
+use portcullis_bench::{calls, machine, markdown};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
 use tonic::transport::Channel;
@@ -25,9 +25,8 @@ use tonic::transport::Channel;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench serve-envoy", bin_name = "cargo xtask bench serve-envoy")]
 struct Options {
-    /// A smoke run of a few seconds, whose figures mean nothing
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    common: portcullis_bench::Options,
     /// The server, by default `portcullis` beside this program
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
@@ -37,7 +36,7 @@ struct Options {
 #[derive(Clone, Copy)]
 enum Load {
     /// This number of calls is in flight all the time.
-    Closed(u32),
+    Closed(usize),
     /// This number of calls begins each second, however long they take.
     Open(u32),
 }
@@ -45,7 +44,7 @@ enum Load {
 fn main() -> Result<()> {
     let options = Options::parse();
     let pinned = pin();
-    let seconds = Duration::from_secs(if options.quick { 1 } else { 10 });
+    let seconds = Duration::from_secs(if options.common.quick { 1 } else { 10 });
     let server = Server::start(&options)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let rows = runtime.block_on(async {
@@ -56,11 +55,10 @@ fn main() -> Result<()> {
         }
         anyhow::Ok(rows)
     })?;
-    let (_, warning) = marks_of_quick(options.quick);
     println!(
-        "`cargo xtask bench serve-envoy`\n\n{}.{warning}\n\n## Checks over gRPC\n\n`portcullis serve` in memory, with a fixed window \
+        "{}\n## Checks over gRPC\n\n`portcullis serve` in memory, with a fixed window \
          of Envoy's file for each of {USERS} users, asked by Tonic's client over {CONNECTIONS} connections for {} s each. {pinned}\n\n{}",
-        machine()?,
+        options.common.heading("serve-envoy", &format!("{}.", machine()?)),
         seconds.as_secs(),
         markdown(&HEADER, &rows)
     );
@@ -122,7 +120,14 @@ async fn measure(addr: &str, load: Load, length: Duration) -> Result<Vec<String>
     }
     let start = Instant::now();
     let mut times = match load {
-        Load::Closed(calls) => closed(&clients, calls, length).await?,
+        Load::Closed(tasks) => {
+            let clients = clients.clone();
+            let call = move |task, number| {
+                let mut client = Client::clone(&clients[task % CONNECTIONS]);
+                async move { call(&mut client, number, Instant::now()).await.map(drop) }
+            };
+            calls(tasks, length, call).await?
+        }
         Load::Open(per_second) => open(&clients, per_second, length).await?,
     };
     let elapsed = start.elapsed();
@@ -140,35 +145,13 @@ async fn measure(addr: &str, load: Load, length: Duration) -> Result<Vec<String>
     Ok(vec![name, format!("{rate:.0}"), at(500), at(990), at(999)])
 }
 
-/// Each of this number of tasks makes one call after the other.
-async fn closed(clients: &[Client], calls: u32, length: Duration) -> Result<Vec<Duration>> {
-    let end = Instant::now() + length;
-    let mut tasks = JoinSet::new();
-    for (number, client) in (0..calls).zip(clients.iter().cycle()) {
-        let mut client = client.clone();
-        tasks.spawn(async move {
-            let (mut times, mut user) = (Vec::new(), number);
-            while Instant::now() < end {
-                times.push(call(&mut client, user, Instant::now()).await?);
-                user = (user + calls) % USERS;
-            }
-            anyhow::Ok(times)
-        });
-    }
-    let mut all = Vec::new();
-    while let Some(times) = tasks.join_next().await {
-        all.extend(times??);
-    }
-    Ok(all)
-}
-
 /// Calls begin at their time. Their times are measured from then, also if the generator is late.
 async fn open(clients: &[Client], per_second: u32, length: Duration) -> Result<Vec<Duration>> {
     let per_tick = per_second / TICKS;
     let mut ticks = interval(Duration::from_secs(1) / TICKS);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut tasks = JoinSet::new();
-    let (mut all, mut user) = (Vec::new(), 0);
+    let (mut all, mut next) = (Vec::new(), 0);
     let end = Instant::now() + length;
     loop {
         let intended = ticks.tick().await.into_std();
@@ -181,8 +164,9 @@ async fn open(clients: &[Client], per_second: u32, length: Duration) -> Result<V
         }
         for client in clients.iter().cycle().take(usize::try_from(per_tick)?) {
             let mut client = client.clone();
-            user = (user + 1) % USERS;
-            tasks.spawn(async move { call(&mut client, user, intended).await });
+            next += 1;
+            let number = next;
+            tasks.spawn(async move { call(&mut client, number, intended).await });
         }
         while let Some(time) = tasks.try_join_next() {
             all.push(time??);
@@ -194,9 +178,9 @@ async fn open(clients: &[Client], per_second: u32, length: Duration) -> Result<V
     Ok(all)
 }
 
-/// How long a call takes, from this instant on.
-async fn call(client: &mut Client, user: u32, start: Instant) -> Result<Duration> {
-    let entry = Entry { key: "user".to_owned(), value: format!("user-{user}") };
+/// How long a call for the next user takes, from this instant on.
+async fn call(client: &mut Client, number: usize, start: Instant) -> Result<Duration> {
+    let entry = Entry { key: "user".to_owned(), value: format!("user-{}", number % USERS) };
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() };
     let request =
         RateLimitRequest { domain: "shop".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
@@ -212,7 +196,7 @@ descriptors:
       unit: hour
       requests_per_unit: 4000000000
 ";
-const USERS: u32 = 10_000;
+const USERS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const TICKS: u32 = 1_000;
 /// Beyond it the generator would measure its own queue.

@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 
-use anyhow::{Error, Result, ensure};
+use anyhow::{Context as _, Error, Result};
 use portcullis::Quota;
 use portcullis::store::{Gcra, Strategy};
 use portcullis_bench::redis::{self, Cmd, Value};
@@ -123,23 +123,14 @@ impl Work {
 /// A round in which each of `USERS` keys has been charged before: a unit, or its whole limit if all decisions are denials.
 fn round<'a>(server: &'a RefCell<&mut Server>, work: &'a Work, case: Case) -> Round<'a, f64, Error> {
     Box::new(move || {
-        let mut server = server.borrow_mut();
-        server.clear()?;
         let before: Vec<Cmd> = (0..USERS).map(|user| work.call(user, 1, case.denied)).collect();
-        server.run(&before, BATCH)?;
         let groups = USERS / case.at_once;
         let first = |call: u32| (call % groups) * case.at_once;
         let calls =
             (0..case.decisions / case.at_once).map(|call| work.call(first(call), case.at_once, false));
-        let (spent, replies) = server.run(&calls.collect::<Vec<_>>(), BATCH)?;
-        // A unit may be refilled during a round.
-        let others = replies.iter().filter(|reply| work.is_admitted(reply) == case.denied).count();
-        ensure!(
-            others * 100 <= replies.len(),
-            "{others} of {} were decided otherwise: {work:?}",
-            replies.len()
-        );
-        Ok(spent / f64::from(case.at_once))
+        let is_expected = |reply: &Value| work.is_admitted(reply) != case.denied;
+        let spent = server.borrow_mut().decisions(&before, &calls.collect::<Vec<_>>(), is_expected);
+        Ok(spent.with_context(|| format!("{work:?}"))? / f64::from(case.at_once))
     })
 }
 
@@ -149,5 +140,3 @@ const SECONDS_PER_UNIT: u64 = DAY / LIMIT;
 /// Charged fewer than 100 times in a round.
 const USERS: u32 = 960;
 const KEYS_AT_ONCE: u32 = 32;
-/// Commands per write.
-const BATCH: usize = 100;

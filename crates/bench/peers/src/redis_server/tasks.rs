@@ -4,13 +4,12 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Error, Result, ensure};
-use portcullis_bench::server::Server;
+use portcullis_bench::server::{Calls, Server};
 use portcullis_bench::{Comparison, Round, Target, interleaved};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::JoinSet;
 
 use super::clients::Limit;
 use crate::scale::Scale;
@@ -38,7 +37,7 @@ pub(super) fn measure(scale: &Scale, server: Server, redis_cell: bool) -> Result
             limits.iter().map(|(_, limit)| load.round(&runtime, &server, limit)).collect();
         let figures = interleaved(scale.rounds, &mut cases)?;
         for (other, (beside, _)) in limits.iter().enumerate().skip(1) {
-            let columns: [fn(&Figures) -> f64; 3] =
+            let columns: [fn(&Calls) -> f64; 3] =
                 [|round| round.rate, |round| round.latency, |round| round.cpu];
             let units = ["/s", "µs", "µs"];
             let targets = load.targets(other);
@@ -49,17 +48,6 @@ pub(super) fn measure(scale: &Scale, server: Server, redis_cell: bool) -> Result
         }
     }
     Ok(tables)
-}
-
-/// What a round has measured.
-#[derive(Clone, Copy, Debug)]
-struct Figures {
-    /// Decisions per second.
-    rate: f64,
-    /// Microseconds from the call to the answer, the median.
-    latency: f64,
-    /// Microseconds of the server per decision.
-    cpu: f64,
 }
 
 /// Tasks that decide one after the other, about the keys in turns.
@@ -94,45 +82,16 @@ impl Load {
         runtime: &'a Runtime,
         server: &'a RefCell<Server>,
         limit: &'a Arc<Limit>,
-    ) -> Round<'a, Figures, Error> {
-        let mut first = 0;
+    ) -> Round<'a, Calls, Error> {
         Box::new(move || {
-            let before = server.borrow_mut().cpu()?;
-            let start = Instant::now();
-            let mut latencies = runtime.block_on(self.run(limit, first))?;
-            let elapsed = start.elapsed().as_secs_f64();
-            let cpu = server.borrow_mut().cpu()? - before;
-            ensure!(!latencies.is_empty(), "nothing was decided");
-            first += latencies.len();
-            latencies.sort_unstable();
-            let count = latencies.len() as f64;
-            let latency = latencies[latencies.len() / 2].as_secs_f64() * 1e6;
-            Ok(Figures { rate: count / elapsed, latency, cpu: cpu / count })
-        })
-    }
-
-    /// Runs the tasks, beginning with the key at `first`, and returns how long each decision took.
-    async fn run(self, limit: &Arc<Limit>, first: usize) -> Result<Vec<Duration>> {
-        let end = Instant::now() + self.length;
-        let mut tasks = JoinSet::new();
-        for task in 0..self.tasks {
             let limit = Arc::clone(limit);
-            tasks.spawn(async move {
-                let mut latencies = Vec::new();
-                let mut user = (first + task) % self.keys;
-                while Instant::now() < end {
-                    let called = Instant::now();
-                    ensure!(limit.is_allowed(user).await?, "the quota is never used up");
-                    latencies.push(called.elapsed());
-                    user = (user + self.tasks) % self.keys;
+            server.borrow_mut().calls(runtime, self.tasks, self.length, move |_, number| {
+                let limit = Arc::clone(&limit);
+                async move {
+                    ensure!(limit.is_allowed(number % self.keys).await?, "the quota is never used up");
+                    Ok(())
                 }
-                anyhow::Ok(latencies)
-            });
-        }
-        let mut all = Vec::new();
-        for latencies in tasks.join_all().await {
-            all.extend(latencies?);
-        }
-        Ok(all)
+            })
+        })
     }
 }

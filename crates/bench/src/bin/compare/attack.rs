@@ -4,14 +4,15 @@
 //! Sets". It also adds denied requests, so its set holds what the client has sent, not what it was allowed.
 
 use anyhow::Result;
+use portcullis_bench::Spread;
 use portcullis_bench::redis::{self, Cmd};
-use portcullis_bench::server::Server;
+use portcullis_bench::server::{BATCH, Server};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
 use crate::contenders::named;
-use crate::redis_cpu::{BATCH, Case, DAY, ROUNDS};
-use crate::table::{Table, digits, median};
+use crate::redis_cpu::{Case, DAY, ROUNDS};
+use crate::table::{Table, digits};
 
 /// Server CPU per request of each row at each limit.
 pub(crate) fn measure(server: &mut Server) -> Result<Table> {
@@ -32,7 +33,7 @@ pub(crate) fn measure(server: &mut Server) -> Result<Table> {
             }
         }
     }
-    let medians: Vec<_> = rows.into_iter().map(|row| row.map(|mut rounds| median(&mut rounds))).collect();
+    let medians: Vec<_> = rows.into_iter().map(|row| row.map(|rounds| Spread::of(rounds).median)).collect();
     Ok(table(&medians))
 }
 

@@ -143,7 +143,7 @@ fn in_parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> V
     })
 }
 
-fn header(first: &str) -> Vec<&str> {
+fn header(first: &'static str) -> Vec<&'static str> {
     std::iter::once(first).chain(TRAFFIC.iter().map(|(name, _)| *name)).collect()
 }
 

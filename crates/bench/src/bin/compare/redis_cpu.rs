@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use portcullis_bench::redis::{self, Cmd};
-use portcullis_bench::server::{Recorded, Server, admits};
+use anyhow::{Context as _, Result};
+use portcullis_bench::Spread;
+use portcullis_bench::redis;
+use portcullis_bench::server::{BATCH, Recorded, Server, admits};
 use portcullis_core::Strategy;
 
 use crate::contenders::{CONTENDERS, LIMIT};
-use crate::table::{Table, digits, median};
+use crate::table::{Table, digits};
 
 /// CPU time of the server per decision, in microseconds.
 #[derive(Clone, Debug)]
@@ -41,10 +42,10 @@ pub(crate) fn measure(server: &mut Server) -> Result<Vec<Cost>> {
     }
     let names =
         baselines.iter().map(|(name, _)| *name).chain(CONTENDERS.iter().map(|contender| contender.name));
-    let costs = names.zip(&mut spent).map(|(name, (allowed, denied))| Cost {
+    let costs = names.zip(spent).map(|(name, (allowed, denied))| Cost {
         name,
-        allowed: median(allowed),
-        denied: (!denied.is_empty()).then(|| median(denied)),
+        allowed: Spread::of(allowed).median,
+        denied: (!denied.is_empty()).then(|| Spread::of(denied).median),
     });
     Ok(costs.collect())
 }
@@ -99,24 +100,13 @@ impl Case {
         count: usize,
         admitted: bool,
     ) -> Result<f64> {
-        server.clear()?;
-        server.run(&(0..keys).map(|user| before.of(user)).collect::<Vec<_>>(), BATCH)?;
-        let commands: Vec<Cmd> = (0..keys).cycle().take(count).map(|user| self.unit.of(user)).collect();
-        let (spent, replies) = server.run(&commands, BATCH)?;
-        check(&replies, admitted, self.strategy.tag())?;
-        Ok(spent)
+        let before: Vec<_> = (0..keys).map(|user| before.of(user)).collect();
+        let decisions: Vec<_> = (0..keys).cycle().take(count).map(|user| self.unit.of(user)).collect();
+        let spent = server.decisions(&before, &decisions, |reply| admits(reply) == admitted);
+        spent.context(self.strategy.tag())
     }
 }
 
-/// Allows one percent of other decisions: a unit may be replenished during the measurement.
-fn check(replies: &[redis::Value], admitted: bool, tag: &str) -> Result<()> {
-    let others = replies.iter().filter(|reply| admits(reply) != admitted).count();
-    ensure!(others * 100 <= replies.len(), "{tag}: {others} of {} were decided otherwise", replies.len());
-    Ok(())
-}
-
-/// Commands per write, so that they share the server's cost of the network.
-pub(crate) const BATCH: usize = 100;
 pub(crate) const ROUNDS: usize = 9;
 /// Long enough that almost nothing is replenished during the measurement.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);

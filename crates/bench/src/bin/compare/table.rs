@@ -3,6 +3,7 @@
 use std::fmt;
 
 pub(crate) use portcullis_bench::digits;
+use portcullis_bench::markdown;
 
 /// A table with its place on the page.
 #[derive(Debug)]
@@ -10,13 +11,13 @@ pub(crate) struct Table {
     /// The marker in the page.
     pub(crate) name: &'static str,
     pub(crate) title: String,
+    header: Vec<&'static str>,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub(crate) fn new(name: &'static str, title: impl Into<String>, header: &[&str]) -> Self {
-        let header = header.iter().map(ToString::to_string).collect();
-        Self { name, title: title.into(), rows: vec![header] }
+    pub(crate) fn new(name: &'static str, title: impl Into<String>, header: &[&'static str]) -> Self {
+        Self { name, title: title.into(), header: header.to_vec(), rows: Vec::new() }
     }
 
     pub(crate) fn push(&mut self, name: &str, cells: impl IntoIterator<Item = String>) {
@@ -26,13 +27,7 @@ impl Table {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, row) in self.rows.iter().enumerate() {
-            writeln!(f, "| {} |", row.join(" | "))?;
-            if index == 0 {
-                writeln!(f, "|---|{}", "---:|".repeat(row.len() - 1))?;
-            }
-        }
-        Ok(())
+        f.write_str(&markdown(&self.header, &self.rows))
     }
 }
 
@@ -54,12 +49,6 @@ pub(crate) fn thousands(value: f64) -> String {
     apart
 }
 
-/// Returns the median.
-pub(crate) fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +58,5 @@ mod tests {
         let shown = [0.0, 0.000_31, 0.003, 0.041, 1.234, 12.34, 123.4].map(digits);
         assert_eq!(shown, ["0", "0.00031", "0.0030", "0.041", "1.23", "12.3", "123"]);
         assert_eq!([7.0, 999.6, 1_234_567.0].map(thousands), ["7", "1 000", "1 234 567"]);
-        assert!((median(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
     }
 }

@@ -3,13 +3,14 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
+use portcullis_bench::Spread;
 use portcullis_bench::redis;
 use portcullis_bench::server::{Recorded, Server, admits};
 use portcullis_core::store::Checks;
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy};
 
 use crate::redis_cpu::{DAY, ROUNDS};
-use crate::table::{Table, digits, median, thousands};
+use crate::table::{Table, digits, thousands};
 
 /// Measures the server CPU per decision of each shape, in interleaved rounds.
 pub(crate) fn measure(server: &mut Server) -> Result<Table> {
@@ -25,10 +26,11 @@ pub(crate) fn measure(server: &mut Server) -> Result<Table> {
     }
     let mut table =
         Table::new("work", "Server CPU per decision in milliseconds", &["", "slots of work", "server CPU"]);
-    for (shape, spent) in SHAPES.iter().zip(&mut spent) {
+    for (shape, spent) in SHAPES.iter().zip(spent) {
         let work = shape.checks * shape.kind.strategy()?.work();
         let refused = if work > Checks::MAX_WORK { ", refused" } else { "" };
-        table.push(shape.name, [thousands(work.into()) + refused, digits(median(spent) / 1_000.0)]);
+        table
+            .push(shape.name, [thousands(work.into()) + refused, digits(Spread::of(spent).median / 1_000.0)]);
     }
     Ok(table)
 }
@@ -94,7 +96,7 @@ impl Shape {
                 // Counts of three bytes.
                 state.push(3);
                 state.extend(1_234_567_u32.to_le_bytes()[..3].repeat(slots as usize));
-                redis::cmd("SET").arg(recorded.key(user)).arg(state).exec(&mut server.connection)?;
+                redis::cmd("SET").arg(recorded.key(user)).bytes(state).exec(&mut server.connection)?;
             }
             Kind::SlidingLog { used, .. } => {
                 server.run(&[recorded.with_cost(user, used)], 1)?;
