@@ -65,7 +65,7 @@ fn user(message: &Message) -> ExpectedKey {
 fn api_key(message: &Message) -> ExpectedKey {
     match values(message, "x-api-key")[..] {
         [] => ExpectedKey::Missing,
-        [value] => match trimmed(value) {
+        [value] => match value.trim_ascii() {
             b"" => ExpectedKey::Missing,
             key => ExpectedKey::Found(format!("key {}", key.escape_ascii())),
         },
@@ -108,12 +108,6 @@ fn cookie(message: &Message) -> ExpectedKey {
 /// The lines of a header, as they were sent.
 pub(super) fn values<'a>(message: &'a Message, name: &str) -> Vec<&'a [u8]> {
     message.headers.get_all(name).iter().map(http::HeaderValue::as_bytes).collect()
-}
-
-pub(super) fn trimmed(value: &[u8]) -> &[u8] {
-    let start = value.iter().position(|byte| !is_blank(*byte)).unwrap_or(value.len());
-    let end = value.iter().rposition(|byte| !is_blank(*byte)).map_or(start, |last| last + 1);
-    &value[start..end]
 }
 
 fn is_blank(byte: u8) -> bool {

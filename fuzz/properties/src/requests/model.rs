@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use portcullis_core::Key;
 use portcullis_tower::OnMissing;
 
-use super::identity::{ExpectedKey, trimmed, values};
+use super::identity::{ExpectedKey, values};
 use super::message::Message;
 use super::setup::{KeyKind, Plan, Setup};
 use super::store::{Mode, Record};
@@ -114,7 +114,7 @@ impl<'a> Model<'a> {
 
     /// What a preflight is charged to; `None` if the request is not a preflight.
     fn preflight(&self, message: &Message) -> Option<Expectation> {
-        let once = |name| matches!(values(message, name)[..], [value] if !trimmed(value).is_empty());
+        let once = |name| matches!(values(message, name)[..], [value] if !value.trim_ascii().is_empty());
         let is_absent = |name| values(message, name).is_empty();
         let is_preflight = message.method.as_str() == "OPTIONS"
             && message.body.is_provably_empty()
