@@ -126,13 +126,11 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
         Tables::Serve | Tables::Redis => vec![peers("times")],
         Tables::ServeEnvoy => {
             let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
-            vec![Cmd::cargo().args(server), own("serve-envoy", options)]
+            vec![Cmd::cargo().args(server), with_quick(own("serve-envoy"), options)]
         }
-        Tables::Responses => vec![own("responses", options)],
-        Tables::Decisions => vec![own("decisions", options)],
-        Tables::Flood => vec![own("flood", options)],
-        Tables::Regions => vec![own("regions", options)],
-        Tables::Metrics => vec![own("metrics", options)],
+        Tables::Responses | Tables::Decisions | Tables::Flood | Tables::Regions | Tables::Metrics => {
+            vec![with_quick(own(&tables.to_string()), options)]
+        }
         Tables::Instructions | Tables::All => Vec::new(),
     }
 }
@@ -157,10 +155,9 @@ fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &Options
 }
 
 /// A program that measures nothing else.
-fn own(program: &str, options: &Options) -> Cmd {
-    let command =
-        Cmd::cargo().args("run --quiet --locked --release --package portcullis-bench --bin").args(program);
-    with_quick(command.args("--"), options)
+pub(crate) fn own(program: &str) -> Cmd {
+    let run = "run --quiet --locked --release --package portcullis-bench --bin";
+    Cmd::cargo().args(run).args(program).args("--")
 }
 
 fn with_quick(command: Cmd, options: &Options) -> Cmd {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 
-use crate::cmd::Cmd;
+use crate::bench;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -22,12 +22,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
     let arguments = match options {
-        Options { write: true, .. } => "-- --write",
-        Options { bytes: true, .. } => "-- --bytes",
+        Options { write: true, .. } => "--write",
+        Options { bytes: true, .. } => "--bytes",
         Options { .. } => "",
     };
-    Cmd::cargo()
-        .args("run --quiet --locked --release --package portcullis-bench --bin compare")
-        .args(arguments)
-        .run(&workspace.root)
+    bench::own("compare").args(arguments).run(&workspace.root)
 }
