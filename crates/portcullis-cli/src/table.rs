@@ -8,12 +8,12 @@ pub(crate) struct Table(Vec<Vec<String>>);
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self(vec![head.iter().map(|cell| printable(cell)).collect()])
+        Self(vec![head.iter().map(|cell| printable(cell, MAX_CELL)).collect()])
     }
 
     /// Adds a row. What a log contains is shown without control characters, which a terminal would obey.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.push(cells.into_iter().map(|cell| printable(&cell)).collect());
+        self.0.push(cells.into_iter().map(|cell| printable(&cell, MAX_CELL)).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -46,8 +46,9 @@ impl Table {
     }
 }
 
-fn printable(text: &str) -> String {
-    match text.char_indices().nth(MAX_CELL) {
+/// The [`escaped`] text, of which at most this number of characters is shown.
+pub(crate) fn printable(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => escaped(&text[..end]) + "…",
         None => escaped(text),
     }

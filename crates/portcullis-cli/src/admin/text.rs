@@ -4,12 +4,7 @@ use serde_json::Value;
 
 /// The text in one line, without characters that a terminal would obey, and not longer than two lines of it.
 pub(super) fn printable(text: &str) -> String {
-    let (shown, rest) = text.char_indices().nth(MAX).map_or((text, ""), |(end, _)| text.split_at(end));
-    let mut line = crate::table::escaped(shown);
-    if !rest.is_empty() {
-        line.push('…');
-    }
-    line
+    crate::table::printable(text, MAX)
 }
 
 /// What an error says: the detail of problem details, or the beginning of another text.
