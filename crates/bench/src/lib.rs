@@ -12,5 +12,5 @@ pub mod server;
 pub use calls::calls;
 pub use comparison::{Comparison, Target, digits, markdown};
 pub use machine::machine;
-pub use options::Options;
+pub use options::BenchOptions;
 pub use rounds::{Case, Round, Spread, interleaved, medians};

@@ -12,7 +12,7 @@ pub struct Options {
     #[arg(value_enum, default_value_t)]
     pub tables: Tables,
     #[command(flatten)]
-    pub(crate) common: portcullis_bench::Options,
+    pub(crate) common: portcullis_bench::BenchOptions,
     /// The module redis-cell, to compare with it as well
     #[arg(long, value_name = "PATH")]
     pub redis_cell: Option<PathBuf>,

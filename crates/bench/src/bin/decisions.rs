@@ -14,7 +14,7 @@ use portcullis::redis::RedisStore;
 use portcullis::store::{Checks, Store as _};
 use portcullis::{Policy, Quota};
 use portcullis_bench::server::{Calls, Server, key};
-use portcullis_bench::{Options, machine, markdown, medians};
+use portcullis_bench::{BenchOptions, machine, markdown, medians};
 use tokio::runtime::{Builder, Runtime};
 
 const HEADER: [&str; 5] =
@@ -23,7 +23,7 @@ const CONCURRENCY: [usize; 3] = [1, 16, 256];
 const KEYS: usize = 10_000;
 
 fn main() -> Result<()> {
-    let options = Options::parse();
+    let options = BenchOptions::parse();
     let (rounds, length) =
         if options.quick { (1, Duration::from_millis(50)) } else { (11, Duration::from_millis(600)) };
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -20,7 +20,7 @@ use portcullis_core::Key;
 #[command(name = "cargo xtask bench flood", bin_name = "cargo xtask bench flood")]
 struct Options {
     #[command(flatten)]
-    common: portcullis_bench::Options,
+    common: portcullis_bench::BenchOptions,
     /// Measures one algorithm, and prints the cells of its row
     #[arg(long, hide = true)]
     algorithm: Option<String>,

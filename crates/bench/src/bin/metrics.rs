@@ -17,7 +17,7 @@ use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
 use portcullis::{Limiter, Policy, Quota};
-use portcullis_bench::{Options, Round, Spread, digits, interleaved, machine, markdown};
+use portcullis_bench::{BenchOptions, Round, Spread, digits, interleaved, machine, markdown};
 use tower::ServiceExt as _;
 
 /// What is sent to a router.
@@ -70,7 +70,7 @@ fn of_plenty(name: &'static str) -> Policy {
 }
 
 fn main() -> Result<()> {
-    let options = Options::parse();
+    let options = BenchOptions::parse();
     let (rounds, requests) = if options.quick { (3, 200) } else { (51, 4_000) };
     let mut rows = Vec::new();
     for work in &WORK {

@@ -5,10 +5,10 @@
 
 use clap::Parser as _;
 use portcullis_bench::regions::{Choice, Cut, Expected, Figures, Report, Setup, Span};
-use portcullis_bench::{Options, digits, markdown};
+use portcullis_bench::{BenchOptions, digits, markdown};
 
 fn main() {
-    let options = Options::parse();
+    let options = BenchOptions::parse();
     let setup = if options.quick { Setup { exact: 2_000, ..SETUP } } else { SETUP };
     let (calm, cut) = spans(&setup, if options.quick { 480 } else { 60 });
     let conditions = "A simulation: its figures do not depend on the machine.";

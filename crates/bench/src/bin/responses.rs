@@ -13,7 +13,7 @@ use clap::Parser as _;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Header, Identity, KeyError, KeyWriter};
 use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
-use portcullis_bench::{Case, Options, digits, machine, markdown, medians};
+use portcullis_bench::{BenchOptions, Case, digits, machine, markdown, medians};
 use tower::ServiceExt as _;
 
 fn plenty() -> RateLimitLayer {
@@ -50,7 +50,7 @@ fn request(headers: &[(&str, &str)]) -> Request<Body> {
 type RequestCase = (&'static str, Option<RateLimitLayer>, &'static [(&'static str, &'static str)], u16);
 
 fn main() -> Result<()> {
-    let options = Options::parse();
+    let options = BenchOptions::parse();
     let (rounds, requests) = if options.quick { (3, 100) } else { (51, 4_000) };
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let send = |app: &Router, headers: &[(&str, &str)]| -> Response {

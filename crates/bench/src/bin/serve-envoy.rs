@@ -26,7 +26,7 @@ use tonic::transport::Channel;
 #[command(name = "cargo xtask bench serve-envoy", bin_name = "cargo xtask bench serve-envoy")]
 struct Options {
     #[command(flatten)]
-    common: portcullis_bench::Options,
+    common: portcullis_bench::BenchOptions,
     /// The server, by default `portcullis` beside this program
     #[arg(long, value_name = "PATH")]
     server: Option<PathBuf>,
