@@ -57,6 +57,8 @@ pub struct LogReader<R> {
     last_time: LastTime,
     order: Order,
     buffer: Vec<u8>,
+    /// The line that is being read.
+    line: Line,
     is_end: bool,
     notes: Notes,
 }
@@ -108,6 +110,7 @@ impl<R: BufRead> LogReader<R> {
             last_time: LastTime::default(),
             order: Order::new(u64::try_from(WINDOW.as_micros()).unwrap_or(u64::MAX)),
             buffer: Vec::new(),
+            line: Line::new(),
             is_end: false,
             notes: Notes::default(),
         }
@@ -163,21 +166,20 @@ impl<R: BufRead> LogReader<R> {
             return;
         }
         self.notes.lines += 1;
-        let (slot, mut line) = self.order.take_slot();
+        self.line.clear();
         let format =
             self.format.unwrap_or(if text.starts_with(b"{") { Format::Json } else { Format::Common });
         let parsed = match format {
             _ if !is_whole => Err(BadLine::TooLong),
-            Format::Common => clf::read(text, &mut line, &mut self.last_time),
-            Format::Json => json::read(text, &self.fields, &mut line),
+            Format::Common => clf::read(text, &mut self.line, &mut self.last_time),
+            Format::Json => json::read(text, &self.fields, &mut self.line),
         };
         match parsed {
             Ok(()) => {
                 self.format = Some(format);
-                self.order.insert(slot, line);
+                self.order.insert(&mut self.line);
             }
             Err(error) => {
-                self.order.give_back(slot, line);
                 self.notes.bad += 1;
                 if self.notes.examples.len() < MAX_EXAMPLES {
                     self.notes.examples.push((self.notes.physical, error));

@@ -37,29 +37,16 @@ impl Order {
         }
     }
 
-    /// An empty line to read into.
-    pub(super) fn take_slot(&mut self) -> (usize, Line) {
+    /// Adds a line. In its place is an earlier one, whose memory can be used again.
+    pub(super) fn insert(&mut self, line: &mut Line) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Line::new());
             self.slots.len() - 1
         });
-        let mut line = std::mem::take(&mut self.slots[index]);
-        line.clear();
-        (index, line)
-    }
-
-    /// Returns the line that was taken, without using it.
-    pub(super) fn give_back(&mut self, index: usize, line: Line) {
-        self.slots[index] = line;
-        self.free.push(index);
-    }
-
-    /// Adds the line that was taken.
-    pub(super) fn insert(&mut self, index: usize, line: Line) {
         self.newest = self.newest.max(line.micros);
         self.waiting.push(Reverse((line.micros, self.next_number, index)));
         self.next_number += 1;
-        self.slots[index] = line;
+        std::mem::swap(&mut self.slots[index], line);
     }
 
     /// Whether no line that may still come is earlier than the next one.
