@@ -105,11 +105,6 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<S
     Ok(report)
 }
 
-/// Checks that the measurements compile.
-pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    workspace.cargo_beside("clippy --all-targets", MANIFEST).args("-- -D warnings").run(&workspace.root)
-}
-
 impl Tables {
     /// These tables, one subject after the other.
     fn each(self) -> Vec<Self> {

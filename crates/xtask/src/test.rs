@@ -2,7 +2,6 @@
 
 mod clients;
 mod doctests;
-mod fuzzers;
 mod no_std;
 mod programs;
 mod proxies;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 
 use super::report::Report;
-use super::{clients, doctests, fuzzers, no_std, programs, proxies, release, rules, toolchain, valkey};
+use super::{clients, doctests, no_std, programs, proxies, release, rules, toolchain, valkey};
 use crate::bench;
 use crate::cmd::Cmd;
 use crate::faults;
@@ -85,12 +85,8 @@ impl Step {
             Self::Toolchain => toolchain::check(workspace),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
-                let others = [
-                    no_std::MANIFEST,
-                    fuzzers::MANIFEST,
-                    bench::MANIFEST,
-                    "examples/tonic/generate/Cargo.toml",
-                ];
+                let others =
+                    [no_std::MANIFEST, FUZZERS, bench::MANIFEST, "examples/tonic/generate/Cargo.toml"];
                 others
                     .iter()
                     .try_for_each(|manifest| cargo("fmt --check --manifest-path").args(manifest).run(root))
@@ -108,8 +104,14 @@ impl Step {
                 if size < Size::Full {
                     return Ok(());
                 }
-                fuzzers::check(workspace)?;
-                bench::check(workspace)
+                workspace.share_lock(FUZZERS)?;
+                // Without the fuzzing runtime, which needs nightly Rust and a C++ compiler.
+                let fuzzers = workspace.cargo_beside("clippy --no-default-features", FUZZERS);
+                let measurements = workspace.cargo_beside("clippy --all-targets", bench::MANIFEST);
+                [fuzzers, measurements]
+                    .map(|clippy| clippy.args("-- -D warnings"))
+                    .iter()
+                    .try_for_each(|clippy| clippy.run(root))
             }
             Self::Docs => {
                 // The whole workspace even without its programs: the dependencies then have the features of the step `lint`, which
@@ -184,6 +186,9 @@ pub(super) fn sized(test: Cmd, size: Size) -> Cmd {
     let threads = thread::available_parallelism().map_or(each, |processors| each * processors.get());
     if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
 }
+
+/// The targets of the fuzzers. Their properties are a member of the workspace, and tested there with the corpora.
+const FUZZERS: &str = "fuzz/Cargo.toml";
 
 /// The name on the command line.
 impl fmt::Display for Step {
