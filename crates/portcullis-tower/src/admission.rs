@@ -21,9 +21,9 @@ use http_body::Body;
 
 use crate::charge::ChargeBasis;
 use crate::config::{CurrentConfig, LayerConfig};
-use crate::decide::{Now, StoreCall, now};
 use crate::off;
 use crate::response_context::ResponseContext;
+use portcullis_engine::{Now, StoreCall, now};
 
 pub(crate) use later::{Decided, Waiting};
 pub(crate) use nesting::is_nested;

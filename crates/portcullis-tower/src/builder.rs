@@ -7,9 +7,9 @@ use portcullis_core::Policy;
 
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy};
-use crate::policy_table::{Member, Membership};
 use crate::registry::Registry;
 use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
+use portcullis_engine::policies::{Member, Membership};
 
 /// A policy without a key. [`by`](LayerBuilder::by) sets the key and makes the layer.
 ///

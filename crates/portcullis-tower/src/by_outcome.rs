@@ -14,10 +14,10 @@ use crate::Charge;
 use crate::body::BodyObserver;
 use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
-use crate::decide::LaterCharge;
-use crate::event::{EventKeys, EventKind};
-use crate::keyed_limit::UnsettledPermit;
 use crate::response_outcome::{OutcomeRule, ResponseOutcome};
+use portcullis_engine::LaterCharge;
+use portcullis_engine::wait::keyed_limit::UnsettledPermit;
+use portcullis_engine::{EventKeys, EventKind};
 
 pub(crate) use corrections::Corrections;
 

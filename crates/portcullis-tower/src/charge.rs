@@ -2,10 +2,8 @@
 
 #[cfg(feature = "axum")]
 mod axum;
-mod basis;
 mod by_outcome;
 mod later_checks;
-mod ledger;
 mod reservation;
 mod shared;
 mod usage;
@@ -20,16 +18,15 @@ use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
 use crate::InFlightPermit;
 use crate::config::LayerConfig;
-use crate::event::{EventKeys, EventKind, report};
-use crate::in_flight::Permits;
-use crate::limits::Limits;
+use portcullis_engine::Limits;
+use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::{EventKeys, EventKind, report};
 
 #[cfg(feature = "axum")]
 pub use self::axum::{MissingCharge, MissingUsage};
-use basis::Charged;
-pub(crate) use basis::{ChargeBasis, ChargedCheck};
 pub(crate) use by_outcome::OutcomeCorrection;
-use ledger::Correction;
+pub(crate) use portcullis_engine::charge::{ChargeBasis, ChargedCheck};
+use portcullis_engine::charge::{ChargeError, Charged, Correction};
 pub(crate) use reservation::Reservation;
 pub use usage::Usage;
 
@@ -288,16 +285,4 @@ impl fmt::Debug for Charge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Charge").field("decision", &self.decision()).finish_non_exhaustive()
     }
-}
-
-/// Why a charge cannot be changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ChargeError {
-    /// The charge was refunded or settled before, which is possible once.
-    #[error("the charge is settled already")]
-    Settled,
-    /// The store cannot answer.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }

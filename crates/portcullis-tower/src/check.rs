@@ -24,6 +24,7 @@ use crate::{Charge, KeyError, Registry};
 
 pub use future::CheckFuture;
 pub use limited::Limited;
+#[cfg(feature = "outgoing")]
 pub(crate) use limited::Refusal;
 pub use meter::Meter;
 

@@ -19,15 +19,15 @@ use portcullis_core::Decision;
 use crate::LayerError;
 use crate::Registry;
 use crate::discard;
-use crate::event::{EventKeys, EventKind, FoundKeys, Uncounted};
-use crate::limits::{Limits, Signals};
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
-use crate::policy_table::{Member, Membership};
 use crate::response::{ResponseSettings, SoftLimits};
 use live::Version;
 pub(crate) use live::{CurrentConfig, LiveConfig};
+use portcullis_engine::policies::{Member, Membership};
+use portcullis_engine::{EventKeys, EventKind, FoundKeys, Uncounted};
+use portcullis_engine::{Limits, Signals};
 pub(crate) use quotas::CallerQuotas;
 use quotas::Variants;
 

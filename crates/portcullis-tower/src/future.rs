@@ -18,7 +18,7 @@ use crate::admission::Waiting;
 use crate::body::{BodyObserver, stated_length};
 use crate::by_outcome::{Corrections, Judged};
 use crate::charge::Reservation;
-use crate::in_flight::RequestPermits;
+use crate::request_permits::RequestPermits;
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 

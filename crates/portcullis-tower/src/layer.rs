@@ -21,8 +21,9 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Policy, PolicyName};
 use tower_layer::Layer;
 
+use crate::OnMissing;
 use crate::config::{LayerConfig, LiveConfig};
-use crate::policy::{KeySource, LayerPolicy, OnMissing};
+use crate::policy::{KeySource, LayerPolicy};
 use crate::response::RateLimitHeaders;
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 

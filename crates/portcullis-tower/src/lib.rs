@@ -196,58 +196,41 @@ mod builder;
 mod by_outcome;
 mod charge;
 mod check;
-mod class;
 mod config;
 mod cost;
-mod decide;
-mod denial_reports;
 mod discard;
-mod engine;
-mod error;
-mod event;
+#[cfg(test)]
+mod event_log_tests;
 mod fraction;
 mod future;
 pub mod headers;
-mod in_flight;
 mod inventory;
 mod key;
-mod keyed_limit;
 mod layer;
 
-mod limit;
-mod limits;
 mod lists;
-mod lock_out;
-mod log_throttle;
 mod lookup_cache;
 pub mod matching;
 mod method;
-mod mode;
 mod off;
-mod on_abort;
 #[cfg(feature = "openapi")]
 mod openapi;
 #[cfg(feature = "outgoing")]
 pub mod outgoing;
 mod policy;
 mod policy_sets;
-mod policy_table;
 mod preflight;
-mod queues;
 mod quota;
-mod rate;
-mod reason;
 mod registry;
+mod request_permits;
 mod response;
 mod response_context;
 mod response_outcome;
 mod selected;
 mod service;
-mod settler;
 mod shadow;
 pub mod shed;
 mod waiting_request;
-mod window_queues;
 mod written_path;
 
 #[cfg(feature = "axum")]
@@ -255,18 +238,13 @@ pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
 pub use body::ResponseBody;
 pub use body_rate::{BodyRate, GrpcClaim, RatedBody, SlowBody};
 pub use builder::LayerBuilder;
-pub use charge::{Charge, ChargeError, Usage};
+pub use charge::{Charge, Usage};
 #[cfg(feature = "axum")]
 pub use charge::{MissingCharge, MissingUsage};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 pub use cost::Cost;
 pub use discard::Unread;
-pub use error::{LayerError, LayerOptionError, OverridingError, PolicyConflict};
-pub use event::{
-    Event, EventKind, Fingerprint, FingerprintError, LayerPolicies, Observer, SettlementLoss, SpanFields,
-};
 pub use future::ResponseFuture;
-pub use in_flight::InFlightPermit;
 pub use inventory::{LayerSummary, PolicySummary};
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
@@ -275,13 +253,16 @@ pub use key::{
 };
 pub use layer::RateLimitLayer;
 pub use lookup_cache::LookupCounts;
-pub use mode::{Mode, Percent, PercentError};
-pub use on_abort::OnAbort;
-pub use policy::OnMissing;
-pub use policy_table::InstalledPolicy;
 pub use portcullis_core::KeyWriter;
-pub use quota::{CallerQuota, QuotaLookup, QuotaRefusal};
-pub use reason::Reason;
+pub use portcullis_engine::charge::ChargeError;
+pub use portcullis_engine::charge::permits::InFlightPermit;
+pub use portcullis_engine::charge::settler::Drained;
+pub use portcullis_engine::{
+    Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
+    LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, Percent, PercentError,
+    PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
+};
+pub use quota::{CallerQuota, QuotaLookup};
 pub use registry::{GrantBuilder, Installation, Registry};
 pub use response::{RateLimitHeaders, Rejection};
 pub use response_outcome::ResponseOutcome;
@@ -289,5 +270,4 @@ pub use selected::{
     CurrentLayer, LayerLog, PreparedLayer, SelectLayer, SelectedFuture, SelectedRateLimit, Selection,
 };
 pub use service::RateLimit;
-pub use settler::Drained;
 pub use shadow::Shadow;

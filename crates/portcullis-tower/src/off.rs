@@ -9,7 +9,7 @@ use portcullis_core::Decision;
 use crate::Charge;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::event::{EventKeys, Uncounted};
+use portcullis_engine::{EventKeys, Uncounted};
 
 /// Admits a request without finding a key and without a call of the store. Its charge changes nothing.
 pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {

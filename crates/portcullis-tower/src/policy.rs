@@ -5,32 +5,17 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::store::Checks;
 use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret};
 
 use crate::fraction::Fraction;
-use crate::limit::{HeldUntil, Limit, is_in_flight};
-use crate::lock_out::PolicyLockOut;
-use crate::policy_table::{Member, Registered};
 use crate::quota::QuotaSource;
 use crate::response_outcome::OutcomeRule;
-use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, Percent};
-
-/// How a policy treats a request that has no identity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnMissing {
-    /// The request is rejected: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where the key is a credential
-    /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
-    #[default]
-    Reject,
-    /// The request is charged to one budget that all requests without an identity share. It is decided before any look-up, and a
-    /// request that a look-up rejects stays charged: requests without an identity are looked up within it.
-    Shared,
-    /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
-    /// front ensures that an identity is missing only where that is allowed.
-    Exempt,
-}
+use crate::{
+    AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, OnMissing, Percent,
+};
+use portcullis_engine::lock_out::PolicyLockOut;
+use portcullis_engine::policies::{Member, Registered};
+use portcullis_engine::{HeldUntil, Limit, is_in_flight};
 
 /// A policy, and how to apply it to a request.
 #[derive(Clone)]
@@ -97,12 +82,7 @@ impl LayerPolicy {
     }
 
     pub(crate) fn set_mode(&mut self, mode: Mode) {
-        let share = match mode {
-            // A policy that is off is in no configuration that a request uses.
-            Mode::Off | Mode::Shadow => Percent::ZERO,
-            Mode::Percent(share) => share,
-            Mode::Enforce => Percent::ALL,
-        };
+        let share = mode.share();
         (self.mode, self.is_shadow, self.share) = (mode, share < Percent::ALL, share);
     }
 
@@ -204,7 +184,7 @@ impl LayerPolicy {
             (ResolvedKey::Known(key), _) => Ok(Some(key)),
             (ResolvedKey::Exempt, _) | (ResolvedKey::Missing, OnMissing::Exempt) => Ok(None),
             (ResolvedKey::Missing, OnMissing::Shared) => key_of_missing(secret).map(Some),
-            (ResolvedKey::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
+            (ResolvedKey::Missing, _) => Err(match self.key.challenge() {
                 Some(challenge) => KeyError::unauthenticated(MISSING_IDENTITY, challenge),
                 None => KeyError::client(MISSING_IDENTITY),
             }),
@@ -217,32 +197,6 @@ fn key_of_missing(secret: &Secret) -> Result<Key, KeyError> {
     let mut hasher = secret.hasher();
     hasher.writer().shared_part("portcullis.missing", b"");
     Ok(hasher.finish()?)
-}
-
-/// Policies of one layer, by their indexes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PolicySet(u32);
-
-impl PolicySet {
-    pub(crate) fn one(index: usize) -> Self {
-        Self(1 << index)
-    }
-
-    pub(crate) fn of(indexes: impl Iterator<Item = usize>) -> Self {
-        Self(indexes.fold(0, |set, index| set | (1 << index)))
-    }
-
-    pub(crate) fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    pub(crate) fn contains(self, index: usize) -> bool {
-        self.0 & (1 << index) != 0
-    }
-
-    pub(crate) fn indexes(self) -> impl Iterator<Item = usize> {
-        (0..Checks::MAX).filter(move |index| self.contains(*index))
-    }
 }
 
 /// How the key of a request is determined.

@@ -6,11 +6,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 use portcullis_core::Policy;
 use smallvec::SmallVec;
 
-use crate::event::EventLog;
-use crate::limits::Limits;
 use crate::policy::LayerPolicy;
-use crate::policy_table::Membership;
 use crate::response::ResponseSettings;
+use portcullis_engine::EventLog;
+use portcullis_engine::Limits;
+use portcullis_engine::policies::Membership;
 
 /// The sets of policies that handlers have checked, bounded in number.
 ///
@@ -92,8 +92,8 @@ mod tests {
 
     use super::*;
     use crate::Global;
-    use crate::engine::Engine;
     use crate::policy::KeySource;
+    use portcullis_engine::Engine;
 
     fn insert(sets: &PolicySets, policies: &[Policy]) {
         let engine = Arc::new(Engine::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>));

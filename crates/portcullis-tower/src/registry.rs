@@ -18,12 +18,13 @@ use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use tokio::time::{Instant, timeout};
 
-use crate::engine::Engine;
-use crate::event::Observer;
+use crate::inventory::Inventory;
 use crate::policy_sets::PolicySets;
 use crate::response::ResponseSettings;
-use crate::settler::Drained;
 use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
+use portcullis_engine::Engine;
+use portcullis_engine::Observer;
+use portcullis_engine::charge::settler::Drained;
 
 pub use install::Installation;
 pub use overrides::GrantBuilder;
@@ -60,6 +61,8 @@ pub struct Registry {
     is_off: bool,
     lookup_counts: LookupCounts,
     shed_layers: shed::ShedLayers,
+    /// The layers that limit services.
+    inventory: Inventory,
 }
 
 impl Registry {
@@ -73,6 +76,7 @@ impl Registry {
             is_off: false,
             lookup_counts: LookupCounts::default(),
             shed_layers: shed::ShedLayers::default(),
+            inventory: Inventory::default(),
         }
     }
 
@@ -253,6 +257,10 @@ impl Registry {
     #[doc(hidden)]
     pub fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
         self.engine.as_of_now(receipt, cost)
+    }
+
+    pub(crate) fn inventory(&self) -> &Inventory {
+        &self.inventory
     }
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {

@@ -25,10 +25,10 @@ use http::{HeaderName, HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
 
-use crate::decide::Rejected;
 use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use granted::Granted;
+use portcullis_engine::Rejected;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
 pub(crate) use soft_limits::SoftLimits;

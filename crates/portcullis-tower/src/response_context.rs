@@ -12,10 +12,11 @@ use crate::Charge;
 use crate::by_outcome::PendingOutcome;
 use crate::charge::Reservation;
 use crate::config::LayerConfig;
-use crate::decide::LaterCharge;
 use crate::headers::X_RATELIMIT_SHADOW;
-use crate::in_flight::{Permits, RequestPermits};
+use crate::request_permits::RequestPermits;
 use crate::response::Granted;
+use portcullis_engine::LaterCharge;
+use portcullis_engine::charge::permits::Permits;
 
 /// The data for the response to an admitted request.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portcullis_core::{Decision, PolicyName};
 
-use crate::limits::Limits;
+use portcullis_engine::Limits;
 
 /// The decisions of the [shadow](crate::RateLimitLayer::shadow) policies about a request, in its extensions. With the
 /// feature `axum` it is an extractor, empty where no shadow policy was checked.

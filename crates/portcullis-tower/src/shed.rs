@@ -80,12 +80,12 @@ mod service;
 mod shared;
 mod window;
 
-pub use crate::class::Class;
 pub use body::ShedBody;
 pub use error::ShedError;
 pub use future::ShedFuture;
 pub use layer::ShedLayer;
 pub use permit::ShedPermit;
+pub use portcullis_engine::Class;
 pub use service::Shed;
 
 /// The largest limit on requests in flight.

@@ -16,9 +16,9 @@ use tower_service::Service;
 
 use crate::admission::{Decided, RejectedRequest, Waiting, admit, reject};
 use crate::config::LayerConfig;
-use crate::decide::{Admitted, Keep, Refunds};
 use crate::discard::discard;
 use crate::response_context::ResponseContext;
+use portcullis_engine::{Admitted, Keep, Refunds};
 
 /// A request that waits, with an instance of the inner service.
 pub(crate) struct WaitingRequest<S, B> {

@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use http::Extensions;
 use http::request::Parts;
+use http::{Extensions, Method};
 use portcullis_core::Decision;
 use portcullis_core::store::{Check, Outcome};
 
 use super::nesting;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::decide::Admitted;
-use crate::event::FoundKeys;
-use crate::in_flight::Permits;
 use crate::response::shadow_names;
 use crate::response_context::ResponseContext;
 use crate::{Charge, RateLimitHeaders, Shadow};
+use portcullis_engine::Admitted;
+use portcullis_engine::FoundKeys;
+use portcullis_engine::charge::permits::Permits;
 
 /// Lets a request through that was decided at once.
 #[inline]
@@ -43,7 +43,7 @@ pub(super) fn uncounted(config: &LayerConfig, keys: Option<&FoundKeys>) -> Respo
 pub(crate) fn later(config: &Arc<LayerConfig>, admitted: Admitted, parts: &mut Parts) -> ResponseContext {
     let Admitted { charged, shadows, shadow_receipts, later, held, keys, .. } = admitted;
     let keys = keys.as_deref();
-    let permits = (!held.is_empty()).then(|| Permits::new(held, &parts.method));
+    let permits = (!held.is_empty()).then(|| Permits::new(held, parts.method == Method::CONNECT));
     let mut context = match charged.map(basis_of) {
         None => {
             config.emit_admitted(&[], &shadows, keys);

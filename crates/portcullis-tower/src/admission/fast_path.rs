@@ -9,9 +9,9 @@ use http::request::Parts;
 use super::{Started, admit, plan, reject, start_planned};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::decide::Asked;
-use crate::decide::now::{self, One};
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+use portcullis_engine::Asked;
+use portcullis_engine::now::{self, One};
 
 /// The only policy, if the request can go this way. The keys of its events have to be kept otherwise, and OPTIONS may be a preflight.
 #[inline]

@@ -10,7 +10,7 @@ use super::plan::{Plan, PlannedRejection};
 use super::reject::RejectedRequest;
 use super::{lookups, pending_lookup, quota_lookups, reject};
 use crate::config::LayerConfig;
-use crate::decide::{Admitted, Attempt, Patience, StoreCall};
+use portcullis_engine::{Admitted, Attempt, Patience, StoreCall};
 
 /// A request that is not decided yet.
 ///

@@ -13,8 +13,8 @@ use super::plan;
 use super::quota_lookups::{self, QuotaLookups};
 use crate::KeyError;
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::decide::Ask;
-use crate::policy::PolicySet;
+use portcullis_engine::Ask;
+use portcullis_engine::PolicySet;
 
 struct Lookups {
     keys: Vec<PendingLookup>,

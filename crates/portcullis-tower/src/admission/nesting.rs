@@ -6,8 +6,8 @@ use http::Extensions;
 use portcullis_core::{Decision, PolicyName};
 
 use crate::config::LayerConfig;
-use crate::event::{EventKeys, EventKind, FoundKeys};
 use crate::{Charge, Shadow};
+use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 
 /// Whether an outer layer has counted the request.
 pub(crate) fn is_nested(extensions: &Extensions) -> bool {

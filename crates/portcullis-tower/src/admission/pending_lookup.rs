@@ -7,10 +7,11 @@ use http::request::Parts;
 use portcullis_core::{PolicyName, Quota};
 
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::event::{EventKeys, EventKind};
-use crate::policy::{KeySource, PolicySet, ResolvedKey};
-use crate::quota::QuotaRefusal;
+use crate::policy::{KeySource, ResolvedKey};
 use crate::{KeyError, LookupFuture};
+use portcullis_engine::PolicySet;
+use portcullis_engine::QuotaRefusal;
+use portcullis_engine::{EventKeys, EventKind};
 
 /// A look-up for a policy, and for the following ones that have the same key.
 pub(super) struct PendingLookup {

@@ -7,9 +7,10 @@ use super::pending_lookup::PendingLookup;
 use super::{listed, preflight};
 use crate::KeyError;
 use crate::config::LayerConfig;
-use crate::decide::{Ask, Asked};
-use crate::event::EventKind;
-use crate::policy::{KeySource, LayerPolicy, PolicySet, ResolvedKey};
+use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+use portcullis_engine::EventKind;
+use portcullis_engine::PolicySet;
+use portcullis_engine::{Ask, Asked};
 
 /// What is to be done for a request before it is decided.
 #[derive(Default)]

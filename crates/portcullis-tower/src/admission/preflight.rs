@@ -6,11 +6,11 @@ use portcullis_core::{Key, Secret};
 
 use super::plan::Plan;
 use crate::config::LayerConfig;
-use crate::decide::Ask;
-use crate::event::EventKind;
 use crate::policy::KeySource;
 use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
+use portcullis_engine::Ask;
+use portcullis_engine::EventKind;
 
 /// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
 ///

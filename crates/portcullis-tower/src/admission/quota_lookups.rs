@@ -8,10 +8,10 @@ use portcullis_core::{Key, Quota};
 
 use crate::KeyError;
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::event::{EventKeys, EventKind};
 use crate::lookup_cache::SharedLookup;
-use crate::policy::PolicySet;
 use crate::quota::QuotaSource;
+use portcullis_engine::PolicySet;
+use portcullis_engine::{EventKeys, EventKind};
 
 /// The quotas that a request waits for. A look-up that fails leaves a policy its own.
 #[derive(Default)]

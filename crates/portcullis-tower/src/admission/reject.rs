@@ -10,9 +10,9 @@ use super::nesting;
 use super::plan::PlannedRejection;
 use crate::KeyError;
 use crate::config::LayerConfig;
-use crate::decide::Rejected;
-use crate::event::{EventKeys, EventKind, FoundKeys};
 use crate::response::{Cause, Rejection};
+use portcullis_engine::Rejected;
+use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 
 /// The response to a request that is rejected, with the key of its client, by which the discarding of bodies is limited.
 pub(crate) struct RejectedRequest {

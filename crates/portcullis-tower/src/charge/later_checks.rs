@@ -7,8 +7,8 @@ use portcullis_core::{Receipt, StoreError};
 
 use super::{Charge, ChargedCheck};
 use crate::config::LayerConfig;
-use crate::event::{EventKeys, EventKind, report};
-use crate::limit::is_in_flight;
+use portcullis_engine::is_in_flight;
+use portcullis_engine::{EventKeys, EventKind, report};
 
 impl Charge {
     pub(crate) fn config(&self) -> &Arc<LayerConfig> {

@@ -77,7 +77,7 @@ impl Reserved {
             let used = match (end, counter.on_abort) {
                 (BodyEnd::Complete, _) | (_, OnAbort::Used) => counter.units(),
                 (_, OnAbort::Nothing) => Some(0),
-                (_, OnAbort::Reservation) => None,
+                _ => None,
             };
             let Some(used) = used else { continue };
             // It is settled already if the handler has done so.

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::ledger::ChargeLedger;
 use portcullis_core::Decision;
 use portcullis_core::store::Check;
+use portcullis_engine::charge::ChargeLedger;
 
 use super::{Charge, ChargeBasis, Charged};
 use crate::config::LayerConfig;
-use crate::in_flight::Permits;
+use portcullis_engine::charge::permits::Permits;
 
 pub(super) struct ChargeData {
     pub(super) config: Arc<LayerConfig>,

@@ -4,17 +4,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use http::Method;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key};
 
 use super::limited::Refusal;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::decide::{Admitted, Ask, Attempt, Now, Patience, StoreCall, now};
-use crate::event::EventKind;
-use crate::in_flight::Permits;
 use crate::{KeyError, Mode, admission};
+use portcullis_engine::EventKind;
+use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::{Admitted, Ask, Attempt, Now, Patience, StoreCall, now};
 
 /// A check that is admitted.
 pub(super) struct Checked {
@@ -67,7 +66,7 @@ async fn decide(
     let Admitted { charged, shadows, held, keys, .. } = attempt.admit().await.map_err(Refusal::Limits)?;
     let decisions = charged.as_ref().map(Outcome::decisions).unwrap_or_default();
     config.emit_admitted(decisions, &shadows, keys.as_deref());
-    let permits = (!held.is_empty()).then(|| Permits::new(held, &Method::GET));
+    let permits = (!held.is_empty()).then(|| Permits::new(held, false));
     let basis = charged.map_or_else(|| not_asked(&config), ChargeBasis::Decided);
     Ok(Checked { basis, permits })
 }

@@ -10,9 +10,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use portcullis_core::Decision;
 
 use super::accept;
-use crate::decide::Rejected;
 use crate::response::{Cause, ResponseSettings};
 use crate::{KeyError, Reason, Rejection};
+use portcullis_engine::Rejected;
 
 /// Why a check in a handler is rejected, and the response of a layer to that: status, headers and body.
 ///
@@ -129,11 +129,7 @@ impl Limited {
             | Reason::Unauthenticated
             | Reason::Denied => 1008,
             Reason::Misconfigured => 1011,
-            Reason::Unsettled
-            | Reason::StoreFailed
-            | Reason::Overloaded
-            | Reason::LookupFailed
-            | Reason::Shed => 1013,
+            _ => 1013,
         }
     }
 

@@ -9,10 +9,10 @@ use portcullis_core::store::Checks;
 use super::Limited;
 use super::limited::Refusal;
 use crate::config::LayerConfig;
-use crate::event::{Event, EventKind, Observer as _};
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
 use crate::{Global, KeyError, LayerError, Reason, Registry};
+use portcullis_engine::{Event, EventKind, Observer as _};
 
 /// The configuration of checks under `policies`, of which there is at least one.
 ///

@@ -9,9 +9,9 @@ use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use super::LayerConfig;
 use crate::inventory::{LayerSummary, ListedLayer};
-use crate::log_throttle::LogThrottle;
 use crate::policy::LayerPolicy;
-use crate::policy_table::{PolicyTable, Registered};
+use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_engine::policies::{PolicyTable, Registered};
 
 /// The configuration of a layer, which all services of the layer share: as it was built, and as its policies are now if they
 /// have changed since.
@@ -47,7 +47,7 @@ impl LiveConfig {
         if is_new {
             live.list();
             if !built.registry.is_off() && !built.version.is_start_logged.swap(true, Relaxed) {
-                built.registry.engine().inventory().log_start(&live.summary());
+                built.registry.inventory().log_start(&live.summary());
             }
         }
         live
@@ -56,7 +56,7 @@ impl LiveConfig {
     /// Lists the layer for as long as it exists.
     pub(crate) fn list(self: &Arc<Self>) {
         let weak: Weak<Self> = Arc::downgrade(self);
-        self.built.registry.engine().inventory().add(weak);
+        self.built.registry.inventory().add(weak);
     }
 
     /// The one of all services of a layer, without a line in the log.

@@ -11,9 +11,10 @@ use portcullis_core::{Quota, TooMuchWork};
 use smallvec::SmallVec;
 
 use super::{CurrentConfig, LayerConfig};
-use crate::event::{EventKeys, EventKind};
-use crate::policy::PolicySet;
-use crate::quota::{QuotaRefusal, QuotaSource};
+use crate::quota::QuotaSource;
+use portcullis_engine::PolicySet;
+use portcullis_engine::QuotaRefusal;
+use portcullis_engine::{EventKeys, EventKind};
 
 /// Quotas of one caller, by the indexes of the policies.
 pub(crate) type CallerQuotas = SmallVec<[(usize, Quota); 2]>;

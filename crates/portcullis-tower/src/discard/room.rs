@@ -5,8 +5,8 @@ use std::sync::LazyLock;
 
 use portcullis_core::Key;
 
-use crate::keyed_limit::{KeyedLimit, KeyedPermit};
 use crate::{ClientIp, IpPrefix};
+use portcullis_engine::wait::keyed_limit::{KeyedLimit, KeyedPermit};
 
 /// Whose body it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use portcullis_core::{Key, Policy, PolicyName, Secret};
 
-use crate::policy::{KeySource, LayerPolicy, OnMissing, ResolvedKey};
+use crate::OnMissing;
+use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
 use crate::{KeyError, Mode};
 
 /// A layer that exists, with its policies as they were when [`Registry::layers`](crate::Registry::layers) was called.
@@ -129,7 +130,7 @@ impl fmt::Display for PolicySummary {
         match mode {
             Mode::Shadow => f.write_str(" (tried out: it rejects no request)")?,
             Mode::Percent(_) => f.write_str(" (tried out: requests of the other keys pass)")?,
-            Mode::Off | Mode::Enforce => {}
+            _ => {}
         }
         write!(f, ", if the store fails: {failure}")
     }

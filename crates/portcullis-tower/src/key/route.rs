@@ -7,10 +7,10 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
-#[cfg(feature = "axum")]
-use crate::log_throttle::LogThrottle;
 use crate::method::{handling_method, is_same};
 use crate::written_path::is_plain;
+#[cfg(feature = "axum")]
+use portcullis_engine::log_throttle::LogThrottle;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).

@@ -3,8 +3,8 @@
 use portcullis_core::Concurrency;
 
 use super::outcome::or_panic;
-use crate::limit::{HeldUntil, is_in_flight};
 use crate::{LayerError, RateLimitLayer};
+use portcullis_engine::{HeldUntil, is_in_flight};
 
 impl RateLimitLayer {
     /// Adds a limit on requests in flight to the same decision, by the key of the previous policy: a request takes a permit, and is

@@ -3,10 +3,10 @@
 use portcullis_core::overrides::LockOut;
 
 use super::outcome::or_panic;
-use crate::limit::is_in_flight;
 use crate::policy::LayerPolicy;
-use crate::policy_table::reading_overrides;
 use crate::{LayerError, OnMissing, RateLimitLayer};
+use portcullis_engine::is_in_flight;
+use portcullis_engine::policies::reading_overrides;
 
 impl RateLimitLayer {
     /// Blocks the keys of the policy that was added last that are denied again and again: after a number of denials within a time,

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use crate::config::LayerConfig;
-use crate::limit::is_in_flight;
 use crate::policy::LayerPolicy;
 use crate::response_outcome::OutcomeRule;
 use crate::{LayerError, RateLimitLayer, ResponseOutcome};
+use portcullis_engine::is_in_flight;
 
 impl RateLimitLayer {
     /// Charges the policy that was added last only for requests with certain responses, such as failed log-ins: those for which

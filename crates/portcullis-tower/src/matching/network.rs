@@ -5,7 +5,7 @@ use ipnet::IpNet;
 
 use super::{MatcherError, RequestMatcher, Undecided};
 use crate::key::{ClientIp, KeyError, parse_networks};
-use crate::log_throttle::LogThrottle;
+use portcullis_engine::log_throttle::LogThrottle;
 
 /// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
 ///

@@ -11,8 +11,8 @@ use super::authority::Authority;
 use super::service::Outgoing;
 use super::settings::{HintSettings, RemainingHeaders};
 use super::shared::{Config, Shared};
-use crate::policy_table::Member;
 use crate::{KeyExtractor, LayerError, Registry};
+use portcullis_engine::policies::Member;
 
 /// A layer around an HTTP client that keeps to what a server allows: see [the module](crate::outgoing).
 ///

@@ -12,10 +12,10 @@ use tokio::time::{Instant, Sleep};
 
 use super::error::{OutgoingError, Paced};
 use super::shared::{Shared, blocked_for};
-use crate::decide::Rejected;
-use crate::event::EventKind;
-use crate::keyed_limit::WaitPermit;
 use crate::{Charge, CheckFuture, Limited, Reason};
+use portcullis_engine::EventKind;
+use portcullis_engine::Rejected;
+use portcullis_engine::wait::keyed_limit::WaitPermit;
 
 /// Why a request is not sent.
 pub(super) enum Refusal {

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use super::closed::ClosedKeys;
 use super::hints;
 use super::settings::HintSettings;
-use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _};
 use crate::policy::ResolvedKey;
-use crate::policy_table::Membership;
 use crate::{Charge, CheckBuilder, CheckFuture, KeyError, KeyExtractor, OverridingError, Registry};
+use portcullis_engine::policies::Membership;
+use portcullis_engine::{Event, EventKeys, EventKind, EventLog, Observer as _};
 
 /// The configuration of a layer.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 use portcullis_core::store::Checks;
 
 use super::Registry;
-use crate::event::{Event, EventKeys, EventKind, Observer as _};
+use portcullis_engine::{Event, EventKeys, EventKind, Observer as _};
 
 impl Registry {
     /// Emits an event to the log and to the observers, as a layer does. For programs that decide with the [store](Self::store) itself, such as a

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use super::Registry;
-use crate::event::{Event, EventKind};
-use crate::policy_table::Membership;
 use crate::{InstalledPolicy, LayerError};
+use portcullis_engine::policies::Membership;
+use portcullis_engine::{Event, EventKind};
 
 /// Keeps the names of [installed](Registry::install) policies registered until it is dropped.
 #[must_use = "the names are forgotten when it is dropped"]

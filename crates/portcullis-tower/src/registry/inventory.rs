@@ -13,7 +13,7 @@ impl Registry {
     ///
     /// At most 10 000 are listed at the same time. Beyond that number, layers limit and are not listed, and one line is logged.
     pub fn layers(&self) -> Vec<LayerSummary> {
-        self.engine.inventory().layers()
+        self.inventory.layers()
     }
 
     /// Returns all registered policies as they are now, in alphabetical order of their names.

@@ -16,8 +16,8 @@ use crate::headers::{
     RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_DEGRADED,
     X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, X_RATELIMIT_SHADOW,
 };
-use crate::limit::is_in_flight;
-use crate::policy::PolicySet;
+use portcullis_engine::PolicySet;
+use portcullis_engine::is_in_flight;
 
 bitflags::bitflags! {
     /// The headers that show clients their budget. Combine them with `|`.

@@ -69,8 +69,8 @@ fn code(reason: Reason) -> u8 {
         Reason::Denied => 7,
         Reason::Limited | Reason::Blocked | Reason::Unsettled => 8,
         Reason::Misconfigured => 13,
-        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed | Reason::Shed => 14,
         Reason::Unauthenticated => 16,
+        _ => 14,
     }
 }
 

@@ -12,10 +12,11 @@ use portcullis_core::Policy;
 use utoipa::openapi::{Response, ResponseBuilder};
 
 use super::{Cause, ResponseSettings, whole_seconds};
-use crate::decide::Rejected;
-use crate::limit::is_in_flight;
-use crate::policy::{LayerPolicy, PolicySet};
+use crate::policy::LayerPolicy;
 use example::Example;
+use portcullis_engine::PolicySet;
+use portcullis_engine::Rejected;
+use portcullis_engine::is_in_flight;
 
 impl ResponseSettings {
     /// Describes the response 429 of a layer with these policies.

@@ -67,13 +67,13 @@ struct Problem<'a> {
 fn json(rejection: &Rejection<'_>) -> Bytes {
     let (r#type, title) = match rejection.reason() {
         Reason::Limited | Reason::Blocked | Reason::Unsettled => QUOTA_EXCEEDED,
-        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed | Reason::Shed => REDUCED_CAPACITY,
         // The title is the reason phrase of the status.
         Reason::NeverFits
         | Reason::Denied
         | Reason::BadIdentity
         | Reason::Unauthenticated
         | Reason::Misconfigured => ("about:blank", rejection.status().canonical_reason().unwrap_or_default()),
+        _ => REDUCED_CAPACITY,
     };
     let problem = Problem {
         r#type,

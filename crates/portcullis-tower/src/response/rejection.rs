@@ -10,9 +10,9 @@ use portcullis_core::{Decision, Key, PolicyName, Retry};
 
 use super::fields;
 use super::values::{self, ItemBuf};
-use crate::decide::Rejected;
-use crate::policy::PolicySet;
 use crate::{KeyError, Reason};
+use portcullis_engine::PolicySet;
+use portcullis_engine::Rejected;
 
 /// A request that does not reach the inner service, and the reason. The argument of a closure given to
 /// [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with).
@@ -129,10 +129,8 @@ impl<'a> Rejection<'a> {
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
             Reason::Denied => StatusCode::FORBIDDEN,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed | Reason::Shed => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
             Reason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
+            _ => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 

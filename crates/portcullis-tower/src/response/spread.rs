@@ -7,7 +7,7 @@ use std::time::Duration;
 use portcullis_core::Key;
 
 use crate::LayerOptionError;
-use crate::error::MAX_RETRY_SPREAD;
+use portcullis_engine::MAX_RETRY_SPREAD;
 
 /// The longest time that is added to the wait of a rejection, in microseconds, and the number of rejections without a key of
 /// their own.

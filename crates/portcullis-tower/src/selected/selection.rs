@@ -10,11 +10,11 @@ use http_body_util::Full;
 
 use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
-use crate::event::{Event, EventKind, Observer as _};
 use crate::inventory::ListedLayer as _;
-use crate::limits::Signals;
 use crate::response::{Cause, Rejection};
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
+use portcullis_engine::Signals;
+use portcullis_engine::{Event, EventKind, Observer as _};
 
 /// The log of layers that are chosen among each other: their lines are throttled together, and an outage of the store is one for all of
 /// them.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 
-use crate::class::Class;
 use crate::matching::{PathReadings, RequestMatcher};
+use portcullis_engine::Class;
 
 /// Determines the class of a request: by the first rule that matches, else by the header.
 #[derive(Clone, Default)]

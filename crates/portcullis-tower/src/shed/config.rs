@@ -15,12 +15,12 @@ use super::permit::Permit;
 use super::places::{Caller, Places};
 use super::shared::Shared;
 use crate::body_rate::BodyRate;
-use crate::class::Class;
-use crate::event::{Event, EventKind};
 use crate::matching::{PathReadings, RequestMatcher};
 use crate::registry::ListedShed as _;
 use crate::response::{Cause, ResponseSettings, RetrySpread};
 use crate::{Observer as _, Reason, Registry, Rejection};
+use portcullis_engine::Class;
+use portcullis_engine::{Event, EventKind};
 
 /// The settings of a layer, and what its services share.
 #[derive(Clone)]

@@ -17,12 +17,12 @@ use super::limit::Tolerance;
 use super::shared::Shared;
 use super::{MAX_LIMIT, Shed, ShedError};
 use crate::body_rate::BodyRate;
-use crate::class::Class;
 use crate::discard;
 use crate::matching::RequestMatcher;
 use crate::registry::ListedShed as _;
 use crate::response::RetrySpread;
 use crate::{Registry, Rejection};
+use portcullis_engine::Class;
 
 /// A [`tower_layer::Layer`] that rejects requests while the service is overloaded, the least important ones first.
 ///

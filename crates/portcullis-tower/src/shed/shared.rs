@@ -7,8 +7,8 @@ use tokio::time::Instant;
 
 use super::limit::{AdaptiveLimit, Tolerance};
 use super::window::{Estimator, Sample};
-use crate::event::EventLog;
 use crate::registry::ListedShed;
+use portcullis_engine::EventLog;
 
 /// The requests in flight of one layer, and their limit.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use super::ClientIpError;
-use crate::log_throttle::LogThrottle;
+use portcullis_engine::log_throttle::LogThrottle;
 
 /// The log lines that an extractor has written already.
 #[derive(Debug)]

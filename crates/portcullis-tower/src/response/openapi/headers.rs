@@ -5,8 +5,8 @@ use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 
 use super::{Enforced, Example};
-use crate::limit::is_in_flight;
 use crate::response::{RateLimitHeaders, ResponseSettings};
+use portcullis_engine::is_in_flight;
 
 /// A header that may be present.
 #[derive(Clone, Copy)]

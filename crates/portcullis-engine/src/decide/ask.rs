@@ -1,0 +1,183 @@
+//! What a request asks for: keys and costs, under the policies of its limits.
+
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
+use portcullis_core::{FailureMode, Key, Policy, Strategy};
+use smallvec::SmallVec;
+
+use crate::PolicySet;
+use crate::event::{EventKeys, EventKind, FoundKeys};
+use crate::limits::Limits;
+
+/// One check: the index of a policy in its limits, a key, and what it costs.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    pub index: usize,
+    pub key: Key,
+    pub cost: u64,
+}
+
+impl Asked {
+    pub fn policy(self, limits: &Limits) -> &Policy {
+        &limits.policies()[self.index].policy
+    }
+
+    pub(crate) fn to_check(self, limits: &Limits) -> Check {
+        Check { policy: self.policy(limits).clone(), key: self.key, cost: self.cost }
+    }
+
+    /// The outcome of a check whose answer was there at once.
+    #[inline]
+    pub fn outcome(self, limits: &Limits, ready: ReadyCheck) -> Outcome {
+        Outcome::of_one(self.to_check(limits), ready)
+    }
+
+    pub(crate) fn to_checks(self, limits: &Limits) -> Checks {
+        Checks::one(self.policy(limits).clone(), self.key, self.cost)
+    }
+}
+
+/// The checks of a request that are made together.
+#[derive(Default)]
+pub struct Ask {
+    pub(super) enforced: SmallVec<[Asked; 2]>,
+    /// Checked one by one if the request is admitted: a denial by one must not change the charges of the others.
+    pub(super) shadow: Vec<Asked>,
+    /// The policies of the enforced checks.
+    pub(super) checked: PolicySet,
+    /// The policies whose charges stay if a look-up rejects the request.
+    pub stays: PolicySet,
+    /// Whether the request does not wait, because it is rejected whatever the answer is.
+    never_waits: bool,
+    /// Whether the request has no outcome, by which it could be charged later.
+    pub(super) has_no_outcome: bool,
+    /// Whether a policy rejects requests while the store cannot answer.
+    pub(super) fails_closed: bool,
+    /// The keys of the policies, if an observer asks for fingerprints. `None` otherwise.
+    pub(super) keys: Option<Box<FoundKeys>>,
+}
+
+/// What a request may wait for after its checks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waits {
+    pub(super) in_queue: bool,
+    pub(super) for_window: bool,
+}
+
+impl Ask {
+    pub fn new(limits: &Limits) -> Self {
+        Self { keys: if limits.wants_keys() { Some(Box::default()) } else { None }, ..Self::default() }
+    }
+
+    /// Emits an event with the keys that were found so far.
+    pub fn emit(&self, limits: &Limits, kind: EventKind<'_>) {
+        limits.emit(kind, || EventKeys::found(self.keys.as_deref()));
+    }
+
+    /// The keys that were found so far, for events.
+    pub fn keys(&self) -> Option<&FoundKeys> {
+        self.keys.as_deref()
+    }
+
+    /// Records the key of a policy for events.
+    #[inline]
+    pub fn found(&mut self, index: usize, key: Key) {
+        if let Some(keys) = &mut self.keys {
+            keys.add(index, key);
+        }
+    }
+
+    /// The checks of a caller that has no outcome, by which it could be charged later.
+    pub fn without_outcome(self) -> Self {
+        Self { has_no_outcome: true, ..self }
+    }
+
+    /// The checks of a request that is rejected whatever the answer is, with the keys that were found before.
+    pub fn of_rejected(found: Self) -> Self {
+        Self { never_waits: true, has_no_outcome: true, keys: found.keys, ..Self::default() }
+    }
+
+    pub fn add(&mut self, limits: &Limits, index: usize, key: Key, cost: u64) {
+        let limit = &limits.policies()[index];
+        self.found(index, key);
+        let asked = Asked { index, key, cost };
+        if !limit.is_enforced_for(key) {
+            self.shadow.push(asked);
+            return;
+        }
+        self.enforce(limits, asked);
+    }
+
+    fn enforce(&mut self, limits: &Limits, asked: Asked) {
+        self.enforced.push(asked);
+        self.checked = self.checked.union(PolicySet::one(asked.index));
+        self.fails_closed |= asked.policy(limits).failure_mode() != FailureMode::Open;
+    }
+
+    /// The checks that are enforced.
+    pub fn enforced(&self) -> &[Asked] {
+        &self.enforced
+    }
+
+    /// Whether no policy counts the request.
+    pub fn is_empty(&self) -> bool {
+        self.enforced.is_empty() && self.shadow.is_empty()
+    }
+
+    /// Whether the answer of the store alone decides, if it needs no wait.
+    pub fn is_decided_by_answer(&self, limits: &Limits) -> bool {
+        !self.enforced.is_empty()
+            && self.shadow.is_empty()
+            && !limits.holds_permits()
+            && (self.has_no_outcome || !limits.charges_later())
+    }
+
+    /// The only check, if it needs no wait.
+    #[inline]
+    pub(super) fn single(&self, limits: &Limits) -> Option<Asked> {
+        let [only] = self.enforced[..] else { return None };
+        (!limits.policies()[only.index].may_wait()).then_some(only)
+    }
+
+    pub(crate) fn checks(&self, limits: &Limits) -> Checks {
+        Checks::of(self.enforced.len(), |number| {
+            let asked = self.enforced[number];
+            (asked.policy(limits), asked.key, asked.cost)
+        })
+    }
+
+    /// The key of the fewest requests: it rejects clients one by one rather than all.
+    pub(super) fn narrowest_key(&self) -> Option<Key> {
+        let keys = self.enforced.iter().map(|asked| asked.key).filter(|key| !key.is_shared());
+        keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
+    }
+
+    /// What the request may wait for. A check of cost 0 does not wait.
+    pub(super) fn waits(&self, limits: &Limits) -> Waits {
+        let mut waits = Waits::default();
+        if self.never_waits {
+            return waits;
+        }
+        for asked in self.enforced.iter().filter(|asked| asked.cost > 0) {
+            let policy = asked.policy(limits);
+            match policy.strategy() {
+                Strategy::LeakyBucket(_) => waits.in_queue = true,
+                Strategy::TokenBucket(_) | Strategy::Gcra(_) => waits.in_queue |= policy.max_wait().is_some(),
+                // Requests do not wait under it.
+                Strategy::InFlight(_) => {}
+                Strategy::FixedWindow(_)
+                | Strategy::CalendarWindow(_)
+                | Strategy::SlidingWindow(_)
+                | Strategy::SlidingLog(_) => waits.for_window |= policy.max_wait().is_some(),
+            }
+        }
+        waits
+    }
+
+    /// Takes the costs of the policies that charge when the outcome is known: their checks ask whether anything is left.
+    pub(super) fn take_later_costs(&mut self, limits: &Limits) -> SmallVec<[Asked; 2]> {
+        let is_later =
+            |asked: &&mut Asked| asked.cost > 0 && limits.policies()[asked.index].unsettled.is_some();
+        let taken = self.enforced.iter_mut().filter(is_later);
+        taken.map(|asked| Asked { cost: std::mem::take(&mut asked.cost), ..*asked }).collect()
+    }
+}

@@ -1,0 +1,424 @@
+//! A request while it is decided: everything that may have to be awaited.
+
+use std::future::poll_fn;
+use std::mem;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use portcullis_core::store::{Check, Outcome};
+use portcullis_core::{Decision, Key, Receipt, StoreError};
+use tokio::time::Instant;
+
+use super::call::StoreCall;
+use super::refunds::{Keep, Refunds};
+use super::rejected::{deny, reject, store_failed};
+use super::slot::Slot;
+use super::{Ask, Asked, LaterCharge, Rejected, late, shadows, window};
+use crate::PolicySet;
+use crate::charge::permits::HeldPermit;
+use crate::event::{EventKeys, EventKind, FoundKeys, report};
+use crate::limits::Limits;
+use crate::wait::keyed_limit::WaitPermit;
+
+/// A request that is decided step by step.
+///
+/// # Cancel safety
+///
+/// If it is dropped, or a future of its methods, the charges of a call of the store that has not answered stay, and so do those that
+/// were made, with two exceptions. Slots in queues are given up. During a look-up, all charges are refunded except those that
+/// [stay](Ask::stays), and what is to be charged later under such a policy is charged.
+pub struct Attempt {
+    limits: Arc<Limits>,
+    keys: Option<Box<FoundKeys>>,
+    /// The longest wait that its caller accepts.
+    max_wait: Option<Duration>,
+    patience: Patience,
+    /// What was charged so far.
+    charged: Option<Outcome>,
+    /// When its slot in a queue begins.
+    slot_at: Option<Instant>,
+    stays: PolicySet,
+    shadow: Vec<Asked>,
+    later: Vec<LaterCharge>,
+    held: Vec<HeldPermit>,
+    permit: Option<WaitPermit>,
+    is_looking_up: bool,
+}
+
+/// What a door knows of the waits of a request. Clones share it.
+#[derive(Clone, Default)]
+pub struct Patience(Arc<AtomicU8>);
+
+/// The request must not wait yet: what is not there at once is not polled.
+const PROBING: u8 = 1;
+/// The request waits for longer than a call of the store takes.
+const LONG: u8 = 2;
+
+/// A request that is admitted, and what it owes.
+pub struct Admitted {
+    /// `None` if no policy is enforced for it. Its decisions are degraded where the store could not answer.
+    pub charged: Option<Outcome>,
+    /// The decisions of policies that are tried out.
+    pub shadows: Vec<Decision>,
+    /// What those have charged, which the outcome may correct, by the indexes of the policies.
+    pub shadow_receipts: Vec<(usize, Receipt)>,
+    pub later: Vec<LaterCharge>,
+    pub held: Vec<HeldPermit>,
+    pub keys: Option<Box<FoundKeys>>,
+    /// Held until the request is let through.
+    _permit: Option<WaitPermit>,
+}
+
+impl Attempt {
+    pub fn new(limits: &Arc<Limits>, max_wait: Option<Duration>, patience: Patience) -> Self {
+        Self {
+            limits: Arc::clone(limits),
+            keys: None,
+            max_wait,
+            patience,
+            charged: None,
+            slot_at: None,
+            stays: PolicySet::default(),
+            shadow: Vec::new(),
+            later: Vec::new(),
+            held: Vec::new(),
+            permit: None,
+            is_looking_up: false,
+        }
+    }
+
+    /// The keys that were found for the request.
+    pub fn keys(&self) -> Option<&FoundKeys> {
+        self.keys.as_deref()
+    }
+
+    /// The longest wait that the caller accepts.
+    pub(super) fn max_wait(&self) -> Option<Duration> {
+        self.max_wait
+    }
+
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// Checks and charges what is asked, and waits for windows. `call` is that of the store if it was called.
+    pub async fn check(&mut self, mut ask: Ask, call: Option<StoreCall>) -> Result<(), Rejected> {
+        self.shadow.append(&mut ask.shadow);
+        match (&mut self.keys, ask.keys.take()) {
+            (Some(all), Some(found)) => found.iter().for_each(|(index, key)| all.add(index, key)),
+            (all, found) => *all = all.take().or(found),
+        }
+        match self.charge(&mut ask, call).await {
+            Ok(charged) => {
+                self.add(&ask, charged);
+                Ok(())
+            }
+            Err(rejected) => Err(self.refunded(rejected).await),
+        }
+    }
+
+    /// Adds what the checks of an ask have charged.
+    fn add(&mut self, ask: &Ask, charged: Option<Outcome>) {
+        let Some(charged) = charged else { return };
+        self.stays = self.stays.union(ask.stays);
+        self.slot_at = self.slot_at.max(delay_end(charged.decision()));
+        self.charged = Some(match self.charged.take() {
+            Some(first) => first.joined(charged).expect("both admit the request, by different policies"),
+            None => charged,
+        });
+    }
+
+    /// Returns what the request was charged, if it is not rejected.
+    async fn charge(&mut self, ask: &mut Ask, call: Option<StoreCall>) -> Result<Option<Outcome>, Rejected> {
+        let limits = Arc::clone(&self.limits);
+        if limits.charges_later() && !ask.has_no_outcome {
+            for asked in ask.take_later_costs(&limits) {
+                match LaterCharge::new(&limits, asked) {
+                    Some(later) => self.later.push(later),
+                    None => return Err(self.too_many_unsettled(asked)),
+                }
+            }
+        }
+        if ask.enforced.is_empty() {
+            return Ok(None);
+        }
+        let waits = ask.waits(&limits);
+        // A call of the store would charge a slot, which other requests could not use until it is refunded.
+        if waits.in_queue && self.permit.is_none() && self.cannot_wait(ask) {
+            return Err(self.overloaded());
+        }
+        let answer = match call {
+            Some(call) => self.answer(call).await,
+            None if waits.for_window => window::check(self, ask, waits.in_queue).await?,
+            None => {
+                let call = limits.check(ask.checks(&limits));
+                self.answer(StoreCall::new(&limits, call, waits.in_queue)).await
+            }
+        };
+        self.decide(ask, answer)
+    }
+
+    pub(super) async fn answer(&self, call: StoreCall) -> Result<Outcome, StoreError> {
+        if !call.is_ready() {
+            self.patience.resume().await;
+        }
+        call.await
+    }
+
+    /// Decides by the answer of the store.
+    #[expect(clippy::result_large_err, reason = "moved no further than its caller")]
+    fn decide(
+        &mut self,
+        ask: &Ask,
+        answer: Result<Outcome, StoreError>,
+    ) -> Result<Option<Outcome>, Rejected> {
+        let (limits, keys) = (&self.limits, self.keys.as_deref());
+        report::answered(limits, answer.as_ref());
+        let mut outcome = match answer {
+            Ok(outcome) => outcome,
+            // Open policies reject it as well, because an overload must not give a client a second budget.
+            Err(error) if error.kind().is_overload() => {
+                return Err(reject(limits, Rejected::Overloaded, keys));
+            }
+            Err(error) if ask.fails_closed => return Err(store_failed(limits, &error, ask, keys)),
+            Err(error) => {
+                let (checks, now) = (ask.checks(limits), SystemTime::now().into());
+                return Ok(Some(Outcome::unanswered(checks, now, error)));
+            }
+        };
+        report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
+        if limits.holds_permits() {
+            self.held.extend(hold_permits(limits, &outcome));
+        }
+        let charged = deny_if_exhausted(&mut self.later, &mut outcome, limits);
+        if outcome.is_allowed() {
+            return Ok(Some(outcome));
+        }
+        let rejected = deny(limits, outcome, ask, keys);
+        self.add(ask, charged);
+        Err(rejected)
+    }
+
+    /// Prepares for a look-up. `key` counts the request among those that wait, if it was not charged by a key of its own. Returns
+    /// whether it may wait.
+    pub async fn look_up(&mut self, key: impl FnOnce() -> Option<Key>) -> bool {
+        let own = self.charged.as_ref().and_then(|charged| charged.checks().narrowest_key());
+        self.permit = self.acquire(own.or_else(key));
+        self.is_looking_up = self.permit.is_some();
+        if self.is_looking_up {
+            self.patience.waits_long();
+            // Look-ups would cost nothing otherwise, as for the provisional charges.
+            let stays = self.stays;
+            self.later.iter_mut().for_each(|later| later.is_owed = stays.contains(later.index()));
+        }
+        if self.is_looking_up {
+            self.patience.resume().await;
+        }
+        self.is_looking_up
+    }
+
+    /// The look-up has found what follows. `limits` have the quotas of the caller.
+    pub fn looked_up(&mut self, limits: &Arc<Limits>) {
+        self.limits = Arc::clone(limits);
+        self.is_looking_up = false;
+        self.later.iter_mut().for_each(|later| later.is_owed = false);
+    }
+
+    /// Refunds a request that a look-up rejects, except what stays.
+    pub async fn refund_looked_up(&mut self) {
+        self.refund(Keep::Of(self.stays)).await;
+    }
+
+    /// Keeps what was charged, of a request that is rejected.
+    pub fn keep(&mut self) {
+        self.charged = None;
+    }
+
+    /// Rejects the request because too many requests wait, and refunds it.
+    pub async fn reject_overloaded(&mut self) -> Rejected {
+        let rejected = self.overloaded();
+        self.refunded(rejected).await
+    }
+
+    /// Waits for the slot of the request, and checks the policies that are tried out.
+    pub async fn admit(mut self) -> Result<Admitted, Rejected> {
+        let limits = Arc::clone(&self.limits);
+        let slot = match self.slot_at {
+            Some(at) => Some(self.join(at).await?),
+            None => None,
+        };
+        let shadow = mem::take(&mut self.shadow);
+        let shadows = shadows::check(&limits, shadow, self.keys(), &self.patience).await;
+        self.held.extend(shadows.held);
+        let charged = match slot {
+            None => self.charged.take(),
+            Some(slot) => {
+                self.patience.waits_long();
+                self.patience.resume().await;
+                let since = Instant::now();
+                let charged = slot.turn().await;
+                let kind = EventKind::Waited { policy: charged.decision().policy(), waited: since.elapsed() };
+                limits.emit(kind, || EventKeys::found(self.keys.as_deref()));
+                Some(charged)
+            }
+        };
+        Ok(Admitted {
+            charged,
+            shadows: shadows.decisions,
+            shadow_receipts: shadows.receipts,
+            later: mem::take(&mut self.later),
+            held: mem::take(&mut self.held),
+            keys: self.keys.take(),
+            _permit: self.permit.take(),
+        })
+    }
+
+    /// Enters the queue in which the request was charged a slot.
+    async fn join(&mut self, at: Instant) -> Result<Slot, Rejected> {
+        let charged = self.charged.take().expect("a slot was charged");
+        if let Some(denied) = self.max_wait.and_then(|max_wait| late::denial(max_wait, &charged)) {
+            let policies = self.limits.policies().iter().enumerate();
+            let is_checked = |name| denied.decisions().iter().any(|decision| decision.policy() == name);
+            let checked =
+                policies.filter(|(_, limit)| is_checked(limit.policy.name())).map(|(index, _)| index);
+            let rejected = Rejected::Late { checked: PolicySet::of(checked), outcome: denied };
+            let rejected = reject(&self.limits, rejected, self.keys());
+            self.charged = Some(charged);
+            return Err(self.refunded(rejected).await);
+        }
+        // The permit of the look-up may have been counted under a wider key.
+        self.permit = None;
+        self.permit = self.acquire(charged.checks().narrowest_key());
+        if self.permit.is_none() {
+            self.charged = Some(charged);
+            return Err(self.reject_overloaded().await);
+        }
+        Ok(Slot::join(&self.limits, charged, at))
+    }
+
+    /// Counts the request among those that wait, in place of the permit that it has. `None` if too many wait.
+    fn acquire(&self, key: Option<Key>) -> Option<WaitPermit> {
+        let permit = self.limits.engine().wait_limit.acquire(key);
+        if permit.is_none() {
+            self.limits.emit(EventKind::TooManyWaiting, || EventKeys::found(self.keys()));
+        }
+        permit
+    }
+
+    /// Lets the request wait for a window. Returns whether it may wait.
+    pub(super) fn wait_for_window(&mut self, key: Option<Key>) -> bool {
+        self.permit = None;
+        self.permit = self.acquire(key);
+        self.patience.waits_long();
+        self.permit.is_some()
+    }
+
+    pub(super) fn patience(&self) -> &Patience {
+        &self.patience
+    }
+
+    /// Whether a request with a slot in a queue could not wait for it.
+    fn cannot_wait(&self, ask: &Ask) -> bool {
+        let (engine, checks) = (self.limits.engine(), ask.checks(&self.limits));
+        let cannot_wait =
+            engine.wait_limit.is_full(checks.narrowest_key()) && engine.queues.has_waiters(&checks);
+        if cannot_wait {
+            self.limits.emit(EventKind::TooManyWaiting, || EventKeys::found(self.keys()));
+        }
+        cannot_wait
+    }
+
+    pub(super) fn overloaded(&self) -> Rejected {
+        reject(&self.limits, Rejected::Overloaded, self.keys())
+    }
+
+    fn too_many_unsettled(&self, asked: Asked) -> Rejected {
+        let policy = asked.policy(&self.limits).name();
+        self.limits.emit(EventKind::TooManyUnsettled { policy }, || EventKeys::found(self.keys()));
+        reject(&self.limits, Rejected::Unsettled(policy.clone()), self.keys())
+    }
+
+    /// Refunds all that was charged.
+    async fn refunded(&mut self, rejected: Rejected) -> Rejected {
+        self.refund(Keep::Nothing).await;
+        rejected
+    }
+
+    async fn refund(&mut self, keep: Keep) {
+        let charged = self.charged.take();
+        let refunds = Refunds::start(&self.limits, charged.as_ref(), self.slot_at, keep);
+        if !refunds.are_over() {
+            self.patience.resume().await;
+        }
+        refunds.await;
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(charged) = self.charged.take() {
+            let keep = if self.is_looking_up { Keep::Of(self.stays) } else { Keep::AllButSlots };
+            drop(Refunds::start(&self.limits, Some(&charged), self.slot_at, keep));
+        }
+    }
+}
+
+impl Patience {
+    /// A request that must not wait until [`probed`](Self::probed).
+    pub fn probing() -> Self {
+        Self(Arc::new(AtomicU8::new(PROBING)))
+    }
+
+    /// Lets the request wait from now on.
+    pub fn probed(&self) {
+        self.0.fetch_and(!PROBING, Relaxed);
+    }
+
+    /// Goes on when the request may wait.
+    pub(super) async fn resume(&self) {
+        poll_fn(|_| if self.has(PROBING) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    fn waits_long(&self) {
+        self.0.fetch_or(LONG, Relaxed);
+    }
+
+    /// Whether the request may wait for longer than a call of the store takes.
+    pub fn is_long(&self) -> bool {
+        self.has(LONG)
+    }
+
+    fn has(&self, bit: u8) -> bool {
+        self.0.load(Relaxed) & bit != 0
+    }
+}
+
+/// Denies a request if nothing is left of a policy that charges later. Returns what its checks have charged.
+fn deny_if_exhausted(later: &mut [LaterCharge], outcome: &mut Outcome, limits: &Limits) -> Option<Outcome> {
+    if later.is_empty() {
+        return None;
+    }
+    let is_of = |check: &Check, later: &LaterCharge| {
+        limits.policies()[later.index()].policy.name() == check.policy.name()
+    };
+    for check in outcome.checks().iter().filter(|check| check.policy.is_granted()) {
+        for later in later.iter_mut().filter(|later| is_of(check, later)) {
+            later.set_granted(&check.policy);
+        }
+    }
+    let denial = outcome.denied_if_exhausted(|check| later.iter().any(|later| is_of(check, later)))?;
+    Some(mem::replace(outcome, denial))
+}
+
+/// Holds the permits that an answer has taken of policies that limit requests in flight.
+pub(super) fn hold_permits(limits: &Arc<Limits>, charged: &Outcome) -> Vec<HeldPermit> {
+    limits.engine().in_flight.hold(limits, charged)
+}
+
+/// When the slot of a request begins that was delayed just now.
+pub(super) fn delay_end(decision: &Decision) -> Option<Instant> {
+    let delay = decision.delay();
+    (!delay.is_zero()).then(|| Instant::now() + delay)
+}

@@ -1,0 +1,65 @@
+//! A call of the store whose answer may be too late for its request.
+
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use portcullis_core::store::{Outcome, StoreFuture};
+use portcullis_core::{StoreError, StoreErrorKind};
+
+use super::attempt::{delay_end, hold_permits};
+use super::refunds::{Keep, Refunds};
+use crate::event::report;
+use crate::limits::Limits;
+
+/// A call of the store.
+///
+/// # Cancel safety
+///
+/// If it is dropped without an answer, what it may hold is given up when the answer is there: a slot in a queue, and permits of
+/// requests in flight. Other charges stay.
+pub struct StoreCall {
+    pending: StoreFuture<Outcome>,
+    /// `None` if the call holds nothing, or after the answer.
+    gives_up: Option<Arc<Limits>>,
+}
+
+impl StoreCall {
+    pub(super) fn new(limits: &Arc<Limits>, pending: StoreFuture<Outcome>, may_queue: bool) -> Self {
+        let gives_up = may_queue || limits.holds_permits();
+        Self { pending, gives_up: gives_up.then(|| Arc::clone(limits)) }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        self.pending.as_ready().is_some()
+    }
+}
+
+impl Future for StoreCall {
+    type Output = Result<Outcome, StoreError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Outcome, StoreError>> {
+        let answer = Pin::new(&mut self.pending).poll(cx);
+        if answer.is_ready() {
+            self.gives_up = None;
+        }
+        answer
+    }
+}
+
+impl Drop for StoreCall {
+    fn drop(&mut self) {
+        let Some(limits) = self.gives_up.take() else { return };
+        let never_used = StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "answered already")));
+        let pending = mem::replace(&mut self.pending, never_used);
+        let task_limits = Arc::clone(&limits);
+        limits.detach(async move {
+            let Ok(charged) = pending.await else { return };
+            report::charged(&task_limits, charged.checks().iter().as_slice(), charged.decisions());
+            drop(hold_permits(&task_limits, &charged));
+            let slot_at = delay_end(charged.decision());
+            Refunds::start(&task_limits, Some(&charged), slot_at, Keep::AllButSlots).await;
+        });
+    }
+}

@@ -1,0 +1,72 @@
+//! A charge that is made when the outcome of its request is known.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::SystemTime;
+
+use portcullis_core::{Policy, Receipt};
+
+use super::Asked;
+use crate::event::report;
+use crate::limits::Limits;
+use crate::wait::keyed_limit::UnsettledPermit;
+
+/// What a request will cost under a policy that its admission only asks.
+pub struct LaterCharge {
+    limits: Arc<Limits>,
+    asked: Asked,
+    /// The policy with the quota of a grant, if the answer has shown one.
+    granted: Option<Policy>,
+    permit: Option<UnsettledPermit>,
+    /// Whether the units are charged if this is dropped.
+    pub(super) is_owed: bool,
+}
+
+impl LaterCharge {
+    /// `None` if too many requests with the key are unsettled under the policy, or in all.
+    pub(super) fn new(limits: &Arc<Limits>, asked: Asked) -> Option<Self> {
+        let bound = limits.policies()[asked.index].unsettled.unwrap_or_default();
+        let id = (asked.policy(limits).digest(), asked.key);
+        let permit = limits.engine().unsettled.acquire_below(Some(id), bound)?;
+        Some(Self { limits: Arc::clone(limits), asked, granted: None, permit: Some(permit), is_owed: false })
+    }
+
+    /// The index of the policy.
+    pub fn index(&self) -> usize {
+        self.asked.index
+    }
+
+    pub(super) fn set_granted(&mut self, granted: &Policy) {
+        self.granted = Some(granted.clone());
+    }
+
+    /// The units, and the permit to be held until they are charged.
+    pub fn into_parts(mut self) -> (u64, Option<UnsettledPermit>) {
+        self.is_owed = false;
+        (self.asked.cost, self.permit.take())
+    }
+}
+
+impl Drop for LaterCharge {
+    fn drop(&mut self) {
+        if !mem::take(&mut self.is_owed) {
+            return;
+        }
+        let (limits, Asked { key, cost, .. }) = (Arc::clone(&self.limits), self.asked);
+        let policy = self.granted.take().unwrap_or_else(|| self.asked.policy(&limits).clone());
+        let permit = self.permit.take();
+        let mut charge = Box::pin(async move {
+            let receipt = Receipt::blank(policy, key, SystemTime::now().into());
+            match limits.settle(receipt, cost).await {
+                Ok(settlement) => report::settled(&limits, key, 0, cost, &settlement),
+                Err(error) => limits.emit_store_state(Some(&error)),
+            }
+            drop(permit);
+        });
+        // At once, where the store answers at once.
+        if charge.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.limits.detach_charges(charge);
+        }
+    }
+}

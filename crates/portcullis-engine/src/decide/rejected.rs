@@ -1,0 +1,98 @@
+//! Why a request is not admitted.
+
+use std::sync::Arc;
+
+use portcullis_core::store::Outcome;
+use portcullis_core::{Decision, FailureMode, Key, PolicyName, Retry, StoreError};
+
+use super::Ask;
+use crate::PolicySet;
+use crate::Reason;
+use crate::event::{EventKeys, EventKind, FoundKeys};
+use crate::limits::Limits;
+use crate::lock_out::reports;
+
+/// Why the limits reject a request.
+#[derive(Clone, Debug)]
+pub enum Rejected {
+    Limited {
+        outcome: Outcome,
+        /// The policies that were checked. A remembered denial has a decision about one of them only.
+        checked: PolicySet,
+        /// The narrowest key of the checks, by which retries are spread.
+        key: Option<Key>,
+    },
+    /// The slot of the request in a queue, which is refunded, is too late for it.
+    Late {
+        outcome: Outcome,
+        checked: PolicySet,
+    },
+    /// Too many requests with this key are unsettled under the policy.
+    Unsettled(PolicyName),
+    StoreFailed,
+    Overloaded,
+}
+
+impl Rejected {
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Limited { outcome, .. } | Self::Late { outcome, .. } => match outcome.decision().retry() {
+                Some(Retry::Never) | None => Reason::NeverFits,
+                _ if outcome.decisions().iter().any(Decision::is_blocked) => Reason::Blocked,
+                Some(Retry::After(_) | Retry::Unknown) => Reason::Limited,
+            },
+            Self::Unsettled(_) => Reason::Unsettled,
+            Self::StoreFailed => Reason::StoreFailed,
+            Self::Overloaded => Reason::Overloaded,
+        }
+    }
+
+    pub fn decisions(&self) -> &[Decision] {
+        match self {
+            Self::Limited { outcome, .. } | Self::Late { outcome, .. } => outcome.decisions(),
+            _ => &[],
+        }
+    }
+}
+
+/// Rejects a request that an answer of the store denies.
+pub(super) fn deny(limits: &Arc<Limits>, outcome: Outcome, ask: &Ask, keys: Option<&FoundKeys>) -> Rejected {
+    reject(limits, Rejected::Limited { outcome, checked: ask.checked, key: ask.narrowest_key() }, keys)
+}
+
+/// Rejects a request because the store has failed, and a policy is closed then.
+pub(super) fn store_failed(
+    limits: &Arc<Limits>,
+    error: &StoreError,
+    ask: &Ask,
+    keys: Option<&FoundKeys>,
+) -> Rejected {
+    let outlasts = |failure: FailureMode| {
+        matches!(failure, FailureMode::OpenFor(_))
+            && error.outage().is_some_and(|outage| !failure.is_open_after(outage))
+    };
+    let mut policies = ask.checked.indexes().map(|index| &limits.policies()[index].policy);
+    if let Some(policy) = policies.find(|policy| outlasts(policy.failure_mode()))
+        && limits.outage().outlast()
+    {
+        limits.emit(EventKind::OpenForExpired { policy: policy.name() }, || EventKeys::None);
+    }
+    reject(limits, Rejected::StoreFailed, keys)
+}
+
+pub(super) fn reject(limits: &Arc<Limits>, rejected: Rejected, keys: Option<&FoundKeys>) -> Rejected {
+    emit(limits, &rejected, keys);
+    rejected
+}
+
+/// Emits a rejection, and counts its denials for lock-outs.
+pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&FoundKeys>) {
+    if let Rejected::Limited { outcome, .. } = rejected {
+        reports::count(limits, outcome);
+    }
+    // No line is logged for it, and its reason takes a while to find.
+    if limits.engine().observers().are_present() {
+        let kind = EventKind::Rejected { reason: rejected.reason(), decisions: rejected.decisions() };
+        limits.emit(kind, || EventKeys::found(keys));
+    }
+}

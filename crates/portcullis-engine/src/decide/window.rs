@@ -1,0 +1,149 @@
+//! The wait for a window or log that has denied a request: it is checked again when it may fit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::store::{Check, Checks, Outcome};
+use portcullis_core::{Policy, Retry, StoreError};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::call::StoreCall;
+use super::{Ask, Attempt, Rejected};
+use crate::event::{EventKeys, EventKind, report};
+use crate::wait::windows::WindowQueueId;
+
+/// Until when a request waits for its windows.
+#[derive(Clone, Copy)]
+struct Deadlines {
+    arrival: Instant,
+    /// The longest wait that the caller accepts.
+    max_wait: Option<Duration>,
+}
+
+/// Which window a request waits for.
+#[derive(Clone, Copy)]
+struct Awaited {
+    id: WindowQueueId,
+    /// When the request may fit, if the store was asked.
+    due: Option<Instant>,
+    /// The end of the longest wait.
+    deadline: Instant,
+    /// The length of the window.
+    window: Duration,
+}
+
+/// Returns the last answer of the store.
+///
+/// # Cancel safety
+///
+/// While the request waits, nothing is charged, and the requests behind it move up.
+pub(super) async fn check(
+    attempt: &mut Attempt,
+    ask: &Ask,
+    in_queue: bool,
+) -> Result<Result<Outcome, StoreError>, Rejected> {
+    let limits = Arc::clone(attempt.limits());
+    let (checks, queues) = (ask.checks(&limits), &limits.engine().window_queues);
+    let call = || StoreCall::new(&limits, limits.check(checks.clone()), in_queue);
+    let deadlines = Deadlines { arrival: Instant::now(), max_wait: attempt.max_wait() };
+    let behind = deadlines.first_awaited(&checks, |id, deadline| queues.has_waiters_before(id, deadline));
+    let mut awaited = if let Some(behind) = behind {
+        behind
+    } else {
+        let answer = attempt.answer(call()).await;
+        let Some(awaited) = Awaited::of(&answer, deadlines) else { return Ok(answer) };
+        report::answered(&limits, answer.as_ref());
+        awaited
+    };
+    if !attempt.wait_for_window(checks.narrowest_key()) {
+        return Err(attempt.overloaded());
+    }
+    let mut place = queues.join(awaited.id, awaited.due);
+    let mut turn = None;
+    attempt.patience().resume().await;
+    loop {
+        let deadline = awaited.deadline;
+        if turn.is_none() {
+            // Even if a request ahead is not polled, this one asks at the end of its wait.
+            turn = timeout_at(deadline, place.turn()).await.ok();
+        }
+        // If the window begins too late, the store denies the request now.
+        if let Some(due) = place.due().filter(|due| turn.is_some() && *due <= deadline) {
+            let is_past = due <= deadlines.arrival;
+            let spread = if is_past { Duration::ZERO } else { awaited.id.spread(awaited.window) };
+            sleep_until((due + spread).min(deadline)).await;
+        }
+        let is_last = Instant::now() >= deadline;
+        let answer = call().await;
+        let Some(next) = Awaited::of(&answer, deadlines).filter(|_| !is_last) else {
+            if answer.as_ref().is_ok_and(Outcome::is_allowed)
+                && let Some(check) = checks.iter().find(|check| WindowQueueId::new(check) == awaited.id)
+            {
+                let waited = deadlines.arrival.elapsed();
+                let kind = EventKind::Waited { policy: check.policy.name(), waited };
+                limits.emit(kind, || EventKeys::of_checks(&checks));
+            }
+            return Ok(answer);
+        };
+        report::answered(&limits, answer.as_ref());
+        if next.id == awaited.id {
+            place.set_due(next.due);
+        } else {
+            // At the end of the queue of another window.
+            turn = None;
+            place = queues.join(next.id, next.due);
+        }
+        awaited = next;
+    }
+}
+
+impl Deadlines {
+    /// `None` if the request does not wait for the policy, or it is a rate-based one, which compares the wait itself.
+    fn of(self, policy: &Policy) -> Option<Instant> {
+        let longest = policy.max_wait().filter(|_| !policy.strategy().queues())?;
+        Some(self.arrival + self.max_wait.map_or(longest, |max_wait| longest.min(max_wait)))
+    }
+
+    /// The first window in whose queue others wait, so that the request waits behind them without a call of the store.
+    fn first_awaited(
+        self,
+        checks: &Checks,
+        has_waiters_before: impl Fn(WindowQueueId, Instant) -> bool,
+    ) -> Option<Awaited> {
+        // A cost that never fits is denied without a wait.
+        let may_fit = |check: &&Check| (1..=check.policy.strategy().limit()).contains(&check.cost);
+        checks.iter().filter(may_fit).find_map(|check| {
+            let (deadline, id) = (self.of(&check.policy)?, WindowQueueId::new(check));
+            let window = check.policy.strategy().window();
+            has_waiters_before(id, deadline).then_some(Awaited { id, due: None, deadline, window })
+        })
+    }
+}
+
+impl Awaited {
+    /// The window that the request waits for longest; `None` if the answer is final, because it is no denial, or because a policy
+    /// denies the request for longer than it may wait.
+    fn of(answer: &Result<Outcome, StoreError>, deadlines: Deadlines) -> Option<Self> {
+        let outcome = answer.as_ref().ok().filter(|outcome| !outcome.is_allowed())?;
+        let now = Instant::now();
+        let mut longest: Option<Self> = None;
+        for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
+            let due = match decision.retry() {
+                None => continue,
+                Some(Retry::Unknown | Retry::Never) => return None,
+                // A block is no window that ends.
+                Some(Retry::After(_)) if decision.is_blocked() => return None,
+                Some(Retry::After(wait)) => now + wait,
+            };
+            let deadline = deadlines.of(&check.policy)?;
+            if due > deadline {
+                return None;
+            }
+            if longest.as_ref().and_then(|longest| longest.due).is_none_or(|longest| due > longest) {
+                let (id, window) = (WindowQueueId::new(check), check.policy.strategy().window());
+                longest = Some(Self { id, due: Some(due), deadline, window });
+            }
+        }
+        longest
+    }
+}

@@ -1,0 +1,176 @@
+//! What all layers and checks of one limiter share: the store, the registered policies, the observers, and the requests that wait or
+//! are not settled.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use portcullis_core::overrides::LockOut;
+use portcullis_core::store::Store;
+use portcullis_core::{Key, Policy, Receipt, Strategy};
+
+use crate::charge::permits::InFlight;
+use crate::charge::settler::{NoTask, Settler, TaskPermit, Tasks};
+use crate::event::Observers;
+use crate::limit::is_in_flight;
+use crate::limit::rate::Rate;
+use crate::lock_out::PolicyLockOut;
+use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
+use crate::wait::keyed_limit::{self, KeyedLimit};
+use crate::wait::slots::Queues;
+use crate::wait::windows::WindowQueues;
+use crate::{LayerError, PolicyConflict};
+
+/// The store, with the policies that it was asked to register, and with the observers of its answers.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    policies: Arc<PolicyTable>,
+    observers: Observers,
+    tasks: Tasks,
+    pub wait_limit: KeyedLimit<Key>,
+    pub(crate) queues: Queues,
+    pub(crate) window_queues: WindowQueues,
+    pub(crate) unsettled: KeyedLimit<(u128, Key)>,
+    pub settler: Settler,
+    pub in_flight: InFlight,
+    time_zones_are_logged: AtomicBool,
+}
+
+impl Engine {
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        let settler = Settler::default();
+        Self {
+            store,
+            policies: Arc::default(),
+            observers: Observers::default(),
+            tasks: Tasks::default(),
+            wait_limit: KeyedLimit::new(keyed_limit::MAX_WAITING_REQUESTS),
+            queues: Queues::default(),
+            window_queues: WindowQueues::default(),
+            unsettled: KeyedLimit::new(keyed_limit::MAX_UNSETTLED),
+            in_flight: InFlight::new(settler.clone()),
+            settler,
+            time_zones_are_logged: AtomicBool::new(false),
+        }
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
+    /// Returns a permit for a task that settles a charge.
+    pub fn task_permit(&self) -> Result<TaskPermit, NoTask> {
+        self.tasks.permit()
+    }
+
+    /// The policies as they are now.
+    pub fn policies(&self) -> &Arc<PolicyTable> {
+        &self.policies
+    }
+
+    /// Registers a policy, here and at the store, for as long as the limiter exists.
+    pub fn register(&self, policy: &Policy) -> Result<(), LayerError> {
+        if !self.policies.admits(&[], policy)? {
+            self.ask_store(policy)?;
+        }
+        self.policies.keep(policy)
+    }
+
+    /// Registers the policies of a layer. All are registered already, except for the one that is added.
+    pub fn join(
+        &self,
+        members: Box<[Member]>,
+        added: Option<&Policy>,
+    ) -> Result<Arc<Membership>, LayerError> {
+        if let Some(added) = added
+            && !self.policies.admits(&members, added)?
+        {
+            self.ask_store(added)?;
+        }
+        self.policies.join(members, added).map(Arc::new)
+    }
+
+    /// Sets the lock-out of a registered policy, which makes it grantable, in all layers.
+    pub fn set_lock_out(&self, policy: &Policy, rule: LockOut) -> Result<Arc<PolicyLockOut>, LayerError> {
+        self.ask_store(&reading_overrides(policy)?)?;
+        self.policies.set_lock_out(policy.name(), rule)
+    }
+
+    /// Installs policies: all, or none. What the store lacks is registered there first.
+    pub fn install(
+        &self,
+        policies: &[InstalledPolicy],
+        commit: impl FnOnce(),
+    ) -> Result<Membership, LayerError> {
+        for installed in policies {
+            let policy = installed.policy()?;
+            if self.policies.policy(policy.name()).is_none_or(|registered| registered != policy) {
+                self.ask_store(&policy)?;
+            }
+        }
+        self.policies.install(policies, commit)
+    }
+
+    /// Replaces a registered policy. Returns the former one.
+    pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+        // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
+        if let Some(registered) = self.policies.policy(policy.name()) {
+            PolicyConflict::check_change(&registered, &policy)?;
+            let reads_overrides = registered.reads_overrides();
+            self.ask_store(&if reads_overrides { reading_overrides(&policy)? } else { policy.clone() })?;
+        }
+        self.policies.set_policy(policy)
+    }
+
+    /// A policy that was charged as it is registered now. `None` if it is not, or has become one with other states: what was charged
+    /// under the former one is corrected under it.
+    pub fn as_changed(&self, charged: &Policy) -> Option<Policy> {
+        let registered = self.policies.policy(charged.name())?;
+        PolicyConflict::check_change(charged, &registered).is_ok().then_some(registered)
+    }
+
+    /// Not under a lock, because the store may block or call back.
+    fn ask_store(&self, policy: &Policy) -> Result<(), LayerError> {
+        let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
+        self.store.register(policy).map_err(refused)?;
+        self.log_time_zone_data(policy);
+        Ok(())
+    }
+
+    /// Logs the version of the time zone data, with the first policy that counts in the windows of a calendar.
+    fn log_time_zone_data(&self, policy: &Policy) {
+        if let Strategy::CalendarWindow(window) = policy.strategy()
+            && let Some(version) = window.table().data_version()
+            && !self.time_zones_are_logged.swap(true, Ordering::Relaxed)
+        {
+            tracing::info!(policy = %policy.name(), version, "calendar windows use this version of the time zone data");
+        }
+    }
+
+    /// Returns the receipt to settle at `cost`, with the policy as it is registered now where that [applies](corrected_under), and with
+    /// the quota of its caller. A permit whose lease has changed is corrected under the present one: the release by a shorter lease
+    /// would shorten those of other requests.
+    pub fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
+        let charged = receipt.policy();
+        let Some(policy) = self.as_changed(charged) else { return receipt };
+        if is_in_flight(charged) && charged.strategy().window() != policy.strategy().window() {
+            return receipt.with_policy(&policy);
+        }
+        let policy = policy.with_quota_of(charged).unwrap_or(policy);
+        corrected_under(&policy, receipt, cost)
+    }
+}
+
+/// Returns the receipt to settle at `cost` under a policy whose quota may have changed since the charge.
+///
+/// What is refunded was charged at the rate of its own time: at a slower one, the refund of a few units would free a whole level. What
+/// is charged in addition is bounded by the quota that applies now. All that was charged under a grant is corrected under it.
+pub fn corrected_under(policy: &Policy, receipt: Receipt, cost: u64) -> Receipt {
+    let charged = receipt.policy();
+    let keeps_own =
+        charged.is_granted() || (receipt.missing(cost) == 0 && Rate::of(charged) != Rate::of(policy));
+    if keeps_own { receipt } else { receipt.with_policy(policy) }
+}

@@ -1,0 +1,45 @@
+//! The keys that an event carries, if an observer asks for fingerprints.
+
+use portcullis_core::store::{Check, Checks};
+use portcullis_core::{Key, PolicyName};
+use smallvec::SmallVec;
+
+/// The keys that the policies of one layer have found for a request, by the indexes of the policies. Made only if an observer asks.
+#[derive(Clone, Debug, Default)]
+pub struct FoundKeys(SmallVec<[(usize, Key); 2]>);
+
+/// Where the keys of an event are.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum EventKeys<'a> {
+    /// The event has none, or no observer asks.
+    #[default]
+    None,
+    Found(&'a FoundKeys),
+    Checks(&'a [Check]),
+    One(&'a PolicyName, Key),
+}
+
+impl FoundKeys {
+    /// Adds a key, in place of one that was found for the policy before.
+    pub fn add(&mut self, index: usize, key: Key) {
+        match self.0.iter_mut().find(|(found, _)| *found == index) {
+            Some((_, found)) => *found = key,
+            None => self.0.push((index, key)),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Key)> {
+        self.0.iter().copied()
+    }
+}
+
+impl<'a> EventKeys<'a> {
+    /// The keys that were found for a request, if they were kept.
+    pub fn found(keys: Option<&'a FoundKeys>) -> Self {
+        keys.map_or(Self::None, Self::Found)
+    }
+
+    pub fn of_checks(checks: &'a Checks) -> Self {
+        Self::Checks(checks.iter().as_slice())
+    }
+}

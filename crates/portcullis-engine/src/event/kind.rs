@@ -1,0 +1,312 @@
+//! What happens in a layer.
+
+use std::error::Error;
+use std::time::Duration;
+
+use portcullis_core::overrides::Block;
+use portcullis_core::{Decision, PolicyName, Quota, StoreError};
+
+use super::Class;
+use super::Reason;
+use super::SettlementLoss;
+use crate::OnMissing;
+use crate::QuotaRefusal;
+
+/// What happened in a layer.
+///
+/// Each request ends with [`Admitted`](Self::Admitted) or [`Rejected`](Self::Rejected), unless its client disconnects before,
+/// or the inner service fails before it is called. The other kinds are the causes and the corrections. A
+/// [check](crate::Check) of a handler and a [message](crate::Charge::check) of a stream emit what a request does, with their own
+/// policies.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum EventKind<'a> {
+    /// A request goes to the inner service, which is called next.
+    Admitted {
+        /// The decision of each enforced policy that counts the request, with its figures. Empty if none counts it. A policy
+        /// that could not be checked has a [degraded](Decision::is_degraded) decision.
+        decisions: &'a [Decision],
+    },
+    /// A request is rejected.
+    Rejected {
+        /// The reason.
+        reason: Reason,
+        /// The decision of each enforced policy if the request was limited; empty for any other reason.
+        decisions: &'a [Decision],
+    },
+    /// A policy does not count a request, because its extractor has found that it is exempt.
+    Exempt {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// The layer does not limit a request, because its lists name it
+    /// ([`except`](crate::RateLimitLayer::except)) or do not name it ([`only`](crate::RateLimitLayer::only)).
+    Skipped,
+    /// A request is treated as a [preflight](crate::RateLimitLayer::limit_preflights).
+    Preflight {
+        /// Whether a policy has found a key, so that it is charged.
+        is_counted: bool,
+    },
+    /// A request has no identity for a policy.
+    IdentityMissing {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// How the policy treats the request.
+        on_missing: OnMissing,
+    },
+    /// A request has a malformed identity for a policy, or for a list that [denies](crate::RateLimitLayer::deny).
+    IdentityMalformed {
+        /// The policy; the first one of the layer for a list.
+        policy: &'a PolicyName,
+        /// The error of the extractor.
+        error: &'a (dyn Error + 'static),
+    },
+    /// The server is not configured to determine the identity of a request, or a handler [checks](crate::Check) policies that the
+    /// limiter refuses.
+    Misconfigured {
+        /// The error of the extractor.
+        error: &'a (dyn Error + 'static),
+    },
+    /// A look-up has failed because of the server, or took too long.
+    LookupFailed {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The error of the look-up.
+        error: &'a (dyn Error + 'static),
+    },
+    /// A caller has a [quota of its own](crate::RateLimitLayer::quota) that a policy does not use. The policy's own quota applies.
+    QuotaRefused {
+        /// The policy; the first one of the look-up if the look-up has named one that it does not find the key of.
+        policy: &'a PolicyName,
+        /// The quota.
+        quota: Quota,
+        /// Why it is not used, and what to change.
+        error: &'a QuotaRefusal,
+    },
+    /// A look-up of a [quota](crate::RateLimitLayer::quota_by_async) alone has failed, or took too long. The policy's own quota
+    /// applies.
+    QuotaLookupFailed {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The error of the look-up.
+        error: &'a (dyn Error + 'static),
+    },
+    /// A request goes to the inner service, and has used at least the part of a limit at which its policy
+    /// [warns](crate::RateLimitLayer::warn_at). Emitted for each such request and policy.
+    SoftLimitReached {
+        /// The decision of the policy.
+        decision: &'a Decision,
+    },
+    /// A request passes that a [shadow](crate::RateLimitLayer::shadow) policy would have rejected, or one that is enforced for a
+    /// [share](crate::Percent) of its keys without that of the request.
+    ShadowWouldReject {
+        /// The decision of the shadow policy.
+        decision: &'a Decision,
+    },
+    /// A shadow policy finds no key for a request, and would have rejected it.
+    ShadowUnidentified {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// Why there is no key.
+        error: &'a (dyn Error + 'static),
+    },
+    /// The store could not answer a call of the layer. A call that fails for a [`Charge`](crate::Charge) is no event: its
+    /// handler has the error.
+    StoreFailed {
+        /// The error of the store.
+        error: &'a StoreError,
+        /// Whether an outage begins with it, for this layer.
+        is_new: bool,
+    },
+    /// The store has not answered for longer than a policy is open. Emitted once per outage.
+    OpenForExpired {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// The store answers again, and has not failed for a second. Emitted once per outage.
+    StoreRecovered,
+    /// The store was overloaded and has not answered a call of the layer. This is not an outage.
+    StoreOverloaded {
+        /// The error of the store.
+        error: &'a StoreError,
+    },
+    /// A request would have to wait for a slot, a window, a look-up or the inner service, and
+    /// [too many](crate::Registry::set_max_waiting_requests) wait already.
+    TooManyWaiting,
+    /// A request has waited for its slot in a queue or for a window, and goes on: it is admitted next, unless something else rejects
+    /// it. Emitted for each of these waits.
+    Waited {
+        /// The policy that has made it wait.
+        policy: &'a PolicyName,
+        /// How long it has waited.
+        waited: Duration,
+    },
+    /// A request has waited, and the inner service was not [ready](crate::RateLimitLayer::ready_deadline) for it in time.
+    NotReady,
+    /// A policy has charged a request, a shadow policy as well. Each unit that is [refunded](Self::Refunded) was charged by this event
+    /// or by [`ChargedMore`](Self::ChargedMore) before. Charges without an answer are no event: those of a call that has failed, or
+    /// whose client has disconnected before the answer. Emitted only if an observer [asks](crate::Observer::wants_charges) for it.
+    Charged {
+        /// The decision of the policy.
+        decision: &'a Decision,
+        /// The units, 1 or more.
+        units: u64,
+    },
+    /// A handler has charged more for a request, by its [`Charge`](crate::Charge), or the layer has charged one that had
+    /// [looked first](crate::RateLimitLayer::look_first).
+    ChargedMore {
+        /// The new decision of each policy that was charged.
+        decisions: &'a [Decision],
+        /// The units charged under each of them.
+        units: u64,
+    },
+    /// A handler has tried to charge more for a request, and a policy has denied it.
+    ChargeDenied {
+        /// The decision of each policy. Nothing was charged.
+        decisions: &'a [Decision],
+        /// The units that were to be charged under each of them.
+        units: u64,
+    },
+    /// A charge was refunded: by its handler, or by the layer, for a request that was not admitted or whose
+    /// [outcome](crate::RateLimitLayer::charge_when) is not charged.
+    Refunded {
+        /// The new decision of the policy.
+        decision: &'a Decision,
+        /// The units of the charge that were refunded. Units that were replenished by time before are not available twice.
+        units: u64,
+    },
+    /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
+    RefundDropped,
+    /// A request stays uncharged whose policy [looks first](crate::RateLimitLayer::look_first), because its client has
+    /// disconnected outside of a runtime.
+    ChargeDropped,
+    /// A request is rejected, because too many with its key are unsettled under a policy that
+    /// [looks first](crate::RateLimitLayer::look_first).
+    TooManyUnsettled {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// The closure of a policy that is charged [by outcome](crate::RateLimitLayer::charge_when) has panicked. The request stays
+    /// charged.
+    OutcomePanicked {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// A settlement has left units uncharged, because they exceed the debt that the policy allows.
+    DebtExceeded {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The units that stay uncharged.
+        uncharged: u64,
+    },
+    /// The settlement of a [reservation](crate::RateLimitLayer::reserve) is given up: the reservation stays charged or, if
+    /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled. Or the release of a permit of a request
+    /// [in flight](crate::RateLimitLayer::and_in_flight), which then lapses at the end of its lease.
+    SettlementLost {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The units that were charged before.
+        reserved: u64,
+        /// The units that were to be charged in the end.
+        used: u64,
+        /// Why it is given up.
+        cause: SettlementLoss,
+    },
+    /// A request has a permit of a policy that limits requests [in flight](crate::RateLimitLayer::and_in_flight). Emitted only if an
+    /// observer [asks](crate::Observer::wants_charges) for it.
+    PermitAcquired {
+        /// The decision of the policy.
+        decision: &'a Decision,
+    },
+    /// The permit of a request [in flight](crate::RateLimitLayer::and_in_flight) is released: the store counts the request no longer.
+    PermitReleased {
+        /// The new decision of the policy.
+        decision: &'a Decision,
+    },
+    /// The lease of a permit has lapsed, because the store could not be asked to renew it in time: the store counts a request no
+    /// longer that is still in flight.
+    PermitLapsed {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// A connection was upgraded, as to a WebSocket, and nothing keeps the permit of its request: it is released, and the
+    /// connection is not counted. Keep a [permit](crate::Charge::take_permit) or the charge where the connection is used.
+    UpgradeReleased {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// A key is locked out, because it was denied [too often](crate::RateLimitLayer::lock_out). Emitted by the process whose report
+    /// reached the number, once per block. A block [by hand](crate::Registry::block) is no event, but a line in the log.
+    LockedOut {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The block that begins.
+        block: Block,
+    },
+    /// A request is charged twice, because two nested layers have one policy.
+    ChargedTwice {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// New rules of a limiter apply to requests from now on. It belongs to no layer, so it has no policies. One line is logged.
+    RulesReloaded {
+        /// The number of the rules, from 1: each change counts one up.
+        generation: u64,
+    },
+    /// New rules of a limiter are refused, and the last good ones stay. It belongs to no layer, so it has no policies. One line is
+    /// logged, with the findings.
+    RulesRejected {
+        /// The number of the rules that stay.
+        generation: u64,
+        /// What is wrong with the new ones, a line for each finding.
+        findings: &'a str,
+    },
+    /// An answer has closed the key of an outgoing request: the server wants no requests for a while. The event
+    /// belongs to no layer, so it has no policies.
+    OutgoingClosed {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// For how long the key is closed.
+        length: Duration,
+        /// Whether the answer has stated a longer time than is obeyed.
+        is_capped: bool,
+    },
+    /// An answer to an outgoing request has a header that states a time, with a value that cannot be used. It is
+    /// ignored.
+    OutgoingHintIgnored {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The name of the header, in lower case.
+        header: &'a str,
+    },
+    /// The key of an outgoing request is closed in this process alone: the store could not be told, because it fails
+    /// or keeps no blocks, because too many such calls are in progress, or because there is no runtime.
+    OutgoingNotShared {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// A layer that [sheds load](crate::shed) has no room for a request, which is rejected next, unless the layer only watches. It
+    /// belongs to no policy.
+    Shed {
+        /// The class of the request.
+        class: Class,
+        /// The limit on requests in flight.
+        limit: u32,
+        /// The requests in flight.
+        in_flight: u32,
+        /// Whether the layer is in [shadow mode](crate::shed::ShedLayer::shadow): the request goes to the inner service.
+        is_shadow: bool,
+    },
+}
+
+impl EventKind<'_> {
+    /// Whether the log counts the event. Most requests end with one that it does not.
+    #[inline]
+    pub fn is_logged(&self) -> bool {
+        match self {
+            Self::Admitted { .. } => false,
+            Self::Rejected { reason, .. } => *reason == Reason::Denied,
+            _ => true,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The events that follow from an answer of the store.
+
+use std::slice;
+
+use portcullis_core::store::{Check, Outcome};
+use portcullis_core::{Decision, Key, PolicyName, Receipt, Settlement, StoreError};
+
+use super::{EventKeys, EventKind, SettlementLoss};
+use crate::limit::is_in_flight;
+use crate::limits::Limits;
+
+/// Emits an event about one key.
+pub fn of_key<'a>(limits: &'a Limits, policy: &'a PolicyName, key: Key, kind: EventKind<'a>) {
+    limits.emit(kind, || EventKeys::One(policy, key));
+}
+
+/// Emits the state of the store that an answer shows. A denial from memory, and a check that a lease has paid, show none.
+pub fn answered(limits: &Limits, answer: Result<&Outcome, &StoreError>) {
+    match answer {
+        Ok(outcome) if outcome.is_remembered() || outcome.is_leased() => {}
+        Ok(outcome) => limits.emit_store_state(outcome.failure()),
+        Err(error) => limits.emit_store_state(Some(error)),
+    }
+}
+
+/// Emits what a request was charged, if an observer counts it: for each policy that has charged it, unless one has denied it.
+#[inline]
+pub fn charged(limits: &Limits, checks: &[Check], decisions: &[Decision]) {
+    if limits.engine().observers().want_charges() {
+        each_charge(limits, checks, decisions);
+    }
+}
+
+#[cold]
+fn each_charge(limits: &Limits, checks: &[Check], decisions: &[Decision]) {
+    if !decisions.iter().all(Decision::is_allowed) {
+        return;
+    }
+    let is_charged = |(check, decision): &(&Check, &Decision)| check.cost > 0 && decision.is_metered();
+    for (check, decision) in checks.iter().zip(decisions).filter(is_charged) {
+        let kind = if is_in_flight(&check.policy) {
+            EventKind::PermitAcquired { decision }
+        } else {
+            EventKind::Charged { decision, units: check.cost }
+        };
+        of_key(limits, decision.policy(), check.key, kind);
+    }
+}
+
+/// Emits what a refund of `units` has changed, or that the store fails.
+pub fn refunded(limits: &Limits, key: Key, units: u64, answer: &Result<Decision, StoreError>) {
+    match answer {
+        Ok(decision) => {
+            of_key(limits, decision.policy(), key, EventKind::Refunded { decision, units });
+        }
+        Err(error) => limits.emit_store_state(Some(error)),
+    }
+}
+
+/// Emits the settlement of a charge of `before` units to `cost`.
+pub fn settled(limits: &Limits, key: Key, before: u64, cost: u64, settlement: &Settlement) {
+    let Settlement { decision, uncharged, .. } = settlement;
+    let policy = decision.policy();
+    let kind = if cost < before {
+        EventKind::Refunded { decision, units: before.saturating_sub(cost) }
+    } else {
+        let units = cost.saturating_sub(before).saturating_sub(*uncharged);
+        EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
+    };
+    of_key(limits, policy, key, kind);
+    if *uncharged > 0 {
+        of_key(limits, policy, key, EventKind::DebtExceeded { policy, uncharged: *uncharged });
+    }
+}
+
+/// Emits that a settlement is given up.
+pub fn lost(limits: &Limits, receipt: &Receipt, used: u64, cause: SettlementLoss) {
+    let policy = receipt.policy().name();
+    let kind = EventKind::SettlementLost { policy, reserved: receipt.cost(), used, cause };
+    of_key(limits, policy, receipt.key(), kind);
+}

@@ -1,0 +1,33 @@
+//! Decides about requests from data, for the doors of [Portcullis](https://docs.rs/portcullis).
+//!
+//! A door has [`Limits`]: policies as they are now. It makes an [`Ask`] of keys and costs, decides it [at once](now::decide) or by an
+//! [`Attempt`], and renders the answer. Nothing here knows HTTP.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+pub mod charge;
+pub mod decide;
+mod engine;
+mod error;
+pub mod event;
+mod limit;
+mod limits;
+pub mod lock_out;
+pub mod log_throttle;
+pub mod policies;
+pub mod wait;
+
+pub use decide::{
+    Admitted, Ask, Asked, Attempt, Keep, LaterCharge, Now, Patience, Refunds, Rejected, StoreCall, now,
+};
+pub use engine::{Engine, corrected_under};
+pub use error::{
+    LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
+};
+pub use event::{
+    Class, Event, EventKeys, EventKind, EventLog, Fingerprint, FingerprintError, FoundKeys, LayerPolicies,
+    Observer, Reason, SettlementLoss, SpanFields, Uncounted, report,
+};
+pub use limit::{HeldUntil, Limit, Mode, OnAbort, OnMissing, Percent, PercentError, PolicySet, is_in_flight};
+pub use limits::{Limits, Signals};
+pub use policies::{InstalledPolicy, Member, Membership, Registered, reading_overrides};

@@ -1,0 +1,109 @@
+//! One limit of a request, as the engine decides by it: what it does with the answer is data, and nothing of it is HTTP.
+
+mod mode;
+mod on_abort;
+pub(crate) mod rate;
+
+use std::sync::Arc;
+
+use portcullis_core::store::Checks;
+use portcullis_core::{Key, Policy, Quota, Strategy};
+
+use crate::lock_out::PolicyLockOut;
+
+pub use mode::{Mode, Percent, PercentError};
+pub use on_abort::OnAbort;
+
+/// How long a request holds the permit of a policy that limits requests in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HeldUntil {
+    /// Until the body of its response has ended.
+    #[default]
+    Body,
+    /// Until the headers of its response are made.
+    Headers,
+}
+
+/// Whether a policy limits requests in flight.
+pub fn is_in_flight(policy: &Policy) -> bool {
+    matches!(policy.strategy(), Strategy::InFlight(_))
+}
+
+/// A policy, and how requests are decided by it.
+#[derive(Clone)]
+pub struct Limit {
+    pub policy: Policy,
+    pub mode: Mode,
+    /// The keys for which the policy is enforced.
+    pub share: Percent,
+    /// Whether the request is charged after its outcome is known, and the number of such requests that a key may have at a time.
+    pub unsettled: Option<usize>,
+    /// Whether the outcome of a request may change what it was charged.
+    pub corrects: bool,
+    /// The quota of the caller, which `policy` has.
+    pub caller_quota: Option<Quota>,
+    pub held_until: HeldUntil,
+    /// Blocks keys with many denials. All layers with the policy share it.
+    pub lock_out: Option<Arc<PolicyLockOut>>,
+}
+
+impl Limit {
+    /// Whether the policy is enforced for a key, rather than tried out.
+    #[inline]
+    pub fn is_enforced_for(&self, key: Key) -> bool {
+        self.share == Percent::ALL || self.share.includes(&self.policy, key)
+    }
+
+    /// Whether a request may have to wait before it is admitted.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.policy.strategy(), Strategy::LeakyBucket(_)) || self.policy.max_wait().is_some()
+    }
+
+    /// A registered policy of the same name, with the quota of the caller.
+    pub fn for_caller(&self, registered: Policy) -> Policy {
+        let with_quota = self.caller_quota.and_then(|quota| registered.with_quota(quota).ok());
+        with_quota.unwrap_or(registered)
+    }
+}
+
+/// How a policy treats a request that has no identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnMissing {
+    /// The request is rejected: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where the key is a credential
+    /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
+    #[default]
+    Reject,
+    /// The request is charged to one budget that all requests without an identity share. It is decided before any look-up, and a
+    /// request that a look-up rejects stays charged: requests without an identity are looked up within it.
+    Shared,
+    /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
+    /// front ensures that an identity is missing only where that is allowed.
+    Exempt,
+}
+
+/// Policies of one layer, by their indexes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PolicySet(u32);
+
+impl PolicySet {
+    pub fn one(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    pub fn of(indexes: impl Iterator<Item = usize>) -> Self {
+        Self(indexes.fold(0, |set, index| set | (1 << index)))
+    }
+
+    pub fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub fn contains(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
+    }
+
+    pub fn indexes(self) -> impl Iterator<Item = usize> {
+        (0..Checks::MAX).filter(move |index| self.contains(*index))
+    }
+}

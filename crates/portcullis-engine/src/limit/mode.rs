@@ -1,0 +1,226 @@
+//! How a policy is tried out: off, in shadow, for a share of its keys, or enforced.
+
+use std::fmt;
+
+use portcullis_core::{Key, Policy};
+
+/// What a policy of a layer does with the requests that it would reject.
+///
+/// Set by [`RateLimitLayer::mode`](crate::RateLimitLayer::mode) where the layer is built, and by
+/// [`Registry::set_mode`](crate::Registry::set_mode) while it runs. A policy usually goes through them in this order: its
+/// rejections are counted, then a growing share of its keys is limited, then all of them.
+///
+/// ```
+/// use portcullis_engine::{Mode, Percent};
+///
+/// let steps = [Mode::Shadow, Mode::Percent(Percent::permille(5)), Mode::Percent(Percent::new(20)), Mode::Enforce];
+/// assert_eq!(steps.map(|mode| mode.to_string()), ["shadow", "0.5 %", "20 %", "enforce"]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mode {
+    /// The policy is not checked: no request is charged under it, and nothing shows it.
+    Off,
+    /// The policy decides and reports, and never rejects. See [`RateLimitLayer::shadow`](crate::RateLimitLayer::shadow).
+    Shadow,
+    /// The policy is enforced for this share of its keys, and in shadow for the others.
+    Percent(Percent),
+    /// The policy is enforced for all keys.
+    #[default]
+    Enforce,
+}
+
+impl Mode {
+    /// Returns whether the policy is tried out: it decides, and requests pass that it would reject.
+    pub const fn is_trial(self) -> bool {
+        matches!(self, Self::Shadow | Self::Percent(_))
+    }
+}
+
+/// A share of the keys of a policy, in steps of a tenth of a percent.
+///
+/// Whether a key is in it depends on the first part of the key, on the policy and on the secret of the limiter: a client stays
+/// in the share from request to request and in all instances, and when the share grows. Different policies have different
+/// clients in it. With [another secret](portcullis_core::Secret) other clients are.
+///
+/// Keys with the same first part are in the share together, such as those of a user on several routes. A key that all clients
+/// share, such as that of [`Global`](crate::Global), is in it or not as a whole.
+///
+/// ```
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_engine::Percent;
+///
+/// let search = Policy::gcra("search", Quota::per_second(10));
+/// let in_share = |share: Percent| {
+///     let keys = (0..1_000_u32).map(|user| {
+///         let mut hasher = Secret::published().hasher();
+///         hasher.writer().part("user", &user.to_be_bytes());
+///         hasher.finish().expect("a part was written")
+///     });
+///     keys.filter(|key| share.includes(&search, *key)).count()
+/// };
+/// assert_eq!((in_share(Percent::ZERO), in_share(Percent::ALL)), (0, 1_000));
+/// assert!((70..130).contains(&in_share(Percent::new(10))));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Percent {
+    permille: u16,
+}
+
+impl Percent {
+    /// No key.
+    pub const ZERO: Self = Self { permille: 0 };
+
+    /// All keys.
+    pub const ALL: Self = Self { permille: WHOLE };
+
+    /// A share in whole percent, from 0 to 100.
+    ///
+    /// # Panics
+    ///
+    /// If `percent` is above 100.
+    #[track_caller]
+    pub const fn new(percent: u16) -> Self {
+        match Self::try_new(percent) {
+            Ok(share) => share,
+            Err(_) => panic!("a share of the keys has 0 to 100 percent"),
+        }
+    }
+
+    /// Like [`Percent::new`], for numbers that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If `percent` is above 100.
+    pub const fn try_new(percent: u16) -> Result<Self, PercentError> {
+        if percent > 100 {
+            return Err(PercentError::Percent { percent });
+        }
+        Ok(Self { permille: percent.saturating_mul(10) })
+    }
+
+    /// A share in tenths of a percent, from 0 to 1 000.
+    ///
+    /// # Panics
+    ///
+    /// If `permille` is above 1 000.
+    #[track_caller]
+    pub const fn permille(permille: u16) -> Self {
+        match Self::try_permille(permille) {
+            Ok(share) => share,
+            Err(_) => panic!("a share of the keys has 0 to 1000 permille"),
+        }
+    }
+
+    /// Like [`Percent::permille`], for numbers that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If `permille` is above 1 000.
+    pub const fn try_permille(permille: u16) -> Result<Self, PercentError> {
+        if permille > WHOLE {
+            return Err(PercentError::Permille { permille });
+        }
+        Ok(Self { permille })
+    }
+
+    /// The share in tenths of a percent.
+    pub const fn as_permille(self) -> u16 {
+        self.permille
+    }
+
+    /// Returns whether a key of this policy is in the share. It stays there when a window gets another length.
+    pub fn includes(self, policy: &Policy, key: Key) -> bool {
+        position(policy.override_digest(), key.slot()) < self.permille
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.permille / 10, self.permille % 10) {
+            (whole, 0) => write!(f, "{whole} %"),
+            (whole, tenths) => write!(f, "{whole}.{tenths} %"),
+        }
+    }
+}
+
+impl fmt::Debug for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Mode {
+    /// The keys for which a policy in this mode is enforced.
+    #[must_use]
+    pub const fn share(self) -> Percent {
+        match self {
+            Self::Off | Self::Shadow => Percent::ZERO,
+            Self::Percent(share) => share,
+            Self::Enforce => Percent::ALL,
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::Shadow => f.write_str("shadow"),
+            Self::Percent(share) => fmt::Display::fmt(share, f),
+            Self::Enforce => f.write_str("enforce"),
+        }
+    }
+}
+
+/// Why a number is not a share of the keys.
+///
+/// ```
+/// use portcullis_engine::Percent;
+///
+/// let error = Percent::try_new(150).unwrap_err();
+/// assert_eq!(error.to_string(), "150 percent is more than all keys: use 0 to 100");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PercentError {
+    /// More than 100 percent.
+    #[error("{percent} percent is more than all keys: use 0 to 100")]
+    Percent {
+        /// The number.
+        percent: u16,
+    },
+    /// More than 1 000 permille.
+    #[error("{permille} permille is more than all keys: use 0 to 1000")]
+    Permille {
+        /// The number.
+        permille: u16,
+    },
+}
+
+/// Where a key lies among all keys of a policy, from 0 to 999. It is uniform over the keys, because slots are fingerprints, and
+/// independent for each policy: a plain exclusive or with the digest would give two policies the same clients or the opposite ones.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the halves of a number, and a product below 1 000 times 2^64"
+)]
+const fn position(policy: u128, slot: u128) -> u16 {
+    let (low, high) = ((policy ^ slot) as u64, ((policy ^ slot) >> 64) as u64);
+    let hash = mixed(low ^ mixed(high));
+    ((hash as u128 * WHOLE as u128) >> 64) as u16
+}
+
+/// Spreads a change of any bit over all bits.
+///
+/// Source: the finalizer of `SplitMix64`; Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
+const fn mixed(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+const WHOLE: u16 = 1_000;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The limits of one layer or check: policies as they are now, the way to the store, and the log of what is seen there.
+
+use std::sync::Arc;
+
+use portcullis_core::overrides::{Block, LockOut};
+use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, TooMuchWork};
+use tokio::runtime::Handle;
+
+use crate::engine::{Engine, corrected_under};
+use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _, Outage, Uncounted};
+use crate::limit::{Limit, is_in_flight};
+
+/// Decides requests by their policies, and emits the events. Charges keep it after the request, with the configuration.
+#[expect(clippy::struct_excessive_bools, reason = "each is known of the policies once")]
+pub struct Limits {
+    engine: Arc<Engine>,
+    policies: Vec<Limit>,
+    signals: Arc<Signals>,
+    /// Whether a policy limits requests in flight.
+    holds_permits: bool,
+    /// Whether a policy is charged when the outcome of the request is known.
+    charges_later: bool,
+    /// Whether the outcome of a request may change what it was charged.
+    corrects: bool,
+    has_caller_quotas: bool,
+}
+
+/// What was logged, and seen of the store. It outlasts changes of the policies.
+#[derive(Default)]
+pub struct Signals {
+    log: EventLog,
+    outage: Outage,
+}
+
+impl Limits {
+    pub fn new(engine: Arc<Engine>, policies: Vec<Limit>) -> Self {
+        Self::with(engine, policies, Arc::default())
+    }
+
+    fn with(engine: Arc<Engine>, policies: Vec<Limit>, signals: Arc<Signals>) -> Self {
+        let holds_permits = policies.iter().any(|limit| is_in_flight(&limit.policy));
+        let charges_later = policies.iter().any(|limit| limit.unsettled.is_some());
+        let corrects = policies.iter().any(|limit| limit.corrects);
+        let has_caller_quotas = policies.iter().any(|limit| limit.caller_quota.is_some());
+        Self { engine, policies, signals, holds_permits, charges_later, corrects, has_caller_quotas }
+    }
+
+    /// The same limits after a change of their policies.
+    pub fn with_policies(&self, policies: Vec<Limit>) -> Self {
+        Self::with(Arc::clone(&self.engine), policies, Arc::clone(&self.signals))
+    }
+
+    /// The same limits, which share a log with others.
+    pub fn with_signals(&self, signals: Arc<Signals>) -> Self {
+        Self::with(Arc::clone(&self.engine), self.policies.clone(), signals)
+    }
+
+    /// The same limits of another layer, which has logged nothing, and has not called the store yet.
+    pub fn anew(&self) -> Self {
+        self.with_signals(Arc::default())
+    }
+
+    #[inline]
+    pub fn policies(&self) -> &[Limit] {
+        &self.policies
+    }
+
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    #[inline]
+    pub fn holds_permits(&self) -> bool {
+        self.holds_permits
+    }
+
+    #[inline]
+    pub(crate) fn charges_later(&self) -> bool {
+        self.charges_later
+    }
+
+    #[inline]
+    pub fn corrects(&self) -> bool {
+        self.corrects
+    }
+
+    /// Whether the policies have the quotas of a caller.
+    pub fn has_caller_quotas(&self) -> bool {
+        self.has_caller_quotas
+    }
+
+    /// Whether both belong to one limiter.
+    pub fn shares_engine(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.engine, &other.engine)
+    }
+
+    pub fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        self.engine.store().check(checks)
+    }
+
+    #[inline]
+    pub(crate) fn check_now(
+        &self,
+        policy: &Policy,
+        key: Key,
+        cost: u64,
+    ) -> Option<Result<ReadyCheck, StoreError>> {
+        self.engine.store().check_now(policy, key, cost)
+    }
+
+    /// Reports denials of a key. Returns the block that begins with them.
+    pub fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        self.engine.store().record_denials(policy, key, denials, lock_out)
+    }
+
+    /// The policy as it is registered now: its quota may have changed since a charge.
+    pub fn policy_as_of_now(&self, charged: &Policy) -> Policy {
+        match self.engine.as_changed(charged) {
+            Some(registered) if self.has_caller_quotas => self.for_caller(registered),
+            Some(registered) => registered,
+            None => charged.clone(),
+        }
+    }
+
+    fn receipt_as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
+        if self.has_caller_quotas {
+            let policy = self.policy_as_of_now(receipt.policy());
+            return corrected_under(&policy, receipt, cost);
+        }
+        self.engine.as_of_now(receipt, cost)
+    }
+
+    /// A policy as it is registered now, with the quota of the caller.
+    fn for_caller(&self, registered: Policy) -> Policy {
+        let same = |limit: &&Limit| limit.policy.name() == registered.name();
+        let Some(limit) = self.policies.iter().find(same) else { return registered };
+        let policy = limit.for_caller(registered.clone());
+        // Another policy may have changed since, so that they would cause too much work together.
+        let is_more = policy.strategy().work() > registered.strategy().work();
+        if is_more && !self.fit_for_caller() { registered } else { policy }
+    }
+
+    /// Whether all policies as they are registered now fit into one request with the quotas of the caller.
+    fn fit_for_caller(&self) -> bool {
+        let as_of_now = |limit: &Limit| {
+            let registered = self.engine.policies().policy(limit.policy.name());
+            registered.map_or_else(|| limit.policy.clone(), |policy| limit.for_caller(policy))
+        };
+        let policies: Vec<_> = self.policies.iter().map(as_of_now).collect();
+        TooMuchWork::check(&policies).is_ok()
+    }
+
+    pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.engine.store().refund(self.receipt_as_of_now(receipt, 0))
+    }
+
+    pub fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+        self.engine.store().settle(self.receipt_as_of_now(receipt, cost), cost)
+    }
+
+    /// Renews the leases of requests in flight, under the policies as they are registered now.
+    pub fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let as_of_now = |renewal: Renewal| match self.engine.as_changed(renewal.policy()) {
+            Some(policy) => renewal.with_policy(&policy),
+            None => renewal,
+        };
+        self.engine.store().renew(renewals.into_iter().map(as_of_now).collect())
+    }
+
+    /// Runs refunds of a request whose client has disconnected. Without a runtime, or with too many of them in progress, the
+    /// charges stay.
+    pub fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
+        match self.engine.task_permit() {
+            Ok(permit) => drop(permit.spawn(refunds)),
+            Err(_) => self.emit(EventKind::RefundDropped, || EventKeys::None),
+        }
+    }
+
+    /// Charges requests whose outcome is known. Their number is bounded by what they hold. Without a runtime they stay uncharged.
+    pub fn detach_charges(&self, charges: impl Future<Output = ()> + Send + 'static) {
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(charges)),
+            Err(_) => self.emit(EventKind::ChargeDropped, || EventKeys::None),
+        }
+    }
+
+    /// Whether events have the keys of their requests.
+    #[inline]
+    pub fn wants_keys(&self) -> bool {
+        self.engine.observers().want_fingerprints()
+    }
+
+    /// Emits an event. `keys` are those of its request.
+    #[inline]
+    pub fn emit<'a>(&'a self, kind: EventKind<'a>, keys: impl FnOnce() -> EventKeys<'a>) {
+        if kind.is_logged() || self.engine.observers().are_present() {
+            let keys = if self.wants_keys() { keys() } else { EventKeys::None };
+            self.send(Event::new(&self.policies, kind).with_keys(keys));
+        }
+    }
+
+    /// Emits the admission of a request that no policy counts.
+    #[inline]
+    pub fn emit_uncounted<'a>(&'a self, why: Uncounted<'a>, keys: impl FnOnce() -> EventKeys<'a>) {
+        if self.engine.observers().are_present() {
+            let keys = if self.wants_keys() { keys() } else { EventKeys::None };
+            let event = Event::new(&self.policies, EventKind::Admitted { decisions: &[] });
+            self.send(event.with_keys(keys).with_uncounted(why));
+        }
+    }
+
+    #[inline(never)]
+    fn send(&self, event: Event<'_>) {
+        if event.kind.is_logged() {
+            self.signals.log.on_event(&event);
+        }
+        self.engine.observers().emit(&event);
+    }
+
+    /// Emits that the store fails, or that it answers again.
+    pub fn emit_store_state(&self, failure: Option<&StoreError>) {
+        let outage = &self.signals.outage;
+        let kind = match failure {
+            None if outage.end() => EventKind::StoreRecovered,
+            None => return,
+            Some(error) if error.kind().is_overload() => EventKind::StoreOverloaded { error },
+            Some(error) => EventKind::StoreFailed { error, is_new: outage.begin() },
+        };
+        self.emit(kind, || EventKeys::None);
+    }
+
+    /// Whether the store has failed and not recovered since.
+    #[inline]
+    pub fn outage(&self) -> &Outage {
+        &self.signals.outage
+    }
+}
