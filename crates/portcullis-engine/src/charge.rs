@@ -1,12 +1,12 @@
-//! What requests were charged, and what they owe: receipts, permits of requests in flight, settlements.
+//! What requests were charged.
 
+mod asked;
 mod basis;
 mod ledger;
-pub mod permits;
-pub mod settler;
 
 use portcullis_core::StoreError;
 
+pub use asked::Asked;
 pub use basis::{ChargeBasis, Charged, ChargedCheck};
 pub use ledger::{ChargeLedger, Correction};
 

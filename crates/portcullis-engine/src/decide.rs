@@ -11,19 +11,22 @@
 mod ask;
 mod attempt;
 mod call;
+mod denial_reports;
 mod late;
 mod later_charge;
 pub mod now;
+mod patience;
 mod refunds;
 mod rejected;
 mod shadows;
 mod slot;
 mod window;
 
-pub use ask::{Ask, Asked};
-pub use attempt::{Admitted, Attempt, Patience};
+pub use ask::Ask;
+pub use attempt::{Admitted, Attempt};
 pub use call::StoreCall;
 pub use later_charge::LaterCharge;
 pub use now::Now;
+pub use patience::Patience;
 pub use refunds::{Keep, Refunds};
 pub use rejected::Rejected;

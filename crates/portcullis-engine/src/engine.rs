@@ -2,23 +2,33 @@
 //! are not settled.
 
 use std::sync::Arc;
+pub mod keyed_limit;
+mod limits;
+pub mod permits;
+pub mod report;
+pub mod settler;
+pub mod slots;
+pub mod windows;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
 use portcullis_core::{Key, Policy, Receipt, Strategy};
 
-use crate::charge::permits::InFlight;
-use crate::charge::settler::{NoTask, Settler, TaskPermit, Tasks};
+use crate::engine::permits::InFlight;
+use crate::engine::settler::{NoTask, Settler, TaskPermit, Tasks};
 use crate::event::Observers;
+use crate::limit::PolicyLockOut;
 use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
-use crate::lock_out::PolicyLockOut;
+pub use limits::{Limits, Signals};
+
+use crate::engine::slots::Queues;
+use crate::engine::windows::WindowQueues;
 use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
-use crate::wait::keyed_limit::{self, KeyedLimit};
-use crate::wait::slots::Queues;
-use crate::wait::windows::WindowQueues;
 use crate::{LayerError, PolicyConflict};
+use keyed_limit::KeyedLimit;
 
 /// The store, with the policies that it was asked to register, and with the observers of its answers.
 pub struct Engine {

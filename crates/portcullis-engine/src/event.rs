@@ -10,7 +10,6 @@ mod log;
 mod observers;
 mod outage;
 mod reason;
-pub mod report;
 mod settlement;
 mod spans;
 mod uncounted;

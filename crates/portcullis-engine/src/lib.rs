@@ -7,27 +7,26 @@
 
 pub mod charge;
 pub mod decide;
-mod engine;
+pub mod engine;
 mod error;
 pub mod event;
 mod limit;
-mod limits;
-pub mod lock_out;
 pub mod log_throttle;
 pub mod policies;
-pub mod wait;
 
+pub use charge::Asked;
 pub use decide::{
-    Admitted, Ask, Asked, Attempt, Keep, LaterCharge, Now, Patience, Refunds, Rejected, StoreCall, now,
+    Admitted, Ask, Attempt, Keep, LaterCharge, Now, Patience, Refunds, Rejected, StoreCall, now,
 };
-pub use engine::{Engine, corrected_under};
+pub use engine::{Engine, Limits, Signals, corrected_under, report};
 pub use error::{
     LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
 };
 pub use event::{
     Class, Event, EventKeys, EventKind, EventLog, Fingerprint, FingerprintError, FoundKeys, LayerPolicies,
-    Observer, Reason, SettlementLoss, SpanFields, Uncounted, report,
+    Observer, Reason, SettlementLoss, SpanFields, Uncounted,
 };
-pub use limit::{HeldUntil, Limit, Mode, OnAbort, OnMissing, Percent, PercentError, PolicySet, is_in_flight};
-pub use limits::{Limits, Signals};
+pub use limit::{
+    HeldUntil, Limit, Mode, OnAbort, OnMissing, Percent, PercentError, PolicyLockOut, PolicySet, is_in_flight,
+};
 pub use policies::{InstalledPolicy, Member, Membership, Registered, reading_overrides};

@@ -1,5 +1,6 @@
 //! One limit of a request, as the engine decides by it: what it does with the answer is data, and nothing of it is HTTP.
 
+mod lock_out;
 mod mode;
 mod on_abort;
 pub(crate) mod rate;
@@ -9,8 +10,7 @@ use std::sync::Arc;
 use portcullis_core::store::Checks;
 use portcullis_core::{Key, Policy, Quota, Strategy};
 
-use crate::lock_out::PolicyLockOut;
-
+pub use lock_out::PolicyLockOut;
 pub use mode::{Mode, Percent, PercentError};
 pub use on_abort::OnAbort;
 

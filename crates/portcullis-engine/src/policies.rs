@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
-use crate::lock_out::PolicyLockOut;
+use crate::limit::PolicyLockOut;
 use crate::{LayerError, Mode, PolicyConflict};
 pub use install::InstalledPolicy;
 

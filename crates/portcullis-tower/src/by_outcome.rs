@@ -16,7 +16,7 @@ use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
 use crate::response_outcome::{OutcomeRule, ResponseOutcome};
 use portcullis_engine::LaterCharge;
-use portcullis_engine::wait::keyed_limit::UnsettledPermit;
+use portcullis_engine::engine::keyed_limit::UnsettledPermit;
 use portcullis_engine::{EventKeys, EventKind};
 
 pub(crate) use corrections::Corrections;

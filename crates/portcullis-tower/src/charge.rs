@@ -19,7 +19,7 @@ use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 use crate::InFlightPermit;
 use crate::config::LayerConfig;
 use portcullis_engine::Limits;
-use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::engine::permits::Permits;
 use portcullis_engine::{EventKeys, EventKind, report};
 
 #[cfg(feature = "axum")]

@@ -255,8 +255,8 @@ pub use layer::RateLimitLayer;
 pub use lookup_cache::LookupCounts;
 pub use portcullis_core::KeyWriter;
 pub use portcullis_engine::charge::ChargeError;
-pub use portcullis_engine::charge::permits::InFlightPermit;
-pub use portcullis_engine::charge::settler::Drained;
+pub use portcullis_engine::engine::permits::InFlightPermit;
+pub use portcullis_engine::engine::settler::Drained;
 pub use portcullis_engine::{
     Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
     LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, Percent, PercentError,

@@ -13,7 +13,7 @@ use crate::response_outcome::OutcomeRule;
 use crate::{
     AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, OnMissing, Percent,
 };
-use portcullis_engine::lock_out::PolicyLockOut;
+use portcullis_engine::PolicyLockOut;
 use portcullis_engine::policies::{Member, Registered};
 use portcullis_engine::{HeldUntil, Limit, is_in_flight};
 

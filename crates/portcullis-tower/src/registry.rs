@@ -24,7 +24,7 @@ use crate::response::ResponseSettings;
 use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 use portcullis_engine::Engine;
 use portcullis_engine::Observer;
-use portcullis_engine::charge::settler::Drained;
+use portcullis_engine::engine::settler::Drained;
 
 pub use install::Installation;
 pub use overrides::GrantBuilder;

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 
 use crate::ResponseBody;
 use crate::body::{BodyEnd, BodyObserver};
-use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::engine::permits::Permits;
 use portcullis_engine::{EventKeys, EventKind};
 
 /// The permits of a request that went to the inner service. Released when it is dropped, whoever else shares them; `None` once they

@@ -16,7 +16,7 @@ use crate::headers::X_RATELIMIT_SHADOW;
 use crate::request_permits::RequestPermits;
 use crate::response::Granted;
 use portcullis_engine::LaterCharge;
-use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::engine::permits::Permits;
 
 /// The data for the response to an admitted request.
 #[derive(Default)]

@@ -6,9 +6,9 @@ use std::slice;
 use portcullis_core::store::{Check, Outcome, ReadyCheck};
 use portcullis_core::{Decision, Key, Policy};
 
-use crate::decide::Asked;
+use super::Asked;
+use crate::engine::Limits;
 use crate::limit::is_in_flight;
-use crate::limits::Limits;
 
 /// What a request was charged by at its admission.
 #[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]

@@ -1,40 +1,13 @@
 //! What a request asks for: keys and costs, under the policies of its limits.
 
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
-use portcullis_core::{FailureMode, Key, Policy, Strategy};
+use portcullis_core::store::Checks;
+use portcullis_core::{FailureMode, Key, Strategy};
 use smallvec::SmallVec;
 
 use crate::PolicySet;
+use crate::charge::Asked;
+use crate::engine::Limits;
 use crate::event::{EventKeys, EventKind, FoundKeys};
-use crate::limits::Limits;
-
-/// One check: the index of a policy in its limits, a key, and what it costs.
-#[derive(Clone, Copy)]
-pub struct Asked {
-    pub index: usize,
-    pub key: Key,
-    pub cost: u64,
-}
-
-impl Asked {
-    pub fn policy(self, limits: &Limits) -> &Policy {
-        &limits.policies()[self.index].policy
-    }
-
-    pub(crate) fn to_check(self, limits: &Limits) -> Check {
-        Check { policy: self.policy(limits).clone(), key: self.key, cost: self.cost }
-    }
-
-    /// The outcome of a check whose answer was there at once.
-    #[inline]
-    pub fn outcome(self, limits: &Limits, ready: ReadyCheck) -> Outcome {
-        Outcome::of_one(self.to_check(limits), ready)
-    }
-
-    pub(crate) fn to_checks(self, limits: &Limits) -> Checks {
-        Checks::one(self.policy(limits).clone(), self.key, self.cost)
-    }
-}
 
 /// The checks of a request that are made together.
 #[derive(Default)]

@@ -1,10 +1,7 @@
 //! A request while it is decided: everything that may have to be awaited.
 
-use std::future::poll_fn;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use portcullis_core::store::{Check, Outcome};
@@ -12,15 +9,18 @@ use portcullis_core::{Decision, Key, Receipt, StoreError};
 use tokio::time::Instant;
 
 use super::call::StoreCall;
+use super::patience::Patience;
 use super::refunds::{Keep, Refunds};
 use super::rejected::{deny, reject, store_failed};
 use super::slot::Slot;
-use super::{Ask, Asked, LaterCharge, Rejected, late, shadows, window};
+use super::{Ask, LaterCharge, Rejected, late, shadows, window};
 use crate::PolicySet;
-use crate::charge::permits::HeldPermit;
-use crate::event::{EventKeys, EventKind, FoundKeys, report};
-use crate::limits::Limits;
-use crate::wait::keyed_limit::WaitPermit;
+use crate::charge::Asked;
+use crate::engine::Limits;
+use crate::engine::keyed_limit::WaitPermit;
+use crate::engine::permits::HeldPermit;
+use crate::engine::report;
+use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// A request that is decided step by step.
 ///
@@ -46,15 +46,6 @@ pub struct Attempt {
     permit: Option<WaitPermit>,
     is_looking_up: bool,
 }
-
-/// What a door knows of the waits of a request. Clones share it.
-#[derive(Clone, Default)]
-pub struct Patience(Arc<AtomicU8>);
-
-/// The request must not wait yet: what is not there at once is not polled.
-const PROBING: u8 = 1;
-/// The request waits for longer than a call of the store takes.
-const LONG: u8 = 2;
 
 /// A request that is admitted, and what it owes.
 pub struct Admitted {
@@ -362,36 +353,6 @@ impl Drop for Attempt {
             let keep = if self.is_looking_up { Keep::Of(self.stays) } else { Keep::AllButSlots };
             drop(Refunds::start(&self.limits, Some(&charged), self.slot_at, keep));
         }
-    }
-}
-
-impl Patience {
-    /// A request that must not wait until [`probed`](Self::probed).
-    pub fn probing() -> Self {
-        Self(Arc::new(AtomicU8::new(PROBING)))
-    }
-
-    /// Lets the request wait from now on.
-    pub fn probed(&self) {
-        self.0.fetch_and(!PROBING, Relaxed);
-    }
-
-    /// Goes on when the request may wait.
-    pub(super) async fn resume(&self) {
-        poll_fn(|_| if self.has(PROBING) { Poll::Pending } else { Poll::Ready(()) }).await;
-    }
-
-    fn waits_long(&self) {
-        self.0.fetch_or(LONG, Relaxed);
-    }
-
-    /// Whether the request may wait for longer than a call of the store takes.
-    pub fn is_long(&self) -> bool {
-        self.has(LONG)
-    }
-
-    fn has(&self, bit: u8) -> bool {
-        self.0.load(Relaxed) & bit != 0
     }
 }
 

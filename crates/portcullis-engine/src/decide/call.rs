@@ -10,8 +10,8 @@ use portcullis_core::{StoreError, StoreErrorKind};
 
 use super::attempt::{delay_end, hold_permits};
 use super::refunds::{Keep, Refunds};
-use crate::event::report;
-use crate::limits::Limits;
+use crate::engine::Limits;
+use crate::engine::report;
 
 /// A call of the store.
 ///

@@ -7,10 +7,10 @@ use std::time::SystemTime;
 
 use portcullis_core::{Policy, Receipt};
 
-use super::Asked;
-use crate::event::report;
-use crate::limits::Limits;
-use crate::wait::keyed_limit::UnsettledPermit;
+use crate::charge::Asked;
+use crate::engine::Limits;
+use crate::engine::keyed_limit::UnsettledPermit;
+use crate::engine::report;
 
 /// What a request will cost under a policy that its admission only asks.
 pub struct LaterCharge {

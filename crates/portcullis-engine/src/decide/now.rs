@@ -8,10 +8,11 @@ use portcullis_core::{Decision, StoreError};
 
 use super::call::StoreCall;
 use super::rejected::{deny, emit};
-use super::{Ask, Asked, Rejected};
+use super::{Ask, Rejected};
 use crate::PolicySet;
-use crate::event::report;
-use crate::limits::Limits;
+use crate::charge::Asked;
+use crate::engine::Limits;
+use crate::engine::report;
 
 /// What is known at once. An admission holds what decides it in the place where the store has left it, because it is large.
 pub enum Now {

@@ -9,10 +9,10 @@ use portcullis_core::{Decision, Key, Receipt};
 use tokio::time::Instant;
 
 use crate::PolicySet;
-use crate::event::report;
+use crate::engine::Limits;
+use crate::engine::report;
+use crate::engine::slots::RefundEnd;
 use crate::limit::is_in_flight;
-use crate::limits::Limits;
-use crate::wait::slots::RefundEnd;
 
 /// Which charges of a request stay.
 #[derive(Clone, Copy)]

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, FailureMode, Key, PolicyName, Retry, StoreError};
 
-use super::Ask;
+use super::{Ask, denial_reports};
 use crate::PolicySet;
 use crate::Reason;
+use crate::engine::Limits;
 use crate::event::{EventKeys, EventKind, FoundKeys};
-use crate::limits::Limits;
-use crate::lock_out::reports;
 
 /// Why the limits reject a request.
 #[derive(Clone, Debug)]
@@ -88,7 +87,7 @@ pub(super) fn reject(limits: &Arc<Limits>, rejected: Rejected, keys: Option<&Fou
 /// Emits a rejection, and counts its denials for lock-outs.
 pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&FoundKeys>) {
     if let Rejected::Limited { outcome, .. } = rejected {
-        reports::count(limits, outcome);
+        denial_reports::count(limits, outcome);
     }
     // No line is logged for it, and its reason takes a while to find.
     if limits.engine().observers().are_present() {

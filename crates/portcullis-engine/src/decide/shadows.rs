@@ -9,12 +9,14 @@ use std::time::SystemTime;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Receipt, StoreError};
 
-use super::Asked;
-use super::attempt::{Patience, hold_permits};
+use super::attempt::hold_permits;
 use super::call::StoreCall;
-use crate::charge::permits::HeldPermit;
-use crate::event::{EventKeys, EventKind, FoundKeys, report};
-use crate::limits::Limits;
+use super::patience::Patience;
+use crate::charge::Asked;
+use crate::engine::Limits;
+use crate::engine::permits::HeldPermit;
+use crate::engine::report;
+use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// What the policies have decided and charged.
 #[derive(Default)]

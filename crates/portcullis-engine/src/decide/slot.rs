@@ -9,8 +9,8 @@ use portcullis_core::store::Outcome;
 use tokio::time::{Instant, sleep_until};
 
 use super::refunds::{Keep, Refunds};
-use crate::limits::Limits;
-use crate::wait::slots::{QueueId, Turn};
+use crate::engine::Limits;
+use crate::engine::slots::{QueueId, Turn};
 
 /// A request that waits for its slot. Its turn may come earlier, if a request ahead of it gives up.
 ///

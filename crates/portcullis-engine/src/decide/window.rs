@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::call::StoreCall;
 use super::{Ask, Attempt, Rejected};
-use crate::event::{EventKeys, EventKind, report};
-use crate::wait::windows::WindowQueueId;
+use crate::engine::report;
+use crate::engine::windows::WindowQueueId;
+use crate::event::{EventKeys, EventKind};
 
 /// Until when a request waits for its windows.
 #[derive(Clone, Copy)]

@@ -7,7 +7,7 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::{Policy, PolicyName, Strategy, TooMuchWork};
 
 use super::{Entries, Entry, Joined, Member, Membership, PolicyTable, REGISTERED, reading_overrides};
-use crate::lock_out::PolicyLockOut;
+use crate::limit::PolicyLockOut;
 use crate::{LayerError, Mode};
 
 /// A policy with the mode and the lock-out that it has in all layers, for [`Registry::install`](crate::Registry::install).

@@ -15,7 +15,7 @@ use crate::response_context::ResponseContext;
 use crate::{Charge, RateLimitHeaders, Shadow};
 use portcullis_engine::Admitted;
 use portcullis_engine::FoundKeys;
-use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::engine::permits::Permits;
 
 /// Lets a request through that was decided at once.
 #[inline]

@@ -10,8 +10,8 @@ use portcullis_core::Receipt;
 use crate::Charge;
 use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
+use portcullis_engine::engine::keyed_limit::UnsettledPermit;
 use portcullis_engine::report;
-use portcullis_engine::wait::keyed_limit::UnsettledPermit;
 
 /// The corrections of one request, one call of the store each. Those that have no answer when this is dropped continue in a task.
 /// None is repeated.

@@ -10,7 +10,7 @@ use portcullis_engine::charge::ChargeLedger;
 
 use super::{Charge, ChargeBasis, Charged};
 use crate::config::LayerConfig;
-use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::engine::permits::Permits;
 
 pub(super) struct ChargeData {
     pub(super) config: Arc<LayerConfig>,

@@ -12,7 +12,7 @@ use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::{KeyError, Mode, admission};
 use portcullis_engine::EventKind;
-use portcullis_engine::charge::permits::Permits;
+use portcullis_engine::engine::permits::Permits;
 use portcullis_engine::{Admitted, Ask, Attempt, Now, Patience, StoreCall, now};
 
 /// A check that is admitted.

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use portcullis_core::Key;
 
 use crate::{ClientIp, IpPrefix};
-use portcullis_engine::wait::keyed_limit::{KeyedLimit, KeyedPermit};
+use portcullis_engine::engine::keyed_limit::{KeyedLimit, KeyedPermit};
 
 /// Whose body it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

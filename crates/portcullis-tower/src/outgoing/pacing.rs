@@ -15,7 +15,7 @@ use super::shared::{Shared, blocked_for};
 use crate::{Charge, CheckFuture, Limited, Reason};
 use portcullis_engine::EventKind;
 use portcullis_engine::Rejected;
-use portcullis_engine::wait::keyed_limit::WaitPermit;
+use portcullis_engine::engine::keyed_limit::WaitPermit;
 
 /// Why a request is not sent.
 pub(super) enum Refusal {

@@ -90,6 +90,7 @@ const CHECKED_CRATES: &[&str] = &[
     "portcullis-cli",
     "portcullis-config",
     "portcullis-core",
+    "portcullis-engine",
     "portcullis-memory",
     "portcullis-metrics",
     "portcullis-redis",

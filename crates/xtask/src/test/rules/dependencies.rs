@@ -84,6 +84,21 @@ const FORBIDDEN: &[Forbidden] = &[
         because: "regions work on any store",
     },
     Forbidden {
+        package: "portcullis-engine",
+        never: &[
+            "axum*",
+            "fred",
+            "http*",
+            "hyper*",
+            "portcullis-memory",
+            "portcullis-redis",
+            "portcullis-tower",
+            "tonic*",
+            "tower*",
+        ],
+        because: "the engine decides from data: it knows no HTTP and no store",
+    },
+    Forbidden {
         package: "portcullis-tower",
         never: &["fred", "portcullis-memory", "portcullis-redis"],
         because: "the layer does not depend on a store",

@@ -1,6 +1,5 @@
 //! Lock-outs: the denials of keys that are counted, until they are reported to the store, which blocks the keys.
 
-pub mod reports;
 mod unreported;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -10,7 +10,8 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Held, HeldPolicy, Shared};
-use crate::event::{EventKind, report};
+use crate::engine::report;
+use crate::event::EventKind;
 
 impl Shared {
     /// Makes sure that a task renews what is held. Without a runtime, nothing is renewed until another permit is taken in one.

@@ -7,7 +7,7 @@ use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Stor
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
-use crate::engine::{Engine, corrected_under};
+use super::{Engine, corrected_under};
 use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _, Outage, Uncounted};
 use crate::limit::{Limit, is_in_flight};
 

@@ -5,9 +5,9 @@ use std::slice;
 use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Decision, Key, PolicyName, Receipt, Settlement, StoreError};
 
-use super::{EventKeys, EventKind, SettlementLoss};
+use super::Limits;
+use crate::event::{EventKeys, EventKind, SettlementLoss};
 use crate::limit::is_in_flight;
-use crate::limits::Limits;
 
 /// Emits an event about one key.
 pub fn of_key<'a>(limits: &'a Limits, policy: &'a PolicyName, key: Key, kind: EventKind<'a>) {

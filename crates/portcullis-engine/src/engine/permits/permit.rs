@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use portcullis_core::PolicyName;
 
 use super::HeldPermit;
+use crate::engine::Limits;
 use crate::limit::HeldUntil;
-use crate::limits::Limits;
 
 /// The permits of a request that is admitted, which its [`Charge`](crate::Charge) and its response share.
 #[derive(Clone)]

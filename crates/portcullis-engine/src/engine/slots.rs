@@ -18,8 +18,8 @@ use portcullis_core::{Decision, Key, Receipt, StoreError, Strategy};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::event::report;
-use crate::limits::Limits;
+use crate::engine::Limits;
+use crate::engine::report;
 pub use queue::Turn;
 use queue::{Queue, Slot, SlotId, Wakers};
 

@@ -22,9 +22,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::charge::settler::Settler;
+use crate::engine::Limits;
+use crate::engine::settler::Settler;
 use crate::limit::{HeldUntil, Limit, is_in_flight};
-use crate::limits::Limits;
 pub use permit::InFlightPermit;
 pub use permit::Permits;
 

@@ -24,9 +24,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::event::{EventKind, SettlementLoss, report};
+use crate::engine::Limits;
+use crate::engine::report;
+use crate::event::{EventKind, SettlementLoss};
 use crate::limit::is_in_flight;
-use crate::limits::Limits;
 use queue::{FIRST_DELAY, MAX_RELEASES, MAX_WAITING, Queue, backoff};
 pub use tasks::{NoTask, TaskPermit, Tasks};
 

@@ -8,10 +8,11 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Policy, PolicyName, Retry, StoreError};
 use tokio::task::JoinSet;
 
-use crate::event::{EventKind, report};
+use crate::engine::Limits;
+use crate::engine::report;
+use crate::event::EventKind;
 use crate::limit::Limit;
-use crate::limits::Limits;
-use crate::lock_out::PolicyLockOut;
+use crate::limit::PolicyLockOut;
 
 /// Counts the denials of an outcome under policies with a lock-out. Never waits for the store.
 pub fn count(store: &Arc<Limits>, outcome: &Outcome) {

@@ -1,0 +1,34 @@
+//! One check of a request.
+
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
+use portcullis_core::{Key, Policy};
+
+use crate::engine::Limits;
+
+/// One check: the index of a policy in its limits, a key, and what it costs.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    pub index: usize,
+    pub key: Key,
+    pub cost: u64,
+}
+
+impl Asked {
+    pub fn policy(self, limits: &Limits) -> &Policy {
+        &limits.policies()[self.index].policy
+    }
+
+    pub(crate) fn to_check(self, limits: &Limits) -> Check {
+        Check { policy: self.policy(limits).clone(), key: self.key, cost: self.cost }
+    }
+
+    /// The outcome of a check whose answer was there at once.
+    #[inline]
+    pub fn outcome(self, limits: &Limits, ready: ReadyCheck) -> Outcome {
+        Outcome::of_one(self.to_check(limits), ready)
+    }
+
+    pub(crate) fn to_checks(self, limits: &Limits) -> Checks {
+        Checks::one(self.policy(limits).clone(), self.key, self.cost)
+    }
+}
