@@ -15,7 +15,7 @@ use crate::limit::Limit;
 use crate::limit::PolicyLockOut;
 
 /// Counts the denials of an outcome under policies with a lock-out. Never waits for the store.
-pub fn count(store: &Arc<Limits>, outcome: &Outcome) {
+pub(super) fn count(store: &Arc<Limits>, outcome: &Outcome) {
     let policies = store.policies();
     if policies.iter().all(|layer_policy| layer_policy.lock_out.is_none()) {
         return;

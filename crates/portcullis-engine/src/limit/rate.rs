@@ -15,7 +15,7 @@ pub(crate) struct Rate {
 
 impl Rate {
     /// `None` under windows, logs and limits on requests in flight, where a refund frees units and no time.
-    pub fn of(policy: &Policy) -> Option<Self> {
+    pub(crate) fn of(policy: &Policy) -> Option<Self> {
         let meter = match policy.strategy() {
             Strategy::TokenBucket(bucket) => bucket.meter(),
             Strategy::Gcra(gcra) => gcra.meter(),
