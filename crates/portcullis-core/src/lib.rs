@@ -49,6 +49,9 @@ mod compact;
 mod decision;
 mod key;
 pub mod lease;
+#[cfg(feature = "std")]
+#[doc(hidden)]
+pub mod log;
 pub mod overrides;
 mod policy;
 mod quota;

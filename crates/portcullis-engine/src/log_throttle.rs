@@ -1,21 +1,18 @@
-//! Limits how often a log line is written, and counts the occurrences in between.
+//! Throttled log lines, by the clock of the runtime.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use portcullis_core::Timestamp;
+use portcullis_core::log::LogThrottle as Throttle;
 use tokio::time::Instant;
 
-/// Lets a line through at once and then at most once per interval, with the number of occurrences in between.
-///
-/// A line that is logged only once is easily missed, and a client could choose its time by sending a request that causes it.
+/// A [`Throttle`] with its interval.
 #[derive(Debug)]
 pub struct LogThrottle {
     interval: Duration,
     start: OnceLock<Instant>,
-    /// In milliseconds since the start.
-    not_before: AtomicU64,
-    unlogged: AtomicU64,
+    throttle: Throttle,
 }
 
 impl LogThrottle {
@@ -30,23 +27,14 @@ impl LogThrottle {
     }
 
     const fn new(interval: Duration) -> Self {
-        Self { interval, start: OnceLock::new(), not_before: AtomicU64::new(0), unlogged: AtomicU64::new(0) }
+        Self { interval, start: OnceLock::new(), throttle: Throttle::new() }
     }
 
     /// Counts one occurrence. If a line may be logged now, returns the count since the last one, including this one.
     pub fn due(&self) -> Option<u64> {
-        self.unlogged.fetch_add(1, Relaxed);
-        let now = millis(self.start.get_or_init(Instant::now).elapsed());
-        let not_before = self.not_before.load(Relaxed);
-        let next = now.saturating_add(millis(self.interval));
-        let is_mine =
-            now >= not_before && self.not_before.compare_exchange(not_before, next, Relaxed, Relaxed).is_ok();
-        is_mine.then(|| self.unlogged.swap(0, Relaxed))
+        let elapsed = self.start.get_or_init(Instant::now).elapsed();
+        self.throttle.due(Timestamp::EPOCH.saturating_add(elapsed), self.interval)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

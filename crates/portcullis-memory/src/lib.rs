@@ -54,7 +54,6 @@ mod stats;
 mod store;
 mod sync;
 mod table;
-mod throttle;
 
 pub use builder::MemoryStoreBuilder;
 pub use clock::SystemClock;

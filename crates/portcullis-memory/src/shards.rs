@@ -6,8 +6,10 @@ mod several;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
+use std::time::Duration;
 
 use portcullis_core::algorithm::{Algorithm, Figures, State};
+use portcullis_core::log::LogThrottle;
 use portcullis_core::store::Position;
 use portcullis_core::{Clock, Key, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
@@ -17,7 +19,6 @@ use crate::budget::Amount;
 use crate::shard::{Access, EntryId, Shard, SmallState};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::Location;
-use crate::throttle::LogThrottle;
 
 /// The states of one policy, in shards with one lock each.
 ///
@@ -69,7 +70,7 @@ impl Shards {
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
     pub(crate) fn count_overflow(&self, now: Timestamp) {
         self.overflow.checks.fetch_add(1, Ordering::Relaxed);
-        if let Some(checks) = self.overflow.throttle.count(now) {
+        if let Some(checks) = self.overflow.throttle.due(now, LOG_INTERVAL) {
             tracing::warn!(
                 policy = %self.policy(),
                 keys = self.granted.keys,
@@ -318,6 +319,8 @@ const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 const FEWEST_PAUSES: u32 = 16;
 /// How often the number of pauses is doubled.
 const MOST_DOUBLED: u32 = 2;
+
+const LOG_INTERVAL: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use portcullis_core::Timestamp;
+use portcullis_core::log::LogThrottle;
 use portcullis_core::store::Figure;
 
 /// The counters of one process, and whether home answers.
@@ -17,8 +19,7 @@ pub(crate) struct Figures {
     pub(crate) returned: Counter,
     pub(crate) lost: Counter,
     is_unreachable: AtomicBool,
-    /// The time of the last warning, in milliseconds plus one; 0 before the first.
-    warned: AtomicU64,
+    warned: LogThrottle,
 }
 
 #[derive(Debug, Default)]
@@ -43,10 +44,7 @@ impl Figures {
     /// Records that home has not answered a call. Returns whether that has to be logged: once a minute.
     pub(crate) fn unreached(&self, now: Duration) -> bool {
         self.is_unreachable.store(true, Ordering::Relaxed);
-        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX).saturating_add(1);
-        let last = self.warned.load(Ordering::Relaxed);
-        let is_due = last == 0 || millis.saturating_sub(last) >= MILLIS_BETWEEN_WARNINGS;
-        is_due && self.warned.compare_exchange(last, millis, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.warned.due(Timestamp::EPOCH.saturating_add(now), BETWEEN_WARNINGS).is_some()
     }
 
     /// Visits the figures, with the number of purchases on their way and of keys.
@@ -75,7 +73,7 @@ impl Figures {
     }
 }
 
-const MILLIS_BETWEEN_WARNINGS: u64 = 60_000;
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

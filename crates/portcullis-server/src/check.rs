@@ -10,7 +10,6 @@ mod dialect;
 mod endpoint;
 mod error;
 mod forwarded;
-mod log;
 mod trusted;
 
 #[cfg(test)]

@@ -88,7 +88,6 @@ mod grpc;
 mod headers;
 mod json;
 mod native;
-mod outage;
 mod plan;
 mod reflection;
 mod verdict;
@@ -106,11 +105,11 @@ use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::store::Checks;
 use portcullis::{Decision, FailureMode, LayerError, Limiter, Policy, Reason, StoreError};
+use portcullis_core::log::Outage;
 
 use self::call::Call;
 use self::decide::Decider;
 use self::native::NativeRules;
-use self::outage::Outage;
 use self::plan::Plan;
 use self::verdict::Verdict;
 
@@ -200,7 +199,7 @@ impl RateLimitService {
             failure_mode: FailureMode::local(1),
             headers: ResponseHeaders::None,
             shadow: false,
-            outage: Arc::new(Outage::new()),
+            outage: Arc::default(),
             charge_denied_hits: false,
         }
     }

@@ -1,14 +1,16 @@
 //! The limits of one layer or check: policies as they are now, the way to the store, and the log of what is seen there.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use portcullis_core::log::Outage;
 use portcullis_core::overrides::{Block, LockOut};
 use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
 use super::{Engine, corrected_under};
-use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _, Outage, Uncounted};
+use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _, Uncounted};
 use crate::limit::{Limit, is_in_flight};
 
 /// Decides requests by their policies, and emits the events. Charges keep it after the request, with the configuration.
@@ -228,10 +230,10 @@ impl Limits {
     pub fn emit_store_state(&self, failure: Option<&StoreError>) {
         let outage = &self.signals.outage;
         let kind = match failure {
-            None if outage.end() => EventKind::StoreRecovered,
+            None if outage.answered(now) => EventKind::StoreRecovered,
             None => return,
             Some(error) if error.kind().is_overload() => EventKind::StoreOverloaded { error },
-            Some(error) => EventKind::StoreFailed { error, is_new: outage.begin() },
+            Some(error) => EventKind::StoreFailed { error, is_new: outage.failed(now()) },
         };
         self.emit(kind, || EventKeys::None);
     }
@@ -241,4 +243,9 @@ impl Limits {
     pub fn outage(&self) -> &Outage {
         &self.signals.outage
     }
+}
+
+/// The time of the runtime, which tests can pause.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

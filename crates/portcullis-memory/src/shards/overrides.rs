@@ -3,7 +3,7 @@
 use portcullis_core::overrides::{Effect, Override};
 use portcullis_core::{Policy, StoreError, StoreErrorKind, Timestamp};
 
-use super::{LockedShard, LockedShards, ShardKey, Shards};
+use super::{LOG_INTERVAL, LockedShard, LockedShards, ShardKey, Shards};
 use crate::overrides::{Displaces, NoRoom};
 
 impl Shards {
@@ -11,7 +11,7 @@ impl Shards {
     #[cold]
     pub(crate) fn no_room_for_override(&self, now: Timestamp) -> StoreError {
         let (policy, overrides) = (self.policy(), self.overrides.next_multiple_of(self.mutexes.len()));
-        if let Some(changes) = self.refused_overrides.count(now) {
+        if let Some(changes) = self.refused_overrides.due(now, LOG_INTERVAL) {
             tracing::warn!(
                 %policy,
                 overrides,

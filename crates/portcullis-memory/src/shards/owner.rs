@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use portcullis_core::log::LogThrottle;
 use portcullis_core::{Policy, PolicyName, Strategy, Timestamp};
 
 use super::{Overflow, Padded, Shards, lock};
@@ -12,7 +13,6 @@ use crate::shard::{Bounds, Shard, ShardStats, halves};
 use crate::stats::MemoryPolicyStats;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::Location;
-use crate::throttle::LogThrottle;
 
 /// The policy that has shards, or had them last.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -14,13 +15,15 @@ use http::{Request, Response, StatusCode};
 use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::rules::{Door, RulesRequirement, RulesService};
+use portcullis_core::Timestamp;
+use portcullis_core::log::LogThrottle;
+use tokio::time::Instant;
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::answer;
 use super::dialect::Dialect;
 use super::error::CheckEndpointError;
 use super::forwarded::client_request;
-use super::log::LogThrottle;
 use super::trusted::TrustedPeers;
 use crate::outcome::Admitted;
 
@@ -125,8 +128,9 @@ impl CheckEndpoint {
             service: self.limiter.rules_layer().layer(Admit),
             trusted: self.trusted,
             _requirement: self.requirement,
-            untrusted: LogThrottle::default(),
-            malformed: LogThrottle::default(),
+            started: Instant::now(),
+            untrusted: LogThrottle::new(),
+            malformed: LogThrottle::new(),
         });
         Dialect::ALL.into_iter().fold(Router::new(), |router, dialect| {
             let checks = Arc::clone(&checks);
@@ -144,6 +148,7 @@ struct Checks {
     service: RulesService<Admit>,
     trusted: TrustedPeers,
     _requirement: RulesRequirement,
+    started: Instant,
     untrusted: LogThrottle,
     malformed: LogThrottle,
 }
@@ -159,7 +164,7 @@ impl Checks {
             return answer::text(StatusCode::INTERNAL_SERVER_ERROR, "the server is misconfigured");
         };
         if !self.trusted.contains(peer.ip()) {
-            if let Some(times) = self.untrusted.due() {
+            if let Some(times) = self.untrusted.due(self.now(), LOG_INTERVAL) {
                 tracing::warn!(times, "a peer that is not trusted asked for a check, and got 403");
             }
             return answer::text(StatusCode::FORBIDDEN, "this address may not ask for checks");
@@ -168,7 +173,7 @@ impl Checks {
             Ok(request) => request,
             Err(malformed) => {
                 if !malformed.is_of_client()
-                    && let Some(times) = self.malformed.due()
+                    && let Some(times) = self.malformed.due(self.now(), LOG_INTERVAL)
                 {
                     tracing::warn!(
                         times,
@@ -181,6 +186,10 @@ impl Checks {
         };
         let Ok(response) = self.service.clone().oneshot(request).await;
         answer::verdict(dialect, response.map(Body::new))
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH.saturating_add(self.started.elapsed())
     }
 }
 
@@ -203,3 +212,5 @@ impl Service<Request<Body>> for Admit {
         ready(Ok(response))
     }
 }
+
+const LOG_INTERVAL: Duration = Duration::from_secs(60);

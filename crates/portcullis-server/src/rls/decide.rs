@@ -2,15 +2,15 @@
 
 mod put_back;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis::event::EventKind;
 use portcullis::key::Key;
 use portcullis::store::{Checks, Outcome};
 use portcullis::{Decision, FailureMode, Limiter, Policy, Receipt, StoreError};
+use portcullis_core::log::Outage;
 
 use super::CallError;
-use super::outage::Outage;
 use super::plan::{Plan, Role, Slot};
 use super::verdict::{Figures, Limit, LimitStatus, Status, Verdict};
 
@@ -195,9 +195,10 @@ impl<'a> Decider<'a> {
                 self.limiter.emit_event(EventKind::StoreOverloaded { error });
             }
             Some(error) => {
-                self.limiter.emit_event(EventKind::StoreFailed { error, is_new: self.outage.failed() });
+                self.limiter
+                    .emit_event(EventKind::StoreFailed { error, is_new: self.outage.failed(Instant::now()) });
             }
-            None if self.outage.answered() => self.limiter.emit_event(EventKind::StoreRecovered),
+            None if self.outage.answered(Instant::now) => self.limiter.emit_event(EventKind::StoreRecovered),
             None => {}
         }
         match answer {
