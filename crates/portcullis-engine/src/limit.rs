@@ -48,6 +48,21 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// A policy that is enforced and charged at once, for all callers alike.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        Self {
+            policy,
+            mode: Mode::Enforce,
+            share: Percent::ALL,
+            unsettled: None,
+            corrects: false,
+            caller_quota: None,
+            held_until: HeldUntil::default(),
+            lock_out: None,
+        }
+    }
+
     /// Whether the policy is enforced for a key, rather than tried out.
     #[inline]
     pub fn is_enforced_for(&self, key: Key) -> bool {

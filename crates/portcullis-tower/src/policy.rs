@@ -122,7 +122,6 @@ impl LayerPolicy {
         let most = || usize::try_from(self.policy.strategy().limit()).unwrap_or(usize::MAX);
         let unsettled = outcome.filter(|rule| rule.looks_first);
         Limit {
-            policy: self.policy.clone(),
             mode: self.mode,
             share: self.share,
             unsettled: unsettled.map(|rule| rule.max_unsettled.unwrap_or_else(most)),
@@ -130,6 +129,7 @@ impl LayerPolicy {
             caller_quota: self.caller_quota,
             held_until: self.held_until,
             lock_out: self.lock_out.clone(),
+            ..Limit::new(self.policy.clone())
         }
     }
 
