@@ -54,8 +54,8 @@ use span::Span;
 pub struct Override {
     block: Option<Block>,
     grant: Option<Grant>,
-    denials: Option<Counted>,
-    strikes: Option<Counted>,
+    denials: Option<SpanCount>,
+    strikes: Option<SpanCount>,
 }
 
 /// A key is denied until an instant.
@@ -73,7 +73,7 @@ pub struct Grant {
 
 /// A number that is forgotten at an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Counted {
+struct SpanCount {
     count: u32,
     span: Span,
 }
@@ -200,7 +200,7 @@ impl Override {
         let (before, start) = begun.map_or((0, now), |counted| (counted.count, counted.span.start()));
         let count = before.saturating_add(denials);
         if count < lock_out.denials() {
-            self.denials = Some(Counted { count, span: Span::new(start, lock_out.within_time()) });
+            self.denials = Some(SpanCount { count, span: Span::new(start, lock_out.within_time()) });
             return None;
         }
         let strikes = self.strikes.map_or(0, |counted| counted.count);
@@ -208,7 +208,7 @@ impl Override {
         let memory = block.length().saturating_add(lock_out.longest());
         self.block = Some(block);
         self.denials = None;
-        self.strikes = Some(Counted { count: strikes.saturating_add(1), span: Span::new(now, memory) });
+        self.strikes = Some(SpanCount { count: strikes.saturating_add(1), span: Span::new(now, memory) });
         Some(block)
     }
 
@@ -278,7 +278,7 @@ impl Grant {
     }
 }
 
-fn count_at(counted: Option<Counted>, now: Timestamp) -> u32 {
+fn count_at(counted: Option<SpanCount>, now: Timestamp) -> u32 {
     counted.filter(|counted| counted.span.left(now).is_some()).map_or(0, |counted| counted.count)
 }
 

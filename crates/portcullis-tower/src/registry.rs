@@ -112,7 +112,9 @@ impl Registry {
     /// ```
     pub fn off() -> Self {
         tracing::warn!("the rate limiter is switched off: every request passes");
-        Self { is_off: true, ..Self::new(Arc::new(NoStore), Secret::published()) }
+        let mut registry = Self::new(Arc::new(NoStore), Secret::published());
+        registry.is_off = true;
+        registry
     }
 
     #[inline]
@@ -270,6 +272,12 @@ impl Registry {
     /// The sets of policies that handlers check.
     pub(crate) fn policy_sets(&self) -> &PolicySets {
         &self.policy_sets
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.engine.settler.abandon();
     }
 }
 

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::span::Span;
-use super::{Block, Counted, Grant, MAX_LENGTH, Override};
+use super::{Block, Grant, MAX_LENGTH, Override, SpanCount};
 use crate::{Quota, Timestamp};
 
 /// Why bytes are not the encoding of an [`Override`].
@@ -67,7 +67,7 @@ impl Override {
             let burst = quota.explicit_burst().unwrap_or(0);
             put(&[span.until.as_micros(), span.micros, quota.limit(), quota.period_micros(), burst]);
         }
-        for Counted { count, span } in [self.denials, self.strikes].into_iter().flatten() {
+        for SpanCount { count, span } in [self.denials, self.strikes].into_iter().flatten() {
             put(&[span.until.as_micros(), span.micros, count.into()]);
         }
         bytes
@@ -133,11 +133,11 @@ impl Numbers<'_> {
         Ok(Grant { quota, span })
     }
 
-    fn counted(&mut self) -> Result<Counted, DecodeOverrideError> {
+    fn counted(&mut self) -> Result<SpanCount, DecodeOverrideError> {
         let span = self.span()?;
         let count = self.next()?;
         let count = u32::try_from(count).map_err(|_| DecodeOverrideError::Number(count))?;
-        Ok(Counted { count, span })
+        Ok(SpanCount { count, span })
     }
 }
 

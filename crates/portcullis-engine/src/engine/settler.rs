@@ -14,6 +14,7 @@
 mod queue;
 mod tasks;
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -108,6 +109,15 @@ impl Settler {
             let _ = timeout(deadline, self.0.all_done()).await;
         }
         self.0.lock().totals
+    }
+
+    /// Gives up what waits if no task repeats it, because nothing can begin one any more: it would keep the limiter for ever.
+    pub fn abandon(&self) {
+        let mut state = self.0.lock();
+        let is_repeated = state.repeating.as_ref().is_some_and(|task| !task.is_finished());
+        let waiting = if is_repeated { Queue::default() } else { mem::take(&mut state.queue) };
+        drop(state);
+        drop(waiting);
     }
 }
 

@@ -76,3 +76,15 @@ fn permits_are_renewed_after_the_runtime_of_another_has_ended() {
         assert_eq!(setup.held().await, 0);
     });
 }
+
+#[test]
+fn release_that_waits_keeps_no_limiter() {
+    let setup = Setup::new(Mode::Ready);
+    let instance = setup.registry.instance();
+    let response = crate::support::block_on(respond(&setup.layer(), &[]));
+    setup.store.set(Mode::Down);
+    drop(response);
+    assert!(instance.upgrade().is_some());
+    drop(setup);
+    assert!(instance.upgrade().is_none(), "nothing can make the release any more");
+}
