@@ -7,8 +7,8 @@ mod limits;
 pub mod permits;
 pub mod report;
 pub mod settler;
-pub mod slots;
-pub mod windows;
+pub(crate) mod slots;
+pub(crate) mod windows;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -36,16 +36,22 @@ pub struct Engine {
     policies: Arc<PolicyTable>,
     observers: Observers,
     tasks: Tasks,
+    /// Bounds the requests that wait, in total and per key.
     pub wait_limit: KeyedLimit<Key>,
     pub(crate) queues: Queues,
     pub(crate) window_queues: WindowQueues,
     pub(crate) unsettled: KeyedLimit<(u128, Key)>,
+    /// The settlements that are not made yet.
     pub settler: Settler,
+    /// The permits of requests in flight.
     pub in_flight: InFlight,
     time_zones_are_logged: AtomicBool,
 }
 
+opaque_debug!(Engine);
+
 impl Engine {
+    /// An engine without policies and observers.
     pub fn new(store: Arc<dyn Store>) -> Self {
         let settler = Settler::default();
         Self {
@@ -63,15 +69,21 @@ impl Engine {
         }
     }
 
+    /// The store that decides.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
+    /// The observers of events.
     pub fn observers(&self) -> &Observers {
         &self.observers
     }
 
     /// Returns a permit for a task that settles a charge.
+    ///
+    /// # Errors
+    ///
+    /// Returns why no task can be spawned: there is no runtime, or too many tasks run.
     pub fn task_permit(&self) -> Result<TaskPermit, NoTask> {
         self.tasks.permit()
     }
@@ -82,6 +94,10 @@ impl Engine {
     }
 
     /// Registers a policy, here and at the store, for as long as the limiter exists.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if another policy of the name is registered, or the store refuses the policy.
     pub fn register(&self, policy: &Policy) -> Result<(), LayerError> {
         if !self.policies.admits(&[], policy)? {
             self.ask_store(policy)?;
@@ -90,6 +106,15 @@ impl Engine {
     }
 
     /// Registers the policies of a layer. All are registered already, except for the one that is added.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the policy that is added conflicts with a registered one, the store refuses it, or a decision over all of them
+    /// is too much work.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a member that is not added is not registered.
     pub fn join(
         &self,
         members: Box<[Member]>,
@@ -104,12 +129,25 @@ impl Engine {
     }
 
     /// Sets the lock-out of a registered policy, which makes it grantable, in all layers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the policy has another lock-out, cannot be granted, or the store refuses it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the policy is not registered.
     pub fn set_lock_out(&self, policy: &Policy, rule: LockOut) -> Result<Arc<PolicyLockOut>, LayerError> {
         self.ask_store(&reading_overrides(policy)?)?;
         self.policies.set_lock_out(policy.name(), rule)
     }
 
     /// Installs policies: all, or none. What the store lacks is registered there first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a policy conflicts with the layers that have it or with another one, or the store refuses it. Nothing is changed
+    /// then.
     pub fn install(
         &self,
         policies: &[InstalledPolicy],
@@ -125,6 +163,11 @@ impl Engine {
     }
 
     /// Replaces a registered policy. Returns the former one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no policy of the name is registered, the new one has other states, the store refuses it, or a layer would do too
+    /// much work in one decision.
     pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
         if let Some(registered) = self.policies.policy(policy.name()) {
@@ -137,7 +180,7 @@ impl Engine {
 
     /// A policy that was charged as it is registered now. `None` if it is not, or has become one with other states: what was charged
     /// under the former one is corrected under it.
-    pub fn as_changed(&self, charged: &Policy) -> Option<Policy> {
+    pub(crate) fn as_changed(&self, charged: &Policy) -> Option<Policy> {
         let registered = self.policies.policy(charged.name())?;
         PolicyConflict::check_change(charged, &registered).is_ok().then_some(registered)
     }
@@ -160,7 +203,7 @@ impl Engine {
         }
     }
 
-    /// Returns the receipt to settle at `cost`, with the policy as it is registered now where that [applies](corrected_under), and with
+    /// Returns the receipt to settle at `cost`, with the policy as it is registered now where it applies, and with
     /// the quota of its caller. A permit whose lease has changed is corrected under the present one: the release by a shorter lease
     /// would shorten those of other requests.
     pub fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
@@ -178,7 +221,7 @@ impl Engine {
 ///
 /// What is refunded was charged at the rate of its own time: at a slower one, the refund of a few units would free a whole level. What
 /// is charged in addition is bounded by the quota that applies now. All that was charged under a grant is corrected under it.
-pub fn corrected_under(policy: &Policy, receipt: Receipt, cost: u64) -> Receipt {
+pub(crate) fn corrected_under(policy: &Policy, receipt: Receipt, cost: u64) -> Receipt {
     let charged = receipt.policy();
     let keeps_own =
         charged.is_granted() || (receipt.missing(cost) == 0 && Rate::of(charged) != Rate::of(policy));

@@ -91,8 +91,8 @@ pub enum LayerError {
         /// The error of the store, with the setting to change.
         error: StoreError,
     },
-    /// The policy would be enforced for a [share](crate::Percent) of its keys, and the client
-    /// [chooses](crate::KeyExtractor::is_chosen_by_client) its key.
+    /// The policy would be enforced for a [share](crate::Percent) of its keys, and the client chooses its key
+    /// (`KeyExtractor::is_chosen_by_client`).
     #[error(
         "policy {policy} cannot be enforced for a share of its keys, because clients choose its key, and could change it until \
          it is not in the share: use a key that the server determines, such as an address or a verified identity in an \
@@ -102,7 +102,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy would have a [lock-out](crate::RateLimitLayer::lock_out), and clients share a key of it.
+    /// The policy would have a lock-out (`RateLimitLayer::lock_out`), and clients share a key of it.
     #[error(
         "policy {policy} cannot lock out keys that unrelated clients share, because one of them would lock out all: use a key \
          that distinguishes clients, and do not charge requests without an identity to a shared budget"
@@ -111,7 +111,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// A policy that limits requests in flight would have a [lock-out](crate::RateLimitLayer::lock_out).
+    /// A policy that limits requests in flight would have a lock-out (`RateLimitLayer::lock_out`).
     #[error(
         "policy {policy} limits requests in flight: its denials show no abuse and are not counted, so it has no lock-out"
     )]
@@ -119,7 +119,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy reads grants and blocks, because it has a [lock-out](crate::RateLimitLayer::lock_out) or is
+    /// The policy reads grants and blocks, because it has a lock-out (`RateLimitLayer::lock_out`) or is
     /// [grantable](portcullis_core::Policy::grantable), and would have a lease.
     #[error(
         "policy {policy} has a lock-out or is grantable, and a process that spends a lease would not see its blocks and grants: leave \
@@ -129,7 +129,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy has a different [lock-out](crate::RateLimitLayer::lock_out) in another layer.
+    /// The policy has a different lock-out (`RateLimitLayer::lock_out`) in another layer.
     #[error(
         "policy {policy} has another lock-out already: {registered:?} is registered, {refused:?} is refused"
     )]

@@ -1,6 +1,6 @@
 //! Events: everything that happens to requests, charges and the store.
 //!
-//! A layer emits each event once, to its log and to the observers of its [`Registry`](crate::Registry).
+//! A layer emits each event once, to its log and to the observers of its `Registry`.
 
 mod class;
 mod fingerprint;
@@ -31,10 +31,10 @@ pub use settlement::SettlementLoss;
 pub use spans::SpanFields;
 pub use uncounted::Uncounted;
 
-/// Observes what the layers of a [`Registry`](crate::Registry) do, for metrics and diagnostics.
+/// Observes what the layers of a `Registry` do, for metrics and diagnostics.
 ///
-/// Closures implement it. The log of a layer is an observer as well, which is always present; an observer that is
-/// [added](crate::Registry::add_observer) does not replace it.
+/// Closures implement it. The log of a layer is an observer as well, which is always present; an observer that is added
+/// by `Registry::add_observer` does not replace it.
 ///
 /// An observer is called inline, by the task that handles the request, so it must not block: it should count, or hand over
 /// what it needs through a bounded channel by `try_send`, and return. One that blocks delays the request, and all others that its thread would
@@ -81,7 +81,7 @@ pub trait Observer: Send + Sync + 'static {
     fn on_event(&self, event: &Event<'_>);
 
     /// Whether events should have the [fingerprints](Event::fingerprints) of keys. Asked once, when the observer is
-    /// [added](crate::Registry::add_observer). `false` by default, as for closures.
+    /// added by `Registry::add_observer`. `false` by default, as for closures.
     ///
     /// If one observer of a registry asks, all of them get the fingerprints. Each request then makes an allocation or two.
     fn wants_fingerprints(&self) -> bool {
@@ -89,7 +89,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// Whether [`EventKind::Charged`] and [`EventKind::PermitAcquired`] are emitted. Asked once, when the observer is
-    /// [added](crate::Registry::add_observer). `false` by default, as for closures.
+    /// added by `Registry::add_observer`. `false` by default, as for closures.
     ///
     /// If one observer of a registry asks, all of them get these events.
     fn wants_charges(&self) -> bool {
@@ -127,10 +127,13 @@ impl<'a> LayerPolicies<'a> {
 }
 
 impl<'a> Event<'a> {
+    /// An event without keys.
     pub fn new(policies: &'a [Limit], kind: EventKind<'a>) -> Self {
         Self { policies: LayerPolicies(policies), kind, keys: EventKeys::None, uncounted: Uncounted::None }
     }
 
+    /// Sets the keys that the event has [fingerprints](Self::fingerprints) of.
+    #[must_use]
     pub fn with_keys(self, keys: EventKeys<'a>) -> Self {
         Self { keys, ..self }
     }

@@ -5,6 +5,17 @@
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Implements `Debug` by the name alone, for types that lead to the whole limiter.
+macro_rules! opaque_debug {
+    ($($type:ident),+) => {$(
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
 pub mod charge;
 pub mod decide;
 pub mod engine;
@@ -18,7 +29,7 @@ pub use charge::Asked;
 pub use decide::{
     Admitted, Ask, Attempt, Keep, LaterCharge, Now, Patience, Refunds, Rejected, StoreCall, now,
 };
-pub use engine::{Engine, Limits, Signals, corrected_under, report};
+pub use engine::{Engine, Limits, Signals, report};
 pub use error::{
     LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
 };

@@ -30,9 +30,11 @@ pub fn is_in_flight(policy: &Policy) -> bool {
 }
 
 /// A policy, and how requests are decided by it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Limit {
+    /// The policy as it is now.
     pub policy: Policy,
+    /// Whether it is enforced, tried out or off.
     pub mode: Mode,
     /// The keys for which the policy is enforced.
     pub share: Percent,
@@ -42,6 +44,7 @@ pub struct Limit {
     pub corrects: bool,
     /// The quota of the caller, which `policy` has.
     pub caller_quota: Option<Quota>,
+    /// How long a request holds its permit.
     pub held_until: HeldUntil,
     /// Blocks keys with many denials. All layers with the policy share it.
     pub lock_out: Option<Arc<PolicyLockOut>>,
@@ -86,7 +89,7 @@ impl Limit {
 #[non_exhaustive]
 pub enum OnMissing {
     /// The request is rejected: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where the key is a credential
-    /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
+    /// (`KeyExtractor::challenge`).
     #[default]
     Reject,
     /// The request is charged to one budget that all requests without an identity share. It is decided before any look-up, and a
@@ -102,22 +105,28 @@ pub enum OnMissing {
 pub struct PolicySet(u32);
 
 impl PolicySet {
+    /// The set of one policy. `index` is below 32.
     pub fn one(index: usize) -> Self {
         Self(1 << index)
     }
 
+    /// The set of the policies at these indexes, each below 32.
     pub fn of(indexes: impl Iterator<Item = usize>) -> Self {
         Self(indexes.fold(0, |set, index| set | (1 << index)))
     }
 
+    /// The policies of both sets.
+    #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
+    /// Whether the policy at `index`, which is below 32, is in the set.
     pub fn contains(self, index: usize) -> bool {
         self.0 & (1 << index) != 0
     }
 
+    /// The indexes of the policies, in ascending order.
     pub fn indexes(self) -> impl Iterator<Item = usize> {
         (0..Checks::MAX).filter(move |index| self.contains(*index))
     }

@@ -66,15 +66,22 @@ struct Entry {
 }
 
 /// A policy of a layer.
+#[derive(Debug)]
 pub struct Member {
+    /// The name of the policy.
     pub policy: PolicyName,
+    /// Whether clients choose the key of the policy, so that it cannot be enforced for a share of its keys.
     pub has_chosen_key: bool,
 }
 
 /// A policy, and the mode that was set for it in all layers.
+#[derive(Debug)]
 pub struct Registered {
+    /// The policy as it is now.
     pub policy: Policy,
+    /// `None` if each layer has its own.
     pub mode: Option<Mode>,
+    /// The lock-out in all layers, if one was set.
     pub lock_out: Option<Arc<PolicyLockOut>>,
 }
 
@@ -84,6 +91,8 @@ pub struct Membership {
     id: u64,
 }
 
+opaque_debug!(PolicyTable, Membership);
+
 impl PolicyTable {
     /// The number of changes so far.
     #[inline]
@@ -91,6 +100,7 @@ impl PolicyTable {
         self.generation.number.load(Ordering::Acquire)
     }
 
+    /// The policy of a name as it is now, if it is registered.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
         self.lock().policies.get(name).map(|entry| entry.policy().clone())
     }
@@ -136,7 +146,7 @@ impl PolicyTable {
     }
 
     /// Registers a layer with these policies, which are registered already, except for the one that is added.
-    pub fn join(
+    pub(crate) fn join(
         self: &Arc<Self>,
         members: Box<[Member]>,
         added: Option<&Policy>,
@@ -161,6 +171,10 @@ impl PolicyTable {
     }
 
     /// The policies of a layer as they are now, in its order, and the generation that this is.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a name is not registered.
     pub fn registered<'a>(&self, names: impl Iterator<Item = &'a PolicyName>) -> (u64, Vec<Registered>) {
         let entries = self.lock();
         let registered = names.map(|name| {
@@ -172,6 +186,10 @@ impl PolicyTable {
     }
 
     /// Sets the mode of a policy in all layers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no policy of the name is registered, or it would be enforced for a share of keys that clients choose.
     pub fn set_mode(&self, name: &PolicyName, mode: Mode) -> Result<(), LayerError> {
         let mut entries = self.lock();
         if matches!(mode, Mode::Percent(_)) && entries.layers.values().any(|layer| layer.lets_choose(name)) {
@@ -185,7 +203,11 @@ impl PolicyTable {
 
     /// Sets the lock-out of a policy in all layers, and makes the policy grantable: then its checks read blocks. Returns the lock-out
     /// that all layers share.
-    pub fn set_lock_out(&self, name: &PolicyName, rule: LockOut) -> Result<Arc<PolicyLockOut>, LayerError> {
+    pub(crate) fn set_lock_out(
+        &self,
+        name: &PolicyName,
+        rule: LockOut,
+    ) -> Result<Arc<PolicyLockOut>, LayerError> {
         let mut entries = self.lock();
         let entry = entries.policies.get_mut(name).expect(REGISTERED);
         if let Some(lock_out) = &entry.lock_out {
@@ -206,7 +228,7 @@ impl PolicyTable {
     }
 
     /// Replaces a policy by one of the same name, and returns the former one. A policy that is grantable stays so.
-    pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+    pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         let mut entries = self.lock();
         let Some(entry) = entries.policies.get(policy.name()) else {
             return Err(LayerError::Unknown { policy: policy.name().clone() });
@@ -335,7 +357,11 @@ impl Drop for Membership {
     }
 }
 
-/// The same policy, whose checks read grants and blocks.
+/// Returns the policy with checks that read grants and blocks.
+///
+/// # Errors
+///
+/// [`LayerError::LeasedOverrides`] if the policy is leased.
 pub fn reading_overrides(policy: &Policy) -> Result<Policy, LayerError> {
     let leased = |_| LayerError::LeasedOverrides { policy: policy.name().clone() };
     policy.clone().try_with_overrides().map_err(leased)

@@ -12,7 +12,7 @@ use portcullis_memory::MemoryStore;
 fn limits(policy: Policy, mode: Mode) -> Arc<Limits> {
     let store = MemoryStore::builder().clock(ManualClock::default()).build();
     let engine = Arc::new(Engine::new(Arc::new(store)));
-    engine.register(&policy).unwrap();
+    engine.register(&policy).expect("the store has room");
     let limit = Limit { mode, share: mode.share(), ..Limit::new(policy) };
     Arc::new(Limits::new(engine, vec![limit]))
 }
@@ -20,7 +20,7 @@ fn limits(policy: Policy, mode: Mode) -> Arc<Limits> {
 fn key(user: &str) -> Key {
     let mut hasher = Secret::published().hasher();
     hasher.writer().part("user", user.as_bytes());
-    hasher.finish().unwrap()
+    hasher.finish().expect("there is a part")
 }
 
 /// Calls a function if the limits admit it, once it is its turn.

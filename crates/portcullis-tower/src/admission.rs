@@ -40,21 +40,16 @@ pub(crate) enum Started {
     Later(Box<(Plan, Option<StoreCall>)>),
 }
 
-/// Decides about a request as far as that is possible at once. Returns the configuration for its caller.
+/// Decides about a request as far as that is possible at once. Sets the configuration for its caller.
 #[inline(never)]
-pub(crate) fn start<'a>(
-    config: CurrentConfig<'a>,
-    parts: &mut Parts,
-    body: &impl Body,
-) -> (CurrentConfig<'a>, Started) {
+pub(crate) fn start(config: &mut CurrentConfig<'_>, parts: &mut Parts, body: &impl Body) -> Started {
     if config.registry.is_off() {
-        off::admit(&config, &mut parts.extensions);
-        return (config, Started::Admitted(ResponseContext::default()));
+        off::admit(config, &mut parts.extensions);
+        return Started::Admitted(ResponseContext::default());
     }
-    let (config, awaited) = config.for_caller(parts);
-    let plan = plan::of(&config, awaited, parts, body);
-    let started = start_planned(&config, plan, parts);
-    (config, started)
+    let awaited = config.for_caller(parts);
+    let plan = plan::of(config, awaited, parts, body);
+    start_planned(config, plan, parts)
 }
 
 fn start_planned(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts) -> Started {

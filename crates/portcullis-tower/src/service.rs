@@ -73,7 +73,7 @@ where
 #[inline]
 pub(crate) fn limit<S, ReqBody, ResBody>(
     inner: &mut S,
-    config: CurrentConfig<'_>,
+    mut config: CurrentConfig<'_>,
     mut request: (Parts, ReqBody),
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -81,12 +81,9 @@ where
     ReqBody: Body + Send + 'static,
 {
     let (parts, body) = &mut request;
-    let (config, started) = match fast_path::policy(&config, parts) {
-        Some(layer_policy) => {
-            let started = fast_path::start(&config, layer_policy, parts);
-            (config, started)
-        }
-        None => admission::start(config, parts, body),
+    let started = match fast_path::policy(&config, parts) {
+        Some(layer_policy) => fast_path::start(&config, layer_policy, parts),
+        None => admission::start(&mut config, parts, body),
     };
     match started {
         Started::Admitted(context) => ResponseFuture::call(inner, request.0, request.1, context),

@@ -6,14 +6,18 @@ use portcullis_core::{Key, Policy};
 use crate::engine::Limits;
 
 /// One check: the index of a policy in its limits, a key, and what it costs.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Asked {
+    /// The index of the policy in its limits.
     pub index: usize,
+    /// The key that is charged.
     pub key: Key,
+    /// The units that are charged. A check of cost 0 asks whether anything is left.
     pub cost: u64,
 }
 
 impl Asked {
+    /// The policy of the check, out of its limits.
     pub fn policy(self, limits: &Limits) -> &Policy {
         &limits.policies()[self.index].policy
     }

@@ -11,31 +11,43 @@ use crate::engine::Limits;
 use crate::limit::is_in_flight;
 
 /// What a request was charged by at its admission.
+#[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
 pub enum ChargeBasis {
+    /// By an answer of the store to all checks.
     Decided(Outcome),
-    /// The same for a single check whose answer was ready.
+    /// By a single check whose answer was ready.
     Single(Asked, ReadyCheck),
     /// The store could not answer, or limits are off: one decision per policy, which counts nothing. The first one is decisive.
     Degraded(Vec<Decision>),
 }
 
 /// A check by which a request was charged.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct ChargedCheck<'a> {
+    /// The policy, with the quota that was charged.
     pub policy: &'a Policy,
+    /// The key that was charged.
     pub key: Key,
+    /// The units that were charged.
     pub cost: u64,
 }
 
 /// The basis of a charge, with the configuration that has the policy of a [`Asked`].
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Charged<'a> {
+    /// The limits, which have the policies.
     pub limits: &'a Limits,
+    /// What the request was charged by.
     pub basis: &'a ChargeBasis,
 }
 
 impl ChargeBasis {
+    /// The decisive decision at the admission.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`Degraded`](Self::Degraded) has no decision.
     #[inline]
     pub fn decision(&self) -> &Decision {
         match self {
@@ -45,6 +57,7 @@ impl ChargeBasis {
         }
     }
 
+    /// The decision of each policy at the admission.
     #[inline]
     pub fn decisions(&self) -> &[Decision] {
         match self {

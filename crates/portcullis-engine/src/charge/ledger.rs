@@ -11,16 +11,18 @@ use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
 
 /// Empty, without a heap allocation, until a handler changes the charge.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct ChargeLedger(Mutex<Option<Entries>>);
 
 /// The state of the charge under each policy. The decisions are apart, so that they are read like those at the admission.
+#[derive(Debug)]
 struct Entries {
     decisions: Vec<Decision>,
     policies: Vec<PolicyEntry>,
 }
 
 /// The receipts of the charge under one policy.
+#[derive(Debug)]
 struct PolicyEntry {
     /// The receipts of all charges since the admission, until they are settled: one, and one more for each fallback that was
     /// charged while the store could not answer, and for each other rate, up to [`MAX_RATES`].
@@ -67,7 +69,9 @@ fn take_own(decision: &Decision, receipts: &mut Peekable<impl Iterator<Item = Re
 }
 
 /// The receipts to settle under one policy.
+#[derive(Debug)]
 pub struct Correction {
+    /// The index of the decision of the policy.
     pub index: usize,
     receipts: Vec<Receipt>,
     /// The receipt to settle upwards where nothing was charged.
@@ -81,6 +85,7 @@ impl Correction {
     }
 
     /// Keeps slots in the middle of a queue: freed, they would let two requests proceed at once.
+    #[must_use]
     pub fn keeping_slots(mut self) -> Self {
         let keeping = |receipt: Receipt| {
             if receipt.policy().strategy().queues() { receipt.if_newest() } else { receipt }
@@ -150,6 +155,7 @@ impl ChargeLedger {
         read(decisive(entries, basis), current(entries, basis));
     }
 
+    /// The current decisions of all policies, or `only` of the one at this index.
     pub fn decisions(&self, basis: Charged<'_>, only: Option<usize>) -> Vec<Decision> {
         let mut decisions = current(self.lock().as_ref(), basis).to_vec();
         if let Some(index) = only {
@@ -160,6 +166,14 @@ impl ChargeLedger {
 
     /// Returns the checks for `units` more, under the policies as they are now, and the indexes of the policies, which are those
     /// that counted the request. `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`ChargeError::Settled`] if the charge of one of the policies is settled.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `basis` is not the one of this charge.
     pub fn checks_for_more(
         &self,
         basis: Charged<'_>,
@@ -243,6 +257,10 @@ impl ChargeLedger {
     }
 
     /// Takes all receipts, once: the charge is settled afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`ChargeError::Settled`] if the charge is settled already.
     pub fn close(&self, basis: Charged<'_>, only: Option<usize>) -> Result<Vec<Correction>, ChargeError> {
         let mut entries = self.lock();
         let Entries { decisions, policies } = entries_mut(&mut entries, basis);
@@ -265,6 +283,7 @@ impl ChargeLedger {
         if corrections.is_empty() { Err(ChargeError::Settled) } else { Ok(corrections) }
     }
 
+    /// Replaces the current decision of the policy at `index`.
     pub fn update(&self, basis: Charged<'_>, index: usize, decision: Decision) {
         entries_mut(&mut self.lock(), basis).decisions[index] = decision;
     }

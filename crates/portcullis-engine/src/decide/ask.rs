@@ -10,7 +10,7 @@ use crate::engine::Limits;
 use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// The checks of a request that are made together.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Ask {
     pub(super) enforced: SmallVec<[Asked; 2]>,
     /// Checked one by one if the request is admitted: a denial by one must not change the charges of the others.
@@ -37,6 +37,7 @@ pub(super) struct Waits {
 }
 
 impl Ask {
+    /// An ask without checks.
     pub fn new(limits: &Limits) -> Self {
         Self { keys: if limits.wants_keys() { Some(Box::default()) } else { None }, ..Self::default() }
     }
@@ -60,6 +61,7 @@ impl Ask {
     }
 
     /// The checks of a caller that has no outcome, by which it could be charged later.
+    #[must_use]
     pub fn without_outcome(self) -> Self {
         Self { has_no_outcome: true, ..self }
     }
@@ -69,6 +71,7 @@ impl Ask {
         Self { never_waits: true, has_no_outcome: true, keys: found.keys, ..Self::default() }
     }
 
+    /// Adds the check of the policy at `index`. It is tried out after the others if the policy is not enforced for the key.
     pub fn add(&mut self, limits: &Limits, index: usize, key: Key, cost: u64) {
         let limit = &limits.policies()[index];
         self.found(index, key);

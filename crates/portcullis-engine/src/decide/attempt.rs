@@ -48,6 +48,7 @@ pub struct Attempt {
 }
 
 /// A request that is admitted, and what it owes.
+#[derive(Debug)]
 pub struct Admitted {
     /// `None` if no policy is enforced for it. Its decisions are degraded where the store could not answer.
     pub charged: Option<Outcome>,
@@ -55,14 +56,20 @@ pub struct Admitted {
     pub shadows: Vec<Decision>,
     /// What those have charged, which the outcome may correct, by the indexes of the policies.
     pub shadow_receipts: Vec<(usize, Receipt)>,
+    /// What is charged when the outcome of the request is known.
     pub later: Vec<LaterCharge>,
+    /// The permits that the request holds while it is in flight.
     pub held: Vec<HeldPermit>,
+    /// The keys that were found, if an observer asks for fingerprints.
     pub keys: Option<Box<FoundKeys>>,
     /// Held until the request is let through.
     _permit: Option<WaitPermit>,
 }
 
+opaque_debug!(Attempt);
+
 impl Attempt {
+    /// Begins to decide a request. `max_wait` is the longest wait that its caller accepts; `None` leaves it to the policies.
     pub fn new(limits: &Arc<Limits>, max_wait: Option<Duration>, patience: Patience) -> Self {
         Self {
             limits: Arc::clone(limits),
@@ -95,6 +102,10 @@ impl Attempt {
     }
 
     /// Checks and charges what is asked, and waits for windows. `call` is that of the store if it was called.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the request is rejected. All that it was charged is refunded then.
     pub async fn check(&mut self, mut ask: Ask, call: Option<StoreCall>) -> Result<(), Rejected> {
         self.shadow.append(&mut ask.shadow);
         match (&mut self.keys, ask.keys.take()) {
@@ -234,6 +245,10 @@ impl Attempt {
     }
 
     /// Waits for the slot of the request, and checks the policies that are tried out.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the request is rejected: its slot is too late, or too many requests wait.
     pub async fn admit(mut self) -> Result<Admitted, Rejected> {
         let limits = Arc::clone(&self.limits);
         let slot = match self.slot_at {

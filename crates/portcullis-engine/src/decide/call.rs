@@ -19,6 +19,7 @@ use crate::engine::report;
 ///
 /// If it is dropped without an answer, what it may hold is given up when the answer is there: a slot in a queue, and permits of
 /// requests in flight. Other charges stay.
+#[derive(Debug)]
 pub struct StoreCall {
     pending: StoreFuture<Outcome>,
     /// `None` if the call holds nothing, or after the answer.

@@ -13,6 +13,7 @@ use crate::engine::keyed_limit::UnsettledPermit;
 use crate::engine::report;
 
 /// What a request will cost under a policy that its admission only asks.
+#[derive(Debug)]
 pub struct LaterCharge {
     limits: Arc<Limits>,
     asked: Asked,

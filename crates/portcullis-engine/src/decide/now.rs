@@ -15,11 +15,13 @@ use crate::engine::Limits;
 use crate::engine::report;
 
 /// What is known at once. An admission holds what decides it in the place where the store has left it, because it is large.
+#[derive(Debug)]
 pub enum Now {
     /// Admitted by the only check.
     One(Asked, ReadyCheck),
     /// Admitted by all checks. The answer is there.
     All(StoreFuture<Outcome>),
+    /// Rejected, for this reason.
     Rejected(Rejected),
     /// An [`Attempt`](super::Attempt) goes on, with the call of the store if it was called.
     Later(Option<StoreCall>),

@@ -1,4 +1,4 @@
-//! How long a request may wait, between its door and its decision.
+//! Whether a request may wait, as its door and its [`Attempt`](super::Attempt) see it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::task::Poll;
 
 /// What a door knows of the waits of a request. Clones share it.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Patience(Arc<AtomicU8>);
 
 /// The request must not wait yet: what is not there at once is not polled.

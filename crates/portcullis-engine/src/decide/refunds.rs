@@ -15,8 +15,9 @@ use crate::engine::slots::RefundEnd;
 use crate::limit::is_in_flight;
 
 /// Which charges of a request stay.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub enum Keep {
+    /// All charges are refunded.
     Nothing,
     /// Those of these policies.
     Of(PolicySet),
@@ -42,6 +43,7 @@ impl Keep {
 /// # Cancel safety
 ///
 /// Those that are left when it is dropped continue in a task.
+#[derive(Debug)]
 pub struct Refunds {
     limits: Arc<Limits>,
     pending: Vec<(Key, u64, StoreFuture<Decision>)>,

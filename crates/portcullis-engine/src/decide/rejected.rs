@@ -14,7 +14,9 @@ use crate::event::{EventKeys, EventKind, FoundKeys};
 /// Why the limits reject a request.
 #[derive(Clone, Debug)]
 pub enum Rejected {
+    /// A policy denies the request.
     Limited {
+        /// The answer of the store.
         outcome: Outcome,
         /// The policies that were checked. A remembered denial has a decision about one of them only.
         checked: PolicySet,
@@ -23,16 +25,22 @@ pub enum Rejected {
     },
     /// The slot of the request in a queue, which is refunded, is too late for it.
     Late {
+        /// The answer of the store, which has admitted the request.
         outcome: Outcome,
+        /// The policies that were checked.
         checked: PolicySet,
     },
     /// Too many requests with this key are unsettled under the policy.
     Unsettled(PolicyName),
+    /// The store could not answer, and a policy rejects requests then.
     StoreFailed,
+    /// The store is overloaded, or too many requests wait.
     Overloaded,
 }
 
 impl Rejected {
+    /// The reason, as events have it.
+    #[inline]
     pub fn reason(&self) -> Reason {
         match self {
             Self::Limited { outcome, .. } | Self::Late { outcome, .. } => match outcome.decision().retry() {
@@ -46,6 +54,8 @@ impl Rejected {
         }
     }
 
+    /// The decision of each enforced policy if the request was limited; empty for any other reason.
+    #[inline]
     pub fn decisions(&self) -> &[Decision] {
         match self {
             Self::Limited { outcome, .. } | Self::Late { outcome, .. } => outcome.decisions(),

@@ -31,10 +31,12 @@ pub type WaitPermit = KeyedPermit<Key>;
 pub type UnsettledPermit = KeyedPermit<(u128, Key)>;
 
 impl<K: Copy + Eq + Hash> KeyedLimit<K> {
+    /// A limit of `limit` permits in total.
     pub fn new(limit: usize) -> Self {
         Self(Arc::new(Mutex::new(Counts { limit, all: 0, by_key: HashMap::new() })))
     }
 
+    /// Sets the number of permits in total. Permits that are held stay.
     pub fn set_limit(&self, limit: usize) {
         self.lock().limit = limit;
     }
@@ -56,7 +58,7 @@ impl<K: Copy + Eq + Hash> KeyedLimit<K> {
     }
 
     /// Like [`acquire`](Self::acquire), but also `None` if `bound` permits with this key are held.
-    pub fn acquire_below(&self, key: Option<K>, bound: usize) -> Option<KeyedPermit<K>> {
+    pub(crate) fn acquire_below(&self, key: Option<K>, bound: usize) -> Option<KeyedPermit<K>> {
         let mut counts = self.lock();
         if counts.is_full(key, bound) {
             return None;

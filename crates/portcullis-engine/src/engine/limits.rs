@@ -35,7 +35,10 @@ pub struct Signals {
     outage: Outage,
 }
 
+opaque_debug!(Limits, Signals);
+
 impl Limits {
+    /// Limits that have logged nothing, and have not called the store yet.
     pub fn new(engine: Arc<Engine>, policies: Vec<Limit>) -> Self {
         Self::with(engine, policies, Arc::default())
     }
@@ -48,30 +51,36 @@ impl Limits {
         Self { engine, policies, signals, holds_permits, charges_later, corrects, has_caller_quotas }
     }
 
-    /// The same limits after a change of their policies.
+    /// Returns these limits with other policies.
+    #[must_use]
     pub fn with_policies(&self, policies: Vec<Limit>) -> Self {
         Self::with(Arc::clone(&self.engine), policies, Arc::clone(&self.signals))
     }
 
-    /// The same limits, which share a log with others.
+    /// Returns these limits with a log that they share with others.
+    #[must_use]
     pub fn with_signals(&self, signals: Arc<Signals>) -> Self {
         Self::with(Arc::clone(&self.engine), self.policies.clone(), signals)
     }
 
-    /// The same limits of another layer, which has logged nothing, and has not called the store yet.
+    /// Returns these limits for another layer, which has logged nothing, and has not called the store yet.
+    #[must_use]
     pub fn anew(&self) -> Self {
         self.with_signals(Arc::default())
     }
 
+    /// The policies, in the order of their indexes.
     #[inline]
     pub fn policies(&self) -> &[Limit] {
         &self.policies
     }
 
+    /// The engine of the limiter.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
+    /// Whether a policy limits requests in flight.
     #[inline]
     pub fn holds_permits(&self) -> bool {
         self.holds_permits
@@ -82,6 +91,7 @@ impl Limits {
         self.charges_later
     }
 
+    /// Whether the outcome of a request may change what it was charged.
     #[inline]
     pub fn corrects(&self) -> bool {
         self.corrects
@@ -97,6 +107,7 @@ impl Limits {
         Arc::ptr_eq(&self.engine, &other.engine)
     }
 
+    /// Checks and charges at the store.
     pub fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         self.engine.store().check(checks)
     }
@@ -112,7 +123,7 @@ impl Limits {
     }
 
     /// Reports denials of a key. Returns the block that begins with them.
-    pub fn record_denials(
+    pub(crate) fn record_denials(
         &self,
         policy: &Policy,
         key: Key,
@@ -159,16 +170,18 @@ impl Limits {
         TooMuchWork::check(&policies).is_ok()
     }
 
+    /// Refunds a charge, under its policy as it is registered now.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
         self.engine.store().refund(self.receipt_as_of_now(receipt, 0))
     }
 
+    /// Settles a charge at `cost` units, under its policy as it is registered now.
     pub fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.engine.store().settle(self.receipt_as_of_now(receipt, cost), cost)
     }
 
     /// Renews the leases of requests in flight, under the policies as they are registered now.
-    pub fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+    pub(crate) fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
         let as_of_now = |renewal: Renewal| match self.engine.as_changed(renewal.policy()) {
             Some(policy) => renewal.with_policy(&policy),
             None => renewal,

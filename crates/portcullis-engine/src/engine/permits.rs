@@ -76,13 +76,15 @@ struct HeldPolicy {
     permits: usize,
 }
 
+opaque_debug!(InFlight, HeldPermit);
+
 impl InFlight {
-    pub fn new(settler: Settler) -> Self {
+    pub(crate) fn new(settler: Settler) -> Self {
         Self(Arc::new(Shared { state: Mutex::default(), settler, changed: Notify::new() }))
     }
 
     /// Holds the permits that a decision has taken. `until` is how long a policy of the layer holds them.
-    pub fn hold(&self, store: &Arc<Limits>, charged: &Outcome) -> Vec<HeldPermit> {
+    pub(crate) fn hold(&self, store: &Arc<Limits>, charged: &Outcome) -> Vec<HeldPermit> {
         if !charged.is_allowed() {
             return Vec::new();
         }

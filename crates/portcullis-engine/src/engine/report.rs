@@ -15,6 +15,7 @@ pub fn of_key<'a>(limits: &'a Limits, policy: &'a PolicyName, key: Key, kind: Ev
 }
 
 /// Emits the state of the store that an answer shows. A denial from memory, and a check that a lease has paid, show none.
+#[inline]
 pub fn answered(limits: &Limits, answer: Result<&Outcome, &StoreError>) {
     match answer {
         Ok(outcome) if outcome.is_remembered() || outcome.is_leased() => {}

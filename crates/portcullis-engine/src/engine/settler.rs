@@ -30,13 +30,14 @@ use crate::engine::report;
 use crate::event::{EventKind, SettlementLoss};
 use crate::limit::is_in_flight;
 use queue::{FIRST_DELAY, MAX_RELEASES, MAX_WAITING, Queue, backoff};
-pub use tasks::{NoTask, TaskPermit, Tasks};
+pub(crate) use tasks::Tasks;
+pub use tasks::{NoTask, TaskPermit};
 
 /// The settlements of all layers of one limiter that are not made yet. Clones share them.
 #[derive(Clone, Default)]
 pub struct Settler(Arc<Shared>);
 
-/// The settlements that are left after [`Registry::drain`](crate::Registry::drain), and those that were given up.
+/// The settlements that are left after `Registry::drain`, and those that were given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -80,6 +81,8 @@ struct Pending {
     cost: u64,
     attempts: u32,
 }
+
+opaque_debug!(Settler);
 
 impl Settler {
     /// Settles a charge at `cost`, in the background unless the store answers at once.

@@ -20,12 +20,12 @@ use tokio::time::Instant;
 
 use crate::engine::Limits;
 use crate::engine::report;
-pub use queue::Turn;
+pub(crate) use queue::Turn;
 use queue::{Queue, Slot, SlotId, Wakers};
 
 /// All queues of a limiter. The lock is not held during calls of the store or of wakers.
 #[derive(Clone, Default)]
-pub struct Queues(Arc<Mutex<Shared>>);
+pub(crate) struct Queues(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
@@ -39,12 +39,12 @@ struct Shared {
 }
 
 /// Is ready once the first call of a refund in the background has ended. The refund continues without it.
-pub type RefundEnd = oneshot::Receiver<Infallible>;
+pub(crate) type RefundEnd = oneshot::Receiver<Infallible>;
 
 /// The common properties of the slots of a queue: their cost, the state that was charged for them, and the quota, which may be that of
 /// a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct QueueId {
+pub(crate) struct QueueId {
     policy: u128,
     strategy: Strategy,
     key: Key,
@@ -63,7 +63,7 @@ impl QueueId {
 
 impl Queues {
     /// Whether requests wait in a queue that a request with these checks would join.
-    pub fn has_waiters(&self, checks: &Checks) -> bool {
+    pub(crate) fn has_waiters(&self, checks: &Checks) -> bool {
         let shared = self.lock();
         checks.iter().filter(|check| check.policy.strategy().queues()).any(|check| {
             let (policy, strategy) = (check.policy.digest(), *check.policy.strategy());
@@ -75,7 +75,7 @@ impl Queues {
     /// Gives up the slot at `at` that the check at `index` was charged for. The request does not wait in the queue.
     ///
     /// Returns the end of the refund in the background that this has begun, if there is one.
-    pub fn give_up_slot(
+    pub(crate) fn give_up_slot(
         &self,
         store: &Arc<Limits>,
         charged: &Outcome,
@@ -94,7 +94,7 @@ impl Queues {
     }
 
     /// Adds a request that waits for the slot at `at`. Returns its queue and its number there.
-    pub fn join(&self, charged: &Outcome, index: usize, at: Instant) -> Option<(QueueId, u64)> {
+    pub(crate) fn join(&self, charged: &Outcome, index: usize, at: Instant) -> Option<(QueueId, u64)> {
         let (id, position) = QueueId::new(charged, index).zip(charged.position(index))?;
         let mut shared = self.lock();
         let number = shared.next_number();
@@ -126,7 +126,7 @@ impl Queues {
     /// Refunds spare slots, starting with the last, until a slot of another process or another cost is behind the next one.
     ///
     /// Returns the end of the refund if it continues in the background.
-    pub fn refund_spare(&self, store: &Arc<Limits>, id: QueueId) -> Option<RefundEnd> {
+    pub(crate) fn refund_spare(&self, store: &Arc<Limits>, id: QueueId) -> Option<RefundEnd> {
         loop {
             let (receipt, slots) = self.lock().begin_refund(id)?;
             let (key, units) = (receipt.key(), receipt.cost());

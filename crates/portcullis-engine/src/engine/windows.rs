@@ -16,24 +16,24 @@ use tokio::time::Instant;
 
 /// The queues of all layers of a limiter: only those with waiting requests, each of which has a permit.
 #[derive(Clone, Default)]
-pub struct WindowQueues(Arc<Mutex<HashMap<WindowQueueId, WindowQueue>>>);
+pub(crate) struct WindowQueues(Arc<Mutex<HashMap<WindowQueueId, WindowQueue>>>);
 
 /// The policy and the key that deny the requests of a queue. Requests under another limit of the policy, which was changed, do not
 /// wait behind them: they may fit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct WindowQueueId {
+pub(crate) struct WindowQueueId {
     policy: u128,
     limit: u64,
     key: Key,
 }
 
 impl WindowQueueId {
-    pub fn new(check: &Check) -> Self {
+    pub(crate) fn new(check: &Check) -> Self {
         Self { policy: check.policy.digest(), limit: check.policy.strategy().limit(), key: check.key }
     }
 
     /// How long after the start of a window its first request asks: by key, so that not all keys ask at one instant.
-    pub fn spread(&self, window: Duration) -> Duration {
+    pub(crate) fn spread(&self, window: Duration) -> Duration {
         let most = (window / WINDOW_DIVISOR).min(LONGEST_SPREAD).as_micros();
         // Fingerprints are evenly distributed.
         let micros = (self.key.fingerprint() ^ self.policy) % most.saturating_add(1);
@@ -51,19 +51,19 @@ struct WindowQueue {
 }
 
 /// The place of a request in a queue. When this is dropped, the requests behind it move up.
-pub struct WindowPlace {
+pub(crate) struct WindowPlace {
     queues: WindowQueues,
     id: WindowQueueId,
 }
 
 impl WindowQueues {
     /// Whether requests wait in a queue, the first of which may fit before `deadline`.
-    pub fn has_waiters_before(&self, id: WindowQueueId, deadline: Instant) -> bool {
+    pub(crate) fn has_waiters_before(&self, id: WindowQueueId, deadline: Instant) -> bool {
         self.lock().get(&id).is_some_and(|queue| queue.due.is_none_or(|due| due <= deadline))
     }
 
     /// Adds a request to a queue. `due` is when it may fit, if the store was asked. A queue in which others wait keeps its own.
-    pub fn join(&self, id: WindowQueueId, due: Option<Instant>) -> WindowPlace {
+    pub(crate) fn join(&self, id: WindowQueueId, due: Option<Instant>) -> WindowPlace {
         let mut queues = self.lock();
         let queue = queues.entry(id).or_insert_with(|| WindowQueue { due, ..WindowQueue::default() });
         queue.requests = queue.requests.saturating_add(1);
@@ -78,18 +78,18 @@ impl WindowQueues {
 
 impl WindowPlace {
     /// Waits until the request is the first, which it is until the guard is dropped.
-    pub fn turn(&self) -> impl Future<Output = OwnedMutexGuard<()>> + use<> {
+    pub(crate) fn turn(&self) -> impl Future<Output = OwnedMutexGuard<()>> + use<> {
         let queue = self.queues.lock().get(&self.id).map(|queue| Arc::clone(&queue.turn));
         queue.unwrap_or_default().lock_owned()
     }
 
     /// When the first request may fit, if that is known.
-    pub fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.queues.lock().get(&self.id)?.due
     }
 
     /// Sets when the first request, which is this one, may fit.
-    pub fn set_due(&self, due: Option<Instant>) {
+    pub(crate) fn set_due(&self, due: Option<Instant>) {
         if let Some(queue) = self.queues.lock().get_mut(&self.id) {
             queue.due = due;
         }

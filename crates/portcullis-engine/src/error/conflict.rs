@@ -35,7 +35,7 @@ use super::LayerError;
 pub struct PolicyConflict(Box<[Policy; 2]>);
 
 impl PolicyConflict {
-    pub fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
+    pub(crate) fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
         if registered == policy {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerOptionError {
-    /// The retries would be spread over more than [`MAX_RETRY_SPREAD`](crate::RateLimitLayer::MAX_RETRY_SPREAD).
+    /// The retries would be spread over more than `RateLimitLayer::MAX_RETRY_SPREAD`.
     #[error("retries cannot be spread over {spread:?}: use at most {MAX_RETRY_SPREAD:?}")]
     RetrySpread {
         /// The length of time.

@@ -23,7 +23,7 @@ impl Class {
     /// All classes, the lowest first.
     pub const ALL: [Self; 3] = [Self::Background, Self::Default, Self::Critical];
 
-    /// Returns the name, in lower case, as in labels of metrics and in [headers](crate::shed::ShedLayer::trust_class_header).
+    /// Returns the name, in lower case, as in labels of metrics and in headers (`ShedLayer::trust_class_header`).
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use portcullis_core::Key;
 /// The fingerprint of the key that a policy has found for a request. See [`Event::fingerprints`](crate::Event::fingerprints).
 ///
 /// It identifies a client without revealing it, as long as the [secret](portcullis_core::Secret) of the limiter is not known, and
-/// [`key`](Self::key) is the key to [block](crate::Registry::block), to grant a quota or to look up.
+/// [`key`](Self::key) is the key to block (`Registry::block`), to grant a quota or to look up.
 ///
 /// It is displayed as the 32 hexadecimal digits of [`Key::fingerprint`] if the key has one part, which distinguishes clients. Where a key
 /// stores its state also depends on its first part, so a key of several parts is displayed as these digits, those of the first part and

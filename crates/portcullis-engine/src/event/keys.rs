@@ -14,8 +14,11 @@ pub enum EventKeys<'a> {
     /// The event has none, or no observer asks.
     #[default]
     None,
+    /// The keys that were found for the request.
     Found(&'a FoundKeys),
+    /// The keys of these checks.
     Checks(&'a [Check]),
+    /// The key of one policy.
     One(&'a PolicyName, Key),
 }
 
@@ -39,6 +42,7 @@ impl<'a> EventKeys<'a> {
         keys.map_or(Self::None, Self::Found)
     }
 
+    /// The keys of checks.
     pub fn of_checks(checks: &'a Checks) -> Self {
         Self::Checks(checks.iter().as_slice())
     }

@@ -16,7 +16,7 @@ use crate::QuotaRefusal;
 ///
 /// Each request ends with [`Admitted`](Self::Admitted) or [`Rejected`](Self::Rejected), unless its client disconnects before,
 /// or the inner service fails before it is called. The other kinds are the causes and the corrections. A
-/// [check](crate::Check) of a handler and a [message](crate::Charge::check) of a stream emit what a request does, with their own
+/// `Check` of a handler and a message of a stream (`Charge::check`) emit what a request does, with their own
 /// policies.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -40,9 +40,9 @@ pub enum EventKind<'a> {
         policy: &'a PolicyName,
     },
     /// The layer does not limit a request, because its lists name it
-    /// ([`except`](crate::RateLimitLayer::except)) or do not name it ([`only`](crate::RateLimitLayer::only)).
+    /// (`RateLimitLayer::except`) or do not name it (`RateLimitLayer::only`).
     Skipped,
-    /// A request is treated as a [preflight](crate::RateLimitLayer::limit_preflights).
+    /// A request is treated as a preflight (`RateLimitLayer::limit_preflights`).
     Preflight {
         /// Whether a policy has found a key, so that it is charged.
         is_counted: bool,
@@ -54,14 +54,14 @@ pub enum EventKind<'a> {
         /// How the policy treats the request.
         on_missing: OnMissing,
     },
-    /// A request has a malformed identity for a policy, or for a list that [denies](crate::RateLimitLayer::deny).
+    /// A request has a malformed identity for a policy, or for a list that denies (`RateLimitLayer::deny`).
     IdentityMalformed {
         /// The policy; the first one of the layer for a list.
         policy: &'a PolicyName,
         /// The error of the extractor.
         error: &'a (dyn Error + 'static),
     },
-    /// The server is not configured to determine the identity of a request, or a handler [checks](crate::Check) policies that the
+    /// The server is not configured to determine the identity of a request, or the `Check` of a handler has policies that the
     /// limiter refuses.
     Misconfigured {
         /// The error of the extractor.
@@ -74,7 +74,7 @@ pub enum EventKind<'a> {
         /// The error of the look-up.
         error: &'a (dyn Error + 'static),
     },
-    /// A caller has a [quota of its own](crate::RateLimitLayer::quota) that a policy does not use. The policy's own quota applies.
+    /// A caller has a quota of its own, by `RateLimitLayer::quota`, that a policy does not use. The policy's own quota applies.
     QuotaRefused {
         /// The policy; the first one of the look-up if the look-up has named one that it does not find the key of.
         policy: &'a PolicyName,
@@ -83,7 +83,7 @@ pub enum EventKind<'a> {
         /// Why it is not used, and what to change.
         error: &'a QuotaRefusal,
     },
-    /// A look-up of a [quota](crate::RateLimitLayer::quota_by_async) alone has failed, or took too long. The policy's own quota
+    /// A look-up of a quota alone (`RateLimitLayer::quota_by_async`) has failed, or took too long. The policy's own quota
     /// applies.
     QuotaLookupFailed {
         /// The policy.
@@ -92,12 +92,12 @@ pub enum EventKind<'a> {
         error: &'a (dyn Error + 'static),
     },
     /// A request goes to the inner service, and has used at least the part of a limit at which its policy
-    /// [warns](crate::RateLimitLayer::warn_at). Emitted for each such request and policy.
+    /// warns (`RateLimitLayer::warn_at`). Emitted for each such request and policy.
     SoftLimitReached {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// A request passes that a [shadow](crate::RateLimitLayer::shadow) policy would have rejected, or one that is enforced for a
+    /// A request passes that a shadow policy (`RateLimitLayer::shadow`) would have rejected, or one that is enforced for a
     /// [share](crate::Percent) of its keys without that of the request.
     ShadowWouldReject {
         /// The decision of the shadow policy.
@@ -110,7 +110,7 @@ pub enum EventKind<'a> {
         /// Why there is no key.
         error: &'a (dyn Error + 'static),
     },
-    /// The store could not answer a call of the layer. A call that fails for a [`Charge`](crate::Charge) is no event: its
+    /// The store could not answer a call of the layer. A call that fails for a `Charge` is no event: its
     /// handler has the error.
     StoreFailed {
         /// The error of the store.
@@ -130,8 +130,8 @@ pub enum EventKind<'a> {
         /// The error of the store.
         error: &'a StoreError,
     },
-    /// A request would have to wait for a slot, a window, a look-up or the inner service, and
-    /// [too many](crate::Registry::set_max_waiting_requests) wait already.
+    /// A request would have to wait for a slot, a window, a look-up or the inner service, and as many wait
+    /// as `Registry::set_max_waiting_requests` allows.
     TooManyWaiting,
     /// A request has waited for its slot in a queue or for a window, and goes on: it is admitted next, unless something else rejects
     /// it. Emitted for each of these waits.
@@ -141,7 +141,7 @@ pub enum EventKind<'a> {
         /// How long it has waited.
         waited: Duration,
     },
-    /// A request has waited, and the inner service was not [ready](crate::RateLimitLayer::ready_deadline) for it in time.
+    /// A request has waited, and the inner service was not ready for it in time (`RateLimitLayer::ready_deadline`).
     NotReady,
     /// A policy has charged a request, a shadow policy as well. Each unit that is [refunded](Self::Refunded) was charged by this event
     /// or by [`ChargedMore`](Self::ChargedMore) before. Charges without an answer are no event: those of a call that has failed, or
@@ -152,8 +152,8 @@ pub enum EventKind<'a> {
         /// The units, 1 or more.
         units: u64,
     },
-    /// A handler has charged more for a request, by its [`Charge`](crate::Charge), or the layer has charged one that had
-    /// [looked first](crate::RateLimitLayer::look_first).
+    /// A handler has charged more for a request, by its `Charge`, or the layer has charged one that had
+    /// looked first (`RateLimitLayer::look_first`).
     ChargedMore {
         /// The new decision of each policy that was charged.
         decisions: &'a [Decision],
@@ -168,7 +168,7 @@ pub enum EventKind<'a> {
         units: u64,
     },
     /// A charge was refunded: by its handler, or by the layer, for a request that was not admitted or whose
-    /// [outcome](crate::RateLimitLayer::charge_when) is not charged.
+    /// outcome (`RateLimitLayer::charge_when`) is not charged.
     Refunded {
         /// The new decision of the policy.
         decision: &'a Decision,
@@ -177,16 +177,16 @@ pub enum EventKind<'a> {
     },
     /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
     RefundDropped,
-    /// A request stays uncharged whose policy [looks first](crate::RateLimitLayer::look_first), because its client has
+    /// A request stays uncharged whose policy looks first (`RateLimitLayer::look_first`), because its client has
     /// disconnected outside of a runtime.
     ChargeDropped,
     /// A request is rejected, because too many with its key are unsettled under a policy that
-    /// [looks first](crate::RateLimitLayer::look_first).
+    /// looks first (`RateLimitLayer::look_first`).
     TooManyUnsettled {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// The closure of a policy that is charged [by outcome](crate::RateLimitLayer::charge_when) has panicked. The request stays
+    /// The closure of a policy that is charged by outcome (`RateLimitLayer::charge_when`) has panicked. The request stays
     /// charged.
     OutcomePanicked {
         /// The policy.
@@ -199,9 +199,9 @@ pub enum EventKind<'a> {
         /// The units that stay uncharged.
         uncharged: u64,
     },
-    /// The settlement of a [reservation](crate::RateLimitLayer::reserve) is given up: the reservation stays charged or, if
+    /// The settlement of a reservation (`RateLimitLayer::reserve`) is given up: the reservation stays charged or, if
     /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled. Or the release of a permit of a request
-    /// [in flight](crate::RateLimitLayer::and_in_flight), which then lapses at the end of its lease.
+    /// in flight (`RateLimitLayer::and_in_flight`), which then lapses at the end of its lease.
     SettlementLost {
         /// The policy.
         policy: &'a PolicyName,
@@ -212,13 +212,13 @@ pub enum EventKind<'a> {
         /// Why it is given up.
         cause: SettlementLoss,
     },
-    /// A request has a permit of a policy that limits requests [in flight](crate::RateLimitLayer::and_in_flight). Emitted only if an
+    /// A request has a permit of a policy that limits requests in flight (`RateLimitLayer::and_in_flight`). Emitted only if an
     /// observer [asks](crate::Observer::wants_charges) for it.
     PermitAcquired {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// The permit of a request [in flight](crate::RateLimitLayer::and_in_flight) is released: the store counts the request no longer.
+    /// The permit of a request in flight (`RateLimitLayer::and_in_flight`) is released: the store counts the request no longer.
     PermitReleased {
         /// The new decision of the policy.
         decision: &'a Decision,
@@ -230,13 +230,13 @@ pub enum EventKind<'a> {
         policy: &'a PolicyName,
     },
     /// A connection was upgraded, as to a WebSocket, and nothing keeps the permit of its request: it is released, and the
-    /// connection is not counted. Keep a [permit](crate::Charge::take_permit) or the charge where the connection is used.
+    /// connection is not counted. Keep a permit (`Charge::take_permit`) or the charge where the connection is used.
     UpgradeReleased {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A key is locked out, because it was denied [too often](crate::RateLimitLayer::lock_out). Emitted by the process whose report
-    /// reached the number, once per block. A block [by hand](crate::Registry::block) is no event, but a line in the log.
+    /// A key is locked out, because it was denied too often (`RateLimitLayer::lock_out`). Emitted by the process whose report
+    /// reached the number, once per block. A block by hand (`Registry::block`) is no event, but a line in the log.
     LockedOut {
         /// The policy.
         policy: &'a PolicyName,
@@ -285,7 +285,7 @@ pub enum EventKind<'a> {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A layer that [sheds load](crate::shed) has no room for a request, which is rejected next, unless the layer only watches. It
+    /// A layer that sheds load has no room for a request, which is rejected next, unless the layer only watches. It
     /// belongs to no policy.
     Shed {
         /// The class of the request.
@@ -294,7 +294,7 @@ pub enum EventKind<'a> {
         limit: u32,
         /// The requests in flight.
         in_flight: u32,
-        /// Whether the layer is in [shadow mode](crate::shed::ShedLayer::shadow): the request goes to the inner service.
+        /// Whether the layer is in shadow mode (`ShedLayer::shadow`): the request goes to the inner service.
         is_shadow: bool,
     },
 }

@@ -27,7 +27,10 @@ struct Observed {
     has_panicked: Arc<AtomicBool>,
 }
 
+opaque_debug!(Observers);
+
 impl Observers {
+    /// Adds an observer, which gets all events from now on.
     pub fn add(&self, observer: Arc<dyn Observer>) {
         let fingerprints = if observer.wants_fingerprints() { FINGERPRINTS } else { 0 };
         let charges = if observer.wants_charges() { CHARGES } else { 0 };

@@ -4,18 +4,18 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`. Without a wait if too many requests are [in
-    /// flight](crate::RateLimitLayer::and_in_flight), because it is unknown when one of them ends.
+    /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`. Without a wait if too many requests are in
+    /// flight (`RateLimitLayer::and_in_flight`), because it is unknown when one of them ends.
     Limited,
-    /// Its key is blocked, by a [lock-out](crate::RateLimitLayer::lock_out) or [by hand](crate::Registry::block), until the end of
+    /// Its key is blocked, by a lock-out (`RateLimitLayer::lock_out`) or by hand (`Registry::block`), until the end of
     /// the wait: 429, in gRPC `RESOURCE_EXHAUSTED`.
     Blocked,
-    /// Too many requests with its key are unsettled under a policy that [looks first](crate::RateLimitLayer::look_first): 429
+    /// Too many requests with its key are unsettled under a policy that looks first (`RateLimitLayer::look_first`): 429
     /// without a wait, in gRPC `RESOURCE_EXHAUSTED`.
     Unsettled,
     /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.
     NeverFits,
-    /// A list of the layer [denies](crate::RateLimitLayer::deny) it: 403, in gRPC `PERMISSION_DENIED`. Nothing is charged.
+    /// A list of the layer denies it (`RateLimitLayer::deny`): 403, in gRPC `PERMISSION_DENIED`. Nothing is charged.
     Denied,
     /// Its identity is missing or malformed: 400, in gRPC `INVALID_ARGUMENT`.
     BadIdentity,
@@ -24,16 +24,16 @@ pub enum Reason {
     /// The store cannot answer, and a policy [is closed](portcullis_core::FailureMode) in that case: 503, in gRPC
     /// `UNAVAILABLE`.
     StoreFailed,
-    /// The store is overloaded, the inner service is not ready after a wait, or too many requests
-    /// [wait](crate::Registry::set_max_waiting_requests): 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
+    /// The store is overloaded, the inner service is not ready after a wait, or more requests wait than
+    /// `Registry::set_max_waiting_requests` allows: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
     /// of the policies do not apply.
     Overloaded,
-    /// A look-up has failed, or took longer than its [deadline](crate::RateLimitLayer::lookup_deadline): 503, in gRPC
+    /// A look-up has failed, or took longer than its deadline (`RateLimitLayer::lookup_deadline`): 503, in gRPC
     /// `UNAVAILABLE`.
     LookupFailed,
-    /// The service is overloaded, and a layer [sheds](crate::shed) it, with a wait: 503, in gRPC `UNAVAILABLE`. Nothing is charged.
+    /// The service is overloaded, and a layer sheds it, with a wait: 503, in gRPC `UNAVAILABLE`. Nothing is charged.
     Shed,
-    /// The server is not configured to determine the identity, or a handler [checks](crate::Check) policies that the limiter
+    /// The server is not configured to determine the identity, or the `Check` of a handler has policies that the limiter
     /// refuses: 500, in gRPC `INTERNAL`.
     Misconfigured,
 }

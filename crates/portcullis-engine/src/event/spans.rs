@@ -7,7 +7,7 @@ use super::{Event, EventKind, Observer, Uncounted};
 use crate::{Mode, OnMissing};
 
 /// Records what is decided about a request in the current [span](tracing::Span), usually that of the request. An
-/// [`Observer`] that is [added](crate::Registry::add_observer) once.
+/// [`Observer`] that `Registry::add_observer` adds once.
 ///
 /// It records the fields that the span declares, and no others:
 ///
@@ -17,7 +17,7 @@ use crate::{Mode, OnMissing};
 /// | `rate_limit.policy` | the name of the decisive policy: the denial with the longest wait, or the least remaining |
 /// | `rate_limit.remaining` | the units that remain under it |
 /// | `rate_limit.reason` | why the request is rejected, such as `limited`, `blocked` or `store_failed`; see [`Reason::name`](crate::Reason::name) |
-/// | `rate_limit.would_reject` | the name of a [shadow](crate::RateLimitLayer::shadow) policy that would have rejected the request |
+/// | `rate_limit.would_reject` | the name of a shadow policy (`RateLimitLayer::shadow`) that would have rejected the request |
 ///
 /// The outcome is that of the enforced policies of the layer, or that of its shadow policies if it has no others: `admitted`,
 /// `degraded` or `would_reject`. It is `exempt` if a policy does not count the request, and `skipped` if the layer does not limit
@@ -25,7 +25,7 @@ use crate::{Mode, OnMissing};
 /// no key, nothing is recorded.
 ///
 /// Each decision in a span is recorded, so the last one stays: that of the innermost of nested layers, or of a handler's
-/// [check](crate::Check). No field contains an identity. Without a subscriber, without a span, or without these fields nothing
+/// `Check`. No field contains an identity. Without a subscriber, without a span, or without these fields nothing
 /// is recorded; a limiter without this observer does not look for a span.
 ///
 /// ```

@@ -30,7 +30,7 @@ struct Denials {
 }
 
 impl PolicyLockOut {
-    pub fn new(rule: LockOut) -> Self {
+    pub(crate) fn new(rule: LockOut) -> Self {
         let failed = LogThrottle::per_minute();
         Self { rule, is_reported_later: AtomicBool::new(false), denials: Mutex::default(), failed }
     }
@@ -40,7 +40,7 @@ impl PolicyLockOut {
     }
 
     /// Whether denials are counted here and reported by a task.
-    pub fn is_reported_later(&self) -> bool {
+    pub(crate) fn is_reported_later(&self) -> bool {
         self.is_reported_later.load(Relaxed)
     }
 
@@ -49,7 +49,7 @@ impl PolicyLockOut {
     }
 
     /// Counts a denial, if a task reports it, which `start` starts unless there is one.
-    pub fn count(&self, key: Key, start: impl FnOnce() -> Option<JoinHandle<()>>) {
+    pub(crate) fn count(&self, key: Key, start: impl FnOnce() -> Option<JoinHandle<()>>) {
         let mut denials = self.lock();
         // That of a runtime that has ended is finished.
         let task = denials.task.take().filter(|task| !task.is_finished());

@@ -6,8 +6,8 @@ use portcullis_core::{Key, Policy};
 
 /// What a policy of a layer does with the requests that it would reject.
 ///
-/// Set by [`RateLimitLayer::mode`](crate::RateLimitLayer::mode) where the layer is built, and by
-/// [`Registry::set_mode`](crate::Registry::set_mode) while it runs. A policy usually goes through them in this order: its
+/// Set by `RateLimitLayer::mode` where the layer is built, and by
+/// `Registry::set_mode` while it runs. A policy usually goes through them in this order: its
 /// rejections are counted, then a growing share of its keys is limited, then all of them.
 ///
 /// ```
@@ -21,7 +21,7 @@ use portcullis_core::{Key, Policy};
 pub enum Mode {
     /// The policy is not checked: no request is charged under it, and nothing shows it.
     Off,
-    /// The policy decides and reports, and never rejects. See [`RateLimitLayer::shadow`](crate::RateLimitLayer::shadow).
+    /// The policy decides and reports, and never rejects. See `RateLimitLayer::shadow`.
     Shadow,
     /// The policy is enforced for this share of its keys, and in shadow for the others.
     Percent(Percent),
@@ -44,7 +44,7 @@ impl Mode {
 /// clients in it. With [another secret](portcullis_core::Secret) other clients are.
 ///
 /// Keys with the same first part are in the share together, such as those of a user on several routes. A key that all clients
-/// share, such as that of [`Global`](crate::Global), is in it or not as a whole.
+/// share, such as that of `Global`, is in it or not as a whole.
 ///
 /// ```
 /// use portcullis_core::{Policy, Quota, Secret};

@@ -3,11 +3,11 @@
 /// What is charged for a reservation if the response is aborted: the response body is dropped before its end, as when the client
 /// disconnects, or fails; or there is no response, because the inner service fails or its future is dropped.
 ///
-/// The argument of [`RateLimitLayer::reserve_or`](crate::RateLimitLayer::reserve_or).
+/// The argument of `RateLimitLayer::reserve_or`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnAbort {
-    /// What was [counted](crate::Usage) so far, as at the end of a complete response. If nothing was counted, not even zero, the
+    /// What was counted (`Usage`) so far, as at the end of a complete response. If nothing was counted, not even zero, the
     /// reservation.
     #[default]
     Used,

@@ -10,7 +10,7 @@ use super::{Entries, Entry, Joined, Member, Membership, PolicyTable, REGISTERED,
 use crate::limit::PolicyLockOut;
 use crate::{LayerError, Mode};
 
-/// A policy with the mode and the lock-out that it has in all layers, for [`Registry::install`](crate::Registry::install).
+/// A policy with the mode and the lock-out that it has in all layers, for `Registry::install`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstalledPolicy {
     pub(super) policy: Policy,
@@ -44,7 +44,7 @@ impl InstalledPolicy {
     }
 
     /// The policy as its checks need it.
-    pub fn policy(&self) -> Result<Policy, LayerError> {
+    pub(crate) fn policy(&self) -> Result<Policy, LayerError> {
         if self.lock_out.is_none() {
             return Ok(self.policy.clone());
         }
@@ -61,7 +61,7 @@ impl PolicyTable {
     /// `commit` is called under the lock, after the generation has changed. Who sees what it has stored therefore sees the new
     /// generation, and waits for the lock to read the policies; and who sees a new policy, which needs the lock, sees what it has stored.
     /// If it stored before the generation changed, a layer that was compared with the policies before would still pass as current.
-    pub fn install(
+    pub(crate) fn install(
         self: &Arc<Self>,
         policies: &[InstalledPolicy],
         commit: impl FnOnce(),

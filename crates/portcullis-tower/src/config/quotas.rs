@@ -32,14 +32,14 @@ struct Kept {
 }
 
 impl CurrentConfig<'_> {
-    /// The configuration with the quotas of the caller of a request, and the policies whose quotas have to be looked up first.
+    /// Sets the quotas of the caller of a request. Returns the policies whose quotas have to be looked up first.
     #[inline]
-    pub(crate) fn for_caller(self, parts: &Parts) -> (Self, PolicySet) {
-        if self.has_caller_quotas { self.ask(parts) } else { (self, PolicySet::default()) }
+    pub(crate) fn for_caller(&mut self, parts: &Parts) -> PolicySet {
+        if self.has_caller_quotas { self.ask(parts) } else { PolicySet::default() }
     }
 
     #[inline(never)]
-    fn ask(self, parts: &Parts) -> (Self, PolicySet) {
+    fn ask(&mut self, parts: &Parts) -> PolicySet {
         let mut quotas = CallerQuotas::new();
         let mut awaited = PolicySet::default();
         for (index, layer_policy) in self.policies().iter().enumerate() {
@@ -57,10 +57,10 @@ impl CurrentConfig<'_> {
             };
             quotas.extend(quota.map(|quota| (index, quota)));
         }
-        match self.with_quotas(&quotas) {
-            Some(config) => (Self::Changed(config), awaited),
-            None => (self, awaited),
+        if let Some(config) = self.with_quotas(&quotas) {
+            *self = Self::Changed(config);
         }
+        awaited
     }
 }
 

@@ -9,7 +9,7 @@ use super::HeldPermit;
 use crate::engine::Limits;
 use crate::limit::HeldUntil;
 
-/// The permits of a request that is admitted, which its [`Charge`](crate::Charge) and its response share.
+/// The permits of a request that is admitted, which its `Charge` and its response share.
 #[derive(Clone)]
 pub struct Permits(Arc<Mutex<Slot>>);
 
@@ -18,6 +18,8 @@ struct Slot {
     /// Whether the request asks for a tunnel.
     is_connect: bool,
 }
+
+opaque_debug!(Permits);
 
 impl Permits {
     /// `is_connect` is whether the request asks for a tunnel.
@@ -36,10 +38,12 @@ impl Permits {
         drop(self.take_if(|permit| permit.until == HeldUntil::Headers));
     }
 
+    /// Releases all permits.
     pub fn release(&self) {
         drop(self.take_if(|_| true));
     }
 
+    /// Whether the request asks for a tunnel.
     pub fn is_connect(&self) -> bool {
         self.lock().is_connect
     }
@@ -65,10 +69,10 @@ impl Permits {
     }
 }
 
-/// The permit of a request in flight, for a task that outlives the response. Made by [`Charge::take_permit`](crate::Charge::take_permit).
+/// The permit of a request in flight, for a task that outlives the response. Made by `Charge::take_permit`.
 ///
 /// As long as it exists, the request counts as in flight, and its lease is renewed. It is released when it is dropped, once, in the
-/// background: a release that the store has not made is repeated, and [`Registry::drain`](crate::Registry::drain) waits for it.
+/// background: a release that the store has not made is repeated, and `Registry::drain` waits for it.
 ///
 /// ```
 /// use std::sync::Arc;

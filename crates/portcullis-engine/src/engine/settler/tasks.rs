@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 /// The tasks of all layers of one limiter. Clones share their number.
 #[derive(Clone, Debug)]
-pub struct Tasks(Arc<Semaphore>);
+pub(crate) struct Tasks(Arc<Semaphore>);
 
 impl Tasks {
     /// Returns a permit for a task on the current runtime, for work that must not begin if it could not be spawned.
@@ -30,6 +30,7 @@ impl Default for Tasks {
 pub struct TaskPermit(Handle, OwnedSemaphorePermit);
 
 impl TaskPermit {
+    /// Spawns a task on the runtime that the permit was made on.
     pub fn spawn(self, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         let Self(runtime, permit) = self;
         runtime.spawn(async move {
@@ -42,8 +43,9 @@ impl TaskPermit {
 /// Why no task can be spawned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTask {
+    /// There is no Tokio runtime.
     NoRuntime,
-    /// [`MAX_TASKS`] are running.
+    /// Too many are running.
     TooMany,
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Slot {
 }
 
 /// The next action of a request in a queue.
-pub enum Turn {
+pub(crate) enum Turn {
     /// The request proceeds, in the slot at this position, or in its own slot if there is no position.
     Go(Option<Position>),
     /// The request is polled again at this instant, or when it is woken.
@@ -48,7 +48,7 @@ pub enum Turn {
 
 impl Turn {
     /// The turn of a request that has only its own slot.
-    pub fn alone(own: Instant) -> Self {
+    pub(crate) fn alone(own: Instant) -> Self {
         if own <= Instant::now() { Self::Go(None) } else { Self::Wait(own) }
     }
 }
