@@ -1,7 +1,7 @@
 //! Decides about a request from data: keys and costs under the policies of its limits. Nothing here knows HTTP.
 //!
 //! ```text
-//! Ask ──► now::decide ──► Now::Admitted | Now::Rejected        the store answers at once, and nothing has to be waited for
+//! Ask ──► now::decide ──► Now::One | Now::All | Now::Rejected    the store answers at once, and nothing has to be waited for
 //!              └────────► Now::Later ──► Attempt::check ──► Attempt::admit ──► Admitted | Rejected
 //! ```
 //!
