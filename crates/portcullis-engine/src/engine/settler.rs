@@ -70,6 +70,8 @@ struct State {
     totals: Drained,
     /// The task that repeats settlements, one after the other, until the queue is empty.
     repeating: Option<JoinHandle<()>>,
+    /// Whether nothing waits for what only a later settlement could repeat.
+    is_abandoned: bool,
     /// Each drain in progress has a clone. Meanwhile attempts are not counted.
     draining: Arc<()>,
 }
@@ -114,13 +116,10 @@ impl Settler {
         self.0.lock().totals
     }
 
-    /// Gives up what waits if no task repeats it, because nothing can begin one any more: it would keep the limiter for ever.
+    /// Gives up what waits as soon as no task repeats it, because nothing may begin one any more: it would keep the limiter for ever.
     pub fn abandon(&self) {
-        let mut state = self.0.lock();
-        let is_repeated = state.repeating.as_ref().is_some_and(|task| !task.is_finished());
-        let waiting = if is_repeated { Queue::default() } else { mem::take(&mut state.queue) };
-        drop(state);
-        drop(waiting);
+        self.0.lock().is_abandoned = true;
+        self.0.run();
     }
 }
 
@@ -171,7 +170,8 @@ impl Shared {
         report::lost(store, receipt, *cost, cause);
     }
 
-    /// Makes sure that a task repeats what is due. Without a runtime that is left to the next settlement, or to a drain.
+    /// Makes sure that a task repeats what is due. Without a runtime that is left to the next settlement, or to a drain, if there may
+    /// be one.
     fn run(self: &Arc<Self>) {
         let mut state = self.lock();
         // That of a runtime that has ended is finished.
@@ -180,25 +180,20 @@ impl Shared {
         } else if !state.queue.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            state.repeating = Some(runtime.spawn(Arc::clone(self).repeat()));
+            state.repeating =
+                Some(runtime.spawn(Repeating { shared: Arc::clone(self), is_done: false }.repeat()));
+        } else {
+            drop(state);
+            self.forget_if_abandoned();
         }
     }
 
-    async fn repeat(self: Arc<Self>) {
-        loop {
-            let next = self.lock().next();
-            match next {
-                Ok(pending) => {
-                    let call = Call::new(&self, pending);
-                    if let Some(answer) = call.pending.as_ref().map(Pending::call) {
-                        call.answered(answer).await;
-                    }
-                }
-                // Earlier if another one is due earlier, or all are.
-                Err(Some(due)) => drop(timeout_at(due, self.due.notified()).await),
-                Err(None) => return,
-            }
-        }
+    /// Drops what waits if nothing will repeat it. The last one may drop the limiter, so the state is not locked then.
+    fn forget_if_abandoned(&self) {
+        let mut state = self.lock();
+        let waiting = state.is_abandoned.then(|| mem::take(&mut state.queue));
+        drop(state);
+        drop(waiting);
     }
 
     async fn all_done(self: &Arc<Self>) {
@@ -281,6 +276,39 @@ impl Pending {
     /// The units that the settlement refunds or charges.
     fn units(&self) -> u64 {
         self.receipt.cost().abs_diff(self.cost)
+    }
+}
+
+/// What a task does that repeats what waits. If it is dropped before all is done, as with its runtime, something may be left.
+struct Repeating {
+    shared: Arc<Shared>,
+    is_done: bool,
+}
+
+impl Repeating {
+    async fn repeat(mut self) {
+        loop {
+            let next = self.shared.lock().next();
+            match next {
+                Ok(pending) => {
+                    let call = Call::new(&self.shared, pending);
+                    if let Some(answer) = call.pending.as_ref().map(Pending::call) {
+                        call.answered(answer).await;
+                    }
+                }
+                // Earlier if another one is due earlier, or all are.
+                Err(Some(due)) => drop(timeout_at(due, self.shared.due.notified()).await),
+                Err(None) => break self.is_done = true,
+            }
+        }
+    }
+}
+
+impl Drop for Repeating {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.shared.forget_if_abandoned();
+        }
     }
 }
 

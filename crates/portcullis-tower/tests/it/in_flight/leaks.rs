@@ -88,3 +88,27 @@ fn release_that_waits_keeps_no_limiter() {
     drop(setup);
     assert!(instance.upgrade().is_none(), "nothing can make the release any more");
 }
+
+#[test]
+fn release_that_was_repeated_by_another_runtime_keeps_no_limiter() {
+    let (setup, runtime) = (Setup::new(Mode::Ready), paused());
+    let instance = setup.registry.instance();
+    let response = runtime.block_on(respond(&setup.layer(), &[]));
+    setup.store.set(Mode::Down);
+    runtime.block_on(async { drop(response) });
+    drop(setup);
+    assert!(instance.upgrade().is_some(), "a task repeats the release");
+    drop(runtime);
+    assert!(instance.upgrade().is_none(), "the task has ended");
+}
+
+#[test]
+fn release_after_the_limiter_is_gone_keeps_nothing() {
+    let setup = Setup::new(Mode::Ready);
+    let instance = setup.registry.instance();
+    let response = crate::support::block_on(respond(&setup.layer(), &[]));
+    setup.store.set(Mode::Down);
+    drop(setup);
+    drop(response);
+    assert!(instance.upgrade().is_none(), "nothing can make the release any more");
+}
