@@ -6,6 +6,7 @@ use std::time::Duration;
 use portcullis_core::overrides::Block;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Policy, PolicyName, Retry, StoreError};
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
 use crate::engine::Limits;
@@ -41,11 +42,12 @@ fn counts(key: Key, decision: &Decision) -> bool {
 }
 
 fn count_one(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
-    // Beyond the number of tasks, and outside of a runtime, the denial is not reported.
+    // Outside of a runtime the denial is not reported, and the first ones beyond the number of tasks.
     if lock_out.is_reported_later() {
         lock_out.count(key, || {
             let (store, lock_out, policy) = (Arc::clone(store), Arc::clone(lock_out), policy.clone());
-            store.engine().task_permit().ok().map(|permit| permit.spawn(report_all(store, lock_out, policy)))
+            // One for each policy, which takes no place of what requests leave behind.
+            Some(Handle::try_current().ok()?.spawn(report_all(store, lock_out, policy)))
         });
         return;
     }

@@ -28,9 +28,13 @@ pub(super) struct Shadows {
 }
 
 /// Makes all checks at a time, and reports the requests that would be rejected.
+///
+/// # Cancel safety
+///
+/// What has answered is reported, and its permits are released.
 pub(super) async fn check(
     limits: &Arc<Limits>,
-    mut asked: Vec<Asked>,
+    asked: Vec<Asked>,
     keys: Option<&FoundKeys>,
     patience: &Patience,
 ) -> Shadows {
@@ -38,24 +42,25 @@ pub(super) async fn check(
     if asked.is_empty() {
         return shadows;
     }
-    asked.sort_by_key(|asked| asked.index);
-    let call = |asked: &Asked| (StoreCall::new(limits, limits.check(asked.to_checks(limits)), false), None);
-    let mut calls: Vec<(StoreCall, Option<Result<Outcome, StoreError>>)> = asked.iter().map(call).collect();
-    if !calls.iter().all(|(call, _)| call.is_ready()) {
+    let call = |asked: Asked| (asked, StoreCall::new(limits, limits.check(asked.to_checks(limits)), false));
+    let mut calls: Vec<(Asked, StoreCall)> = asked.into_iter().map(call).collect();
+    if !calls.iter().all(|(_, call)| call.is_ready()) {
         patience.resume().await;
     }
+    let mut decided = Vec::with_capacity(calls.len());
     poll_fn(|cx| {
-        for (call, answer) in calls.iter_mut().filter(|(_, answer)| answer.is_none()) {
-            if let Poll::Ready(ready) = Pin::new(call).poll(cx) {
-                *answer = Some(ready);
+        calls.retain_mut(|(asked, call)| match Pin::new(call).poll(cx) {
+            Poll::Ready(answer) => {
+                decided.push((asked.index, shadows.add(limits, *asked, answer)));
+                false
             }
-        }
-        if calls.iter().all(|(_, answer)| answer.is_some()) { Poll::Ready(()) } else { Poll::Pending }
+            Poll::Pending => true,
+        });
+        if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
-    for (asked, (_, answer)) in asked.iter().zip(calls) {
-        shadows.add(limits, *asked, answer.expect("all have answered"));
-    }
+    decided.sort_by_key(|(index, _)| *index);
+    shadows.decisions = decided.into_iter().map(|(_, decision)| decision).collect();
     for decision in shadows.decisions.iter().filter(|decision| !decision.is_allowed()) {
         limits.emit(EventKind::ShadowWouldReject { decision }, || EventKeys::found(keys));
     }
@@ -63,11 +68,11 @@ pub(super) async fn check(
 }
 
 impl Shadows {
-    fn add(&mut self, limits: &Arc<Limits>, asked: Asked, answer: Result<Outcome, StoreError>) {
+    /// Adds what a policy has charged. Returns its decision.
+    fn add(&mut self, limits: &Arc<Limits>, asked: Asked, answer: Result<Outcome, StoreError>) -> Decision {
         report::answered(limits, answer.as_ref());
         let Ok(outcome) = answer else {
-            self.decisions.push(Decision::degraded(asked.policy(limits), SystemTime::now().into()));
-            return;
+            return Decision::degraded(asked.policy(limits), SystemTime::now().into());
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
         if limits.holds_permits() {
@@ -76,6 +81,6 @@ impl Shadows {
         if limits.policies()[asked.index].corrects {
             self.receipts.extend(outcome.clone().into_receipts().map(|receipt| (asked.index, receipt)));
         }
-        self.decisions.push(outcome.into_decision());
+        outcome.into_decision()
     }
 }
