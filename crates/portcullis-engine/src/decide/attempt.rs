@@ -37,6 +37,8 @@ pub struct Attempt {
     patience: Patience,
     /// What was charged so far.
     charged: Option<Outcome>,
+    /// Whether the store, or its fallback, has answered.
+    is_answered: bool,
     /// When its slot in a queue begins.
     slot_at: Option<Instant>,
     stays: PolicySet,
@@ -52,6 +54,8 @@ pub struct Attempt {
 pub struct Admitted {
     /// `None` if no policy is enforced for it. Its decisions are degraded where the store could not answer.
     pub charged: Option<Outcome>,
+    /// Whether the store, or its fallback, has answered. Otherwise every decision is degraded, and nothing was charged.
+    pub is_answered: bool,
     /// The decisions of policies that are tried out.
     pub shadows: Vec<Decision>,
     /// What those have charged, which the outcome may correct, by the indexes of the policies.
@@ -77,6 +81,7 @@ impl Attempt {
             max_wait,
             patience,
             charged: None,
+            is_answered: false,
             slot_at: None,
             stays: PolicySet::default(),
             shadow: Vec::new(),
@@ -147,9 +152,13 @@ impl Attempt {
             return Ok(None);
         }
         let waits = ask.waits(&limits);
-        // A call of the store would charge a slot, which other requests could not use until it is refunded.
-        if waits.in_queue && self.permit.is_none() && self.cannot_wait(ask) {
-            return Err(self.overloaded());
+        if waits.in_queue {
+            // That of a look-up, which would be counted beside the one for the queue.
+            self.permit = None;
+            // A call of the store would charge a slot, which other requests could not use until it is refunded.
+            if self.cannot_wait(ask) {
+                return Err(self.overloaded());
+            }
         }
         let answer = match call {
             Some(call) => self.answer(call).await,
@@ -179,7 +188,10 @@ impl Attempt {
         let (limits, keys) = (&self.limits, self.keys.as_deref());
         report::answered(limits, answer.as_ref());
         let mut outcome = match answer {
-            Ok(outcome) => outcome,
+            Ok(outcome) => {
+                self.is_answered = true;
+                outcome
+            }
             // Open policies reject it as well, because an overload must not give a client a second budget.
             Err(error) if error.kind().is_overload() => {
                 return Err(reject(limits, Rejected::Overloaded, keys));
@@ -207,15 +219,11 @@ impl Attempt {
     /// whether it may wait.
     pub async fn look_up(&mut self, key: impl FnOnce() -> Option<Key>) -> bool {
         let own = self.charged.as_ref().and_then(|charged| charged.checks().narrowest_key());
-        self.permit = self.acquire(own.or_else(key));
-        self.is_looking_up = self.permit.is_some();
+        self.is_looking_up = self.wait_as(own.or_else(key));
         if self.is_looking_up {
-            self.patience.waits_long();
             // Look-ups would cost nothing otherwise, as for the provisional charges.
             let stays = self.stays;
             self.later.iter_mut().for_each(|later| later.is_owed = stays.contains(later.index()));
-        }
-        if self.is_looking_up {
             self.patience.resume().await;
         }
         self.is_looking_up
@@ -261,7 +269,6 @@ impl Attempt {
         let charged = match slot {
             None => self.charged.take(),
             Some(slot) => {
-                self.patience.waits_long();
                 self.patience.resume().await;
                 let since = Instant::now();
                 let charged = slot.turn().await;
@@ -272,6 +279,7 @@ impl Attempt {
         };
         Ok(Admitted {
             charged,
+            is_answered: self.is_answered,
             shadows: shadows.decisions,
             shadow_receipts: shadows.receipts,
             later: mem::take(&mut self.later),
@@ -294,30 +302,22 @@ impl Attempt {
             self.charged = Some(charged);
             return Err(self.refunded(rejected).await);
         }
-        // The permit of the look-up may have been counted under a wider key.
-        self.permit = None;
-        self.permit = self.acquire(charged.checks().narrowest_key());
-        if self.permit.is_none() {
+        if !self.wait_as(charged.checks().narrowest_key()) {
             self.charged = Some(charged);
             return Err(self.reject_overloaded().await);
         }
         Ok(Slot::join(&self.limits, charged, at))
     }
 
-    /// Counts the request among those that wait, in place of the permit that it has. `None` if too many wait.
-    fn acquire(&self, key: Option<Key>) -> Option<WaitPermit> {
-        let permit = self.limits.engine().wait_limit.acquire(key);
-        if permit.is_none() {
+    /// Counts the request among those that wait, by this key and in place of the permit that it has. Returns whether it may wait.
+    pub(super) fn wait_as(&mut self, key: Option<Key>) -> bool {
+        self.permit = None;
+        self.permit = self.limits.engine().wait_limit.acquire(key);
+        if self.permit.is_some() {
+            self.patience.waits_long();
+        } else {
             self.limits.emit(EventKind::TooManyWaiting, || EventKeys::found(self.keys()));
         }
-        permit
-    }
-
-    /// Lets the request wait for a window. Returns whether it may wait.
-    pub(super) fn wait_for_window(&mut self, key: Option<Key>) -> bool {
-        self.permit = None;
-        self.permit = self.acquire(key);
-        self.patience.waits_long();
         self.permit.is_some()
     }
 

@@ -56,7 +56,7 @@ pub(super) async fn check(
         report::answered(&limits, answer.as_ref());
         awaited
     };
-    if !attempt.wait_for_window(checks.narrowest_key()) {
+    if !attempt.wait_as(checks.narrowest_key()) {
         return Err(attempt.overloaded());
     }
     let mut place = queues.join(awaited.id, awaited.due);

@@ -41,10 +41,10 @@ pub(super) fn uncounted(config: &LayerConfig, keys: Option<&FoundKeys>) -> Respo
 
 /// Lets a request through that had to wait, or that owes more than its charge.
 pub(crate) fn later(config: &Arc<LayerConfig>, admitted: Admitted, parts: &mut Parts) -> ResponseContext {
-    let Admitted { charged, shadows, shadow_receipts, later, held, keys, .. } = admitted;
+    let Admitted { charged, is_answered, shadows, shadow_receipts, later, held, keys, .. } = admitted;
     let keys = keys.as_deref();
     let permits = (!held.is_empty()).then(|| Permits::new(held, parts.method == Method::CONNECT));
-    let mut context = match charged.map(basis_of) {
+    let mut context = match charged.map(|charged| basis_of(charged, is_answered)) {
         None => {
             config.emit_admitted(&[], &shadows, keys);
             ResponseContext::default()
@@ -64,9 +64,9 @@ pub(crate) fn later(config: &Arc<LayerConfig>, admitted: Admitted, parts: &mut P
     context
 }
 
-/// What a request is charged by. If the store could not answer, nothing is counted.
-fn basis_of(charged: Outcome) -> ChargeBasis {
-    if charged.decisions().iter().any(Decision::is_metered) {
+/// What a request is charged by. If the store could not answer, nothing is counted, and messages pass as well.
+fn basis_of(charged: Outcome, is_answered: bool) -> ChargeBasis {
+    if is_answered {
         ChargeBasis::Decided(charged)
     } else {
         ChargeBasis::Degraded(charged.decisions().to_vec())

@@ -72,6 +72,41 @@ async fn the_charge_of_a_layer_checks_messages() {
 }
 
 #[tokio::test]
+async fn a_stream_that_begins_in_an_outage_is_limited_after_it() {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use portcullis_core::{FailureMode, ManualClock, Secret};
+    use portcullis_memory::Fallback;
+    use portcullis_tower::{Global, LayerBuilder};
+    use tower::{Layer as _, ServiceExt as _};
+
+    for mode in [Mode::Down, Mode::DownLater] {
+        let store = Arc::<TestStore>::default();
+        let fallback = Fallback::builder(Arc::clone(&store)).clock(ManualClock::default()).build();
+        let registry = Arc::new(Registry::new(Arc::new(fallback), Secret::published()));
+        let policy = BYTES.clone().on_store_failure(FailureMode::OpenFor(Duration::from_secs(60)));
+        let kept = Arc::<Mutex<Option<Charge>>>::default();
+        let keep = Arc::clone(&kept);
+        let service = LayerBuilder::new(registry, policy).by(Global).layer(tower::service_fn(
+            move |request: Request<String>| {
+                *keep.lock().unwrap() = request.extensions().get::<Charge>().cloned();
+                async { Ok::<_, Infallible>(Response::new(())) }
+            },
+        ));
+        store.set(mode);
+        assert_eq!(service.oneshot(Request::new(String::new())).await.unwrap().status(), 200);
+        let charge = kept.lock().unwrap().take().unwrap();
+        assert!(charge.check(101).await.is_ok(), "open");
+        store.set(Mode::Ready);
+        assert_eq!(charge.check(60).await.unwrap().remaining(), 40);
+        assert!(charge.check(60).await.is_err(), "{mode:?}");
+    }
+}
+
+#[tokio::test]
 async fn messages_are_checked_under_the_policy_as_it_is_now() {
     for mode in MODES {
         let (_, registry) = store(mode);

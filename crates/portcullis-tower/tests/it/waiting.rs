@@ -262,6 +262,26 @@ async fn a_request_without_a_permit_gives_its_slot_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_queue_behind_a_look_up_charges_nothing() {
+    let (store, registry) = store(Mode::Ready);
+    registry.set_max_waiting_requests(32);
+    let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
+    let layer = LayerBuilder::new(Arc::clone(&registry), queue)
+        .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
+    let (mut service, _) = probed(&layer);
+    let mut waiting = Vec::new();
+    // The first one does not wait.
+    for _ in 0..3 {
+        waiting.push(spawn(&mut service, user("ada")).await);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let before = store.asked.load(Relaxed);
+    assert_eq!(spawn(&mut service, user("ada")).await.await.unwrap().0, 503);
+    assert_eq!(store.asked.load(Relaxed), before, "the store is not asked");
+    assert!(answers(waiting).await.iter().all(|(status, _)| *status == 200));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shadow_look_up_without_a_permit_is_skipped() {
     let (_, registry) = store(Mode::Ready);
     registry.set_max_waiting_requests(0);

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use http::request::Parts;
 use portcullis_core::{SlidingWindow, Strategy};
 use portcullis_tower::{Event, EventKind, Global, Header, Lookup, Reason};
 
@@ -217,6 +218,21 @@ async fn more_requests_than_may_wait_for_a_window_are_503() {
     responses.push(server.send_as(6, "bob"));
     assert_eq!(statuses(responses).await, [200, 200, 200, 200, 503, 503, 200]);
     assert!(overloaded.load(Relaxed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_twice_is_counted_once() {
+    let found = |_: &Parts| async { Ok(Lookup::found("tenant", "acme")) };
+    let tenants = Policy::fixed_window("tenants", Quota::per_hour(99));
+    let server = Server::new(Duration::ZERO, |layer| {
+        layer.policy(window()).by(Header::named("x-user")).and_policy(tenants).by_async(found)
+    });
+    // One for each key.
+    server.registry.set_max_waiting_requests(16);
+    for number in 0..3 {
+        assert_eq!(statuses(vec![server.send_as(number, "ada")]).await, [200]);
+    }
+    assert!((1_000..1_100).contains(&server.passed()[2].1), "{:?}", server.passed());
 }
 
 #[tokio::test(start_paused = true)]
