@@ -25,7 +25,8 @@ impl Patience {
         self.0.fetch_and(!PROBING, Relaxed);
     }
 
-    /// Goes on when the request may wait.
+    /// Goes on when the request may wait. Comes before every await that may have to wait; later ones behind it need none. It keeps no
+    /// waker, because a door that calls [`probed`](Self::probed) polls again.
     pub(super) async fn resume(&self) {
         poll_fn(|_| if self.has(PROBING) { Poll::Pending } else { Poll::Ready(()) }).await;
     }

@@ -67,6 +67,7 @@ async fn decide(
     let decisions = charged.as_ref().map(Outcome::decisions).unwrap_or_default();
     config.emit_admitted(decisions, &shadows, keys.as_deref());
     let permits = (!held.is_empty()).then(|| Permits::new(held, false));
+    // Also if the store could not answer: what a handler has checked is checked again for each message.
     let basis = charged.map_or_else(|| not_asked(&config), ChargeBasis::Decided);
     Ok(Checked { basis, permits })
 }
