@@ -70,7 +70,7 @@ struct State {
     totals: Drained,
     /// The task that repeats settlements, one after the other, until the queue is empty.
     repeating: Option<JoinHandle<()>>,
-    /// Whether nothing waits for what only a later settlement could repeat.
+    /// Whether the limiter is gone, so that nothing may start another task.
     is_abandoned: bool,
     /// Each drain in progress has a clone. Meanwhile attempts are not counted.
     draining: Arc<()>,
@@ -116,7 +116,7 @@ impl Settler {
         self.0.lock().totals
     }
 
-    /// Gives up what waits as soon as no task repeats it, because nothing may begin one any more: it would keep the limiter for ever.
+    /// Drops what waits as soon as no task repeats it. Nothing may start another task, and what waits keeps the limiter in memory.
     pub fn abandon(&self) {
         self.0.lock().is_abandoned = true;
         self.0.run();
