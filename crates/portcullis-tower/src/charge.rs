@@ -20,7 +20,7 @@ use crate::InFlightPermit;
 use crate::config::LayerConfig;
 use portcullis_engine::Limits;
 use portcullis_engine::engine::permits::Permits;
-use portcullis_engine::{EventKeys, EventKind, report};
+use portcullis_engine::{EventKind, report};
 
 #[cfg(feature = "axum")]
 pub use self::axum::{MissingCharge, MissingUsage};
@@ -146,13 +146,7 @@ impl Charge {
         };
         let outcome = limits.check(checks).await?;
         let decision = outcome.decision().clone();
-        let decisions = outcome.decisions();
-        let kind = if outcome.is_allowed() {
-            EventKind::ChargedMore { decisions, units }
-        } else {
-            EventKind::ChargeDenied { decisions, units }
-        };
-        limits.emit(kind, || EventKeys::of_checks(outcome.checks()));
+        report::charged_more(limits, &outcome, units);
         let Err(late) = ledger.record(basis, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {

@@ -48,6 +48,17 @@ fn each_charge(limits: &Limits, checks: &[Check], decisions: &[Decision]) {
     }
 }
 
+/// Emits the answer to a charge of `units` beyond those of the admission.
+pub fn charged_more(limits: &Limits, outcome: &Outcome, units: u64) {
+    let decisions = outcome.decisions();
+    let kind = if outcome.is_allowed() {
+        EventKind::ChargedMore { decisions, units }
+    } else {
+        EventKind::ChargeDenied { decisions, units }
+    };
+    limits.emit(kind, || EventKeys::of_checks(outcome.checks()));
+}
+
 /// Emits what a refund of `units` has changed, or that the store fails.
 pub fn refunded(limits: &Limits, key: Key, units: u64, answer: &Result<Decision, StoreError>) {
     match answer {

@@ -8,7 +8,7 @@ use portcullis_core::{Receipt, StoreError};
 use super::{Charge, ChargedCheck};
 use crate::config::LayerConfig;
 use portcullis_engine::is_in_flight;
-use portcullis_engine::{EventKeys, EventKind, report};
+use portcullis_engine::report;
 
 impl Charge {
     pub(crate) fn config(&self) -> &Arc<LayerConfig> {
@@ -47,15 +47,8 @@ impl Charge {
         }
         let outcome = limits.check(checks).await.ok()?;
         report::answered(limits, Ok(&outcome));
-        let decisions = outcome.decisions();
-        if !outcome.is_allowed() {
-            limits.emit(EventKind::ChargeDenied { decisions, units }, || {
-                EventKeys::of_checks(outcome.checks())
-            });
-            return None;
-        }
-        limits.emit(EventKind::ChargedMore { decisions, units }, || EventKeys::of_checks(outcome.checks()));
-        Some(outcome)
+        report::charged_more(limits, &outcome, units);
+        outcome.is_allowed().then_some(outcome)
     }
 
     /// The checks for `units` under the policies as they are now.
