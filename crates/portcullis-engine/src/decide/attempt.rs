@@ -203,9 +203,7 @@ impl Attempt {
             }
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
-        if limits.holds_permits() {
-            self.held.extend(hold_permits(limits, &outcome));
-        }
+        self.held.extend(limits.engine().in_flight.hold(limits, &outcome));
         let charged = deny_if_exhausted(&mut self.later, &mut outcome, limits);
         if outcome.is_allowed() {
             return Ok(Some(outcome));
@@ -386,11 +384,6 @@ fn deny_if_exhausted(later: &mut [LaterCharge], outcome: &mut Outcome, limits: &
     }
     let denial = outcome.denied_if_exhausted(|check| later.iter().any(|later| is_of(check, later)))?;
     Some(mem::replace(outcome, denial))
-}
-
-/// Holds the permits that an answer has taken of policies that limit requests in flight.
-pub(super) fn hold_permits(limits: &Arc<Limits>, charged: &Outcome) -> Vec<HeldPermit> {
-    limits.engine().in_flight.hold(limits, charged)
 }
 
 /// When the slot of a request begins that was delayed just now.

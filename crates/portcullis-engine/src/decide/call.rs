@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use portcullis_core::store::{Outcome, StoreFuture};
 use portcullis_core::{StoreError, StoreErrorKind};
 
-use super::attempt::{delay_end, hold_permits};
+use super::attempt::delay_end;
 use super::refunds::{Keep, Refunds};
 use crate::engine::Limits;
 use crate::engine::report;
@@ -58,7 +58,7 @@ impl Drop for StoreCall {
         limits.detach(async move {
             let Ok(charged) = pending.await else { return };
             report::charged(&task_limits, charged.checks().iter().as_slice(), charged.decisions());
-            drop(hold_permits(&task_limits, &charged));
+            drop(task_limits.engine().in_flight.hold(&task_limits, &charged));
             let slot_at = delay_end(charged.decision());
             Refunds::start(&task_limits, Some(&charged), slot_at, Keep::AllButSlots).await;
         });

@@ -51,7 +51,7 @@ fn count_one(store: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy
         });
         return;
     }
-    match store.record_denials(policy, key, 1, lock_out.rule()).into_ready() {
+    match store.engine().store().record_denials(policy, key, 1, lock_out.rule()).into_ready() {
         Ok(answer) => emit(store, lock_out, policy.name(), key, &answer),
         Err(pending) => {
             lock_out.report_later();
@@ -73,7 +73,7 @@ async fn report_all(store: Arc<Limits>, lock_out: Arc<PolicyLockOut>, policy: Po
         let policy = store.policy_as_of_now(&policy);
         for reports in denials.chunks(MAX_CONCURRENT) {
             let report = |&(key, denials): &(Key, u32)| {
-                let answer = store.record_denials(&policy, key, denials, lock_out.rule());
+                let answer = store.engine().store().record_denials(&policy, key, denials, lock_out.rule());
                 async move { (key, answer.await) }
             };
             let mut pending: JoinSet<_> = reports.iter().map(report).collect();

@@ -30,11 +30,8 @@ pub enum Now {
 /// Decides about an ask whose enforced checks are [all that decides](Ask::is_decided_by_answer).
 pub fn decide(limits: &Arc<Limits>, ask: &Ask) -> Now {
     let Some(asked) = ask.single(limits) else { return decide_all(limits, ask) };
-    match limits.check_now(asked.policy(limits), asked.key, asked.cost) {
-        Some(Ok(ready)) if passes(&ready.decision) => {
-            admitted(limits, asked, &ready);
-            Now::One(asked, ready)
-        }
+    match check_one(limits, asked) {
+        Some(Ok(ready)) if passes(&ready.decision) => Now::One(asked, ready),
         Some(Ok(ready)) if !ready.decision.is_allowed() => {
             let outcome = asked.outcome(limits, ready);
             report::answered(limits, Ok(&outcome));
@@ -51,7 +48,7 @@ pub type One = Option<Result<ReadyCheck, StoreError>>;
 /// Asks the store about one check. If the answer [admits](passes) the request, that is emitted.
 #[inline]
 pub fn check_one(limits: &Limits, asked: Asked) -> One {
-    let answer = limits.check_now(asked.policy(limits), asked.key, asked.cost);
+    let answer = limits.engine().store().check_now(asked.policy(limits), asked.key, asked.cost);
     if let Some(Ok(ready)) = &answer
         && passes(&ready.decision)
     {

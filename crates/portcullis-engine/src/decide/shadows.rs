@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Receipt, StoreError};
 
-use super::attempt::hold_permits;
 use super::call::StoreCall;
 use super::patience::Patience;
 use crate::charge::Asked;
@@ -75,9 +74,7 @@ impl Shadows {
             return Decision::degraded(asked.policy(limits), SystemTime::now().into());
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
-        if limits.holds_permits() {
-            self.held.extend(hold_permits(limits, &outcome));
-        }
+        self.held.extend(limits.engine().in_flight.hold(limits, &outcome));
         if limits.policies()[asked.index].corrects {
             self.receipts.extend(outcome.clone().into_receipts().map(|receipt| (asked.index, receipt)));
         }

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use portcullis_core::log::Outage;
-use portcullis_core::overrides::{Block, LockOut};
-use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, TooMuchWork};
+use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
+use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
 use super::{Engine, corrected_under};
@@ -110,27 +109,6 @@ impl Limits {
     /// Checks and charges at the store.
     pub fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         self.engine.store().check(checks)
-    }
-
-    #[inline]
-    pub(crate) fn check_now(
-        &self,
-        policy: &Policy,
-        key: Key,
-        cost: u64,
-    ) -> Option<Result<ReadyCheck, StoreError>> {
-        self.engine.store().check_now(policy, key, cost)
-    }
-
-    /// Reports denials of a key. Returns the block that begins with them.
-    pub(crate) fn record_denials(
-        &self,
-        policy: &Policy,
-        key: Key,
-        denials: u32,
-        lock_out: &LockOut,
-    ) -> StoreFuture<Option<Block>> {
-        self.engine.store().record_denials(policy, key, denials, lock_out)
     }
 
     /// The policy as it is registered now: its quota may have changed since a charge.

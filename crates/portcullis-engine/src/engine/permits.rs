@@ -83,9 +83,9 @@ impl InFlight {
         Self(Arc::new(Shared { state: Mutex::default(), settler, changed: Notify::new() }))
     }
 
-    /// Holds the permits that a decision has taken. `until` is how long a policy of the layer holds them.
+    /// Holds the permits that a decision has taken of policies that limit requests in flight.
     pub(crate) fn hold(&self, store: &Arc<Limits>, charged: &Outcome) -> Vec<HeldPermit> {
-        if !charged.is_allowed() {
+        if !store.holds_permits() || !charged.is_allowed() {
             return Vec::new();
         }
         let taken = charged.clone().into_receipts();
