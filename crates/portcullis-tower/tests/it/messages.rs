@@ -72,7 +72,7 @@ async fn the_charge_of_a_layer_checks_messages() {
 }
 
 #[tokio::test]
-async fn a_stream_that_begins_in_an_outage_is_limited_after_it() {
+async fn streams_that_begin_in_an_outage_are_limited_later() {
     use std::convert::Infallible;
     use std::sync::Mutex;
     use std::time::Duration;

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn detached_tasks_are_bounded_and_counted_until_they_end() {
+    async fn detached_tasks_are_counted_until_they_end() {
         let tasks = Tasks::default();
         for _ in 0..MAX_TASKS {
             drop(tasks.permit().unwrap().spawn(tokio::task::yield_now()));

@@ -90,7 +90,7 @@ fn release_that_waits_keeps_no_limiter() {
 }
 
 #[test]
-fn release_that_was_repeated_by_another_runtime_keeps_no_limiter() {
+fn release_of_an_ended_runtime_keeps_no_limiter() {
     let (setup, runtime) = (Setup::new(Mode::Ready), paused());
     let instance = setup.registry.instance();
     let response = runtime.block_on(respond(&setup.layer(), &[]));
