@@ -77,6 +77,26 @@ impl Receipt {
         Self { policy, key, units: 0, runs: SmallVec::new(), at, fallback_id: None, if_newest: false }
     }
 
+    /// The receipt of units that were charged within the window of `at`, whose own receipt nobody has kept. A refund gives back what
+    /// the window still holds of them.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let hits = Policy::fixed_window("hits", Quota::per_minute(60));
+    /// let receipt = Receipt::of_window(hits, hasher.finish()?, 5, Timestamp::EPOCH);
+    /// assert_eq!((receipt.cost(), receipt.runs().len()), (5, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn of_window(policy: Policy, key: Key, units: u64, at: Timestamp) -> Self {
+        let mut state = None;
+        policy.strategy().charge(&mut state, at, units);
+        let position = policy.strategy().position(state.as_ref(), at);
+        Self::new(policy, key, Run { units, position }, at, None)
+    }
+
     /// The policy that was charged.
     pub const fn policy(&self) -> &Policy {
         &self.policy

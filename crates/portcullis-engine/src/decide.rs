@@ -12,6 +12,7 @@ mod ask;
 mod attempt;
 mod call;
 mod denial_reports;
+mod each;
 mod late;
 mod later_charge;
 pub mod now;

@@ -1,7 +1,7 @@
 //! What all layers and checks of one limiter share: the store, the registered policies, the observers, and the requests that wait or
 //! are not settled.
 
-use std::sync::Arc;
+mod by_key;
 pub mod keyed_limit;
 mod limits;
 pub mod permits;
@@ -10,6 +10,7 @@ pub mod settler;
 pub(crate) mod slots;
 pub(crate) mod windows;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::overrides::LockOut;

@@ -138,6 +138,10 @@ impl<'a> Event<'a> {
         Self { keys, ..self }
     }
 
+    pub(crate) fn with_kind(self, kind: EventKind<'a>) -> Self {
+        Self { kind, ..self }
+    }
+
     pub(crate) fn with_uncounted(self, uncounted: Uncounted<'a>) -> Self {
         Self { uncounted, ..self }
     }

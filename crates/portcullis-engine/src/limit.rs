@@ -121,6 +121,11 @@ impl PolicySet {
         Self(self.0 | other.0)
     }
 
+    /// Whether no policy is in the set.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     /// Whether the policy at `index`, which is below 32, is in the set.
     pub fn contains(self, index: usize) -> bool {
         self.0 & (1 << index) != 0

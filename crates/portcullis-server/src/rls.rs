@@ -68,9 +68,11 @@
 //! | any other | a header of this name; the domain is the header `x-envoy-domain` |
 //!
 //! Keys have no case. Rules see one descriptor at a time, so put all entries that they need into one: a descriptor without an address, which a rule
-//! that matches it needs, is `INVALID_ARGUMENT`. Several descriptors are decided one after the
-//! other: if one is denied, what was charged for those before it is refunded. Further hits are charged after the first one, as by
-//! [`Charge::check`](portcullis::Charge::check). Limit overrides and negative hits are `INVALID_ARGUMENT`. A delay of a
+//! that matches it needs, is `INVALID_ARGUMENT`. All descriptors are decided together: their rules are charged, or none is; descriptors with
+//! one key under a rule are charged the sum of their hits. Those whose rules do not fit into
+//! [one decision](portcullis::store::Checks) are decided in several, and what was charged before a denial is refunded, as it is where a rule
+//! looks up. A descriptor of several hits is charged them in place of one, and of `hits_addend: 0` nothing: it is over the limit if
+//! nothing remains. Limit overrides and negative hits are `INVALID_ARGUMENT`. A delay of a
 //! [queue](portcullis::Policy::leaky_bucket) delays the answer, for which Envoy waits for 20 ms by default.
 //!
 //! # Bounds
@@ -99,16 +101,12 @@ mod tests;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use portcullis::event::EventKind;
-use portcullis::key::Key;
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
-use portcullis::store::Checks;
-use portcullis::{Decision, FailureMode, LayerError, Limiter, Policy, Reason, StoreError};
-use portcullis_core::log::Outage;
+use portcullis::{FailureMode, LayerError, Limiter, Policy, StoreError};
+use portcullis_engine::Signals;
 
 use self::call::Call;
-use self::decide::Decider;
 use self::native::NativeRules;
 use self::plan::Plan;
 use self::verdict::Verdict;
@@ -141,7 +139,7 @@ pub struct RateLimitService {
     failure_mode: FailureMode,
     headers: ResponseHeaders,
     shadow: bool,
-    outage: Arc<Outage>,
+    signals: Arc<Signals>,
     charge_denied_hits: bool,
 }
 
@@ -199,7 +197,7 @@ impl RateLimitService {
             failure_mode: FailureMode::local(1),
             headers: ResponseHeaders::None,
             shadow: false,
-            outage: Arc::default(),
+            signals: Arc::default(),
             charge_denied_hits: false,
         }
     }
@@ -264,8 +262,7 @@ impl RateLimitService {
 
     fn register_all(&self, descriptors: &Descriptors) -> Result<(), StoreError> {
         let mut policies = descriptors.limits().iter().filter_map(|limit| limit.policy().ok());
-        let (decider, store) = (self.decider(), self.limiter.store());
-        policies.try_for_each(|policy| store.register(&decider.with_mode(policy)))
+        policies.try_for_each(|policy| self.limiter.store().register(&self.with_mode(policy)))
     }
 
     /// Decides a call, whatever it arrived by.
@@ -282,56 +279,28 @@ impl RateLimitService {
         let mut verdict = match &self.limits {
             Limits::Envoy(descriptors) => {
                 let plan = Plan::of(self, &descriptors.load(), &call);
-                self.reported(self.decider().decide(&plan).await, &plan)?
+                decide::decide(&plan, &self.limits_of(&plan), self.charge_denied_hits).await?
             }
-            Limits::Native(rules) => rules.decide(&call).await?,
+            Limits::Native(rules) => rules.decide(&call, self.shadow).await?,
         };
         verdict.over &= !self.shadow;
         Ok(self.answer(verdict))
-    }
-
-    /// Reports what was decided to the observers of the limiter, with the keys of the call: those over their limits first, as an observer may
-    /// take the first key of a policy for the one that it denies.
-    fn reported(&self, decided: Result<Verdict, CallError>, plan: &Plan) -> Result<Verdict, CallError> {
-        let keys = || {
-            let is_over = |index: usize| {
-                decided.as_ref().is_ok_and(|verdict| verdict.statuses.get(index).is_some_and(|one| one.over))
-            };
-            let mut keys: Vec<_> = plan.keys().collect();
-            keys.sort_by_key(|(index, ..)| !is_over(*index));
-            let mut keys = keys.into_iter();
-            let first = keys.next().map(|(_, policy, key)| Checks::one(policy.clone(), key, 1))?;
-            // Equal descriptors have one key.
-            let add = |checks: Checks, (_, policy, key): (usize, &Policy, Key)| {
-                checks.clone().and(policy.clone(), key, 1).unwrap_or(checks)
-            };
-            Some(keys.fold(first, add))
-        };
-        let allowed: Vec<Decision>;
-        let kind = match &decided {
-            Ok(Verdict { over: true, decisions, .. }) if self.shadow => {
-                for decision in decisions.iter().filter(|decision| !decision.is_allowed()) {
-                    self.limiter.emit_event_about(EventKind::ShadowWouldReject { decision }, keys);
-                }
-                allowed = decisions.iter().filter(|decision| decision.is_allowed()).cloned().collect();
-                EventKind::Admitted { decisions: &allowed }
-            }
-            Ok(Verdict { over: false, decisions, .. }) => EventKind::Admitted { decisions },
-            Ok(Verdict { decisions, .. }) => EventKind::Rejected { reason: Reason::Limited, decisions },
-            Err(CallError::Store(error)) if error.kind().is_overload() => {
-                EventKind::Rejected { reason: Reason::Overloaded, decisions: &[] }
-            }
-            Err(_) => EventKind::Rejected { reason: Reason::StoreFailed, decisions: &[] },
-        };
-        self.limiter.emit_event_about(kind, keys);
-        decided
     }
 
     fn answer(&self, verdict: Verdict) -> RateLimitResponse {
         answer::response(verdict, self.headers)
     }
 
-    fn decider(&self) -> Decider<'_> {
-        Decider::new(&self.limiter, &self.outage, self.failure_mode, self.charge_denied_hits)
+    /// The limits of a call, in the order of its items. All calls log together.
+    fn limits_of(&self, plan: &Plan) -> Arc<portcullis_engine::Limits> {
+        let limits = portcullis_engine::Limits::new(Arc::clone(self.limiter.engine()), plan.limits());
+        let limits = limits.with_signals(Arc::clone(&self.signals));
+        Arc::new(if self.shadow { limits.in_trial() } else { limits })
+    }
+
+    /// The policy with the failure mode of the service. If the policy cannot have it, calls fail while the store does.
+    fn with_mode(&self, policy: &Policy) -> Policy {
+        let changed = policy.clone().try_on_store_failure(self.failure_mode);
+        changed.unwrap_or_else(|_| policy.clone().on_store_failure(FailureMode::Closed))
     }
 }

@@ -4,14 +4,14 @@
 
 pub(crate) mod admit;
 pub(crate) mod fast_path;
-mod later;
+pub(crate) mod later;
 mod listed;
-mod lookups;
+pub(crate) mod lookups;
 mod nesting;
-mod pending_lookup;
-mod plan;
+pub(crate) mod pending_lookup;
+pub(crate) mod plan;
 mod preflight;
-mod quota_lookups;
+pub(crate) mod quota_lookups;
 pub(crate) mod reject;
 
 use std::sync::Arc;

@@ -26,8 +26,8 @@ use crate::response::{ResponseSettings, SoftLimits};
 use live::Version;
 pub(crate) use live::{CurrentConfig, LiveConfig};
 use portcullis_engine::policies::{Member, Membership};
-use portcullis_engine::{EventKeys, EventKind, FoundKeys, Uncounted};
-use portcullis_engine::{Limits, Signals};
+use portcullis_engine::{EventKeys, EventKind, FoundKeys};
+use portcullis_engine::{Limits, Signals, report};
 pub(crate) use quotas::CallerQuotas;
 use quotas::Variants;
 
@@ -116,6 +116,11 @@ impl LayerConfig {
         Self { limits, ..self.clone() }
     }
 
+    /// The same layer for a door that lets requests pass which it rejects.
+    pub(crate) fn in_trial(&self) -> Self {
+        Self { limits: Arc::new(self.limits.in_trial()), ..self.clone() }
+    }
+
     /// What checks of handlers need of this configuration.
     pub(crate) fn prepare(&self) -> PreparedSet {
         PreparedSet {
@@ -184,11 +189,7 @@ impl LayerConfig {
         if !self.responses.soft_limits().is_empty() {
             self.emit_soft_limits(decisions, keys);
         }
-        if decisions.is_empty() {
-            self.limits.emit_uncounted(Uncounted::Shadows(shadows), || EventKeys::found(keys));
-        } else {
-            self.limits.emit(EventKind::Admitted { decisions }, || EventKeys::found(keys));
-        }
+        report::admitted(&self.limits, decisions, shadows, keys);
     }
 
     #[cold]

@@ -205,6 +205,7 @@ mod fraction;
 mod future;
 pub mod headers;
 mod inventory;
+pub mod joint;
 mod key;
 mod layer;
 

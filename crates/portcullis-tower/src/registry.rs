@@ -265,7 +265,8 @@ impl Registry {
         &self.inventory
     }
 
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
+    /// The engine of the limiter, for doors of other kinds than the layer.
+    pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 

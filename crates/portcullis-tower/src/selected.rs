@@ -16,7 +16,7 @@ use crate::response_context::ResponseContext;
 use crate::{ResponseBody, ResponseFuture, discard, service};
 
 pub use future::SelectedFuture;
-use selection::Target;
+pub(crate) use selection::Target;
 pub use selection::{CurrentLayer, LayerLog, PreparedLayer, Selection};
 
 /// Chooses the layer that limits a request, by its head.

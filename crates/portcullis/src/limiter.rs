@@ -25,6 +25,7 @@ use portcullis_core::store::{Checks, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, StoreError,
 };
+use portcullis_engine::Engine;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
     CheckBuilder, Drained, LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection,
@@ -326,6 +327,12 @@ impl Limiter {
     /// ```
     pub async fn drain(&self, deadline: Duration) -> Drained {
         self.registry.drain(deadline).await
+    }
+
+    /// The engine, for doors of other kinds than layers and [checks](Self::check): it decides about calls of a function as well, without HTTP.
+    /// See the crate `portcullis-engine`.
+    pub fn engine(&self) -> &Arc<Engine> {
+        self.registry.engine()
     }
 
     /// The store, for decisions without the failure modes, events and responses of a layer or of a [`check`](Self::check).

@@ -3,6 +3,7 @@
 mod granted;
 mod joined;
 mod leased;
+mod part;
 mod peeked;
 mod queue;
 mod remembered;

@@ -1,6 +1,6 @@
 //! What a request asks for: keys and costs, under the policies of its limits.
 
-use portcullis_core::store::Checks;
+use portcullis_core::store::{Check, Checks};
 use portcullis_core::{FailureMode, Key, Strategy};
 use smallvec::SmallVec;
 
@@ -19,6 +19,8 @@ pub struct Ask {
     pub(super) checked: PolicySet,
     /// The policies whose charges stay if a look-up rejects the request.
     pub stays: PolicySet,
+    /// The policies whose checks of cost 0 need a unit that is left.
+    pub(super) need_unit: PolicySet,
     /// Whether the request does not wait, because it is rejected whatever the answer is.
     never_waits: bool,
     /// Whether the request has no outcome, by which it could be charged later.
@@ -83,10 +85,51 @@ impl Ask {
         self.enforce(limits, asked);
     }
 
+    /// Adds the check of the policy at `index` that charges nothing, and needs a unit that is left.
+    pub fn add_unit_needed(&mut self, limits: &Limits, index: usize, key: Key) {
+        self.need_unit = self.need_unit.union(PolicySet::one(index));
+        self.add(limits, index, key, 0);
+    }
+
+    /// Adds what another request asks, whose policies begin at `offset` in these limits. It is charged `units` in place of one; if they are 0,
+    /// nothing, and one has to be left. What both ask of a key under one policy is added up.
+    pub fn join(&mut self, limits: &Limits, other: &Self, offset: usize, units: u64) {
+        for &Asked { index, key, cost } in other.enforced.iter().chain(&other.shadow) {
+            let cost = if units == 0 { 0 } else { cost.saturating_add(units - 1) };
+            let name = limits.policies()[offset + index].policy.name();
+            let mut asked = self.enforced.iter_mut().chain(&mut self.shadow);
+            match asked.find(|asked| asked.key == key && asked.policy(limits).name() == name) {
+                Some(same) => same.cost = same.cost.saturating_add(cost),
+                None if units == 0 => self.add_unit_needed(limits, offset + index, key),
+                None => self.add(limits, offset + index, key, cost),
+            }
+            if other.stays.contains(index) {
+                self.stays = self.stays.union(PolicySet::one(offset + index));
+            }
+        }
+    }
+
+    /// Whether a check, which charges nothing, needs a unit that is left.
+    pub(super) fn needs_unit(&self, limits: &Limits, check: &Check) -> bool {
+        self.enforced.iter().any(|asked| {
+            self.need_unit.contains(asked.index)
+                && asked.key == check.key
+                && asked.policy(limits).name() == check.policy.name()
+        })
+    }
+
     fn enforce(&mut self, limits: &Limits, asked: Asked) {
         self.enforced.push(asked);
         self.checked = self.checked.union(PolicySet::one(asked.index));
         self.fails_closed |= asked.policy(limits).failure_mode() != FailureMode::Open;
+    }
+
+    /// One of the enforced checks alone.
+    pub(super) fn only(&self, asked: Asked) -> Self {
+        let mut ask = Self { need_unit: self.need_unit, fails_closed: self.fails_closed, ..Self::default() };
+        ask.enforced.push(asked);
+        ask.checked = PolicySet::one(asked.index);
+        ask
     }
 
     /// The checks that are enforced.

@@ -1,10 +1,14 @@
 //! A request while it is decided: everything that may have to be awaited.
 
+mod each;
+mod exhausted;
+mod refuse;
+
 use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use portcullis_core::store::{Check, Outcome};
+use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Receipt, StoreError};
 use tokio::time::Instant;
 
@@ -97,6 +101,11 @@ impl Attempt {
         self.keys.as_deref()
     }
 
+    /// What the request was charged so far.
+    pub fn charged(&self) -> Option<&Outcome> {
+        self.charged.as_ref()
+    }
+
     /// The longest wait that the caller accepts.
     pub(super) fn max_wait(&self) -> Option<Duration> {
         self.max_wait
@@ -119,7 +128,9 @@ impl Attempt {
         }
         match self.charge(&mut ask, call).await {
             Ok(charged) => {
-                self.add(&ask, charged);
+                if let Some(charged) = charged {
+                    self.add(&ask, charged);
+                }
                 Ok(())
             }
             Err(rejected) => Err(self.refunded(rejected).await),
@@ -127,8 +138,7 @@ impl Attempt {
     }
 
     /// Adds what the checks of an ask have charged.
-    fn add(&mut self, ask: &Ask, charged: Option<Outcome>) {
-        let Some(charged) = charged else { return };
+    fn add(&mut self, ask: &Ask, charged: Outcome) {
         self.stays = self.stays.union(ask.stays);
         self.slot_at = self.slot_at.max(delay_end(charged.decision()));
         self.charged = Some(match self.charged.take() {
@@ -168,7 +178,11 @@ impl Attempt {
                 self.answer(StoreCall::new(&limits, call, waits.in_queue)).await
             }
         };
-        self.decide(ask, answer)
+        let outcome = self.answered(ask, answer)?;
+        if outcome.is_allowed() {
+            return Ok(Some(outcome));
+        }
+        Err(deny(&limits, outcome, ask, self.keys()))
     }
 
     pub(super) async fn answer(&self, call: StoreCall) -> Result<Outcome, StoreError> {
@@ -178,13 +192,9 @@ impl Attempt {
         call.await
     }
 
-    /// Decides by the answer of the store.
+    /// The answer of the store, by which a request is charged that it allows.
     #[expect(clippy::result_large_err, reason = "moved no further than its caller")]
-    fn decide(
-        &mut self,
-        ask: &Ask,
-        answer: Result<Outcome, StoreError>,
-    ) -> Result<Option<Outcome>, Rejected> {
+    fn answered(&mut self, ask: &Ask, answer: Result<Outcome, StoreError>) -> Result<Outcome, Rejected> {
         let (limits, keys) = (&self.limits, self.keys.as_deref());
         report::answered(limits, answer.as_ref());
         let mut outcome = match answer {
@@ -199,18 +209,15 @@ impl Attempt {
             Err(error) if ask.fails_closed => return Err(store_failed(limits, &error, ask, keys)),
             Err(error) => {
                 let (checks, now) = (ask.checks(limits), SystemTime::now().into());
-                return Ok(Some(Outcome::unanswered(checks, now, error)));
+                return Ok(Outcome::unanswered(checks, now, error));
             }
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
         self.held.extend(limits.engine().in_flight.hold(limits, &outcome));
-        let charged = deny_if_exhausted(&mut self.later, &mut outcome, limits);
-        if outcome.is_allowed() {
-            return Ok(Some(outcome));
+        if let Some(charged) = exhausted::deny(&mut self.later, ask, &mut outcome, limits) {
+            self.add(ask, charged);
         }
-        let rejected = deny(limits, outcome, ask, keys);
-        self.add(ask, charged);
-        Err(rejected)
+        Ok(outcome)
     }
 
     /// Prepares for a look-up. `key` counts the request among those that wait, if it was not charged by a key of its own. Returns
@@ -262,7 +269,7 @@ impl Attempt {
             None => None,
         };
         let shadow = mem::take(&mut self.shadow);
-        let shadows = shadows::check(&limits, shadow, self.keys(), &self.patience).await;
+        let shadows = shadows::check(&limits, &shadow, self.keys(), &self.patience).await;
         self.held.extend(shadows.held);
         let charged = match slot {
             None => self.charged.take(),
@@ -367,23 +374,6 @@ impl Drop for Attempt {
             drop(Refunds::start(&self.limits, Some(&charged), self.slot_at, keep));
         }
     }
-}
-
-/// Denies a request if nothing is left of a policy that charges later. Returns what its checks have charged.
-fn deny_if_exhausted(later: &mut [LaterCharge], outcome: &mut Outcome, limits: &Limits) -> Option<Outcome> {
-    if later.is_empty() {
-        return None;
-    }
-    let is_of = |check: &Check, later: &LaterCharge| {
-        limits.policies()[later.index()].policy.name() == check.policy.name()
-    };
-    for check in outcome.checks().iter().filter(|check| check.policy.is_granted()) {
-        for later in later.iter_mut().filter(|later| is_of(check, later)) {
-            later.set_granted(&check.policy);
-        }
-    }
-    let denial = outcome.denied_if_exhausted(|check| later.iter().any(|later| is_of(check, later)))?;
-    Some(mem::replace(outcome, denial))
 }
 
 /// When the slot of a request begins that was delayed just now.

@@ -64,6 +64,17 @@ impl Rejected {
     }
 }
 
+impl Rejected {
+    /// Whether the policy at `index` denies this key.
+    fn denies(&self, limits: &Limits, index: usize, key: Key) -> bool {
+        let (Self::Limited { outcome, .. } | Self::Late { outcome, .. }) = self else { return false };
+        let name = limits.policies()[index].policy.name();
+        outcome.checks().iter().zip(outcome.decisions()).any(|(check, decision)| {
+            !decision.is_allowed() && check.key == key && check.policy.name() == name
+        })
+    }
+}
+
 /// Rejects a request that an answer of the store denies.
 pub(super) fn deny(limits: &Arc<Limits>, outcome: Outcome, ask: &Ask, keys: Option<&FoundKeys>) -> Rejected {
     reject(limits, Rejected::Limited { outcome, checked: ask.checked, key: ask.narrowest_key() }, keys)
@@ -102,6 +113,8 @@ pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&Foun
     // No line is logged for it, and its reason takes a while to find.
     if limits.engine().observers().are_present() {
         let kind = EventKind::Rejected { reason: rejected.reason(), decisions: rejected.decisions() };
-        limits.emit(kind, || EventKeys::found(keys));
+        let led =
+            keys.map(|keys| keys.led_by(limits.policies(), |index, key| rejected.denies(limits, index, key)));
+        limits.emit(kind, || EventKeys::found(led.as_ref()));
     }
 }

@@ -1,15 +1,12 @@
 //! Checks the policies that are tried out: each by itself, and none rejects.
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::SystemTime;
 
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Receipt, StoreError};
 
-use super::call::StoreCall;
+use super::each;
 use super::patience::Patience;
 use crate::charge::Asked;
 use crate::engine::Limits;
@@ -33,7 +30,7 @@ pub(super) struct Shadows {
 /// What has answered is reported, and its permits are released.
 pub(super) async fn check(
     limits: &Arc<Limits>,
-    asked: Vec<Asked>,
+    asked: &[Asked],
     keys: Option<&FoundKeys>,
     patience: &Patience,
 ) -> Shadows {
@@ -41,28 +38,13 @@ pub(super) async fn check(
     if asked.is_empty() {
         return shadows;
     }
-    let call = |asked: Asked| (asked, StoreCall::new(limits, limits.check(asked.to_checks(limits)), false));
-    let mut calls: Vec<(Asked, StoreCall)> = asked.into_iter().map(call).collect();
-    if !calls.iter().all(|(_, call)| call.is_ready()) {
-        patience.resume().await;
+    let add = |asked: Asked, answer| (asked.index, shadows.add(limits, asked, answer));
+    let decided = each::check(limits, asked, patience, add).await;
+    for (index, decision) in decided.iter().filter(|(_, decision)| !decision.is_allowed()) {
+        let led = keys.map(|keys| keys.led_by(limits.policies(), |found, _| found == *index));
+        limits.emit(EventKind::ShadowWouldReject { decision }, || EventKeys::found(led.as_ref()));
     }
-    let mut decided = Vec::with_capacity(calls.len());
-    poll_fn(|cx| {
-        calls.retain_mut(|(asked, call)| match Pin::new(call).poll(cx) {
-            Poll::Ready(answer) => {
-                decided.push((asked.index, shadows.add(limits, *asked, answer)));
-                false
-            }
-            Poll::Pending => true,
-        });
-        if calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    decided.sort_by_key(|(index, _)| *index);
     shadows.decisions = decided.into_iter().map(|(_, decision)| decision).collect();
-    for decision in shadows.decisions.iter().filter(|decision| !decision.is_allowed()) {
-        limits.emit(EventKind::ShadowWouldReject { decision }, || EventKeys::found(keys));
-    }
     shadows
 }
 

@@ -25,6 +25,8 @@ pub struct Limits {
     /// Whether the outcome of a request may change what it was charged.
     corrects: bool,
     has_caller_quotas: bool,
+    /// Whether requests pass that are rejected.
+    is_trial: bool,
 }
 
 /// What was logged, and seen of the store. It outlasts changes of the policies.
@@ -39,33 +41,49 @@ opaque_debug!(Limits, Signals);
 impl Limits {
     /// Limits that have logged nothing, and have not called the store yet.
     pub fn new(engine: Arc<Engine>, policies: Vec<Limit>) -> Self {
-        Self::with(engine, policies, Arc::default())
+        Self::with(engine, policies, Arc::default(), false)
     }
 
-    fn with(engine: Arc<Engine>, policies: Vec<Limit>, signals: Arc<Signals>) -> Self {
+    fn with(engine: Arc<Engine>, policies: Vec<Limit>, signals: Arc<Signals>, is_trial: bool) -> Self {
         let holds_permits = policies.iter().any(|limit| is_in_flight(&limit.policy));
         let charges_later = policies.iter().any(|limit| limit.unsettled.is_some());
         let corrects = policies.iter().any(|limit| limit.corrects);
         let has_caller_quotas = policies.iter().any(|limit| limit.caller_quota.is_some());
-        Self { engine, policies, signals, holds_permits, charges_later, corrects, has_caller_quotas }
+        Self {
+            engine,
+            policies,
+            signals,
+            holds_permits,
+            charges_later,
+            corrects,
+            has_caller_quotas,
+            is_trial,
+        }
     }
 
     /// Returns these limits with other policies.
     #[must_use]
     pub fn with_policies(&self, policies: Vec<Limit>) -> Self {
-        Self::with(Arc::clone(&self.engine), policies, Arc::clone(&self.signals))
+        Self::with(Arc::clone(&self.engine), policies, Arc::clone(&self.signals), self.is_trial)
     }
 
     /// Returns these limits with a log that they share with others.
     #[must_use]
     pub fn with_signals(&self, signals: Arc<Signals>) -> Self {
-        Self::with(Arc::clone(&self.engine), self.policies.clone(), signals)
+        Self::with(Arc::clone(&self.engine), self.policies.clone(), signals, self.is_trial)
     }
 
     /// Returns these limits for another layer, which has logged nothing, and has not called the store yet.
     #[must_use]
     pub fn anew(&self) -> Self {
         self.with_signals(Arc::default())
+    }
+
+    /// Returns these limits for a door that lets requests pass which they reject. Events show them as those of policies that are
+    /// [tried out](crate::Mode::Shadow), as far as the client is at fault.
+    #[must_use]
+    pub fn in_trial(&self) -> Self {
+        Self::with(Arc::clone(&self.engine), self.policies.clone(), Arc::clone(&self.signals), true)
     }
 
     /// The policies, in the order of their indexes.
@@ -211,6 +229,16 @@ impl Limits {
 
     #[inline(never)]
     fn send(&self, event: Event<'_>) {
+        if let (true, EventKind::Rejected { reason, decisions }) = (self.is_trial, event.kind)
+            && !reason.is_of_server()
+        {
+            let allowed: Vec<_> =
+                decisions.iter().filter(|decision| decision.is_allowed()).cloned().collect();
+            for decision in decisions.iter().filter(|decision| !decision.is_allowed()) {
+                self.send(event.with_kind(EventKind::ShadowWouldReject { decision }));
+            }
+            return self.send(event.with_kind(EventKind::Admitted { decisions: &allowed }));
+        }
         if event.kind.is_logged() {
             self.signals.log.on_event(&event);
         }

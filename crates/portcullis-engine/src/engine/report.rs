@@ -6,12 +6,22 @@ use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Decision, Key, PolicyName, Receipt, Settlement, StoreError};
 
 use super::Limits;
-use crate::event::{EventKeys, EventKind, SettlementLoss};
+use crate::event::{EventKeys, EventKind, FoundKeys, SettlementLoss, Uncounted};
 use crate::limit::is_in_flight;
 
 /// Emits an event about one key.
 pub fn of_key<'a>(limits: &'a Limits, policy: &'a PolicyName, key: Key, kind: EventKind<'a>) {
     limits.emit(kind, || EventKeys::One(policy, key));
+}
+
+/// Emits that a request is admitted. `shadows` are the decisions of the policies that are tried out.
+#[inline]
+pub fn admitted(limits: &Limits, decisions: &[Decision], shadows: &[Decision], keys: Option<&FoundKeys>) {
+    if decisions.is_empty() {
+        limits.emit_uncounted(Uncounted::Shadows(shadows), || EventKeys::found(keys));
+    } else {
+        limits.emit(EventKind::Admitted { decisions }, || EventKeys::found(keys));
+    }
 }
 
 /// Emits the state of the store that an answer shows. A denial from memory, and a check that a lease has paid, show none.
@@ -83,6 +93,18 @@ pub fn settled(limits: &Limits, key: Key, before: u64, cost: u64, settlement: &S
     if *uncharged > 0 {
         of_key(limits, policy, key, EventKind::DebtExceeded { policy, uncharged: *uncharged });
     }
+}
+
+/// Emits what a charge of `units` has found left, which it has used up.
+pub fn used_up(limits: &Limits, key: Key, units: u64, settlement: &Settlement) {
+    let Settlement { decision, uncharged, .. } = settlement;
+    let units = units.saturating_sub(*uncharged);
+    of_key(
+        limits,
+        decision.policy(),
+        key,
+        EventKind::ChargedMore { decisions: slice::from_ref(decision), units },
+    );
 }
 
 /// Emits that a settlement is given up.

@@ -4,6 +4,8 @@ use portcullis_core::store::{Check, Checks};
 use portcullis_core::{Key, PolicyName};
 use smallvec::SmallVec;
 
+use crate::limit::Limit;
+
 /// The keys that the policies of one layer have found for a request, by the indexes of the policies. Made only if an observer asks.
 #[derive(Clone, Debug, Default)]
 pub struct FoundKeys(SmallVec<[(usize, Key); 2]>);
@@ -31,6 +33,21 @@ impl FoundKeys {
         }
     }
 
+    /// The keys, in which those that lead come before others of their policies: an observer may take the first one of a policy.
+    pub(crate) fn led_by(&self, policies: &[Limit], leads: impl Fn(usize, Key) -> bool) -> Self {
+        let mut keys = self.clone();
+        for later in 1..keys.0.len() {
+            let (index, key) = keys.0[later];
+            let has_same_policy = |other: usize| name(policies, other) == name(policies, index);
+            let earlier =
+                keys.0[..later].iter().position(|&(other, key)| has_same_policy(other) && !leads(other, key));
+            if let Some(earlier) = earlier.filter(|_| leads(index, key)) {
+                keys.0.swap(earlier, later);
+            }
+        }
+        keys
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Key)> {
         self.0.iter().copied()
     }
@@ -46,4 +63,8 @@ impl<'a> EventKeys<'a> {
     pub fn of_checks(checks: &'a Checks) -> Self {
         Self::Checks(checks.iter().as_slice())
     }
+}
+
+fn name(policies: &[Limit], index: usize) -> Option<&PolicyName> {
+    policies.get(index).map(|limit| limit.policy.name())
 }

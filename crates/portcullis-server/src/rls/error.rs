@@ -1,6 +1,6 @@
 //! Why a call has no answer.
 
-use portcullis::StoreError;
+use portcullis_engine::Rejected;
 use tonic::{Code, Status};
 
 use super::{MAX_DESCRIPTORS, MAX_DOMAIN_BYTES, MAX_ENTRIES};
@@ -52,8 +52,11 @@ pub enum CallError {
         problem: &'static str,
     },
     /// The store cannot answer, and the [failure mode](super::RateLimitService::on_store_failure) does not decide without it.
-    #[error("the store cannot answer: {0}")]
-    Store(#[from] StoreError),
+    #[error("the store cannot answer")]
+    StoreFailed,
+    /// The store is overloaded, or too many calls wait.
+    #[error("the service is overloaded")]
+    Overloaded,
     /// A layer of native rules has not decided, for example because its store cannot answer.
     #[error("the rules have not decided: {status}")]
     Undecided {
@@ -66,18 +69,21 @@ impl CallError {
     /// Whether the call itself is at fault, and fails whenever it is repeated.
     #[must_use]
     pub const fn is_invalid_argument(&self) -> bool {
-        !matches!(self, Self::Store(_) | Self::Undecided { .. })
+        !matches!(self, Self::StoreFailed | Self::Overloaded | Self::Undecided { .. })
+    }
+}
+
+impl From<Rejected> for CallError {
+    /// Why limits have not decided.
+    fn from(rejected: Rejected) -> Self {
+        if let Rejected::StoreFailed = rejected { Self::StoreFailed } else { Self::Overloaded }
     }
 }
 
 impl From<CallError> for Status {
     /// `INVALID_ARGUMENT` for a call that is at fault, else `UNAVAILABLE`.
     fn from(error: CallError) -> Self {
-        match &error {
-            // The message of a store may name its server.
-            CallError::Store(_) => Self::new(Code::Unavailable, "the store cannot answer"),
-            CallError::Undecided { .. } => Self::new(Code::Unavailable, error.to_string()),
-            _ => Self::new(Code::InvalidArgument, error.to_string()),
-        }
+        let code = if error.is_invalid_argument() { Code::InvalidArgument } else { Code::Unavailable };
+        Self::new(code, error.to_string())
     }
 }

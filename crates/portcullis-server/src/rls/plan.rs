@@ -2,18 +2,38 @@
 
 use portcullis::key::Key;
 use portcullis::rules::envoy::{Applied, Descriptors, Limit as FileLimit, Match, RequestLimits};
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::store::Outcome;
+use portcullis::{Decision, Limiter, Policy, Quota};
+use portcullis_engine::{Ask, Limits, Mode};
 
 use super::RateLimitService;
 use super::call::{Call, Descriptor, LimitOverride};
-use super::verdict::Limit;
+use super::verdict::{Figures, Limit, LimitStatus, Status, Verdict};
 
-/// What applies to each descriptor of a call, in their order.
+/// What applies to a call.
 #[derive(Debug)]
 pub(super) struct Plan {
-    pub(super) slots: Vec<Slot>,
+    /// What applies to each descriptor, in their order.
+    slots: Vec<Slot>,
+    /// The limits with state. At most as many as descriptors, all with fixed windows: they fit into one decision.
+    pub(super) items: Vec<Item>,
+    /// Whether a limit of 0 denies the call: any hit exceeds it.
+    pub(super) is_banned: bool,
     /// Whether limits with `quota_mode` apply, and all of them may deny.
     pub(super) quotas_deny: bool,
+}
+
+/// The hits of one key under one policy, of one descriptor or several that are equal.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) policy: Policy,
+    pub(super) key: Key,
+    pub(super) role: Role,
+    pub(super) hits: u64,
+    /// Whether the hits are refunded rather than charged.
+    pub(super) is_refund: bool,
+    /// The places of its descriptors.
+    pub(super) slots: Vec<usize>,
 }
 
 /// What applies to a descriptor.
@@ -85,18 +105,121 @@ impl Plan {
         // A single quota is a limit like any other.
         if let (Some(only), None, true) = (first, quotas.next(), quotas_deny) {
             only.role = Role::Enforced;
-            return Self { slots, quotas_deny: false };
+            return Self::new(slots, false);
         }
-        Self { slots, quotas_deny }
+        Self::new(slots, quotas_deny)
     }
 
-    /// The keys that are counted, each with the place of its descriptor.
-    pub(super) fn keys(&self) -> impl Iterator<Item = (usize, &Policy, Key)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| match slot {
-            Slot::Limit(counted, policy, key) if !counted.is_refund => Some((index, policy, *key)),
-            _ => None,
+    fn new(slots: Vec<Slot>, quotas_deny: bool) -> Self {
+        let bans =
+            |slot: &Slot| matches!(slot, Slot::Zero(Counted { role: Role::Enforced, is_refund: false, .. }));
+        Self { items: items(&slots), is_banned: slots.iter().any(bans), slots, quotas_deny }
+    }
+
+    /// The limits as the engine decides by them, in the order of the items.
+    pub(super) fn limits(&self) -> Vec<portcullis_engine::Limit> {
+        let limit = |item: &Item| {
+            let mode = if item.role == Role::Shadow { Mode::Shadow } else { Mode::Enforce };
+            portcullis_engine::Limit {
+                mode,
+                share: mode.share(),
+                ..portcullis_engine::Limit::new(item.policy.clone())
+            }
+        };
+        self.items.iter().map(limit).collect()
+    }
+
+    /// What the limits of these roles are asked, with the keys of all limits for events.
+    pub(super) fn ask(&self, limits: &Limits, roles: &[Role]) -> Ask {
+        let mut ask = Ask::new(limits).without_outcome();
+        for (index, item) in self.items.iter().enumerate().filter(|(_, item)| !item.is_refund) {
+            match item.role {
+                role if !roles.contains(&role) => ask.found(index, item.key),
+                Role::Enforced | Role::Quota if item.hits == 0 => {
+                    ask.add_unit_needed(limits, index, item.key);
+                }
+                _ => ask.add(limits, index, item.key, item.hits),
+            }
+        }
+        ask
+    }
+
+    /// Whether a limit is charged nothing, and asked whether a unit is left.
+    pub(super) fn needs_unit(&self) -> bool {
+        self.of_role(Role::Enforced).any(|item| item.hits == 0)
+    }
+
+    /// The limits of a role that charge.
+    pub(super) fn of_role(&self, role: Role) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter(move |item| item.role == role && !item.is_refund)
+    }
+
+    /// The limits that an outcome has a decision of: a remembered denial has one.
+    pub(super) fn decided<'p, 'o>(
+        &'p self,
+        outcome: &'o Outcome,
+    ) -> impl Iterator<Item = (&'p Item, &'o Decision)> {
+        outcome.checks().iter().zip(outcome.decisions()).filter_map(|(check, decision)| {
+            let is_of = |item: &&Item| {
+                !item.is_refund && item.key == check.key && item.policy.name() == check.policy.name()
+            };
+            Some((self.items.iter().find(is_of)?, decision))
         })
     }
+
+    /// The verdict before the limits with state are asked.
+    pub(super) fn undecided(&self) -> Verdict {
+        let status = |slot: &Slot| match slot {
+            Slot::Zero(counted) if !counted.is_refund => counted.status(true, Some(Figures::default())),
+            slot => Status { is_unlimited: matches!(slot, Slot::Unlimited), ..Status::default() },
+        };
+        Verdict { statuses: self.slots.iter().map(status).collect(), ..Verdict::default() }
+    }
+
+    /// Shows a limit in a verdict. One that is open counts nothing, and has no figures.
+    pub(super) fn show(&self, item: &Item, over: bool, decision: &Decision, verdict: &mut Verdict) {
+        let mut figures = Figures::from(decision);
+        if over && item.hits <= decision.limit() {
+            figures.retry = figures.retry.or(Some(decision.reset_after()));
+        }
+        let figures = decision.is_metered().then_some(figures);
+        for &index in &item.slots {
+            if let (Some(status), Some(counted)) =
+                (verdict.statuses.get_mut(index), self.slots[index].counted())
+            {
+                *status = counted.status(over, figures);
+            }
+        }
+    }
+}
+
+impl Counted {
+    fn status(&self, over: bool, figures: Option<Figures>) -> Status {
+        let is_shadow = self.role == Role::Shadow;
+        let limit = figures.map(|figures| LimitStatus { limit: self.limit.clone(), figures });
+        Status { over: over && !is_shadow, is_shadow, is_unlimited: false, limit }
+    }
+}
+
+/// The limits with state, those of equal descriptors together.
+fn items(slots: &[Slot]) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    for (index, slot) in slots.iter().enumerate() {
+        let Slot::Limit(counted, policy, key) = slot else { continue };
+        let &Counted { role, hits, is_refund, .. } = counted;
+        let is_same = |item: &&mut Item| {
+            item.key == *key
+                && item.policy.name() == policy.name()
+                && (item.role, item.is_refund) == (role, is_refund)
+        };
+        if let Some(same) = items.iter_mut().find(is_same) {
+            same.hits = same.hits.saturating_add(hits);
+            same.slots.push(index);
+        } else {
+            items.push(Item { policy: policy.clone(), key: *key, role, hits, is_refund, slots: vec![index] });
+        }
+    }
+    items
 }
 
 impl Slot {
@@ -130,7 +253,7 @@ fn limited(service: &RateLimitService, asked: &Descriptor<'_>, found: &Match<'_>
     let limiter = &service.limiter;
     let key = limiter.key(|key| found.write_key(key)).ok().or_else(|| digest(limiter, &found.identity()));
     match key {
-        Some(key) => Slot::Limit(counted, service.decider().with_mode(policy), key),
+        Some(key) => Slot::Limit(counted, service.with_mode(policy), key),
         None => Slot::Zero(counted),
     }
 }
@@ -156,7 +279,7 @@ fn overridden(
         identity.extend_from_slice(text.as_bytes());
     }
     match policy.zip(digest(&service.limiter, &identity)) {
-        Some((policy, key)) => Slot::Limit(counted, service.decider().with_mode(&policy), key),
+        Some((policy, key)) => Slot::Limit(counted, service.with_mode(&policy), key),
         None => Slot::Zero(counted),
     }
 }

@@ -11,10 +11,15 @@ pub(super) struct Verdict {
     pub(super) over: bool,
     /// One for each descriptor, in their order.
     pub(super) statuses: Vec<Status>,
-    /// Of the limits that may deny and were asked, for metrics. Native rules report theirs.
-    pub(super) decisions: Vec<Decision>,
     /// The headers and the body that native rules have made.
     pub(super) response: Option<http::Response<bytes::Bytes>>,
+}
+
+impl Verdict {
+    /// Whether one of these descriptors shows figures.
+    pub(super) fn shows(&self, slots: &[usize]) -> bool {
+        slots.iter().any(|slot| self.statuses.get(*slot).is_some_and(|status| status.limit.is_some()))
+    }
 }
 
 /// The decision on one descriptor.

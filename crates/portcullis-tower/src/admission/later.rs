@@ -56,7 +56,7 @@ impl Waiting {
     }
 }
 
-async fn decide(
+pub(crate) async fn decide(
     mut config: Arc<LayerConfig>,
     plan: Box<(Plan, Option<StoreCall>)>,
     parts: Parts,

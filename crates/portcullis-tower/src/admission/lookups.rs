@@ -28,7 +28,7 @@ struct Lookups {
 /// # Errors
 ///
 /// If a look-up fails that an enforced policy needs. The others are given up then.
-pub(super) async fn look_up(
+pub(crate) async fn look_up(
     config: &Arc<LayerConfig>,
     awaited: PolicySet,
     parts: &Parts,

@@ -15,13 +15,13 @@ use portcullis_engine::{Ask, Asked};
 /// What is to be done for a request before it is decided.
 #[derive(Default)]
 pub(crate) struct Plan {
-    pub(super) ask: Ask,
+    pub(crate) ask: Ask,
     /// Whether keys or quotas have to be looked up, after the checks of `ask`.
-    pub(super) looks_up: bool,
+    pub(crate) looks_up: bool,
     /// The policies whose callers have quotas that have to be looked up.
-    pub(super) awaited: PolicySet,
+    pub(crate) awaited: PolicySet,
     /// Why the request is rejected, if its checks do not reject it before.
-    pub(super) rejection: Option<PlannedRejection>,
+    pub(crate) rejection: Option<PlannedRejection>,
 }
 
 /// A rejection that does not depend on the checks.
@@ -34,7 +34,7 @@ pub(crate) enum PlannedRejection {
 }
 
 /// The plan of a request. `awaited` are the policies that the first checks leave out.
-pub(super) fn of(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &impl Body) -> Plan {
+pub(crate) fn of(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &impl Body) -> Plan {
     if let Some(lists) = config.lists.as_deref()
         && let Some(plan) = listed::plan(config, lists, parts)
     {

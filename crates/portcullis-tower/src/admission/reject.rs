@@ -21,12 +21,12 @@ pub(crate) struct RejectedRequest {
 }
 
 /// The response to a request that its limits reject, which was emitted.
-pub(super) fn by_limits(config: &LayerConfig, rejected: &Rejected, parts: &Parts) -> RejectedRequest {
+pub(crate) fn by_limits(config: &LayerConfig, rejected: &Rejected, parts: &Parts) -> RejectedRequest {
     respond(config, Cause::Limits(rejected), parts)
 }
 
 /// The response to a request that is rejected whatever its limits say.
-pub(super) fn planned(
+pub(crate) fn planned(
     config: &LayerConfig,
     rejection: &PlannedRejection,
     parts: &Parts,

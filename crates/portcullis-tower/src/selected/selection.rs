@@ -27,22 +27,22 @@ pub struct PreparedLayer(Arc<LiveConfig>);
 
 /// A layer with its policies as they were at one instant.
 #[derive(Clone)]
-pub struct CurrentLayer(pub(super) Arc<LayerConfig>);
+pub struct CurrentLayer(pub(crate) Arc<LayerConfig>);
 
 /// The choice for one request.
 #[must_use = "a selection limits nothing until it is returned to the service"]
 pub struct Selection {
-    pub(super) target: Target,
-    pub(super) header: Option<Box<(HeaderName, HeaderValue)>>,
+    pub(crate) target: Target,
+    pub(crate) header: Option<Box<(HeaderName, HeaderValue)>>,
 }
 
-pub(super) enum Target {
+pub(crate) enum Target {
     None,
     Layer(CurrentLayer),
     Refused(Box<Refusal>),
 }
 
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     registry: Arc<Registry>,
     error: KeyError,
 }
@@ -110,7 +110,7 @@ impl Selection {
 }
 
 impl Refusal {
-    pub(super) fn response(&self, parts: &Parts) -> Response<Full<Bytes>> {
+    pub(crate) fn response(&self, parts: &Parts) -> Response<Full<Bytes>> {
         let Self { registry, error } = self;
         let rejected = EventKind::Rejected { reason: Reason::Misconfigured, decisions: &[] };
         for kind in [EventKind::Misconfigured { error }, rejected] {

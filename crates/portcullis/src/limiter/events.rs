@@ -2,7 +2,6 @@
 
 use super::Limiter;
 use crate::event::EventKind;
-use crate::store::Checks;
 
 impl Limiter {
     /// Emits an event to the log and to the [observers](Self::observe), as a layer does, for a program that decides with the
@@ -26,11 +25,5 @@ impl Limiter {
     /// ```
     pub fn emit_event(&self, kind: EventKind<'_>) {
         self.registry.emit_event(kind);
-    }
-
-    /// Like [`emit_event`](Self::emit_event), with the keys that the event is about, as the admin API needs them. See
-    /// [`Registry::emit_event_about`](portcullis_tower::Registry::emit_event_about).
-    pub fn emit_event_about(&self, kind: EventKind<'_>, checks: impl FnOnce() -> Option<Checks>) {
-        self.registry.emit_event_about(kind, checks);
     }
 }

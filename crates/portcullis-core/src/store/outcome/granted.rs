@@ -16,6 +16,16 @@ pub(super) struct Grants {
     left_out: Vec<Policy>,
 }
 
+impl Grants {
+    /// Those of the checks at these indexes.
+    pub(super) fn part(&self, indexes: &[usize]) -> Self {
+        let grant =
+            |index: &usize| self.of_checks.iter().find(|(check, _)| check == index).map(|(_, grant)| *grant);
+        let of_checks = indexes.iter().enumerate().filter_map(|(index, check)| Some((index, grant(check)?)));
+        Self { of_checks: of_checks.collect(), left_out: self.left_out.clone() }
+    }
+}
+
 impl Outcome {
     /// The same outcome, whose check at `index` was decided under the quota of a grant: it already [has](Outcome::checks) the policy
     /// with that quota. For stores.

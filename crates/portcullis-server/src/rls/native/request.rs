@@ -2,12 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, Uri, header};
-use http_body_util::Empty;
 use portcullis::key::KeyError;
 
-use super::Descriptor;
+use crate::rls::call::Descriptor;
 
 /// The header with the domain of the call.
 static DOMAIN: HeaderName = HeaderName::from_static("x-envoy-domain");
@@ -22,44 +21,43 @@ pub(super) fn no_address() -> KeyError {
 }
 
 /// The request that a descriptor stands for. Keys of entries have no case, as the names of headers have none. See the table of the [module](crate::rls#native-rules).
-pub(super) fn of(domain: &str, descriptor: &Descriptor<'_>) -> Result<Request<Empty<Bytes>>, &'static str> {
+pub(super) fn of(domain: &str, descriptor: &Descriptor<'_>) -> Result<Parts, &'static str> {
     if descriptor.limit.is_some() {
         return Err("a limit override has no rule whose place it takes");
     }
     if descriptor.is_refund {
         return Err("negative hits cannot be refunded");
     }
-    let mut request = Request::new(Empty::new());
-    *request.uri_mut() = Uri::from_static("/");
+    let (mut parts, ()) = Request::new(()).into_parts();
+    parts.uri = Uri::from_static("/");
     let domain = HeaderValue::from_str(domain).map_err(|_| "the domain is not the value of a header")?;
-    request.headers_mut().insert(DOMAIN.clone(), domain);
-    request.extensions_mut().insert(no_address());
+    parts.headers.insert(DOMAIN.clone(), domain);
+    parts.extensions.insert(no_address());
     for (key, value) in &descriptor.entries {
         match key.to_ascii_lowercase().as_str() {
             ":method" | "method" => {
-                *request.method_mut() =
-                    Method::from_bytes(value.as_bytes()).map_err(|_| "a method is not valid")?;
+                parts.method = Method::from_bytes(value.as_bytes()).map_err(|_| "a method is not valid")?;
             }
             ":path" | "path" => {
-                *request.uri_mut() = path(value).ok_or("a path is not valid")?;
+                parts.uri = path(value).ok_or("a path is not valid")?;
             }
             ":authority" | "authority" | "host" => {
-                request.headers_mut().insert(header::HOST, text(value)?);
+                parts.headers.insert(header::HOST, text(value)?);
             }
             "remote_address" | "masked_remote_address" => {
                 let peer = address(value).ok_or("a remote address is neither an address nor a network")?;
-                request.extensions_mut().insert(SocketAddr::new(peer, 0));
+                parts.extensions.insert(SocketAddr::new(peer, 0));
             }
             _ => {
                 let name = HeaderName::from_bytes(key.as_bytes())
                     .map_err(|_| "a key is not the name of a header")?;
                 if name != DOMAIN {
-                    request.headers_mut().append(name, text(value)?);
+                    parts.headers.append(name, text(value)?);
                 }
             }
         }
     }
-    Ok(request)
+    Ok(parts)
 }
 
 /// The value of a header. A client chooses it, so bytes that no header has are encoded: a call that fails would be admitted by Envoy.

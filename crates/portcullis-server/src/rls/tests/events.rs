@@ -8,10 +8,10 @@ use super::*;
 
 /// Keeps each event in a line, and its fingerprints.
 #[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Vec<String>>>>);
+pub(super) struct Lines(Arc<Mutex<Vec<String>>>, Arc<Mutex<Vec<Vec<String>>>>);
 
 impl Lines {
-    fn take(&self) -> Vec<String> {
+    pub(super) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().expect("no observer panics"))
     }
 
@@ -99,7 +99,10 @@ descriptors:
     assert_ne!(keys[0][1], *ada);
     decide(&service, &call(&[&[("user", "bob")], &[("tried", "x")]])).await;
     let bob = keys[0][1].clone();
-    assert_eq!(lines.take_keys(), [vec![bob.clone()], vec![tried.clone()], vec![bob, tried.clone()]]);
+    assert_eq!(
+        lines.take_keys(),
+        [vec![bob.clone()], vec![bob.clone(), tried.clone()], vec![bob, tried.clone()]]
+    );
 }
 
 #[tokio::test]
@@ -119,7 +122,7 @@ descriptors:
     decide(&service, &of([refund(ada, 1)])).await;
     assert_eq!(lines.take(), ["refunded shop.user 1", "admitted by 0"]);
     decide(&service, &of([hits(ada, 4)])).await;
-    assert_eq!(lines.take(), ["more shop.user 4", "Limited by 1"]);
+    assert_eq!(lines.take(), ["Limited by 1", "more shop.user 4"]);
 }
 
 #[tokio::test]

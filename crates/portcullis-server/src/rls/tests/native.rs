@@ -1,9 +1,11 @@
 //! Native rules.
 
+use portcullis::key::{KeyError, Lookup};
 use portcullis::rules::{Format, Loader, Rules};
 
+use super::events::Lines;
 use super::*;
-use crate::rls::{CallError, ResponseHeaders};
+use crate::rls::{CallError, MAX_DESCRIPTORS, ResponseHeaders};
 
 const RULES: &str = r#"
 [policy.search]
@@ -64,6 +66,110 @@ async fn a_denied_descriptor_refunds_those_before_it() {
     }
     assert!(!outcome(&service, &call(&[ACCOUNT, SEARCH])).await.0);
     assert_eq!(outcome(&service, &call(&[ACCOUNT])).await, (true, vec![1]));
+}
+
+/// Rules of three policies for each descriptor, so that five descriptors are one decision.
+const EACH: &str = r#"
+[policy.second]
+strategy = "fixed_window"
+quota = "100/s"
+key = "client_ip"
+
+[policy.hour]
+strategy = "fixed_window"
+quota = "2/h"
+key = "client_ip"
+
+[policy.tried]
+strategy = "fixed_window"
+quota = "1/h"
+key = "client_ip"
+mode = "shadow"
+"#;
+
+const ADA: &[(&str, &str)] = &[("remote_address", "192.0.2.1"), ("x-tenant", "ada")];
+const BOB: &[(&str, &str)] = &[("remote_address", "192.0.2.2"), ("x-tenant", "bob")];
+
+#[tokio::test]
+async fn descriptors_of_a_call_are_one_decision() {
+    let lines = Lines::default();
+    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, EACH)).unwrap();
+    let limiter = testing::limiter(&ManualClock::default()).rules(rules).unwrap().observe(lines.clone());
+    let rules = limiter.live_rules().unwrap().clone();
+    let service = RateLimitService::native(limiter, rules).unwrap();
+    let [ada, bob] = [ADA, BOB];
+    assert_eq!(outcome(&service, &call(&[ada, bob])).await, (true, vec![1, 1]));
+    let charged =
+        ["second", "hour", "second", "hour", "tried", "tried"].map(|name| format!("charged {name} 1"));
+    assert_eq!(lines.take(), [&charged[..], &["admitted by 4".to_owned()]].concat());
+    assert_eq!(outcome(&service, &call(&[bob])).await, (true, vec![0]));
+    lines.take();
+    let denied = decide(&service, &call(&[ada, bob])).await;
+    assert_eq!(codes(&denied), [Code::Ok, Code::OverLimit]);
+    assert_eq!(denied.statuses.iter().map(|status| status.limit_remaining).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(lines.take(), ["Limited by 4"], "nothing was charged before");
+    let shadow = service.shadow();
+    let passed = decide(&shadow, &call(&[ada, bob])).await;
+    assert_eq!((passed.overall_code(), codes(&passed)), (Code::Ok, vec![Code::Ok, Code::OverLimit]));
+    assert_eq!(lines.take(), ["shadow hour", "admitted by 3"]);
+}
+
+#[tokio::test]
+async fn hits_of_equal_descriptors_are_added_up() {
+    let service = native(&ManualClock::default());
+    assert_eq!(outcome(&service, &call(&[SEARCH, SEARCH])).await, (true, vec![1, 1]));
+    assert_eq!(outcome(&service, &call(&[SEARCH, SEARCH])).await, (false, vec![1, 1]));
+    assert_eq!(outcome(&service, &of([hits(SEARCH, 0), descriptor(SEARCH)])).await, (true, vec![0, 0]));
+}
+
+#[tokio::test]
+async fn more_rules_than_a_decision_has_are_all_or_none() {
+    let service = native_of(&ManualClock::default(), EACH);
+    let clients: Vec<String> = (0..MAX_DESCRIPTORS).map(|client| format!("192.0.2.{client}")).collect();
+    let all = of(clients.iter().map(|client| descriptor(&[("remote_address", client)])).collect::<Vec<_>>());
+    assert_eq!(outcome(&service, &all).await, (true, vec![1; MAX_DESCRIPTORS]));
+    let last = call(&[&[("remote_address", &clients[MAX_DESCRIPTORS - 1])]]);
+    assert_eq!(outcome(&service, &last).await, (true, vec![0]));
+    for _ in 0..2 {
+        assert!(!outcome(&service, &all).await.0);
+    }
+    let first = call(&[&[("remote_address", &clients[0])]]);
+    assert_eq!(outcome(&service, &first).await, (true, vec![0]), "what was charged before was refunded");
+}
+
+/// A program that looks keys up answers the calls of a gateway by the same rules.
+#[tokio::test]
+async fn keys_of_descriptors_are_looked_up() {
+    let text = EACH.replace("key = \"client_ip\"", "key = { lookup = \"plan\" }");
+    let plan = |parts: &http::request::Parts| {
+        let tenant = parts.headers.get("x-tenant").map(|tenant| tenant.as_bytes().to_vec());
+        async { tenant.map(|tenant| Lookup::found("plan", tenant)).ok_or(KeyError::server("no directory")) }
+    };
+    let loader = Loader::text("limits.toml", Format::Toml, &text).lookup("plan", plan);
+    let limiter = testing::limiter(&ManualClock::default()).rules(Rules::load(&loader).unwrap()).unwrap();
+    let rules = limiter.live_rules().unwrap().clone();
+    let service = RateLimitService::native(limiter, rules).unwrap();
+    let [ada, bob] = [ADA, BOB];
+    assert_eq!(outcome(&service, &call(&[ada, bob])).await, (true, vec![1, 1]));
+    let failed = service.decide(&call(&[ada, &[("path", "/")]])).await.unwrap_err();
+    assert_eq!(failed, CallError::Undecided { status: 503 });
+    assert_eq!(
+        outcome(&service, &of([hits(ada, 2)])).await,
+        (false, vec![1]),
+        "the failed call was refunded"
+    );
+    assert_eq!(outcome(&service, &call(&[ada])).await, (true, vec![0]));
+}
+
+#[tokio::test]
+async fn limiter_that_is_off_answers_calls() {
+    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).unwrap();
+    let limiter = portcullis::Limiter::off().rules(rules).unwrap();
+    let rules = limiter.live_rules().unwrap().clone();
+    let service = RateLimitService::native(limiter, rules).unwrap();
+    for _ in 0..4 {
+        assert_eq!(outcome(&service, &call(&[SEARCH])).await, (true, vec![0]));
+    }
 }
 
 #[tokio::test]

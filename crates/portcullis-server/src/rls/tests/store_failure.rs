@@ -51,7 +51,7 @@ async fn an_instance_enforces_limits_by_itself() {
 async fn a_closed_limit_fails_the_call_as_unavailable() {
     let service = down(StoreErrorKind::TimedOut, FailureMode::Closed);
     let error = service.decide(&call(&[&[("user", "ada")]])).await.unwrap_err();
-    assert!(matches!(error, CallError::Store(_)) && !error.is_invalid_argument());
+    assert!(matches!(error, CallError::StoreFailed) && !error.is_invalid_argument());
     let status = tonic::Status::from(error);
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(!status.message().contains("192.0.2.7"), "no address of a server");

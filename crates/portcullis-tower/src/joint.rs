@@ -1,0 +1,83 @@
+//! The door of calls that are about several requests: all are charged, or none.
+
+mod group;
+mod member;
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body_util::Full;
+use portcullis_core::Decision;
+use portcullis_engine::{Admitted, Keep, Refunds};
+
+use crate::{KeyError, Selection};
+use group::Group;
+use member::Member;
+
+/// A request of a call.
+#[derive(Debug)]
+pub struct JointRequest {
+    /// The layer that was chosen for it.
+    pub selection: Selection,
+    /// The head of the request.
+    pub parts: Parts,
+    /// The units that it is charged in place of one, in addition to what its cost exceeds one by. Of 0 nothing is charged, and one
+    /// has to be left.
+    pub units: u64,
+}
+
+/// The decision about a call.
+#[derive(Debug, Default)]
+pub struct JointDecision {
+    /// The decisive decision about each request; `None` if nothing counts it, or is known of it.
+    pub decisions: Vec<Option<Decision>>,
+    /// The first request that is rejected, and the error if its key could not be found.
+    pub rejected: Option<(usize, Option<KeyError>)>,
+    /// What a layer answers to the request that is rejected, or else adds to the response of the last one.
+    pub response: Response<Full<Bytes>>,
+}
+
+/// Decides about the requests of a call. As many as fit into one decision are decided at once; what was charged for those before is
+/// refunded if one is rejected. In a trial, events tell what would be rejected, as for policies that are tried out.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, what was charged may stay so.
+pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecision {
+    let mut decision = JointDecision { decisions: vec![None; requests.len()], ..JointDecision::default() };
+    let mut groups: Vec<Group> = Vec::new();
+    for (number, request) in requests.into_iter().enumerate() {
+        match Member::of(number, request, is_trial).await {
+            Ok(None) => {}
+            Ok(Some(member)) => match groups.last_mut() {
+                Some(last) if last.has_room_for(&member) => last.add(member),
+                _ => groups.push(Group::of(member)),
+            },
+            Err((error, response)) => {
+                decision.reject(number, error, response);
+                return decision;
+            }
+        }
+    }
+    let mut admitted: Vec<(Group, Admitted)> = Vec::with_capacity(groups.len());
+    for mut group in groups {
+        let Some(by) = group.decide(&mut decision).await else {
+            for (group, by) in admitted {
+                Refunds::start(group.limits(), by.charged.as_ref(), None, Keep::Nothing).await;
+            }
+            return decision;
+        };
+        admitted.push((group, by));
+    }
+    for (group, by) in &admitted {
+        group.admit(by, &mut decision);
+    }
+    decision
+}
+
+impl JointDecision {
+    fn reject(&mut self, request: usize, error: Option<KeyError>, response: Response<Full<Bytes>>) {
+        self.rejected = Some((request, error));
+        self.response = response;
+    }
+}

@@ -1,0 +1,161 @@
+//! Requests of a call that fit into one decision.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use http_body_util::Full;
+use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::{Decision, Policy, TooMuchWork};
+use portcullis_engine::{Admitted, Ask, Attempt, EventKeys, EventKind, Limits, Patience, Rejected, report};
+
+use super::JointDecision;
+use super::member::Member;
+use crate::RateLimitHeaders;
+use crate::admission::plan::PlannedRejection;
+use crate::admission::{lookups, pending_lookup, quota_lookups, reject};
+use crate::headers::X_RATELIMIT_SHADOW;
+use crate::response::{Granted, shadow_names};
+
+/// Requests that are decided at once, with the policies of all of them.
+pub(super) struct Group {
+    members: Vec<Member>,
+    limits: Arc<Limits>,
+}
+
+impl Group {
+    pub(super) fn of(member: Member) -> Self {
+        let limits = Arc::clone(&member.config.limits);
+        Self { members: vec![member], limits }
+    }
+
+    /// Whether one decision may have the policies of a request as well. Those that are looked up may get other quotas.
+    pub(super) fn has_room_for(&self, member: &Member) -> bool {
+        let mut members = self.members.iter().chain([member]);
+        let policies: Vec<&Policy> = members.clone().flat_map(policies).collect();
+        !members.any(|member| member.plan.looks_up)
+            && policies.len() <= Checks::MAX
+            && TooMuchWork::check(policies).is_ok()
+    }
+
+    pub(super) fn add(&mut self, member: Member) {
+        self.members.push(member);
+        self.collect_limits();
+    }
+
+    fn collect_limits(&mut self) {
+        let all = self.members.iter().flat_map(|member| member.config.limits.policies()).cloned().collect();
+        self.limits = Arc::new(self.limits.with_policies(all));
+    }
+
+    pub(super) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// Charges all policies, or none. `None` if they reject a request.
+    pub(super) async fn decide(&mut self, decision: &mut JointDecision) -> Option<Admitted> {
+        let mut attempt = Attempt::new(&self.limits, None, Patience::default());
+        let mut checked = attempt.check(self.ask(), None).await;
+        if checked.is_ok() && self.members[0].plan.looks_up {
+            checked = self.look_up(&mut attempt, decision).await?;
+        }
+        let admitted = match checked {
+            Ok(()) => attempt.admit().await,
+            Err(rejected) => Err(rejected),
+        };
+        admitted.map_err(|rejected| self.reject(&rejected, decision)).ok()
+    }
+
+    /// What the requests ask together.
+    fn ask(&self) -> Ask {
+        let (mut ask, mut offset) = (Ask::new(&self.limits), 0);
+        for member in &self.members {
+            ask.join(&self.limits, &member.plan.ask, offset, member.units);
+            offset += member.config.policies().len();
+        }
+        ask
+    }
+
+    /// Looks up keys and quotas of the only request, and checks what follows. `None` if it is rejected because that fails.
+    async fn look_up(
+        &mut self,
+        attempt: &mut Attempt,
+        decision: &mut JointDecision,
+    ) -> Option<Result<(), Rejected>> {
+        let Member { number, config, parts, plan, asked, .. } = &mut self.members[0];
+        if !attempt.look_up(|| quota_lookups::own_key(config, plan.awaited, parts)).await {
+            // Only policies that are tried out need the look-up otherwise: they do not count the request.
+            let is_needed = pending_lookup::any_enforced(config, plan.awaited, parts);
+            return Some(if is_needed { Err(attempt.reject_overloaded().await) } else { Ok(()) });
+        }
+        let (with_quotas, found) = lookups::look_up(config, plan.awaited, parts).await;
+        *config = with_quotas;
+        match found {
+            Ok(ask) => {
+                asked.extend(ask.enforced());
+                plan.ask = ask;
+                self.collect_limits();
+                attempt.looked_up(&self.limits);
+                Some(attempt.check(self.ask(), None).await)
+            }
+            Err(error) => {
+                let rejection = PlannedRejection::LookUp(error.clone());
+                let rejected = reject::planned(config, &rejection, parts, attempt.keys());
+                attempt.refund_looked_up().await;
+                decision.reject(*number, Some(error), rejected.response);
+                None
+            }
+        }
+    }
+
+    /// Answers for the first request that is denied.
+    fn reject(&self, rejected: &Rejected, decision: &mut JointDecision) {
+        let outcome = match rejected {
+            Rejected::Limited { outcome, .. } | Rejected::Late { outcome, .. } => Some(outcome),
+            _ => None,
+        };
+        let mut denied = None;
+        for member in &self.members {
+            let Some(own) = outcome.and_then(|outcome| member.own(outcome)) else { continue };
+            decision.decisions[member.number] = Some(own.decision().clone());
+            if denied.is_none() && !own.is_allowed() {
+                let (checked, key) = (member.checked(), member.narrowest_key());
+                denied = Some((member, Rejected::Limited { outcome: own, checked, key }));
+            }
+        }
+        let (member, rejected) = denied.unwrap_or_else(|| (&self.members[0], rejected.clone()));
+        let response = reject::by_limits(&member.config, &rejected, &member.parts).response;
+        decision.reject(member.number, None, member.response(response));
+    }
+
+    /// Shows what was decided, in the response to the last request.
+    pub(super) fn admit(&self, admitted: &Admitted, decision: &mut JointDecision) {
+        let charged = admitted.charged.as_ref();
+        for member in &self.members {
+            let own = charged.and_then(|charged| member.own(charged));
+            let responses = &member.config.responses;
+            let mut response = Response::new(Full::<Bytes>::default());
+            if let Some(own) = &own {
+                for decision in responses.soft_limits().reached(own.decisions()) {
+                    let keys = || EventKeys::of_checks(own.checks());
+                    self.limits.emit(EventKind::SoftLimitReached { decision }, keys);
+                }
+                let granted = Granted::Among(own.checks().iter().as_slice());
+                responses.write_admitted(own.decision(), own.decisions(), granted, false, &mut response);
+            }
+            let denied = admitted.shadows.iter().filter(|shadow| !shadow.is_allowed()).map(Decision::policy);
+            let mut denied = denied.peekable();
+            if denied.peek().is_some() && responses.headers().contains(RateLimitHeaders::SHADOW) {
+                response.headers_mut().append(&X_RATELIMIT_SHADOW, shadow_names(denied));
+            }
+            decision.response = member.response(response);
+            decision.decisions[member.number] = own.map(Outcome::into_decision);
+        }
+        let decisions = charged.map(Outcome::decisions).unwrap_or_default();
+        report::admitted(&self.limits, decisions, &admitted.shadows, admitted.keys.as_deref());
+    }
+}
+
+fn policies(member: &Member) -> impl Iterator<Item = &Policy> {
+    member.config.limits.policies().iter().map(|limit| &limit.policy)
+}
