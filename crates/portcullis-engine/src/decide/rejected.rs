@@ -113,8 +113,15 @@ pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&Foun
     // No line is logged for it, and its reason takes a while to find.
     if limits.engine().observers().are_present() {
         let kind = EventKind::Rejected { reason: rejected.reason(), decisions: rejected.decisions() };
-        let led =
-            keys.map(|keys| keys.led_by(limits.policies(), |index, key| rejected.denies(limits, index, key)));
-        limits.emit(kind, || EventKeys::found(led.as_ref()));
+        match keys {
+            None => limits.emit(kind, || EventKeys::None),
+            Some(keys) => emit_with_keys(limits, kind, rejected, keys),
+        }
     }
+}
+
+#[cold]
+fn emit_with_keys(limits: &Limits, kind: EventKind<'_>, rejected: &Rejected, keys: &FoundKeys) {
+    let led = keys.led_by(limits.policies(), |index, key| rejected.denies(limits, index, key));
+    limits.emit(kind, || EventKeys::Found(&led));
 }

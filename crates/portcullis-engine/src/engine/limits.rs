@@ -229,20 +229,31 @@ impl Limits {
 
     #[inline(never)]
     fn send(&self, event: Event<'_>) {
-        if let (true, EventKind::Rejected { reason, decisions }) = (self.is_trial, event.kind)
-            && !reason.is_of_server()
-        {
-            let allowed: Vec<_> =
-                decisions.iter().filter(|decision| decision.is_allowed()).cloned().collect();
-            for decision in decisions.iter().filter(|decision| !decision.is_allowed()) {
-                self.send(event.with_kind(EventKind::ShadowWouldReject { decision }));
-            }
-            return self.send(event.with_kind(EventKind::Admitted { decisions: &allowed }));
+        if self.is_trial && matches!(event.kind, EventKind::Rejected { .. }) {
+            return self.send_tried(event);
         }
+        self.emit_now(&event);
+    }
+
+    fn emit_now(&self, event: &Event<'_>) {
         if event.kind.is_logged() {
-            self.signals.log.on_event(&event);
+            self.signals.log.on_event(event);
         }
-        self.engine.observers().emit(&event);
+        self.engine.observers().emit(event);
+    }
+
+    /// Emits what a rejection would be without the trial, and that the request is admitted.
+    #[cold]
+    fn send_tried(&self, event: Event<'_>) {
+        let decisions = match event.kind {
+            EventKind::Rejected { reason, decisions } if !reason.is_of_server() => decisions,
+            _ => return self.emit_now(&event),
+        };
+        let allowed: Vec<_> = decisions.iter().filter(|decision| decision.is_allowed()).cloned().collect();
+        for decision in decisions.iter().filter(|decision| !decision.is_allowed()) {
+            self.emit_now(&event.with_kind(EventKind::ShadowWouldReject { decision }));
+        }
+        self.emit_now(&event.with_kind(EventKind::Admitted { decisions: &allowed }));
     }
 
     /// Emits that the store fails, or that it answers again.

@@ -29,6 +29,7 @@ pub fn admitted(limits: &Limits, decisions: &[Decision], shadows: &[Decision], k
 pub fn answered(limits: &Limits, answer: Result<&Outcome, &StoreError>) {
     match answer {
         Ok(outcome) if outcome.is_remembered() || outcome.is_leased() => {}
+        Ok(outcome) if outcome.failure().is_none() && !limits.outage().is_failing() => {}
         Ok(outcome) => limits.emit_store_state(outcome.failure()),
         Err(error) => limits.emit_store_state(Some(error)),
     }
