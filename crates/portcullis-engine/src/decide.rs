@@ -5,29 +5,22 @@
 //!              └────────► Now::Later ──► Attempt::check ──► Attempt::admit ──► Admitted | Rejected
 //! ```
 //!
-//! A door makes an [`Ask`] of what it has received, and renders the answer. An [`Attempt`] may check several times: before a look-up
+//! A door makes an [`Ask`] of what it has received, and renders the answer. An `Attempt` may check several times: before a look-up
 //! of the door, and after it.
 
 mod ask;
-mod attempt;
 mod call;
 mod denial_reports;
-mod each;
-mod late;
+#[cfg(feature = "runtime")]
+mod later;
 mod later_charge;
 pub mod now;
-mod patience;
-mod refunds;
 mod rejected;
-mod shadows;
-mod slot;
-mod window;
 
 pub use ask::Ask;
-pub use attempt::{Admitted, Attempt};
 pub use call::StoreCall;
+#[cfg(feature = "runtime")]
+pub use later::{Admitted, Attempt, Keep, Patience, Refunds};
 pub use later_charge::LaterCharge;
 pub use now::Now;
-pub use patience::Patience;
-pub use refunds::{Keep, Refunds};
 pub use rejected::Rejected;

@@ -1,13 +1,19 @@
 //! What all layers and checks of one limiter share: the store, the registered policies, the observers, and the requests that wait or
 //! are not settled.
 
+#[cfg(feature = "runtime")]
+mod backlog;
 mod by_key;
 pub mod keyed_limit;
 mod limits;
+#[cfg(feature = "runtime")]
 pub mod permits;
 pub mod report;
+#[cfg(feature = "runtime")]
 pub mod settler;
+#[cfg(feature = "runtime")]
 pub(crate) mod slots;
+#[cfg(feature = "runtime")]
 pub(crate) mod windows;
 
 use std::sync::Arc;
@@ -15,18 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
-use portcullis_core::{Key, Policy, Receipt, Strategy};
+use portcullis_core::{Clock, Key, Policy, Receipt, Strategy, Timestamp};
 
-use crate::engine::permits::InFlight;
-use crate::engine::settler::{NoTask, Settler, TaskPermit, Tasks};
 use crate::event::Observers;
 use crate::limit::PolicyLockOut;
 use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
+#[cfg(feature = "runtime")]
+pub use backlog::Backlog;
 pub use limits::{Limits, Signals};
 
-use crate::engine::slots::Queues;
-use crate::engine::windows::WindowQueues;
 use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
 use crate::{LayerError, PolicyConflict};
 use keyed_limit::KeyedLimit;
@@ -36,38 +40,41 @@ pub struct Engine {
     store: Arc<dyn Store>,
     policies: Arc<PolicyTable>,
     observers: Observers,
-    tasks: Tasks,
-    /// Bounds the requests that wait, in total and per key.
-    pub wait_limit: KeyedLimit<Key>,
-    pub(crate) queues: Queues,
-    pub(crate) window_queues: WindowQueues,
+    clock: Arc<dyn Clock>,
     pub(crate) unsettled: KeyedLimit<(u128, Key)>,
-    /// The settlements that are not made yet.
-    pub settler: Settler,
-    /// The permits of requests in flight.
-    pub in_flight: InFlight,
+    /// What is left to be done later.
+    #[cfg(feature = "runtime")]
+    pub backlog: Backlog,
     time_zones_are_logged: AtomicBool,
 }
 
 opaque_debug!(Engine);
 
 impl Engine {
-    /// An engine without policies and observers.
+    /// An engine without policies and observers, by the clock of the runtime.
+    #[cfg(feature = "runtime")]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        let settler = Settler::default();
+        Self::with_clock(store, Arc::new(crate::RuntimeClock::default()))
+    }
+
+    /// An engine without policies and observers. The clock tells when outages begin and end, and since when policies are known; the
+    /// store decides by its own.
+    pub fn with_clock(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
             store,
-            policies: Arc::default(),
+            policies: Arc::new(PolicyTable::new(Arc::clone(&clock))),
             observers: Observers::default(),
-            tasks: Tasks::default(),
-            wait_limit: KeyedLimit::new(keyed_limit::MAX_WAITING_REQUESTS),
-            queues: Queues::default(),
-            window_queues: WindowQueues::default(),
+            clock,
             unsettled: KeyedLimit::new(keyed_limit::MAX_UNSETTLED),
-            in_flight: InFlight::new(settler.clone()),
-            settler,
+            #[cfg(feature = "runtime")]
+            backlog: Backlog::default(),
             time_zones_are_logged: AtomicBool::new(false),
         }
+    }
+
+    /// The time by the clock of the engine.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// The store that decides.
@@ -78,15 +85,6 @@ impl Engine {
     /// The observers of events.
     pub fn observers(&self) -> &Observers {
         &self.observers
-    }
-
-    /// Returns a permit for a task that settles a charge.
-    ///
-    /// # Errors
-    ///
-    /// Returns why no task can be spawned: there is no runtime, or too many tasks run.
-    pub fn task_permit(&self) -> Result<TaskPermit, NoTask> {
-        self.tasks.permit()
     }
 
     /// The policies as they are now.

@@ -6,6 +6,7 @@ mod class;
 mod fingerprint;
 mod keys;
 mod kind;
+#[cfg(feature = "runtime")]
 mod log;
 mod observers;
 mod reason;
@@ -24,6 +25,7 @@ pub use class::Class;
 pub use fingerprint::{Fingerprint, FingerprintError};
 pub use keys::{EventKeys, FoundKeys};
 pub use kind::EventKind;
+#[cfg(feature = "runtime")]
 pub use log::EventLog;
 pub use observers::Observers;
 pub use reason::Reason;

@@ -1,9 +1,15 @@
 //! Decides about requests from data, for the doors of [Portcullis](https://docs.rs/portcullis).
 //!
 //! A door has [`Limits`]: policies as they are now. It makes an [`Ask`] of keys and costs, decides it [at once](now::decide) or by an
-//! [`Attempt`], and renders the answer. Nothing here knows HTTP.
+//! `Attempt`, and renders the answer. Nothing here knows HTTP.
+//!
+//! # Features
+//!
+//! `runtime`, on by default, has all that waits or runs in a task, on Tokio: `Attempt`, refunds of requests that are gone, permits of requests
+//! in flight, the log. Without it a request is decided [at once](now::decide), by a clock that is given: in a browser, for example.
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(not(feature = "runtime"), expect(dead_code, reason = "what only a request that waits needs"))]
 
 /// Implements `Debug` by the name alone, for types that lead to the whole limiter.
 macro_rules! opaque_debug {
@@ -17,25 +23,32 @@ macro_rules! opaque_debug {
 }
 
 pub mod charge;
+#[cfg(feature = "runtime")]
+mod clock;
 pub mod decide;
 pub mod engine;
 mod error;
 pub mod event;
 mod limit;
+#[cfg(feature = "runtime")]
 pub mod log_throttle;
 pub mod policies;
 
 pub use charge::Asked;
-pub use decide::{
-    Admitted, Ask, Attempt, Keep, LaterCharge, Now, Patience, Refunds, Rejected, StoreCall, now,
-};
+#[cfg(feature = "runtime")]
+pub use clock::RuntimeClock;
+#[cfg(feature = "runtime")]
+pub use decide::{Admitted, Attempt, Keep, Patience, Refunds};
+pub use decide::{Ask, LaterCharge, Now, Rejected, StoreCall, now};
 pub use engine::{Engine, Limits, Signals, report};
 pub use error::{
     LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
 };
+#[cfg(feature = "runtime")]
+pub use event::EventLog;
 pub use event::{
-    Class, Event, EventKeys, EventKind, EventLog, Fingerprint, FingerprintError, FoundKeys, LayerPolicies,
-    Observer, Reason, SettlementLoss, SpanFields, Uncounted,
+    Class, Event, EventKeys, EventKind, Fingerprint, FingerprintError, FoundKeys, LayerPolicies, Observer,
+    Reason, SettlementLoss, SpanFields, Uncounted,
 };
 pub use limit::{
     HeldUntil, Limit, Mode, OnAbort, OnMissing, Percent, PercentError, PolicyLockOut, PolicySet, is_in_flight,

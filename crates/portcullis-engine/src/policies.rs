@@ -5,20 +5,20 @@ mod install;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use portcullis_core::overrides::LockOut;
-use portcullis_core::{Policy, PolicyName, TooMuchWork};
+use portcullis_core::{Clock, Policy, PolicyName, Timestamp, TooMuchWork};
 
 use crate::limit::PolicyLockOut;
 use crate::{LayerError, Mode, PolicyConflict};
 pub use install::InstalledPolicy;
 
 /// The registered policies. A layer reads it when it is built, and again after a change.
-#[derive(Default)]
 pub struct PolicyTable {
     generation: Generation,
     entries: Mutex<Entries>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Counts the changes of policies and modes. Every request reads it, so it has cache lines of its own: processors load them in
@@ -49,10 +49,10 @@ struct Entry {
     declared: Policy,
     /// As it was set later.
     changed: Option<Policy>,
-    registered_at: SystemTime,
+    registered_at: Timestamp,
     /// The mode in all layers, if it was set. Otherwise each layer has its own.
     mode: Option<Mode>,
-    mode_since: SystemTime,
+    mode_since: Timestamp,
     /// In all layers, if one has set it.
     lock_out: Option<Arc<PolicyLockOut>>,
     /// As it was installed last.
@@ -94,6 +94,10 @@ pub struct Membership {
 opaque_debug!(PolicyTable, Membership);
 
 impl PolicyTable {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { generation: Generation::default(), entries: Mutex::default(), clock }
+    }
+
     /// The number of changes so far.
     #[inline]
     pub fn generation(&self) -> u64 {
@@ -120,7 +124,10 @@ impl PolicyTable {
 
     /// Since when the name is registered, and since when the policy has its mode.
     pub fn since(&self, name: &PolicyName) -> Option<(SystemTime, SystemTime)> {
-        self.lock().policies.get(name).map(|entry| (entry.registered_at, entry.mode_since))
+        let of_system = |time: Timestamp| SystemTime::UNIX_EPOCH + Duration::from_micros(time.as_micros());
+        let entries = self.lock();
+        let entry = entries.policies.get(name)?;
+        Some((of_system(entry.registered_at), of_system(entry.mode_since)))
     }
 
     /// The registered names, in alphabetical order.
@@ -139,7 +146,10 @@ impl PolicyTable {
     /// Registers a policy for as long as the table exists.
     pub(crate) fn keep(&self, policy: &Policy) -> Result<(), LayerError> {
         let mut entries = self.lock();
-        let entry = entries.policies.entry(policy.name().clone()).or_insert_with(|| Entry::new(policy));
+        let entry = entries
+            .policies
+            .entry(policy.name().clone())
+            .or_insert_with(|| Entry::new(policy, self.clock.now()));
         entry.admit(policy)?;
         entry.is_kept = true;
         Ok(())
@@ -154,7 +164,10 @@ impl PolicyTable {
         let mut entries = self.lock();
         if let Some(added) = added {
             entries.admits(&members, added)?;
-            entries.policies.entry(added.name().clone()).or_insert_with(|| Entry::new(added));
+            entries
+                .policies
+                .entry(added.name().clone())
+                .or_insert_with(|| Entry::new(added, self.clock.now()));
         }
         Ok(self.joined(&mut entries, Joined { members, is_replaced: false }))
     }
@@ -196,7 +209,7 @@ impl PolicyTable {
             return Err(LayerError::UnverifiedKey { policy: name.clone() });
         }
         let unknown = || LayerError::Unknown { policy: name.clone() };
-        entries.policies.get_mut(name).ok_or_else(unknown)?.set_mode(Some(mode));
+        entries.policies.get_mut(name).ok_or_else(unknown)?.set_mode(Some(mode), self.clock.now());
         self.changed();
         Ok(())
     }
@@ -298,8 +311,7 @@ impl Entries {
 }
 
 impl Entry {
-    fn new(declared: &Policy) -> Self {
-        let registered_at = SystemTime::now();
+    fn new(declared: &Policy, registered_at: Timestamp) -> Self {
         Self {
             declared: declared.clone(),
             changed: None,
@@ -314,9 +326,9 @@ impl Entry {
         }
     }
 
-    fn set_mode(&mut self, mode: Option<Mode>) {
+    fn set_mode(&mut self, mode: Option<Mode>, now: Timestamp) {
         if self.mode != mode {
-            (self.mode, self.mode_since) = (mode, SystemTime::now());
+            (self.mode, self.mode_since) = (mode, now);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Key, ManualClock, Policy, Quota, Secret};
+use portcullis_core::{Clock, Key, ManualClock, Policy, Quota, Secret};
 use portcullis_engine::{
     Ask, Attempt, Engine, EventKind, Limit, Limits, Mode, Now, Patience, Reason, Rejected, now,
 };
@@ -77,4 +77,28 @@ async fn shadow_limit_lets_every_call_through() {
         assert!(limited(&limits, "ada", || ()).await.is_ok());
     }
     assert_eq!(would_reject.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+/// Without a runtime: what is answered at once needs none, and the time is that of a clock that is set.
+#[test]
+fn call_is_decided_at_the_time_it_is_given() {
+    let clock = Arc::new(ManualClock::default());
+    let store = MemoryStore::builder().clock(Arc::clone(&clock)).build();
+    let engine = Arc::new(Engine::with_clock(Arc::new(store), Arc::clone(&clock) as Arc<dyn Clock>));
+    let policy = Policy::fixed_window("calls", Quota::per_minute(1));
+    engine.register(&policy).expect("the store has room");
+    let limits = Arc::new(Limits::new(Arc::clone(&engine), vec![Limit::new(policy.clone())]));
+    let decide = || {
+        let mut ask = Ask::new(&limits);
+        ask.add(&limits, 0, key("ada"), 1);
+        now::decide(&limits, &ask)
+    };
+    assert!(matches!(decide(), Now::One(_, ready) if ready.decision.remaining() == 0));
+    assert!(matches!(decide(), Now::Rejected(_)));
+    clock.advance(Duration::from_secs(60));
+    let Now::One(asked, ready) = decide() else { panic!("a new window has begun") };
+    assert_eq!(engine.now(), ready.decision.at());
+    let receipt = asked.outcome(&limits, ready).into_receipts().next().expect("it was charged");
+    let refunded = limits.refund(receipt).into_ready().expect("the store is in memory").unwrap();
+    assert_eq!(refunded.remaining(), 1);
 }

@@ -141,12 +141,12 @@ impl Registry {
     /// the decision, never by a key that clients share, such as [`Global`](crate::Global). Requests beyond the limit are
     /// rejected with 503, without `Retry-After`, and charged nothing.
     pub fn set_max_waiting_requests(&self, requests: usize) {
-        self.engine.wait_limit.set_limit(requests);
+        self.engine.backlog.wait_limit.set_limit(requests);
     }
 
     /// Returns how many requests wait now, in all layers together. See [`set_max_waiting_requests`](Self::set_max_waiting_requests).
     pub fn waiting_requests(&self) -> usize {
-        self.engine.wait_limit.held()
+        self.engine.backlog.wait_limit.held()
     }
 
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
@@ -221,7 +221,7 @@ impl Registry {
     /// If there is no tokio runtime with a timer.
     pub async fn drain(&self, deadline: Duration) -> Drained {
         let start = Instant::now();
-        let drained = self.engine.settler.drain(deadline).await;
+        let drained = self.engine.backlog.settler.drain(deadline).await;
         if !deadline.is_zero() {
             // What is not returned expires.
             let _ = timeout(deadline.saturating_sub(start.elapsed()), self.store().drain()).await;
@@ -278,7 +278,7 @@ impl Registry {
 
 impl Drop for Registry {
     fn drop(&mut self) {
-        self.engine.settler.abandon();
+        self.engine.backlog.settler.abandon();
     }
 }
 

@@ -2,14 +2,13 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;
-use std::sync::OnceLock;
-use std::time::Instant;
+
+use crate::Timestamp;
 
 /// Knows when a store has failed last, until it answers again.
 #[derive(Debug, Default)]
 pub struct Outage {
-    start: OnceLock<Instant>,
-    /// The microseconds from the start to the last failure, and one more; 0 if the store answers.
+    /// The time of the last failure in microseconds, and one more; 0 if the store answers.
     failed_at: AtomicU64,
     /// Whether it has lasted for longer than calls are admitted.
     is_outlasted: AtomicBool,
@@ -17,8 +16,8 @@ pub struct Outage {
 
 impl Outage {
     /// Records a failure. Returns whether an outage begins with it.
-    pub fn failed(&self, now: Instant) -> bool {
-        self.failed_at.swap(self.micros(now).saturating_add(1), Relaxed) == 0
+    pub fn failed(&self, now: Timestamp) -> bool {
+        self.failed_at.swap(now.as_micros().saturating_add(1), Relaxed) == 0
     }
 
     /// Records that calls are admitted no longer. Returns whether this is the first time in the outage.
@@ -33,25 +32,20 @@ impl Outage {
     }
 
     /// Records an answer. Returns whether an outage ends with it. Reads the clock only during an outage.
-    pub fn answered(&self, now: impl FnOnce() -> Instant) -> bool {
+    pub fn answered(&self, now: impl FnOnce() -> Timestamp) -> bool {
         // A load first, so that cores share the cache line while the store answers.
         let failed_at = self.failed_at.load(Relaxed);
         if failed_at == 0 {
             return false;
         }
         // An unstable store fails and answers in turns; it has recovered once it has not failed for a while.
-        let since = Duration::from_micros(self.micros(now()).saturating_add(1).saturating_sub(failed_at));
+        let since = Duration::from_micros(now().as_micros().saturating_add(1).saturating_sub(failed_at));
         let has_ended = since >= RECOVERED_AFTER
             && self.failed_at.compare_exchange(failed_at, 0, Relaxed, Relaxed).is_ok();
         if has_ended {
             self.is_outlasted.store(false, Relaxed);
         }
         has_ended
-    }
-
-    fn micros(&self, now: Instant) -> u64 {
-        let start = *self.start.get_or_init(|| now);
-        u64::try_from(now.saturating_duration_since(start).as_micros()).unwrap_or(u64::MAX)
     }
 }
 
@@ -63,8 +57,8 @@ mod tests {
 
     #[test]
     fn outage_ends_one_second_after_its_failures() {
-        let (outage, start) = (Outage::default(), Instant::now());
-        let at = |millis| start + Duration::from_millis(millis);
+        let outage = Outage::default();
+        let at = |millis| Timestamp::EPOCH.saturating_add(Duration::from_millis(millis));
         assert!(!outage.answered(|| unreachable!("no clock is read")));
         assert_eq!([outage.failed(at(0)), outage.failed(at(500))], [true, false]);
         assert_eq!([outage.outlast(), outage.outlast()], [true, false]);

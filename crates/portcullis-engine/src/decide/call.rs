@@ -1,17 +1,13 @@
 //! A call of the store whose answer may be too late for its request.
 
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use portcullis_core::StoreError;
 use portcullis_core::store::{Outcome, StoreFuture};
-use portcullis_core::{StoreError, StoreErrorKind};
 
-use super::attempt::delay_end;
-use super::refunds::{Keep, Refunds};
 use crate::engine::Limits;
-use crate::engine::report;
 
 /// A call of the store.
 ///
@@ -21,9 +17,9 @@ use crate::engine::report;
 /// requests in flight. Other charges stay.
 #[derive(Debug)]
 pub struct StoreCall {
-    pending: StoreFuture<Outcome>,
+    pub(super) pending: StoreFuture<Outcome>,
     /// `None` if the call holds nothing, or after the answer.
-    gives_up: Option<Arc<Limits>>,
+    pub(super) gives_up: Option<Arc<Limits>>,
 }
 
 impl StoreCall {
@@ -46,21 +42,5 @@ impl Future for StoreCall {
             self.gives_up = None;
         }
         answer
-    }
-}
-
-impl Drop for StoreCall {
-    fn drop(&mut self) {
-        let Some(limits) = self.gives_up.take() else { return };
-        let never_used = StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "answered already")));
-        let pending = mem::replace(&mut self.pending, never_used);
-        let task_limits = Arc::clone(&limits);
-        limits.detach(async move {
-            let Ok(charged) = pending.await else { return };
-            report::charged(&task_limits, charged.checks().iter().as_slice(), charged.decisions());
-            drop(task_limits.engine().in_flight.hold(&task_limits, &charged));
-            let slot_at = delay_end(charged.decision());
-            Refunds::start(&task_limits, Some(&charged), slot_at, Keep::AllButSlots).await;
-        });
     }
 }

@@ -3,7 +3,6 @@
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Waker};
-use std::time::SystemTime;
 
 use portcullis_core::{Policy, Receipt};
 
@@ -58,7 +57,7 @@ impl Drop for LaterCharge {
         let policy = self.granted.take().unwrap_or_else(|| self.asked.policy(&limits).clone());
         let permit = self.permit.take();
         let mut charge = Box::pin(async move {
-            let receipt = Receipt::blank(policy, key, SystemTime::now().into());
+            let receipt = Receipt::blank(policy, key, limits.engine().now());
             match limits.settle(receipt, cost).await {
                 Ok(settlement) => report::settled(&limits, key, 0, cost, &settlement),
                 Err(error) => limits.emit_store_state(Some(&error)),

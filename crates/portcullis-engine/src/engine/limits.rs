@@ -1,15 +1,15 @@
 //! The limits of one layer or check: policies as they are now, the way to the store, and the log of what is seen there.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use portcullis_core::log::Outage;
 use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
-use tokio::runtime::Handle;
 
 use super::{Engine, corrected_under};
-use crate::event::{Event, EventKeys, EventKind, EventLog, Observer as _, Uncounted};
+use crate::event::{Event, EventKeys, EventKind, Uncounted};
+#[cfg(feature = "runtime")]
+use crate::event::{EventLog, Observer as _};
 use crate::limit::{Limit, is_in_flight};
 
 /// Decides requests by their policies, and emits the events. Charges keep it after the request, with the configuration.
@@ -32,6 +32,7 @@ pub struct Limits {
 /// What was logged, and seen of the store. It outlasts changes of the policies.
 #[derive(Default)]
 pub struct Signals {
+    #[cfg(feature = "runtime")]
     log: EventLog,
     outage: Outage,
 }
@@ -187,8 +188,9 @@ impl Limits {
 
     /// Runs refunds of a request whose client has disconnected. Without a runtime, or with too many of them in progress, the
     /// charges stay.
+    #[cfg(feature = "runtime")]
     pub fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
-        match self.engine.task_permit() {
+        match self.engine.backlog.task_permit() {
             Ok(permit) => drop(permit.spawn(refunds)),
             Err(_) => self.emit(EventKind::RefundDropped, || EventKeys::None),
         }
@@ -196,10 +198,13 @@ impl Limits {
 
     /// Charges requests whose outcome is known. Their number is bounded by what they hold. Without a runtime they stay uncharged.
     pub fn detach_charges(&self, charges: impl Future<Output = ()> + Send + 'static) {
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(charges)),
-            Err(_) => self.emit(EventKind::ChargeDropped, || EventKeys::None),
+        #[cfg(feature = "runtime")]
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            drop(runtime.spawn(charges));
+            return;
         }
+        drop(charges);
+        self.emit(EventKind::ChargeDropped, || EventKeys::None);
     }
 
     /// Whether events have the keys of their requests.
@@ -236,6 +241,7 @@ impl Limits {
     }
 
     fn emit_now(&self, event: &Event<'_>) {
+        #[cfg(feature = "runtime")]
         if event.kind.is_logged() {
             self.signals.log.on_event(event);
         }
@@ -260,10 +266,10 @@ impl Limits {
     pub fn emit_store_state(&self, failure: Option<&StoreError>) {
         let outage = &self.signals.outage;
         let kind = match failure {
-            None if outage.answered(now) => EventKind::StoreRecovered,
+            None if outage.answered(|| self.engine.now()) => EventKind::StoreRecovered,
             None => return,
             Some(error) if error.kind().is_overload() => EventKind::StoreOverloaded { error },
-            Some(error) => EventKind::StoreFailed { error, is_new: outage.failed(now()) },
+            Some(error) => EventKind::StoreFailed { error, is_new: outage.failed(self.engine.now()) },
         };
         self.emit(kind, || EventKeys::None);
     }
@@ -273,9 +279,4 @@ impl Limits {
     pub fn outage(&self) -> &Outage {
         &self.signals.outage
     }
-}
-
-/// The time of the runtime, which tests can pause.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
 }

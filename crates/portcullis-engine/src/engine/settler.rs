@@ -90,7 +90,7 @@ impl Settler {
     /// Settles a charge at `cost`, in the background unless the store answers at once.
     pub fn settle(&self, store: &Arc<Limits>, receipt: Receipt, cost: u64) {
         let pending = Pending { store: Arc::clone(store), receipt, cost, attempts: 0 };
-        let permit = store.engine().task_permit();
+        let permit = store.engine().backlog.task_permit();
         if let Err(NoTask::TooMany) = permit {
             // Nothing is sent that nobody could wait for.
             return self.0.retry(pending);

@@ -1,78 +1,40 @@
-//! Lock-outs: the denials of keys that are counted, until they are reported to the store, which blocks the keys.
+//! Lock-outs: the denials of keys that are reported to the store, which blocks the keys.
 
-mod unreported;
+#[cfg(feature = "runtime")]
+mod later;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use portcullis_core::log::LogThrottle;
 use portcullis_core::overrides::LockOut;
-use portcullis_core::{Key, PolicyName, StoreError};
-use tokio::task::JoinHandle;
-
-use crate::log_throttle::LogThrottle;
-use unreported::Unreported;
+use portcullis_core::{PolicyName, StoreError, Timestamp};
 
 /// The lock-out of one policy, which all layers with the policy share.
 #[derive(Debug)]
 pub struct PolicyLockOut {
     rule: LockOut,
-    /// Whether the store does not answer reports at once.
-    is_reported_later: AtomicBool,
-    denials: Mutex<Denials>,
     failed: LogThrottle,
-}
-
-#[derive(Debug, Default)]
-struct Denials {
-    unreported: Unreported,
-    /// The task that reports them.
-    task: Option<JoinHandle<()>>,
+    #[cfg(feature = "runtime")]
+    pub(crate) later: later::Later,
 }
 
 impl PolicyLockOut {
     pub(crate) fn new(rule: LockOut) -> Self {
-        let failed = LogThrottle::per_minute();
-        Self { rule, is_reported_later: AtomicBool::new(false), denials: Mutex::default(), failed }
+        Self {
+            rule,
+            failed: LogThrottle::new(),
+            #[cfg(feature = "runtime")]
+            later: later::Later::default(),
+        }
     }
 
     pub(crate) fn rule(&self) -> &LockOut {
         &self.rule
     }
 
-    /// Whether denials are counted here and reported by a task.
-    pub(crate) fn is_reported_later(&self) -> bool {
-        self.is_reported_later.load(Relaxed)
-    }
-
-    pub(crate) fn report_later(&self) {
-        self.is_reported_later.store(true, Relaxed);
-    }
-
-    /// Counts a denial, if a task reports it, which `start` starts unless there is one.
-    pub(crate) fn count(&self, key: Key, start: impl FnOnce() -> Option<JoinHandle<()>>) {
-        let mut denials = self.lock();
-        // That of a runtime that has ended is finished.
-        let task = denials.task.take().filter(|task| !task.is_finished());
-        denials.task = task.or_else(start);
-        if denials.task.is_some() {
-            denials.unreported.add(key);
-        }
-    }
-
-    /// Takes what is to be reported, the keys with the most denials first. If there is nothing, the task ends: the next denial starts
-    /// another one, which may be there before it has ended.
-    pub fn take(&self) -> Vec<(Key, u32)> {
-        let mut denials = self.lock();
-        let taken = denials.unreported.take();
-        if taken.is_empty() {
-            denials.task = None;
-        }
-        taken
-    }
-
-    /// Logs that a report has failed.
-    pub fn log_failure(&self, policy: &PolicyName, error: &StoreError) {
-        if let Some(reports) = self.failed.due() {
+    /// Logs that a report has failed, once a minute.
+    pub(crate) fn log_failure(&self, policy: &PolicyName, error: &StoreError, now: Timestamp) {
+        if let Some(reports) = self.failed.due(now, Duration::from_secs(60)) {
             tracing::warn!(
                 %policy,
                 %error,
@@ -80,10 +42,5 @@ impl PolicyLockOut {
                 "reports of denials fail, so that clients are locked out late or not at all; counted since the last such line"
             );
         }
-    }
-
-    /// The denials are consistent between any two statements, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, Denials> {
-        self.denials.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

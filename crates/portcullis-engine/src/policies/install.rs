@@ -66,14 +66,15 @@ impl PolicyTable {
         policies: &[InstalledPolicy],
         commit: impl FnOnce(),
     ) -> Result<Membership, LayerError> {
+        let now = self.clock.now();
         let mut entries = self.lock();
         let changes = entries.changes(policies)?;
         for (installed, change) in policies.iter().zip(changes) {
             let name = installed.policy.name();
-            let declared = || Entry::new(&installed.policy);
+            let declared = || Entry::new(&installed.policy, now);
             let entry = entries.policies.entry(name.clone()).or_insert_with(declared);
             entry.changed = (change.policy != entry.declared).then_some(change.policy);
-            entry.set_mode(change.mode);
+            entry.set_mode(change.mode, now);
             entry.lock_out = change.lock_out;
             let before = entry.installed.as_ref().map(|before| &before.policy);
             entry.was_replaced |= before.is_some_and(|before| *before != installed.policy);

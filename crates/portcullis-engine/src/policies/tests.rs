@@ -4,6 +4,10 @@ use portcullis_core::{Quota, SlidingWindow, Strategy};
 
 use super::*;
 
+fn table() -> Arc<PolicyTable> {
+    Arc::new(PolicyTable::new(Arc::new(portcullis_core::ManualClock::default())))
+}
+
 fn policy(name: &str, burst: u64) -> Policy {
     Policy::try_gcra(name, Quota::per_minute(1).burst(burst)).unwrap()
 }
@@ -22,7 +26,7 @@ fn join(table: &Arc<PolicyTable>, policy: &Policy) -> Result<Membership, LayerEr
 
 #[test]
 fn a_name_is_forgotten_with_its_last_layer() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     let (one, other) = (policy("p", 1), policy("p", 2));
     let layers = [join(&table, &one).unwrap(), join(&table, &one).unwrap()];
     assert!(matches!(join(&table, &other), Err(LayerError::Conflict(_))));
@@ -37,7 +41,7 @@ fn a_name_is_forgotten_with_its_last_layer() {
 
 #[test]
 fn a_kept_name_is_never_forgotten() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     let one = policy("p", 1);
     table.keep(&one).unwrap();
     drop(join(&table, &one).unwrap());
@@ -46,7 +50,7 @@ fn a_kept_name_is_never_forgotten() {
 
 #[test]
 fn the_declared_policy_is_admitted_after_a_change() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     let [declared, changed, other] = [1, 2, 3].map(|burst| policy("p", burst));
     let _layer = join(&table, &declared).unwrap();
     assert_eq!(table.set_policy(changed.clone()).unwrap(), declared.clone());
@@ -63,7 +67,7 @@ fn the_declared_policy_is_admitted_after_a_change() {
 
 #[test]
 fn a_change_is_forgotten_with_the_name() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     let (declared, changed) = (policy("p", 1), policy("p", 2));
     let layer = join(&table, &declared).unwrap();
     table.set_policy(changed).unwrap();
@@ -75,7 +79,7 @@ fn a_change_is_forgotten_with_the_name() {
 
 #[test]
 fn unknown_names_and_unverified_keys_are_refused() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     let known = policy("p", 1);
     let share = Mode::Percent(crate::Percent::new(10));
     for error in
@@ -96,7 +100,7 @@ fn unknown_names_and_unverified_keys_are_refused() {
 
 #[test]
 fn a_layer_stays_within_the_work_of_a_decision() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     let slots = SlidingWindow::with_slots(Quota::per_hour(100), 1_000).unwrap();
     let window = Policy::literal("window", Strategy::SlidingWindow(slots));
     let small = log("log", 2_400);
@@ -116,7 +120,7 @@ fn a_layer_stays_within_the_work_of_a_decision() {
 
 #[test]
 fn threads_that_build_and_drop_layers_leave_nothing() {
-    let table = Arc::<PolicyTable>::default();
+    let table = table();
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

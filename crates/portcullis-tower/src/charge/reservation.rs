@@ -83,7 +83,7 @@ impl Reserved {
             // It is settled already if the handler has done so.
             for correction in ledger.close(basis, Some(counter.index)).into_iter().flatten() {
                 for (receipt, cost) in correction.keeping_slots().receipts_to_settle(used) {
-                    config.limits.engine().settler.settle(&config.limits, receipt, cost);
+                    config.limits.engine().backlog.settler.settle(&config.limits, receipt, cost);
                 }
             }
         }

@@ -177,7 +177,7 @@ fn closed(shared: &Shared, key: Key, started: Instant, until: Instant) -> Result
         return Err(Refusal::Limited(Paced::new(config.policy.name().clone(), Some(left), true)));
     }
     let own = (!key.is_shared()).then_some(key);
-    let Some(permit) = config.registry.engine().wait_limit.acquire(own) else {
+    let Some(permit) = config.registry.engine().backlog.wait_limit.acquire(own) else {
         shared.emit(Some(key), EventKind::TooManyWaiting);
         shared.emit(Some(key), EventKind::Rejected { reason: Reason::Overloaded, decisions: &[] });
         let responses = Arc::new(config.registry.default_responses());

@@ -75,7 +75,7 @@ impl Shared {
             // The events tell of it.
             let _ = charge.refund().await;
         };
-        match self.config.registry.engine().task_permit() {
+        match self.config.registry.engine().backlog.task_permit() {
             Ok(permit) => drop(permit.spawn(refund)),
             Err(_) => self.emit(None, EventKind::RefundDropped),
         }
@@ -111,7 +111,7 @@ impl Shared {
         self.closed.close(key, now.checked_add(length)?, now);
         let is_capped = reading.is_capped;
         self.emit(Some(key), EventKind::OutgoingClosed { policy, length, is_capped });
-        let Ok(permit) = self.config.registry.engine().task_permit() else {
+        let Ok(permit) = self.config.registry.engine().backlog.task_permit() else {
             self.emit(Some(key), EventKind::OutgoingNotShared { policy });
             return None;
         };

@@ -104,7 +104,7 @@ impl Registry {
         let name = policy.name().clone();
         let (limit, window) = (policy.strategy().limit(), policy.strategy().window());
         let former = self.engine.set_policy(policy)?;
-        self.engine.in_flight.policies_changed();
+        self.engine.backlog.in_flight.policies_changed();
         tracing::info!(policy = %name, limit, ?window, "a policy of the rate limiter was set");
         Ok(former)
     }

@@ -64,7 +64,7 @@ impl Registry {
         commit: impl FnOnce(),
     ) -> Result<Installation, LayerError> {
         let membership = self.engine.install(policies, commit)?;
-        self.engine.in_flight.policies_changed();
+        self.engine.backlog.in_flight.policies_changed();
         Ok(Installation { _membership: membership })
     }
 

@@ -33,6 +33,6 @@ impl Registry {
 
     /// Returns how many permits of limits on requests [in flight](crate::RateLimitLayer::and_in_flight) this process holds.
     pub fn permits_in_flight(&self) -> usize {
-        self.engine.in_flight.held()
+        self.engine.backlog.in_flight.held()
     }
 }

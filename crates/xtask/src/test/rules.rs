@@ -5,6 +5,7 @@ mod client_module;
 mod dependencies;
 mod guides;
 mod links;
+mod runtime;
 mod unsafe_module;
 
 use std::fs;
@@ -36,6 +37,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));
     broken.extend(unsafe_module::violations(&sources));
+    broken.extend(runtime::violations(workspace)?);
     if !broken.is_empty() {
         bail!(
             "{} broken\n    {}",

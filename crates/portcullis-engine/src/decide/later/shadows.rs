@@ -1,7 +1,6 @@
 //! Checks the policies that are tried out: each by itself, and none rejects.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Receipt, StoreError};
@@ -53,10 +52,10 @@ impl Shadows {
     fn add(&mut self, limits: &Arc<Limits>, asked: Asked, answer: Result<Outcome, StoreError>) -> Decision {
         report::answered(limits, answer.as_ref());
         let Ok(outcome) = answer else {
-            return Decision::degraded(asked.policy(limits), SystemTime::now().into());
+            return Decision::degraded(asked.policy(limits), limits.engine().now());
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
-        self.held.extend(limits.engine().in_flight.hold(limits, &outcome));
+        self.held.extend(limits.engine().backlog.in_flight.hold(limits, &outcome));
         if limits.policies()[asked.index].corrects {
             self.receipts.extend(outcome.clone().into_receipts().map(|receipt| (asked.index, receipt)));
         }

@@ -3,7 +3,8 @@
 use portcullis_core::Decision;
 
 use super::Attempt;
-use crate::decide::{Ask, Rejected, each};
+use crate::decide::later::each;
+use crate::decide::{Ask, Rejected};
 
 impl Attempt {
     /// Checks and charges each of these by itself: a denial by one changes neither the others nor the request. Returns their

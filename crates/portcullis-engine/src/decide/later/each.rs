@@ -8,9 +8,9 @@ use std::task::Poll;
 use portcullis_core::StoreError;
 use portcullis_core::store::Outcome;
 
-use super::call::StoreCall;
 use super::patience::Patience;
 use crate::charge::Asked;
+use crate::decide::call::StoreCall;
 use crate::engine::Limits;
 
 /// Makes the checks. `answered` takes each answer when it is there; what it returns is in the order of the policies.

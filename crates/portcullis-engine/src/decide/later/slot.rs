@@ -36,7 +36,7 @@ struct Joined {
 
 impl Slot {
     pub(super) fn join(limits: &Arc<Limits>, charged: Outcome, own: Instant) -> Self {
-        let queues = &limits.engine().queues;
+        let queues = &limits.engine().backlog.queues;
         let joined = charged.queue_index().and_then(|index| {
             let (queue, number) = queues.join(&charged, index, own)?;
             Some(Joined { queue, number, index })
@@ -56,7 +56,7 @@ impl Slot {
             loop {
                 let turn = match self.joined {
                     Some(Joined { queue, number, .. }) => {
-                        self.limits.engine().queues.turn(queue, number, self.own, cx.waker())
+                        self.limits.engine().backlog.queues.turn(queue, number, self.own, cx.waker())
                     }
                     None => Turn::alone(self.own),
                 };
@@ -85,7 +85,7 @@ impl Drop for Slot {
         let Some(charged) = self.charged.take() else { return };
         match self.joined {
             Some(Joined { queue, number, .. }) => {
-                self.limits.engine().queues.leave(&self.limits, queue, number, self.own);
+                self.limits.engine().backlog.queues.leave(&self.limits, queue, number, self.own);
             }
             None => drop(Refunds::start(&self.limits, Some(&charged), None, Keep::AllButSlots)),
         }

@@ -7,8 +7,9 @@ use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{Policy, Retry, StoreError};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::call::StoreCall;
-use super::{Ask, Attempt, Rejected};
+use super::Attempt;
+use crate::decide::call::StoreCall;
+use crate::decide::{Ask, Rejected};
 use crate::engine::report;
 use crate::engine::windows::WindowQueueId;
 use crate::event::{EventKeys, EventKind};
@@ -44,7 +45,7 @@ pub(super) async fn check(
     in_queue: bool,
 ) -> Result<Result<Outcome, StoreError>, Rejected> {
     let limits = Arc::clone(attempt.limits());
-    let (checks, queues) = (ask.checks(&limits), &limits.engine().window_queues);
+    let (checks, queues) = (ask.checks(&limits), &limits.engine().backlog.window_queues);
     let call = || StoreCall::new(&limits, limits.check(checks.clone()), in_queue);
     let deadlines = Deadlines { arrival: Instant::now(), max_wait: attempt.max_wait() };
     let behind = deadlines.first_awaited(&checks, |id, deadline| queues.has_waiters_before(id, deadline));

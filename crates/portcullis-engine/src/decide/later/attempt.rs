@@ -6,20 +6,21 @@ mod refuse;
 
 use std::mem;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Receipt, StoreError};
 use tokio::time::Instant;
 
-use super::call::StoreCall;
 use super::patience::Patience;
 use super::refunds::{Keep, Refunds};
-use super::rejected::{deny, reject, store_failed};
 use super::slot::Slot;
-use super::{Ask, LaterCharge, Rejected, late, shadows, window};
+use super::{late, shadows, window};
 use crate::PolicySet;
 use crate::charge::Asked;
+use crate::decide::call::StoreCall;
+use crate::decide::rejected::{deny, reject, store_failed};
+use crate::decide::{Ask, LaterCharge, Rejected};
 use crate::engine::Limits;
 use crate::engine::keyed_limit::WaitPermit;
 use crate::engine::permits::HeldPermit;
@@ -208,12 +209,12 @@ impl Attempt {
             }
             Err(error) if ask.fails_closed => return Err(store_failed(limits, &error, ask, keys)),
             Err(error) => {
-                let (checks, now) = (ask.checks(limits), SystemTime::now().into());
+                let (checks, now) = (ask.checks(limits), limits.engine().now());
                 return Ok(Outcome::unanswered(checks, now, error));
             }
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
-        self.held.extend(limits.engine().in_flight.hold(limits, &outcome));
+        self.held.extend(limits.engine().backlog.in_flight.hold(limits, &outcome));
         if let Some(charged) = exhausted::deny(&mut self.later, ask, &mut outcome, limits) {
             self.add(ask, charged);
         }
@@ -317,7 +318,7 @@ impl Attempt {
     /// Counts the request among those that wait, by this key and in place of the permit that it has. Returns whether it may wait.
     pub(super) fn wait_as(&mut self, key: Option<Key>) -> bool {
         self.permit = None;
-        self.permit = self.limits.engine().wait_limit.acquire(key);
+        self.permit = self.limits.engine().backlog.wait_limit.acquire(key);
         if self.permit.is_some() {
             self.patience.waits_long();
         } else {
@@ -333,8 +334,8 @@ impl Attempt {
     /// Whether a request with a slot in a queue could not wait for it.
     fn cannot_wait(&self, ask: &Ask) -> bool {
         let (engine, checks) = (self.limits.engine(), ask.checks(&self.limits));
-        let cannot_wait =
-            engine.wait_limit.is_full(checks.narrowest_key()) && engine.queues.has_waiters(&checks);
+        let cannot_wait = engine.backlog.wait_limit.is_full(checks.narrowest_key())
+            && engine.backlog.queues.has_waiters(&checks);
         if cannot_wait {
             self.limits.emit(EventKind::TooManyWaiting, || EventKeys::found(self.keys()));
         }

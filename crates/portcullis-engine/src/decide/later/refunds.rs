@@ -70,7 +70,7 @@ impl Refunds {
                 let receipt = match queued {
                     Some((index, at)) if is_slot(&receipt) => {
                         // The next request of the client would find the queue full otherwise, and keep it so.
-                        slot = limits.engine().queues.give_up_slot(limits, charged, index, at);
+                        slot = limits.engine().backlog.queues.give_up_slot(limits, charged, index, at);
                         continue;
                     }
                     // A slot freed in the middle of a queue would let two requests proceed at once.

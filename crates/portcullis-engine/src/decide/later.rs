@@ -1,0 +1,16 @@
+//! Everything that may have to be awaited, and what it leaves behind.
+
+mod abandoned;
+mod attempt;
+pub(super) mod denial_reports;
+mod each;
+mod late;
+mod patience;
+mod refunds;
+mod shadows;
+mod slot;
+mod window;
+
+pub use attempt::{Admitted, Attempt};
+pub use patience::Patience;
+pub use refunds::{Keep, Refunds};
