@@ -36,12 +36,12 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Rejection { body }, end: EndGuard::default() }
     }
 
-    /// Adds an observer of the end of this body. `length` is the length that the headers of the response state, if they do.
+    /// Sets the observer of the end of this body. `length` is the length that the headers of the response state, if they do.
     ///
     /// `B` need not be a [`Body`], as the response of a service need not have one. So the observer of a body without a frame is
     /// called when the body is dropped, after a server has asked whether it has any.
     pub(crate) fn observe(&mut self, length: Option<u64>, observer: Box<dyn BodyObserver>) {
-        self.end.add(observer, length);
+        self.end = EndGuard::new(observer, length);
     }
 }
 

@@ -2,17 +2,14 @@
 
 #[cfg(feature = "axum")]
 mod axum;
-mod by_outcome;
+mod corrections;
 mod later_checks;
-mod reservation;
 mod shared;
 mod usage;
 
 use std::fmt;
 use std::sync::Arc;
 
-use http::Extensions;
-use http::request::Parts;
 use portcullis_core::store::Check;
 use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
@@ -24,10 +21,9 @@ use portcullis_engine::{EventKind, report};
 
 #[cfg(feature = "axum")]
 pub use self::axum::{MissingCharge, MissingUsage};
-pub(crate) use by_outcome::OutcomeCorrection;
+pub(crate) use corrections::OutcomeCorrection;
 pub(crate) use portcullis_engine::charge::{ChargeBasis, ChargedCheck};
 use portcullis_engine::charge::{ChargeError, Charged, Correction};
-pub(crate) use reservation::Reservation;
 pub use usage::Usage;
 
 use shared::SharedCharge;
@@ -254,19 +250,6 @@ impl Charge {
     pub(crate) fn includes(&self, limits: &Limits, policy: &PolicyName) -> bool {
         self.shared.config.limits.shares_engine(limits)
             && self.at_admission().iter().any(|decision| decision.policy() == policy)
-    }
-
-    /// Leaves the counter of the usage in the request, which goes to the inner service next, if a policy reserves units for it.
-    #[inline]
-    pub(crate) fn reserve(&self, parts: &mut Parts) -> Option<Reservation> {
-        if self.shared.config.reserves { Reservation::start(self, parts) } else { None }
-    }
-
-    /// Leaves such a counter for a request that is not counted, so that handlers run unchanged.
-    pub(crate) fn leave_usage(&self, extensions: &mut Extensions) {
-        if self.shared.config.reserves {
-            drop(reservation::leave_usage(self, extensions));
-        }
     }
 
     /// The decisions at the admission of the request.

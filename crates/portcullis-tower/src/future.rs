@@ -15,10 +15,7 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Waiting;
-use crate::body::{BodyObserver, stated_length};
-use crate::by_outcome::{Corrections, Judged};
-use crate::charge::Reservation;
-use crate::request_permits::RequestPermits;
+use crate::owed::{Corrections, Owed};
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
@@ -78,6 +75,7 @@ struct Correcting<R> {
     corrections: Corrections,
     response: R,
     context: ResponseContext,
+    owed: Box<Owed>,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -148,21 +146,21 @@ where
             // Also after an error, as its caller may keep this future.
             let mut context = mem::take(context);
             let mut response = answer?;
-            let outcome = match context.take_outcome().map(|outcome| outcome.judge(&response)) {
-                None => None,
-                Some(Judged::AtEnd(observer)) => Some(observer),
-                Some(Judged::AtOnce(corrections)) if corrections.are_over() => None,
-                Some(Judged::AtOnce(corrections)) => {
-                    let correcting = Box::new(Correcting { corrections, response, context });
-                    state.set(State::Correcting { correcting: Some(correcting) });
-                    continue;
-                }
+            let Some(mut owed) = context.take_owed() else {
+                context.write(&mut response);
+                return Poll::Ready(Ok(response.map(of_inner)));
             };
-            let ends = write(&mut response, context, outcome);
-            return Poll::Ready(Ok(if ends.are_observed() {
-                ends.observe(response).map(of_whole)
-            } else {
+            let corrections = owed.judge(&response).filter(|corrections| !corrections.are_over());
+            if let Some(corrections) = corrections {
+                let correcting = Box::new(Correcting { corrections, response, context, owed });
+                state.set(State::Correcting { correcting: Some(correcting) });
+                continue;
+            }
+            context.write(&mut response);
+            return Poll::Ready(Ok(if owed.is_over() {
                 response.map(of_inner)
+            } else {
+                owed.observe(response).map(of_whole)
             }));
         }
     }
@@ -196,8 +194,9 @@ fn poll_correcting<B>(
     cx: &mut Context<'_>,
 ) -> Poll<Response<ResponseBody<B>>> {
     ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
-    let Correcting { mut response, context, .. } = *correcting.take().expect(COMPLETED);
-    Poll::Ready(write(&mut response, context, None).observe(response))
+    let Correcting { mut response, context, owed, .. } = *correcting.take().expect(COMPLETED);
+    context.write(&mut response);
+    Poll::Ready(owed.observe(response))
 }
 
 impl<S, B, ResBody> Future for ResponseFuture<S, B>
@@ -224,49 +223,6 @@ where
             State::Rejected { .. } => "rejected",
         };
         f.debug_struct("ResponseFuture").field("state", &state).finish_non_exhaustive()
-    }
-}
-
-/// What waits for the end of a body.
-struct Ends {
-    outcome: Option<Box<dyn BodyObserver>>,
-    reservation: Option<Reservation>,
-    permits: Option<RequestPermits>,
-}
-
-/// Writes the headers.
-#[inline]
-fn write<B>(
-    response: &mut Response<B>,
-    mut context: ResponseContext,
-    outcome: Option<Box<dyn BodyObserver>>,
-) -> Ends {
-    let permits = context.take_permits();
-    Ends { outcome, reservation: context.write(response), permits }
-}
-
-impl Ends {
-    #[inline]
-    fn are_observed(&self) -> bool {
-        self.outcome.is_some() || self.reservation.is_some() || self.permits.is_some()
-    }
-
-    /// The outcome gets the end of the body before a reservation is settled, as an outcome in the head is judged before.
-    #[cold]
-    fn observe<B>(self, response: Response<B>) -> Response<ResponseBody<B>> {
-        let Self { outcome, reservation, permits } = self;
-        let mut response = response.map(ResponseBody::inner);
-        if let Some(outcome) = outcome {
-            let length = stated_length(response.headers());
-            response.body_mut().observe(length, outcome);
-        }
-        if let Some(reservation) = reservation {
-            reservation.settle_at_end(&mut response);
-        }
-        if let Some(permits) = permits {
-            permits.release_at_end(&mut response);
-        }
-        response
     }
 }
 

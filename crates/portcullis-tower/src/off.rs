@@ -21,7 +21,7 @@ pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
         let decisions = enforced.map(|layer_policy| Decision::not_asked(&layer_policy.policy, at)).collect();
         let outer = extensions.remove::<Charge>();
         let charge = Charge::new(config, || ChargeBasis::Degraded(decisions), outer, None);
-        charge.leave_usage(extensions);
+        drop(charge.leave_usage(extensions));
         extensions.insert(charge);
     }
     config.limits.emit_uncounted(Uncounted::Off, || EventKeys::None);

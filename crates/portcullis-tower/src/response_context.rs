@@ -9,14 +9,11 @@ use portcullis_core::{Decision, Receipt};
 use smallvec::SmallVec;
 
 use crate::Charge;
-use crate::by_outcome::PendingOutcome;
-use crate::charge::Reservation;
 use crate::config::LayerConfig;
 use crate::headers::X_RATELIMIT_SHADOW;
-use crate::request_permits::RequestPermits;
+use crate::owed::{self, Owed};
 use crate::response::Granted;
 use portcullis_engine::LaterCharge;
-use portcullis_engine::engine::permits::Permits;
 
 /// The data for the response to an admitted request.
 #[derive(Default)]
@@ -33,11 +30,8 @@ struct Extra {
     decided: Option<Decided>,
     /// The names of the shadow policies that would have rejected the request.
     shadow: Option<HeaderValue>,
-    /// Present if a policy is charged by outcome.
-    outcome: Option<Box<PendingOutcome>>,
-    reservation: Option<Reservation>,
-    /// Present if a policy limits requests in flight.
-    permits: Option<RequestPermits>,
+    /// Present if something is left to be done when the response is known, or has ended.
+    owed: Option<Box<Owed>>,
 }
 
 /// What was decided about a request that has no charge, so that its figures do not change.
@@ -85,39 +79,34 @@ impl ResponseContext {
         }
     }
 
-    /// Takes what the outcome of the request decides about.
+    /// What the request owes, which is taken with the response.
+    pub(crate) fn owe(&mut self, config: &Arc<LayerConfig>) -> &mut Owed {
+        self.extra.get_or_insert_default().owed.get_or_insert_with(|| Owed::new(config))
+    }
+
+    /// Corrects what the request was charged by its outcome, if a policy that counts it is charged so.
     #[cold]
-    pub(crate) fn await_outcome(
+    pub(crate) fn correct_by_outcome(
         &mut self,
         config: &Arc<LayerConfig>,
         later: Vec<LaterCharge>,
         shadows: Vec<(usize, Receipt)>,
     ) {
-        if let Some(outcome) = PendingOutcome::take(config, self.charge.as_ref(), later, shadows) {
-            self.extra().outcome = Some(outcome);
+        let obligations = owed::of_outcome(config, self.charge.as_ref(), later, shadows);
+        if !obligations.is_empty() {
+            let charge = self.charge.clone();
+            self.owe(config).add(obligations, charge);
         }
-    }
-
-    /// Takes the permits of the request, which it holds until its response has ended.
-    pub(crate) fn hold(&mut self, permits: Permits) {
-        self.extra().permits = Some(RequestPermits::new(permits));
-    }
-
-    /// Takes what is released when the body of the response ends.
-    #[inline]
-    pub(crate) fn take_permits(&mut self) -> Option<RequestPermits> {
-        self.extra.as_mut()?.permits.take()
     }
 
     /// Records that the inner service is called next. Leaves the counter of the usage in the request, if a policy reserves units
     /// for it.
     #[inline]
-    pub(crate) fn call(&mut self, parts: &mut Parts) {
-        if let Some(outcome) = self.extra.as_mut().and_then(|extra| extra.outcome.as_mut()) {
-            outcome.call();
-        }
-        if let Some(reservation) = self.charge.as_ref().and_then(|charge| charge.reserve(parts)) {
-            self.extra().reservation = Some(reservation);
+    pub(crate) fn call(&mut self, config: &Arc<LayerConfig>, parts: &mut Parts) {
+        let leave = |charge: &Charge| Some((charge.leave_usage(&mut parts.extensions)?, charge.clone()));
+        let usage = self.charge.as_ref().and_then(leave);
+        if usage.is_some() || self.extra.as_ref().is_some_and(|extra| extra.owed.is_some()) {
+            self.owe(config).call(usage, parts);
         }
     }
 
@@ -127,14 +116,14 @@ impl ResponseContext {
         self.charge.is_none() && self.extra.is_none()
     }
 
-    /// Takes the outcome to judge, if the response decides about a charge.
+    /// Takes what the request owes.
     #[inline]
-    pub(crate) fn take_outcome(&mut self) -> Option<Box<PendingOutcome>> {
-        self.extra.as_mut()?.outcome.take()
+    pub(crate) fn take_owed(&mut self) -> Option<Box<Owed>> {
+        self.extra.as_mut()?.owed.take()
     }
 
-    /// Writes the headers, and returns what is settled when the body of the response ends.
-    pub(crate) fn write<B>(self, response: &mut Response<B>) -> Option<Reservation> {
+    /// Writes the headers.
+    pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(charge) = self.charge {
             charge.conclude(|config, outer, decision, all, checks| {
                 let is_nested = outer.is_some();
@@ -145,7 +134,8 @@ impl ResponseContext {
                 }
             });
         }
-        let Extra { decided, shadow, reservation, .. } = *self.extra?;
+        let Some(extra) = self.extra else { return };
+        let Extra { decided, shadow, .. } = *extra;
         if let Some(Decided { config, all, decisive, granted, is_nested }) = decided {
             let granted = Granted::Among(&granted);
             config.responses.write_admitted(&decisive, &all, granted, is_nested, response);
@@ -153,6 +143,5 @@ impl ResponseContext {
         if let Some(names) = shadow {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
         }
-        reservation
     }
 }

@@ -27,9 +27,9 @@ pub(super) fn at_once(
 ) -> ResponseContext {
     let mut context = with_charge(config, basis, None, keys, &[], parts);
     if config.limits.corrects() {
-        context.await_outcome(config, Vec::new(), Vec::new());
+        context.correct_by_outcome(config, Vec::new(), Vec::new());
     }
-    context.call(parts);
+    context.call(config, parts);
     context
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn later(config: &Arc<LayerConfig>, admitted: Admitted, parts: &mut P
         context.show_shadows(attach_shadows(config, shadows, &mut parts.extensions, keys));
     }
     if let Some(permits) = permits {
-        context.hold(permits);
+        context.owe(config).release(permits);
     }
     if config.limits.corrects() {
-        context.await_outcome(config, later, shadow_receipts);
+        context.correct_by_outcome(config, later, shadow_receipts);
     }
-    context.call(parts);
+    context.call(config, parts);
     context
 }
 

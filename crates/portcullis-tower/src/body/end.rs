@@ -34,12 +34,12 @@ pub(crate) enum BodyEnd {
     Failed,
 }
 
-/// The observers of one body. Without any it is a null pointer.
+/// The observer of one body. Without one it is a null pointer.
 #[derive(Default)]
 pub(super) struct EndGuard(Option<Box<Observed>>);
 
 struct Observed {
-    observers: Vec<Box<dyn BodyObserver>>,
+    observer: Box<dyn BodyObserver>,
     /// How many bytes are missing until the length that the headers state, if they state one.
     missing: Option<u64>,
     /// Whether the body has reported that it has no frame left.
@@ -47,10 +47,9 @@ struct Observed {
 }
 
 impl EndGuard {
-    /// Adds an observer. `length` is the length that the headers state.
-    pub(super) fn add(&mut self, observer: Box<dyn BodyObserver>, length: Option<u64>) {
-        let new = || Observed { observers: Vec::with_capacity(1), missing: length, is_over: false.into() };
-        self.0.get_or_insert_with(|| Box::new(new())).observers.push(observer);
+    /// `length` is the length that the headers state.
+    pub(super) fn new(observer: Box<dyn BodyObserver>, length: Option<u64>) -> Self {
+        Self(Some(Box::new(Observed { observer, missing: length, is_over: false.into() })))
     }
 
     /// Notices that the body reports whether it has no frame left. A server that learns so does not poll it.
@@ -78,9 +77,7 @@ impl EndGuard {
                     observed.missing = observed.missing.map(|missing| missing.saturating_sub(len));
                 }
                 if let Some(trailers) = frame.trailers_ref() {
-                    for observer in &mut observed.observers {
-                        observer.trailers(trailers);
-                    }
+                    observed.observer.trailers(trailers);
                 }
                 // A server need not poll again then: hyper does not.
                 if frame.is_trailers() || is_end_stream {
@@ -91,8 +88,8 @@ impl EndGuard {
     }
 
     fn end(&mut self, end: BodyEnd) {
-        for observer in self.0.take().into_iter().flat_map(|observed| observed.observers) {
-            observer.ended(end);
+        if let Some(observed) = self.0.take() {
+            observed.observer.ended(end);
         }
     }
 }

@@ -145,16 +145,6 @@ fn a_body_that_is_dropped_or_never_polled_is_dropped() {
 }
 
 #[test]
-fn each_observer_of_a_body_gets_its_end() {
-    let (first, second) = (Log::default(), Log::default());
-    let mut body = steps(false, ["a"]);
-    body.observe(None, Box::new(first.clone()));
-    body.observe(None, Box::new(second.clone()));
-    drop(body);
-    assert_eq!((first.take(), second.take()), (vec!["Dropped".to_owned()], vec!["Dropped".to_owned()]));
-}
-
-#[test]
 fn an_observed_body_reports_size_and_end_of_the_inner_one() {
     let mut body = steps(true, ["a"]);
     body.observe(None, Box::<Log>::default());
