@@ -10,7 +10,6 @@
 
 mod ask;
 mod call;
-mod denial_reports;
 #[cfg(feature = "runtime")]
 mod later;
 mod later_charge;

@@ -6,6 +6,7 @@ mod backlog;
 mod by_key;
 pub mod keyed_limit;
 mod limits;
+pub(crate) mod lock_outs;
 #[cfg(feature = "runtime")]
 pub mod permits;
 pub mod report;

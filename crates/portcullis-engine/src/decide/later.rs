@@ -2,7 +2,6 @@
 
 mod abandoned;
 mod attempt;
-pub(super) mod denial_reports;
 mod each;
 mod late;
 mod patience;

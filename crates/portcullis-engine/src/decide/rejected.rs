@@ -5,10 +5,10 @@ use std::sync::Arc;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, FailureMode, Key, PolicyName, Retry, StoreError};
 
-use super::{Ask, denial_reports};
+use super::Ask;
 use crate::PolicySet;
 use crate::Reason;
-use crate::engine::Limits;
+use crate::engine::{Limits, lock_outs};
 use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// Why the limits reject a request.
@@ -108,7 +108,7 @@ pub(super) fn reject(limits: &Arc<Limits>, rejected: Rejected, keys: Option<&Fou
 /// Emits a rejection, and counts its denials for lock-outs.
 pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&FoundKeys>) {
     if let Rejected::Limited { outcome, .. } = rejected {
-        denial_reports::count(limits, outcome);
+        lock_outs::count(limits, outcome);
     }
     // No line is logged for it, and its reason takes a while to find.
     if limits.engine().observers().are_present() {

@@ -19,14 +19,15 @@ pub(super) struct PendingLookup {
     index: usize,
     /// Whether one of these policies is enforced, so that the request fails if the look-up does.
     is_enforced: bool,
-    state: LookupState,
+    state: Progress<LookupFuture, Result<ResolvedKey, KeyError>>,
     /// What the look-up tells of quotas, by the names of policies.
     quotas: Vec<(Cow<'static, str>, Quota)>,
 }
 
-enum LookupState {
-    Running(LookupFuture),
-    Done(Result<ResolvedKey, KeyError>),
+/// A look-up that runs, or its result.
+pub(super) enum Progress<F, T> {
+    Running(F),
+    Done(T),
 }
 
 impl PendingLookup {
@@ -36,7 +37,7 @@ impl PendingLookup {
     ///
     /// If it has failed and an enforced policy needs it.
     pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
-        let LookupState::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
+        let Progress::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
         let found = ready!(lookup.as_mut().poll(cx));
         let resolved = found.and_then(|found| {
             let resolved = ResolvedKey::looked_up(&found, config.registry.secret());
@@ -52,7 +53,7 @@ impl PendingLookup {
     ///
     /// If it still runs and an enforced policy needs it.
     pub(super) fn expire(&mut self, config: &LayerConfig) -> Result<(), KeyError> {
-        if matches!(self.state, LookupState::Done(_)) {
+        if matches!(self.state, Progress::Done(_)) {
             return Ok(());
         }
         config.registry.lookup_counts().timed_out();
@@ -66,7 +67,7 @@ impl PendingLookup {
         resolved: Result<ResolvedKey, KeyError>,
     ) -> Result<(), KeyError> {
         let failed = resolved.as_ref().err().cloned();
-        self.state = LookupState::Done(resolved);
+        self.state = Progress::Done(resolved);
         match failed {
             Some(error) => {
                 let policy = config.policies()[self.index].policy.name();
@@ -110,7 +111,7 @@ impl PendingLookup {
     /// The result, if this is the look-up of the policy at `index`.
     pub(super) fn resolved_key(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
         match &self.state {
-            LookupState::Done(resolved) if self.index == index => Some(resolved),
+            Progress::Done(resolved) if self.index == index => Some(resolved),
             _ => None,
         }
     }
@@ -145,7 +146,7 @@ pub(super) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLooku
                 same.is_enforced |= is_enforced;
             }
             _ => {
-                let state = LookupState::Running(key.look_up(parts));
+                let state = Progress::Running(key.look_up(parts));
                 lookups.push(PendingLookup { index, is_enforced, state, quotas: Vec::new() });
             }
         }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use http::request::Parts;
 use portcullis_core::{Key, Quota};
 
+use super::pending_lookup::Progress;
 use crate::KeyError;
 use crate::config::{CallerQuotas, LayerConfig};
 use crate::lookup_cache::SharedLookup;
@@ -20,12 +21,7 @@ pub(super) struct QuotaLookups(Vec<QuotaLookup>);
 struct QuotaLookup {
     /// The index of the policy.
     index: usize,
-    state: QuotaState,
-}
-
-enum QuotaState {
-    Running(SharedLookup<Result<Option<Quota>, KeyError>>),
-    Done(Option<Quota>),
+    state: Progress<SharedLookup<Result<Option<Quota>, KeyError>>, Option<Quota>>,
 }
 
 /// Starts the look-ups for these policies, or joins those that run.
@@ -34,7 +30,7 @@ pub(super) fn start(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> 
         let layer_policy = &config.policies()[index];
         let Some(QuotaSource::LookUp(look_up)) = &layer_policy.quota else { return None };
         let key = layer_policy.own_key(config.registry.secret(), parts)?;
-        let state = QuotaState::Running(look_up.find(key, config.lookup_deadline, parts));
+        let state = Progress::Running(look_up.find(key, config.lookup_deadline, parts));
         Some(QuotaLookup { index, state })
     };
     QuotaLookups(awaited.indexes().filter_map(start).collect())
@@ -51,13 +47,14 @@ impl QuotaLookups {
     pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> bool {
         let mut are_over = true;
         for QuotaLookup { index, state } in &mut self.0 {
-            let QuotaState::Running(lookup) = state else { continue };
+            let Progress::Running(lookup) = state else { continue };
             match Pin::new(lookup).poll(cx) {
                 Poll::Pending => are_over = false,
-                Poll::Ready(Some(Ok(quota))) => *state = QuotaState::Done(quota),
-                Poll::Ready(Some(Err(error))) => *state = failed(config, *index, &error),
+                Poll::Ready(Some(Ok(quota))) => *state = Progress::Done(quota),
+                Poll::Ready(Some(Err(error))) => *state = Progress::Done(failed(config, *index, &error)),
                 Poll::Ready(None) => {
-                    *state = failed(config, *index, &KeyError::server("a look-up has panicked"));
+                    *state =
+                        Progress::Done(failed(config, *index, &KeyError::server("a look-up has panicked")));
                 }
             }
         }
@@ -67,10 +64,10 @@ impl QuotaLookups {
     /// Ends those that still run.
     pub(super) fn expire(&mut self, config: &LayerConfig) {
         for QuotaLookup { index, state } in &mut self.0 {
-            if let QuotaState::Running(_) = state {
+            if let Progress::Running(_) = state {
                 config.registry.lookup_counts().timed_out();
                 let error = format!("a look-up has no result within {:?}", config.lookup_deadline);
-                *state = failed(config, *index, &KeyError::server(error));
+                *state = Progress::Done(failed(config, *index, &KeyError::server(error)));
             }
         }
     }
@@ -78,15 +75,15 @@ impl QuotaLookups {
     /// What was found.
     pub(super) fn found(&self) -> CallerQuotas {
         let found = |lookup: &QuotaLookup| match lookup.state {
-            QuotaState::Done(quota) => Some((lookup.index, quota?)),
-            QuotaState::Running(_) => None,
+            Progress::Done(quota) => Some((lookup.index, quota?)),
+            Progress::Running(_) => None,
         };
         self.0.iter().filter_map(found).collect()
     }
 }
 
-fn failed(config: &LayerConfig, index: usize, error: &KeyError) -> QuotaState {
+fn failed(config: &LayerConfig, index: usize, error: &KeyError) -> Option<Quota> {
     let policy = config.policies()[index].policy.name();
     config.limits.emit(EventKind::QuotaLookupFailed { policy, error }, || EventKeys::None);
-    QuotaState::Done(None)
+    None
 }

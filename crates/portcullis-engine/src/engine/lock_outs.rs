@@ -1,13 +1,14 @@
 //! Reports denials to the store, which blocks keys with many of them.
 
+#[cfg(feature = "runtime")]
+mod later;
+
 use std::sync::Arc;
 
 use portcullis_core::overrides::Block;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, Policy, PolicyName, Retry, StoreError};
 
-#[cfg(feature = "runtime")]
-use super::later::denial_reports as later;
 use crate::engine::Limits;
 use crate::engine::report;
 use crate::event::EventKind;
@@ -15,7 +16,7 @@ use crate::limit::Limit;
 use crate::limit::PolicyLockOut;
 
 /// Counts the denials of an outcome under policies with a lock-out. Never waits for the store.
-pub(super) fn count(store: &Arc<Limits>, outcome: &Outcome) {
+pub(crate) fn count(store: &Arc<Limits>, outcome: &Outcome) {
     let policies = store.policies();
     if policies.iter().all(|layer_policy| layer_policy.lock_out.is_none()) {
         return;
@@ -57,7 +58,7 @@ fn count_one(limits: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Polic
 }
 
 /// Emits the block that begins with a report. A report that fails is lost.
-pub(super) fn emit(
+fn emit(
     store: &Limits,
     lock_out: &PolicyLockOut,
     policy: &PolicyName,

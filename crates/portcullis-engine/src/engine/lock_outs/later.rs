@@ -9,12 +9,12 @@ use portcullis_core::{Key, Policy};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 
-use crate::decide::denial_reports::emit;
+use super::emit;
 use crate::engine::Limits;
 use crate::limit::PolicyLockOut;
 
 /// Counts a denial, which a task reports. Outside of a runtime it is not reported.
-pub(crate) fn count(limits: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
+pub(super) fn count(limits: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
     lock_out.later.count(key, || {
         let (limits, lock_out, policy) = (Arc::clone(limits), Arc::clone(lock_out), policy.clone());
         // One for each policy, which takes no place of what requests leave behind.
@@ -23,7 +23,7 @@ pub(crate) fn count(limits: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy:
 }
 
 /// Waits for the answer to the report of a denial. Those that follow are counted.
-pub(crate) fn report(
+pub(super) fn report(
     limits: &Arc<Limits>,
     lock_out: &Arc<PolicyLockOut>,
     policy: &Policy,
