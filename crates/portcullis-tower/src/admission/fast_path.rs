@@ -1,4 +1,5 @@
-//! The way of most requests: one synchronous key, one check, and nothing else to consider.
+//! The way of most requests: one synchronous key, one check, and nothing else to consider. Without it they take 10 to 27 % more
+//! instructions (`cargo xtask bench instructions`).
 
 use std::slice;
 use std::sync::Arc;
