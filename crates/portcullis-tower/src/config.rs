@@ -19,7 +19,6 @@ use portcullis_core::Decision;
 use crate::LayerError;
 use crate::Registry;
 use crate::discard;
-use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
 use crate::response::{ResponseSettings, SoftLimits};
@@ -28,6 +27,7 @@ pub(crate) use live::{CurrentConfig, LiveConfig};
 use portcullis_engine::policies::{Member, Membership};
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 use portcullis_engine::{Limits, Signals, report};
+use portcullis_identity::lists::Lists;
 pub(crate) use quotas::CallerQuotas;
 use quotas::Variants;
 

@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Version};
 use http_body::Body;
 use portcullis_core::Key;
 
-use crate::key::peer;
+use portcullis_identity::peer;
 use room::Sender;
 pub use unread::Unread;
 

@@ -205,13 +205,8 @@ mod future;
 pub mod headers;
 mod inventory;
 pub mod joint;
-mod key;
 mod layer;
 
-mod lists;
-mod lookup_cache;
-pub mod matching;
-mod method;
 mod off;
 #[cfg(feature = "openapi")]
 mod openapi;
@@ -231,7 +226,6 @@ mod service;
 mod shadow;
 pub mod shed;
 mod waiting_request;
-mod written_path;
 
 #[cfg(feature = "axum")]
 pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
@@ -246,13 +240,7 @@ pub use cost::Cost;
 pub use discard::Unread;
 pub use future::ResponseFuture;
 pub use inventory::{LayerSummary, PolicySummary};
-pub use key::{
-    And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,
-    Trust, TrustError, TrustedProxies,
-};
 pub use layer::RateLimitLayer;
-pub use lookup_cache::LookupCounts;
 pub use portcullis_core::KeyWriter;
 pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
@@ -261,6 +249,11 @@ pub use portcullis_engine::{
     Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
     LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, Percent, PercentError,
     PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
+};
+pub use portcullis_identity::{
+    And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Or,
+    Query, Route, Trust, TrustError, TrustedProxies, matching,
 };
 pub use quota::{CallerQuota, QuotaLookup};
 pub use registry::{GrantBuilder, Installation, Registry};

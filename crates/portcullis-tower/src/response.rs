@@ -29,6 +29,7 @@ use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use granted::Granted;
 use portcullis_engine::Rejected;
+use portcullis_identity::matching::grpc_content_type;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
 pub(crate) use soft_limits::SoftLimits;
@@ -150,7 +151,7 @@ impl ResponseSettings {
     }
 
     fn render_any(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
-        let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
+        let mut response = match (grpc_content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
             (None, None) => rejection.response(),
@@ -223,7 +224,7 @@ const USUAL_HEADERS: usize = 12;
 
 /// Whether a request is a call of gRPC or gRPC-Web.
 pub(crate) fn is_grpc(parts: &Parts) -> bool {
-    grpc::content_type(parts).is_some()
+    grpc_content_type(parts).is_some()
 }
 
 /// Marks the response of a layer that has decided or rejected and whose headers do not show it, so that outer layers do not

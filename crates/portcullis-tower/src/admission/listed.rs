@@ -4,9 +4,9 @@ use http::request::Parts;
 
 use super::plan::{self, Plan, PlannedRejection};
 use crate::config::LayerConfig;
-use crate::lists::{ListVerdict, Lists};
 use portcullis_engine::Ask;
 use portcullis_engine::{EventKeys, EventKind};
+use portcullis_identity::lists::{ListVerdict, Lists};
 
 /// `None` if the request is limited.
 pub(super) fn plan(config: &LayerConfig, lists: &Lists, parts: &Parts) -> Option<Plan> {

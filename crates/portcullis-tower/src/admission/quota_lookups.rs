@@ -9,10 +9,10 @@ use portcullis_core::{Key, Quota};
 use super::pending_lookup::Progress;
 use crate::KeyError;
 use crate::config::{CallerQuotas, LayerConfig};
-use crate::lookup_cache::SharedLookup;
 use crate::quota::QuotaSource;
 use portcullis_engine::PolicySet;
 use portcullis_engine::{EventKeys, EventKind};
+use portcullis_identity::lookup_cache::SharedLookup;
 
 /// The quotas that a request waits for. A look-up that fails leaves a policy its own.
 #[derive(Default)]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::RateLimitLayer;
-use crate::lists::Lists;
 use crate::matching::RequestMatcher;
+use portcullis_identity::lists::Lists;
 
 /// Exemptions and lists.
 ///

@@ -9,8 +9,8 @@ use http::request::Parts;
 use portcullis_core::{Key, Quota};
 
 use crate::LookupCounts;
-use crate::key::KeyError;
-use crate::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
+use portcullis_identity::KeyError;
+use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 
 /// Looks up the quota of a caller whose key need not be looked up: the argument of
 /// [`RateLimitLayer::quota_by_async`](crate::RateLimitLayer::quota_by_async).

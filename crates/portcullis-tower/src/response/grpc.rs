@@ -8,29 +8,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
-use http::{HeaderValue, Method, Response, header};
+use http::{HeaderValue, Response, header};
 
 use super::{Rejection, USUAL_HEADERS, values};
 use crate::Reason;
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
-
-/// The content type of the response to a gRPC request, which contains no bytes from the client. A request is gRPC only if it is
-/// a POST, so that a `Content-Type` on another method does not turn a 429 into a 200.
-///
-/// Source: gRPC over HTTP2, "Requests"; gRPC Web, "Protocol differences".
-pub(super) fn content_type(request: &Parts) -> Option<HeaderValue> {
-    if request.method != Method::POST {
-        return None;
-    }
-    let value = request.headers.get(header::CONTENT_TYPE)?.as_bytes();
-    let is = |flavour: &&str| {
-        value.split_at_checked(flavour.len()).is_some_and(|(start, rest)| {
-            start.eq_ignore_ascii_case(flavour.as_bytes()) && matches!(rest.first(), None | Some(b'+' | b';'))
-        })
-    };
-    FLAVOURS.into_iter().find(is).map(HeaderValue::from_static)
-}
 
 pub(super) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
@@ -86,8 +68,6 @@ fn message(text: &str) -> HeaderValue {
     HeaderValue::try_from(encoded).expect("printable ASCII is a header value")
 }
 
-const FLAVOURS: [&str; 3] = ["application/grpc", "application/grpc-web", "application/grpc-web-text"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,37 +87,5 @@ mod tests {
     fn a_message_is_percent_encoded() {
         assert_eq!(message("100 %\u{e9}\r\n~"), "100 %25%C3%A9%0D%0A~");
         assert_eq!(message(""), "");
-    }
-
-    #[test]
-    fn grpc_is_a_post_with_a_grpc_content_type() {
-        let parts = |method: &str, value: &'static str| {
-            let request = http::Request::builder().method(method).header(header::CONTENT_TYPE, value);
-            request.body(()).unwrap().into_parts().0
-        };
-        for (value, answer) in [
-            ("application/grpc", Some("application/grpc")),
-            ("application/grpc+proto", Some("application/grpc")),
-            ("Application/gRPC;x=<script>", Some("application/grpc")),
-            ("application/grpc-web", Some("application/grpc-web")),
-            ("application/grpc-web+proto", Some("application/grpc-web")),
-            ("application/grpc-web-text+proto", Some("application/grpc-web-text")),
-            ("application/grpc-web;x=y", Some("application/grpc-web")),
-            ("application/grpc-web-text", Some("application/grpc-web-text")),
-            ("application/grpc-web-text;x=y", Some("application/grpc-web-text")),
-            ("application/grpc-webinar", None),
-            ("application/grpc-web-", None),
-            ("application/grpc-web-textual", None),
-            ("application/grpc-other", None),
-            ("application/grpcish", None),
-            ("application/json", None),
-            ("", None),
-        ] {
-            assert_eq!(content_type(&parts("POST", value)), answer.map(HeaderValue::from_static), "{value}");
-            for method in ["GET", "HEAD", "PUT", "OPTIONS", "CONNECT", "post"] {
-                assert_eq!(content_type(&parts(method, value)), None, "{method} {value}");
-            }
-        }
-        assert_eq!(content_type(&http::Request::post("/").body(()).unwrap().into_parts().0), None);
     }
 }

@@ -91,6 +91,7 @@ const CHECKED_CRATES: &[&str] = &[
     "portcullis-config",
     "portcullis-core",
     "portcullis-engine",
+    "portcullis-identity",
     "portcullis-memory",
     "portcullis-metrics",
     "portcullis-redis",

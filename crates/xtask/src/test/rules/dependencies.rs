@@ -99,6 +99,11 @@ const FORBIDDEN: &[Forbidden] = &[
         because: "the engine decides from data: it knows no HTTP and no store",
     },
     Forbidden {
+        package: "portcullis-identity",
+        never: &["fred", "portcullis-engine", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
+        because: "who is calling is known before anything decides",
+    },
+    Forbidden {
         package: "portcullis-tower",
         never: &["fred", "portcullis-memory", "portcullis-redis"],
         because: "the layer does not depend on a store",

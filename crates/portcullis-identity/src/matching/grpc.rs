@@ -1,9 +1,9 @@
 //! Requests by the gRPC method that they call.
 
 use http::request::Parts;
+use http::{HeaderValue, Method, header};
 
 use super::{MatcherError, PathReadings, RequestMatcher, RequestPath, Undecided};
-use crate::response;
 
 /// Matches calls of a gRPC method, or of all methods of a service.
 ///
@@ -99,10 +99,30 @@ impl RequestMatcher for GrpcMethod {
         if !self.path.matches_with(request)? {
             return Ok(false);
         }
-        let is_call = request.path().matches('/').count() == 2 && response::is_grpc(request.parts());
+        let is_call =
+            request.path().matches('/').count() == 2 && grpc_content_type(request.parts()).is_some();
         if is_call { Ok(true) } else { Err(Undecided::Ambiguous) }
     }
 }
+
+/// The content type of the response to a gRPC request, which contains no bytes from the client. A request is gRPC only if it is
+/// a POST, so that a `Content-Type` on another method does not turn a 429 into a 200.
+///
+/// Source: gRPC over HTTP2, "Requests"; gRPC Web, "Protocol differences".
+pub fn grpc_content_type(request: &Parts) -> Option<HeaderValue> {
+    if request.method != Method::POST {
+        return None;
+    }
+    let value = request.headers.get(header::CONTENT_TYPE)?.as_bytes();
+    let is = |flavour: &&str| {
+        value.split_at_checked(flavour.len()).is_some_and(|(start, rest)| {
+            start.eq_ignore_ascii_case(flavour.as_bytes()) && matches!(rest.first(), None | Some(b'+' | b';'))
+        })
+    };
+    FLAVOURS.into_iter().find(is).map(HeaderValue::from_static)
+}
+
+const FLAVOURS: [&str; 3] = ["application/grpc", "application/grpc-web", "application/grpc-web-text"];
 
 #[cfg(test)]
 mod tests {
@@ -163,5 +183,41 @@ mod tests {
             let error = GrpcMethod::try_service(name).unwrap_err().to_string();
             assert_eq!(error, format!("{name:?} does not have the form `package.Service`"));
         }
+    }
+
+    #[test]
+    fn grpc_is_a_post_with_a_grpc_content_type() {
+        let parts = |method: &str, value: &'static str| {
+            let request = http::Request::builder().method(method).header(header::CONTENT_TYPE, value);
+            request.body(()).unwrap().into_parts().0
+        };
+        for (value, answer) in [
+            ("application/grpc", Some("application/grpc")),
+            ("application/grpc+proto", Some("application/grpc")),
+            ("Application/gRPC;x=<script>", Some("application/grpc")),
+            ("application/grpc-web", Some("application/grpc-web")),
+            ("application/grpc-web+proto", Some("application/grpc-web")),
+            ("application/grpc-web-text+proto", Some("application/grpc-web-text")),
+            ("application/grpc-web;x=y", Some("application/grpc-web")),
+            ("application/grpc-web-text", Some("application/grpc-web-text")),
+            ("application/grpc-web-text;x=y", Some("application/grpc-web-text")),
+            ("application/grpc-webinar", None),
+            ("application/grpc-web-", None),
+            ("application/grpc-web-textual", None),
+            ("application/grpc-other", None),
+            ("application/grpcish", None),
+            ("application/json", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                grpc_content_type(&parts("POST", value)),
+                answer.map(HeaderValue::from_static),
+                "{value}"
+            );
+            for method in ["GET", "HEAD", "PUT", "OPTIONS", "CONNECT", "post"] {
+                assert_eq!(grpc_content_type(&parts(method, value)), None, "{method} {value}");
+            }
+        }
+        assert_eq!(grpc_content_type(&http::Request::post("/").body(()).unwrap().into_parts().0), None);
     }
 }

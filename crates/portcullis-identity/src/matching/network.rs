@@ -5,7 +5,7 @@ use ipnet::IpNet;
 
 use super::{MatcherError, RequestMatcher, Undecided};
 use crate::key::{ClientIp, KeyError, parse_networks};
-use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_core::log::LogThrottle;
 
 /// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
 ///
@@ -69,11 +69,11 @@ impl Network {
         networks: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<Self, MatcherError> {
         let networks = parse_networks(networks)?;
-        Ok(Self { clients: clients.clone(), networks, no_address: LogThrottle::hourly() })
+        Ok(Self { clients: clients.clone(), networks, no_address: LogThrottle::new() })
     }
 
     fn log_misconfiguration(&self, error: &KeyError) {
-        if let Some(requests) = self.no_address.due() {
+        if let Some(requests) = self.no_address.due_hourly() {
             tracing::error!(
                 %error,
                 requests,

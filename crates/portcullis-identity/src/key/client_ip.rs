@@ -24,7 +24,7 @@ use source::Source;
 
 pub use error::ClientIpError;
 pub use ip_prefix::IpPrefix;
-pub(crate) use peer::peer;
+pub use peer::peer;
 pub(crate) use trust::parse_networks;
 pub use trust::{Trust, TrustError};
 pub use trusted_proxies::TrustedProxies;

@@ -24,8 +24,9 @@ use portcullis_core::KeyWriter;
 
 pub use bearer::Bearer;
 pub use cached::CachedLookup;
+pub(crate) use client_ip::parse_networks;
+pub use client_ip::peer;
 pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Trust, TrustError, TrustedProxies};
-pub(crate) use client_ip::{parse_networks, peer};
 pub use combine::{And, Or};
 pub use cookie::Cookie;
 pub use credential::Credential;
@@ -151,13 +152,13 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// `false` by default. Return `true` only for identities that a client cannot choose: otherwise a client could use up the
     /// budget of another one with requests that are never admitted. [`ClientIp`] returns `true`. For [`and`](Self::and) one of
     /// the two is enough, because the key contains both; for [`or`](Self::or) both must return `true`, because the key may be
-    /// either one. [`RateLimitLayer::counts_rejections`](crate::RateLimitLayer::counts_rejections) sets it for one policy.
+    /// either one. `RateLimitLayer::counts_rejections` sets it for one policy.
     fn counts_rejections(&self) -> bool {
         false
     }
 
     /// Returns whether a client can choose this key at will, because nothing has verified it. A policy with such a key cannot be
-    /// enforced for a [share of its keys](crate::Mode::Percent): a client would change its key until it is not in the share.
+    /// enforced for a share of its keys: a client would change its key until it is not in the share.
     ///
     /// `false` by default. [`Header`], [`Query`], [`Cookie`] and [`Bearer`] return `true`; an [`Extension`] with the identity
     /// that authentication found returns `false`. For [`and`](Self::and) the left half counts, whose first part determines the
@@ -177,7 +178,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 
     /// Returns whether all keys of this extractor are [shared](portcullis_core::Key::is_shared) by unrelated clients, because it
     /// writes no part that distinguishes them. A policy with such a key has no
-    /// [lock-out](crate::RateLimitLayer::lock_out): it would lock all clients out.
+    /// lock-out: it would lock all clients out.
     ///
     /// `false` by default. [`Global`] and [`Route`] return `true`; [`and`](Self::and) and [`or`](Self::or) if both halves do.
     ///
@@ -191,7 +192,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
-    /// Returns what the key is, for people who read the [layers](crate::Registry::layers) of a service or the line that a layer logs when
+    /// Returns what the key is, for people who read the layers of a service or the line that a layer logs when
     /// it starts. It contains no value of a request.
     ///
     /// `custom` by default, as for closures.
@@ -251,7 +252,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 pub enum Identity {
     /// The identity is written to the key.
     Found,
-    /// The request has no identity. The layer applies [`OnMissing`](crate::OnMissing).
+    /// The request has no identity. The layer applies `OnMissing`.
     Missing,
     /// The request is not limited by the policies that use this key. Decide it by values that the server determined: a value
     /// that a client can send, such as a host or a header, exempts every client that sends it.

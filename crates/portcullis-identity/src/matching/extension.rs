@@ -35,8 +35,8 @@ pub struct ExtensionValue {
 impl ExtensionValue {
     /// Matches requests that have a `T` for which `test` returns `true`.
     ///
-    /// A request without a `T` does not match. So [`only`](crate::RateLimitLayer::only) by it does not limit requests that no layer
-    /// has authenticated: write the opposite with [`except`](crate::RateLimitLayer::except), which limits them.
+    /// A request without a `T` does not match. So `only` by it does not limit requests that no layer
+    /// has authenticated: write the opposite with `except`, which limits them.
     pub fn is<T: Send + Sync + 'static>(test: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         let test = move |extensions: &Extensions| extensions.get::<T>().is_some_and(&test);
         Self { test: Box::new(test), name: type_name::<T>() }

@@ -10,7 +10,7 @@ use super::{Identity, KeyError, KeyExtractor};
 use crate::method::{handling_method, is_same};
 use crate::written_path::is_plain;
 #[cfg(feature = "axum")]
-use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_core::log::LogThrottle;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -49,7 +49,7 @@ impl Route {
     ///
     /// If no route has matched, the identity is missing: in the fallback, around a whole `Router`, inside of services of
     /// `nest_service` where Axum provides no path, and without Axum. With
-    /// [`OnMissing::Shared`](crate::OnMissing::Shared) all of these requests share one budget. A request that no router has seen yet is
+    /// `OnMissing::Shared` all of these requests share one budget. A request that no router has seen yet is
     /// logged, at most once an hour, because the layer is usually meant to be in the router.
     #[cfg(feature = "axum")]
     pub const fn matched_path() -> Self {
@@ -111,13 +111,13 @@ impl KeyExtractor for Route {
 fn matched_path(parts: &Parts) -> Option<&str> {
     use axum::extract::{MatchedPath, OriginalUri};
 
-    static NO_ROUTER: LogThrottle = LogThrottle::hourly();
+    static NO_ROUTER: LogThrottle = LogThrottle::new();
 
     let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     // A router leaves the URI in a request before it looks for a route.
     if route.is_none()
         && parts.extensions.get::<OriginalUri>().is_none()
-        && let Some(requests) = NO_ROUTER.due()
+        && let Some(requests) = NO_ROUTER.due_hourly()
     {
         tracing::warn!(
             requests,

@@ -112,7 +112,7 @@ impl RequestPath {
     ///
     /// However a client writes its path, Axum has decided which route that is. Where no route has matched, the request is
     /// [undecided](super#undecided-requests): in the fallback, around a whole `Router`, and inside of services of `nest_service`.
-    /// So a layer that [denies](crate::RateLimitLayer::deny) a route belongs inside of the router; there it rejects requests for
+    /// So a layer that denies a route belongs inside of the router; there it rejects requests for
     /// unknown paths as well.
     ///
     /// # Panics

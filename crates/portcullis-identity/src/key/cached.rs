@@ -16,7 +16,7 @@ use crate::LookupCounts;
 use crate::lookup_cache::LookupCache;
 
 /// A look-up whose results are kept by what it looks up, such as an API key: the argument of
-/// [`RateLimitLayer::by_async`](crate::RateLimitLayer::by_async).
+/// `RateLimitLayer::by_async`.
 ///
 /// A result is used for [60 s](Self::fresh_for), the quotas in it as well. Up to [10 000](Self::capacity) are kept, of which the
 /// one that came first is replaced. Requests with one API key share a look-up that runs, unless it has run for longer than a
@@ -24,7 +24,7 @@ use crate::lookup_cache::LookupCache;
 /// a new API key works at once, and made-up ones replace nothing that was found.
 ///
 /// The API keys themselves are not kept, but their fingerprints by a secret of this value.
-/// [`Registry::figures`](crate::Registry::figures) counts hits, look-ups and failures.
+/// `Registry::figures` counts hits, look-ups and failures.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -99,7 +99,7 @@ impl CachedLookup {
     }
 
     /// Sets for how long requests join a look-up that runs, 1 s by default; a later one starts another. Use the
-    /// [deadline](crate::RateLimitLayer::lookup_deadline) of the layer, after which requests wait no longer.
+    /// deadline of the layer, after which requests wait no longer.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self

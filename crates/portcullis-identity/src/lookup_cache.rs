@@ -4,6 +4,7 @@ mod counts;
 mod shared;
 
 use std::collections::{HashMap, VecDeque};
+use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
@@ -12,16 +13,18 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use counts::LookupCounts;
-use shared::{RunningLookup, Waiter};
+use shared::RunningLookup;
+pub use shared::Waiter;
 
 /// The results of look-ups by an id, bounded in number. Requests with one id share one look-up that runs.
 ///
 /// A look-up is polled by the requests that wait for it. Once none does, it is dropped, so that it keeps no connection that no request
 /// needs; the next request starts another.
-pub(crate) struct LookupCache<T> {
-    pub(crate) fresh_for: Duration,
-    /// At least 1.
-    pub(crate) capacity: usize,
+pub struct LookupCache<T> {
+    /// How long a result is kept.
+    pub fresh_for: Duration,
+    /// How many results are kept, at least 1.
+    pub capacity: usize,
     /// Whether a result is kept.
     keeps: fn(&T) -> bool,
     /// Whether a result is a failure of the server.
@@ -43,17 +46,35 @@ struct Entries<T> {
 }
 
 /// A result, or the wait for one. `None` if the look-up has panicked while another request has polled it.
-pub(crate) enum SharedLookup<T> {
+pub enum SharedLookup<T> {
     /// `None` once it was returned.
     Fresh(Option<T>),
+    /// The wait, in this cache and for this id.
     Waiting(Waiter<T>, Arc<LookupCache<T>>, u128),
 }
 
+impl<T> fmt::Debug for LookupCache<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { fresh_for, capacity, .. } = self;
+        f.debug_struct("LookupCache")
+            .field("fresh_for", fresh_for)
+            .field("capacity", capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for SharedLookup<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLookup").finish_non_exhaustive()
+    }
+}
+
 /// What a look-up is: a future that owns its data.
-pub(crate) type BoxedLookup<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub type BoxedLookup<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<T: Clone> LookupCache<T> {
-    pub(crate) fn new(keeps: fn(&T) -> bool, fails: fn(&T) -> bool) -> Self {
+    /// Keeps the results for which `keeps` returns `true`, and counts those as failures for which `fails` does.
+    pub fn new(keeps: fn(&T) -> bool, fails: fn(&T) -> bool) -> Self {
         let entries = Entries {
             results: HashMap::new(),
             order: VecDeque::new(),
@@ -65,7 +86,7 @@ impl<T: Clone> LookupCache<T> {
     }
 
     /// Counts from now on, unless it counts elsewhere already.
-    pub(crate) fn count_in(&self, counts: &LookupCounts) {
+    pub fn count_in(&self, counts: &LookupCounts) {
         let entries = self.lock();
         if self.counts.set(counts.clone()).is_ok() {
             counts.add_entries(entries.results.len());
@@ -79,7 +100,7 @@ impl<T: Clone> LookupCache<T> {
     }
 
     /// The result, if it is kept and fresh.
-    pub(crate) fn fresh(&self, id: u128) -> Option<T> {
+    pub fn fresh(&self, id: u128) -> Option<T> {
         let result = self.lock().fresh(id, self.fresh_for)?;
         self.count(LookupCounts::hit);
         Some(result)
@@ -87,7 +108,7 @@ impl<T: Clone> LookupCache<T> {
 
     /// Returns the fresh result, or joins the look-up that runs; otherwise starts one. A look-up that runs for longer than
     /// `deadline` is not joined.
-    pub(crate) fn join(
+    pub fn join(
         self: &Arc<Self>,
         id: u128,
         deadline: Duration,

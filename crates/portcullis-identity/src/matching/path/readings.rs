@@ -48,7 +48,7 @@ impl<'p> PathReadings<'p> {
     }
 
     /// The path as it is written.
-    pub(crate) fn path(&self) -> &'p str {
+    pub fn path(&self) -> &'p str {
         self.written().0
     }
 

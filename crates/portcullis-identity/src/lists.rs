@@ -1,5 +1,6 @@
 //! The lists of a layer: which requests it denies, limits and exempts.
 
+use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -9,7 +10,7 @@ use crate::matching::{PathReadings, RequestMatcher, Undecided};
 
 /// The matchers of a layer, in the order in which they are applied.
 #[derive(Clone, Default)]
-pub(crate) struct Lists {
+pub struct Lists {
     deny: Vec<Arc<dyn RequestMatcher>>,
     only: Vec<Arc<dyn RequestMatcher>>,
     except: Vec<Arc<dyn RequestMatcher>>,
@@ -17,30 +18,43 @@ pub(crate) struct Lists {
 
 /// What the lists of a layer make of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum ListVerdict {
+pub enum ListVerdict {
+    /// The request is limited.
     Limited,
     /// The request passes, and is not charged.
     Skipped,
+    /// The request is rejected.
     Denied,
     /// The identity by which the request might be denied cannot be determined.
     Unidentified(KeyError),
 }
 
+impl fmt::Debug for Lists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { deny, only, except } = self;
+        let [deny, only, except] = [deny, only, except].map(Vec::len);
+        f.debug_struct("Lists").field("deny", &deny).field("only", &only).field("except", &except).finish()
+    }
+}
+
 impl Lists {
-    pub(crate) fn deny(&mut self, matcher: impl RequestMatcher) {
+    /// Adds requests that are denied.
+    pub fn deny(&mut self, matcher: impl RequestMatcher) {
         self.deny.push(Arc::new(matcher));
     }
 
-    pub(crate) fn only(&mut self, matcher: impl RequestMatcher) {
+    /// Adds requests to those that are limited, which are all if none are added.
+    pub fn only(&mut self, matcher: impl RequestMatcher) {
         self.only.push(Arc::new(matcher));
     }
 
-    pub(crate) fn except(&mut self, matcher: impl RequestMatcher) {
+    /// Adds requests that are not limited.
+    pub fn except(&mut self, matcher: impl RequestMatcher) {
         self.except.push(Arc::new(matcher));
     }
 
     /// Applies the lists. A request that a matcher cannot compare ends on the side that is denied or limited.
-    pub(crate) fn decide(&self, parts: &Parts) -> ListVerdict {
+    pub fn decide(&self, parts: &Parts) -> ListVerdict {
         let request = PathReadings::of(parts);
         let mut unidentified = None;
         for matcher in &self.deny {

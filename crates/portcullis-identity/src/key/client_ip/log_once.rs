@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use super::ClientIpError;
-use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_core::log::LogThrottle;
 
 /// The log lines that an extractor has written already.
 #[derive(Debug)]
@@ -15,15 +15,11 @@ pub(super) struct LogOnce {
 
 impl LogOnce {
     pub(super) const fn new() -> Self {
-        Self {
-            ignored: LogThrottle::hourly(),
-            everything: LogThrottle::hourly(),
-            repeated: LogThrottle::hourly(),
-        }
+        Self { ignored: LogThrottle::new(), everything: LogThrottle::new(), repeated: LogThrottle::new() }
     }
 
     pub(super) fn trusts_everything(&self) {
-        if let Some(seen) = self.everything.due() {
+        if let Some(seen) = self.everything.due_hourly() {
             tracing::warn!(
                 seen,
                 "ClientIp trusts every address: a client that reaches this server chooses the address that it is \
@@ -39,7 +35,7 @@ impl LogOnce {
                 let Some(header) = FORWARDING.iter().find(|header| headers.contains_key(**header)) else {
                     return;
                 };
-                if let Some(seen) = self.ignored.due() {
+                if let Some(seen) = self.ignored.due_hourly() {
                     tracing::warn!(
                         header,
                         seen,
@@ -51,7 +47,7 @@ impl LogOnce {
             }
             Some(header) => {
                 if headers.contains_key(header)
-                    && let Some(seen) = self.ignored.due()
+                    && let Some(seen) = self.ignored.due_hourly()
                 {
                     tracing::warn!(
                         header,
@@ -66,7 +62,7 @@ impl LogOnce {
 
     pub(super) fn failed(&self, error: &ClientIpError) {
         if let ClientIpError::Repeated { header } = error
-            && let Some(seen) = self.repeated.due()
+            && let Some(seen) = self.repeated.due_hourly()
         {
             tracing::warn!(
                 header = header.as_str(),

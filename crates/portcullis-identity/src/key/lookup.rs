@@ -13,15 +13,15 @@ use crate::LookupCounts;
 
 /// Looks up the identity that a request is charged to: the tenant of an API key, in a database or behind a cache.
 ///
-/// The argument of [`LayerBuilder::by_async`](crate::LayerBuilder::by_async). Closures that return a future implement it. The
+/// The argument of `LayerBuilder::by_async`. Closures that return a future implement it. The
 /// future owns its data, and is boxed; an extractor that need not wait should be a [`KeyExtractor`](crate::KeyExtractor), for
 /// which nothing is boxed.
 ///
 /// A look-up is started only if all policies of the layer with synchronous keys let the request pass, and has to complete
-/// within the layer's [deadline](crate::RateLimitLayer::lookup_deadline).
+/// within the layer's deadline.
 ///
 /// An error rejects the request. The response to [`KeyError::client`] is 400 or 401, as to a missing identity unless
-/// [`on_missing`](crate::RateLimitLayer::on_missing) is set. Return [`KeyError::server`] if the look-up fails because of the
+/// `on_missing` is set. Return [`KeyError::server`] if the look-up fails because of the
 /// server: the response is 503, as for a look-up that takes too long. An identity is missing only if the request has none:
 /// [`Lookup::missing`] for a directory that is down would let unknown clients pass.
 ///
@@ -147,11 +147,11 @@ impl Lookup {
     }
 
     /// Sets the quota that the identity has under a policy whose key this is: that of a plan or a contract. It applies in place of
-    /// the policy's own, and of what [`RateLimitLayer::quota`](crate::RateLimitLayer::quota) returns.
+    /// the policy's own, and of what `RateLimitLayer::quota` returns.
     ///
     /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas). For any other quota, or if the
     /// policy has another key, the policy's own quota applies, which is an event,
-    /// [`QuotaRefused`](crate::EventKind::QuotaRefused). A policy of another layer, whose look-up may be the same, is ignored here.
+    /// `QuotaRefused`. A policy of another layer, whose look-up may be the same, is ignored here.
     ///
     /// ```
     /// use portcullis_core::Quota;
@@ -165,26 +165,29 @@ impl Lookup {
         self
     }
 
-    /// The request has no identity. The layer applies [`OnMissing`](crate::OnMissing).
+    /// The request has no identity. The layer applies `OnMissing`.
     pub const fn missing() -> Self {
         Self { identity: Identity::Missing, parts: Vec::new(), quotas: Vec::new() }
     }
 
     /// The request is not limited by the policies that use this key. Decide it by what the look-up has verified.
-    /// [`except`](crate::RateLimitLayer::except) exempts requests from the whole layer, without a look-up.
+    /// `except` exempts requests from the whole layer, without a look-up.
     pub const fn exempt() -> Self {
         Self { identity: Identity::Exempt, parts: Vec::new(), quotas: Vec::new() }
     }
 
-    pub(crate) fn is_missing(&self) -> bool {
+    /// Whether the request has no identity.
+    pub fn is_missing(&self) -> bool {
         self.identity == Identity::Missing
     }
 
-    pub(crate) fn into_quotas(self) -> Vec<(Cow<'static, str>, Quota)> {
+    /// The quotas of the caller, by the names of policies.
+    pub fn into_quotas(self) -> Vec<(Cow<'static, str>, Quota)> {
         self.quotas
     }
 
-    pub(crate) fn write(&self, key: &mut KeyWriter<'_>) -> Identity {
+    /// Writes what was found into a key.
+    pub fn write(&self, key: &mut KeyWriter<'_>) -> Identity {
         for (tag, value) in &self.parts {
             key.part(tag, value);
         }

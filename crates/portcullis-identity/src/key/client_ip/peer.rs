@@ -6,7 +6,8 @@ use http::Extensions;
 
 use crate::key::KeyError;
 
-pub(crate) fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+/// The address of the peer, as the server of the request has left it in the extensions.
+pub fn peer(extensions: &Extensions) -> Option<SocketAddr> {
     #[cfg(feature = "axum")]
     {
         use axum::extract::connect_info::{ConnectInfo, MockConnectInfo};

@@ -57,7 +57,7 @@ impl KeyError {
     }
 
     /// How to set the server up. `None` in builds without debug assertions, because clients see it.
-    pub(crate) fn setup_hint(&self) -> Option<&str> {
+    pub fn setup_hint(&self) -> Option<&str> {
         (cfg!(debug_assertions) && self.fault == Fault::Setup).then_some(&*self.message)
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::fmt;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use super::BoxedLookup;
 
 /// A look-up that runs, or its result.
-pub(crate) struct RunningLookup<T> {
+pub(super) struct RunningLookup<T> {
     state: Mutex<State<T>>,
     is_running: AtomicBool,
     wakers: Arc<Wakers>,
@@ -29,9 +30,15 @@ enum State<T> {
 struct Wakers(Mutex<HashMap<u64, Waker>>);
 
 /// One request that waits for a look-up.
-pub(crate) struct Waiter<T> {
+pub struct Waiter<T> {
     running: Arc<RunningLookup<T>>,
     number: u64,
+}
+
+impl<T> fmt::Debug for Waiter<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waiter").finish_non_exhaustive()
+    }
 }
 
 impl<T> RunningLookup<T> {

@@ -8,9 +8,9 @@ use portcullis_core::store::Figure;
 
 /// Where the look-ups of a limiter are counted. Clones share the counts.
 ///
-/// A [`CachedLookup`](crate::CachedLookup) or [`QuotaLookup`](crate::QuotaLookup) counts in that of the limiter whose layer has it first.
+/// A [`CachedLookup`](crate::CachedLookup) or `QuotaLookup` counts in that of the limiter whose layer has it first.
 /// An [`AsyncKeyExtractor`](crate::AsyncKeyExtractor) that wraps another one passes it on, by
-/// [`count_in`](crate::AsyncKeyExtractor::count_in). [`Registry::figures`](crate::Registry::figures) has the numbers.
+/// [`count_in`](crate::AsyncKeyExtractor::count_in). `Registry::figures` has the numbers.
 #[derive(Clone, Default)]
 pub struct LookupCounts(Arc<Counts>);
 
@@ -25,7 +25,8 @@ struct Counts {
 }
 
 impl LookupCounts {
-    pub(crate) fn hit(&self) {
+    /// Counts a result that was taken from a cache.
+    pub fn hit(&self) {
         self.0.hits.fetch_add(1, Relaxed);
     }
 
@@ -41,8 +42,8 @@ impl LookupCounts {
         self.0.failed.fetch_add(1, Relaxed);
     }
 
-    /// Of a request, whether or not what it waits for has a cache.
-    pub(crate) fn timed_out(&self) {
+    /// Counts the wait of a request that has ended at its deadline, whether or not what it waits for has a cache.
+    pub fn timed_out(&self) {
         self.0.timed_out.fetch_add(1, Relaxed);
     }
 
@@ -55,7 +56,8 @@ impl LookupCounts {
         self.0.entries.fetch_sub(to_u64(entries), Relaxed);
     }
 
-    pub(crate) fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
+    /// Visits the numbers.
+    pub fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
         let counter = |name, count: &AtomicU64, help| Figure::counter(name, count.load(Relaxed), help);
         let Counts { hits, started, joined, failed, timed_out, entries } = &*self.0;
         visit(counter("lookup_hits", hits, "Results of look-ups that were taken from a cache."));

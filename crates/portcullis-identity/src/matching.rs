@@ -1,6 +1,6 @@
 //! Matchers: which requests an exemption or a list of a layer names.
 //!
-//! A matcher goes to [`RateLimitLayer::except`][except], [`RateLimitLayer::deny`][deny] or [`RateLimitLayer::only`][only]:
+//! A matcher goes to `RateLimitLayer::except`, `RateLimitLayer::deny` or `RateLimitLayer::only`:
 //!
 //! | matcher | requests |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! # Undecided requests
 //!
 //! A matcher may be unable to compare a request: the address cannot be determined, or the path or the method can be read in more than one way.
-//! Such a request is never exempt: it is rejected where a list [denies][deny], and limited where a list [limits][only] or
-//! [exempts][except].
+//! Such a request is never exempt: it is rejected where a list denies, and limited where a list limits or
+//! exempts.
 //!
 //! ```
 //! use http::{Method, Request};
@@ -35,9 +35,6 @@
 //! assert_eq!(matches(Method::GET, "/health/../admin"), Err(Undecided::Ambiguous));
 //! ```
 //!
-//! [except]: crate::RateLimitLayer::except
-//! [deny]: crate::RateLimitLayer::deny
-//! [only]: crate::RateLimitLayer::only
 
 mod combine;
 mod error;
@@ -52,7 +49,7 @@ use http::request::Parts;
 pub use combine::{Both, Inverted};
 pub use error::{MatcherError, Undecided};
 pub use extension::ExtensionValue;
-pub use grpc::GrpcMethod;
+pub use grpc::{GrpcMethod, grpc_content_type};
 pub use network::Network;
 pub use path::{RequestPath, matched_path};
 
@@ -113,7 +110,7 @@ pub trait RequestMatcher: Send + Sync + 'static {
 
     /// Matches the requests that this does not match. A request that cannot be compared stays undecided.
     ///
-    /// With [`deny`](crate::RateLimitLayer::deny) it makes a list of those that are allowed:
+    /// With `deny` it makes a list of those that are allowed:
     ///
     /// ```
     /// use portcullis_tower::ClientIp;

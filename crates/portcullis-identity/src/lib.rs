@@ -1,0 +1,21 @@
+//! Who is calling, for the doors of [Portcullis](https://docs.rs/portcullis): keys of requests, and matchers for lists and rules.
+//!
+//! A [`KeyExtractor`] writes the identity that a request is charged to, an [`AsyncKeyExtractor`] looks it up, and a
+//! [`RequestMatcher`](matching::RequestMatcher) tells which requests something applies to.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod key;
+pub mod lists;
+pub mod lookup_cache;
+pub mod matching;
+mod method;
+mod written_path;
+
+pub use key::{
+    And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,
+    Trust, TrustError, TrustedProxies, peer,
+};
+pub use lookup_cache::LookupCounts;
+pub use portcullis_core::KeyWriter;
