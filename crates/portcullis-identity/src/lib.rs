@@ -7,6 +7,7 @@
 
 mod key;
 pub mod lists;
+mod log;
 pub mod lookup_cache;
 pub mod matching;
 mod method;

@@ -33,11 +33,6 @@ impl LogThrottle {
         let is_mine = is_due && self.last.compare_exchange(last, line, Relaxed, Relaxed).is_ok();
         is_mine.then(|| self.unlogged.swap(0, Relaxed))
     }
-
-    /// Like [`due`](Self::due), for lines about a configuration: once an hour, by the clock of the system.
-    pub fn due_hourly(&self) -> Option<u64> {
-        self.due(std::time::SystemTime::now().into(), Duration::from_secs(3_600))
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
+#[cfg(feature = "axum")]
+use crate::log::due_hourly;
 use crate::method::{handling_method, is_same};
 use crate::written_path::is_plain;
 #[cfg(feature = "axum")]
@@ -117,7 +119,7 @@ fn matched_path(parts: &Parts) -> Option<&str> {
     // A router leaves the URI in a request before it looks for a route.
     if route.is_none()
         && parts.extensions.get::<OriginalUri>().is_none()
-        && let Some(requests) = NO_ROUTER.due_hourly()
+        && let Some(requests) = due_hourly(&NO_ROUTER)
     {
         tracing::warn!(
             requests,

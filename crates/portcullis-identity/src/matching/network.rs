@@ -5,6 +5,7 @@ use ipnet::IpNet;
 
 use super::{MatcherError, RequestMatcher, Undecided};
 use crate::key::{ClientIp, KeyError, parse_networks};
+use crate::log::due_hourly;
 use portcullis_core::log::LogThrottle;
 
 /// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
@@ -73,7 +74,7 @@ impl Network {
     }
 
     fn log_misconfiguration(&self, error: &KeyError) {
-        if let Some(requests) = self.no_address.due_hourly() {
+        if let Some(requests) = due_hourly(&self.no_address) {
             tracing::error!(
                 %error,
                 requests,

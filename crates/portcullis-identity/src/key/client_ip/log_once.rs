@@ -3,6 +3,7 @@
 use http::HeaderMap;
 
 use super::ClientIpError;
+use crate::log::due_hourly;
 use portcullis_core::log::LogThrottle;
 
 /// The log lines that an extractor has written already.
@@ -19,7 +20,7 @@ impl LogOnce {
     }
 
     pub(super) fn trusts_everything(&self) {
-        if let Some(seen) = self.everything.due_hourly() {
+        if let Some(seen) = due_hourly(&self.everything) {
             tracing::warn!(
                 seen,
                 "ClientIp trusts every address: a client that reaches this server chooses the address that it is \
@@ -35,7 +36,7 @@ impl LogOnce {
                 let Some(header) = FORWARDING.iter().find(|header| headers.contains_key(**header)) else {
                     return;
                 };
-                if let Some(seen) = self.ignored.due_hourly() {
+                if let Some(seen) = due_hourly(&self.ignored) {
                     tracing::warn!(
                         header,
                         seen,
@@ -47,7 +48,7 @@ impl LogOnce {
             }
             Some(header) => {
                 if headers.contains_key(header)
-                    && let Some(seen) = self.ignored.due_hourly()
+                    && let Some(seen) = due_hourly(&self.ignored)
                 {
                     tracing::warn!(
                         header,
@@ -62,7 +63,7 @@ impl LogOnce {
 
     pub(super) fn failed(&self, error: &ClientIpError) {
         if let ClientIpError::Repeated { header } = error
-            && let Some(seen) = self.repeated.due_hourly()
+            && let Some(seen) = due_hourly(&self.repeated)
         {
             tracing::warn!(
                 header = header.as_str(),
