@@ -46,28 +46,39 @@ pub struct JointDecision {
 pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecision {
     let mut decision = JointDecision { decisions: vec![None; requests.len()], ..JointDecision::default() };
     let mut groups: Vec<Group> = Vec::new();
+    let mut refused = None;
     for (number, request) in requests.into_iter().enumerate() {
-        match Member::of(number, request, is_trial).await {
+        match Member::of(number, request, is_trial) {
             Ok(None) => {}
             Ok(Some(member)) => match groups.last_mut() {
                 Some(last) if last.has_room_for(&member) => last.add(member),
                 _ => groups.push(Group::of(member)),
             },
-            Err((error, response)) => {
-                decision.reject(number, error, response);
-                return decision;
+            // Those before it may be denied, and those behind it are not decided.
+            Err(planned) => {
+                refused = Some((number, planned));
+                break;
             }
         }
     }
     let mut admitted: Vec<(Group, Admitted)> = Vec::with_capacity(groups.len());
     for mut group in groups {
-        let Some(by) = group.decide(&mut decision).await else {
-            for (group, by) in admitted {
-                Refunds::start(group.limits(), by.charged.as_ref(), None, Keep::Nothing).await;
-            }
-            return decision;
-        };
-        admitted.push((group, by));
+        match group.decide(&mut decision).await {
+            Some(by) => admitted.push((group, by)),
+            None => break,
+        }
+    }
+    if decision.rejected.is_none()
+        && let Some((number, refused)) = refused
+    {
+        let (error, response) = refused.respond().await;
+        decision.reject(number, error, response);
+    }
+    if decision.rejected.is_some() {
+        for (group, by) in admitted {
+            Refunds::start(group.limits(), by.charged.as_ref(), None, Keep::Nothing).await;
+        }
+        return decision;
     }
     for (group, by) in &admitted {
         group.admit(by, &mut decision);

@@ -137,6 +137,11 @@ impl Ask {
         &self.enforced
     }
 
+    /// The checks that are tried out.
+    pub fn tried(&self) -> &[Asked] {
+        &self.shadow
+    }
+
     /// Whether no policy counts the request.
     pub fn is_empty(&self) -> bool {
         self.enforced.is_empty() && self.shadow.is_empty()

@@ -4,6 +4,8 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Key, Policy, Receipt, StoreError, Timestamp};
 
 use super::{Limits, report};
+use crate::Reason;
+use crate::event::{EventKeys, EventKind};
 
 impl Limits {
     /// Charges a key what fits of these units, such as those of a request that is denied although they are used.
@@ -41,10 +43,22 @@ impl Limits {
         refunded
     }
 
-    /// What is left of checks that charge nothing. `None` if the store cannot answer, which is emitted.
-    pub async fn peek(&self, checks: Checks) -> Option<Outcome> {
-        let answer = self.check(checks).await;
+    /// What is left under these checks, which charge nothing. `None` if there are none, or if the store cannot answer, which is
+    /// emitted.
+    pub async fn peek(&self, checks: Option<Checks>) -> Option<Outcome> {
+        let answer = self.check(checks?).await;
         report::answered(self, answer.as_ref());
         answer.ok()
+    }
+
+    /// Peeks at these checks, and emits that a request is rejected which none of them denies.
+    pub async fn reject_beside(&self, checks: Option<Checks>) -> Option<Outcome> {
+        let peeked = self.peek(checks.clone()).await;
+        let decisions = peeked.as_ref().map(Outcome::decisions).unwrap_or_default();
+        let rejected = EventKind::Rejected { reason: Reason::Limited, decisions };
+        // By no policy of these.
+        let keys = || checks.as_ref().map_or(EventKeys::None, EventKeys::of_checks);
+        self.with_policies(Vec::new()).emit(rejected, keys);
+        peeked
     }
 }

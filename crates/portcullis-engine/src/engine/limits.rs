@@ -80,8 +80,8 @@ impl Limits {
         self.with_signals(Arc::default())
     }
 
-    /// Returns these limits for a door that lets requests pass which they reject. Events show them as those of policies that are
-    /// [tried out](crate::Mode::Shadow), as far as the client is at fault.
+    /// Returns these limits for a door that lets requests pass which they reject. Events show what policies deny as those of policies
+    /// that are [tried out](crate::Mode::Shadow).
     #[must_use]
     pub fn in_trial(&self) -> Self {
         Self::with(Arc::clone(&self.engine), self.policies.clone(), Arc::clone(&self.signals), true)
@@ -252,7 +252,7 @@ impl Limits {
     #[cold]
     fn send_tried(&self, event: Event<'_>) {
         let decisions = match event.kind {
-            EventKind::Rejected { reason, decisions } if !reason.is_of_server() => decisions,
+            EventKind::Rejected { reason, decisions } if reason.is_of_policies() => decisions,
             _ => return self.emit_now(&event),
         };
         let allowed: Vec<_> = decisions.iter().filter(|decision| decision.is_allowed()).cloned().collect();

@@ -39,20 +39,9 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Whether the server could not decide about the request.
-    pub(crate) const fn is_of_server(self) -> bool {
-        match self {
-            Self::StoreFailed | Self::Overloaded | Self::LookupFailed | Self::Shed | Self::Misconfigured => {
-                true
-            }
-            Self::Limited
-            | Self::Blocked
-            | Self::Unsettled
-            | Self::NeverFits
-            | Self::Denied
-            | Self::BadIdentity
-            | Self::Unauthenticated => false,
-        }
+    /// Whether policies have decided so, which can be tried out.
+    pub(crate) const fn is_of_policies(self) -> bool {
+        matches!(self, Self::Limited | Self::Blocked | Self::NeverFits)
     }
 
     /// The name in spans, metrics and the admin API.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis::Decision;
-use portcullis::store::{Checks, Outcome};
+use portcullis::store::Outcome;
 use portcullis_engine::{Attempt, Limits, Patience, Rejected, report};
 
 use super::CallError;
@@ -12,11 +12,11 @@ use super::verdict::Verdict;
 
 /// Decides a call. `uses_up` charges a denied call what its limits have left that it exceeds.
 pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> Result<Verdict, CallError> {
-    let (verdict, exceeded, exhausted) = (plan.undecided(), Vec::new(), Vec::new());
-    let mut deciding = Deciding { plan, limits, verdict, exceeded, exhausted };
+    let verdict = plan.undecided();
+    let mut deciding = Deciding { plan, limits, verdict, exceeded: Vec::new(), is_remembered: false };
     let mut attempt = Attempt::new(limits, None, Patience::default());
-    if deciding.check(&mut attempt).await? {
-        deciding.admit(attempt).await?;
+    if let Some(exhausted) = deciding.check(&mut attempt).await? {
+        deciding.admit(attempt, &exhausted).await?;
     } else {
         deciding.verdict.over = true;
         deciding.show_left_out().await;
@@ -34,29 +34,27 @@ struct Deciding<'p> {
     verdict: Verdict,
     /// What has something left, and too little for the call.
     exceeded: Vec<&'p Item>,
-    /// The decisions of quotas that the call exceeds.
-    exhausted: Vec<Decision>,
+    /// Whether the store remembers the denial, which leaves out others.
+    is_remembered: bool,
 }
 
 impl<'p> Deciding<'p> {
-    /// Charges all limits that may deny the call, or none. Returns whether they admit it.
-    async fn check(&mut self, attempt: &mut Attempt) -> Result<bool, CallError> {
+    /// Charges all limits that may deny the call, or none. `None` if they deny it, or else the decisions of quotas that it exceeds.
+    async fn check(&mut self, attempt: &mut Attempt) -> Result<Option<Vec<Decision>>, CallError> {
         if self.plan.is_banned {
-            // By none of the policies.
-            let limits = Arc::new(self.limits.with_policies(Vec::new()));
-            Attempt::new(&limits, None, Patience::default()).refuse(&[]).await;
-            return Ok(false);
+            return Ok(None);
         }
         match attempt.check(self.plan.ask(self.limits, &[Role::Enforced, Role::Shadow]), None).await {
             Ok(()) => {}
             Err(Rejected::Limited { outcome, .. } | Rejected::Late { outcome, .. }) => {
+                self.is_remembered = outcome.is_remembered();
                 // What is admitted beside a limit of which nothing is left was charged, and refunded.
                 let is_final = |decision: &Decision| !decision.is_allowed() || !self.plan.needs_unit();
                 for (item, decision) in self.plan.decided(&outcome).filter(|(_, decision)| is_final(decision))
                 {
                     self.show(item, decision, !decision.is_allowed());
                 }
-                return Ok(false);
+                return Ok(None);
             }
             Err(rejected) => return Err(rejected.into()),
         }
@@ -69,12 +67,11 @@ impl<'p> Deciding<'p> {
             let enforced = attempt.charged().map(Outcome::decisions).unwrap_or_default();
             attempt.refuse(&[enforced, &quotas[..]].concat()).await;
         }
-        self.exhausted = quotas.into_iter().filter(|quota| !quota.is_allowed()).collect();
-        Ok(!is_denied)
+        Ok((!is_denied).then(|| quotas.into_iter().filter(|quota| !quota.is_allowed()).collect()))
     }
 
     /// Admits the call, checks the limits that never deny, and gives hits back.
-    async fn admit(&mut self, attempt: Attempt) -> Result<(), CallError> {
+    async fn admit(&mut self, attempt: Attempt, exhausted: &[Decision]) -> Result<(), CallError> {
         let admitted = attempt.admit().await?;
         for (item, decision) in admitted.charged.iter().flat_map(|charged| self.plan.decided(charged)) {
             self.show(item, decision, false);
@@ -89,7 +86,7 @@ impl<'p> Deciding<'p> {
             }
         }
         let charged = admitted.charged.as_ref().map(Outcome::decisions).unwrap_or_default();
-        let decisions = [charged, &self.exhausted[..]].concat();
+        let decisions = [charged, exhausted].concat();
         report::admitted(self.limits, &decisions, &admitted.shadows, admitted.keys.as_deref());
         Ok(())
     }
@@ -99,14 +96,16 @@ impl<'p> Deciding<'p> {
     async fn show_left_out(&mut self) {
         let enforced = self.plan.of_role(Role::Enforced);
         let left_out: Vec<_> = enforced.filter(|item| !self.verdict.shows(&item.slots)).collect();
-        if left_out.is_empty() {
-            return;
-        }
-        let checks = Checks::of(left_out.len(), |index| (&left_out[index].policy, left_out[index].key, 0));
-        let peeked = self.limits.peek(checks).await;
+        let checks = super::plan::peeks(&left_out);
+        let peeked = if self.plan.is_banned {
+            self.limits.reject_beside(checks).await
+        } else {
+            self.limits.peek(checks).await
+        };
         for (item, decision) in peeked.iter().flat_map(|peeked| self.plan.decided(peeked)) {
-            let exceeds = decision.is_metered() && item.hits.max(1) > decision.remaining();
-            self.show(item, decision, exceeds || !decision.is_allowed());
+            let needed = if self.is_remembered { item.hits.max(1) } else { u64::from(item.hits == 0) };
+            let lacks = decision.is_metered() && decision.remaining() < needed;
+            self.show(item, decision, lacks || !decision.is_allowed());
         }
     }
 

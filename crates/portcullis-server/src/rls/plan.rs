@@ -2,7 +2,7 @@
 
 use portcullis::key::Key;
 use portcullis::rules::envoy::{Applied, Descriptors, Limit as FileLimit, Match, RequestLimits};
-use portcullis::store::Outcome;
+use portcullis::store::{Checks, Outcome};
 use portcullis::{Decision, Limiter, Policy, Quota};
 use portcullis_engine::{Ask, Limits, Mode};
 
@@ -199,6 +199,12 @@ impl Counted {
         let limit = figures.map(|figures| LimitStatus { limit: self.limit.clone(), figures });
         Status { over: over && !is_shadow, is_shadow, is_unlimited: false, limit }
     }
+}
+
+/// Checks that charge nothing; `None` if there are no items.
+pub(super) fn peeks(items: &[&Item]) -> Option<Checks> {
+    let check = |index: usize| (&items[index].policy, items[index].key, 0);
+    (!items.is_empty()).then(|| Checks::of(items.len(), check))
 }
 
 /// The limits with state, those of equal descriptors together.

@@ -1,6 +1,7 @@
 //! Calls and answers, on memory with a clock that the tests set.
 
 mod bounds;
+mod edges;
 mod events;
 mod limits;
 mod modes;

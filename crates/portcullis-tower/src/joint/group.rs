@@ -29,11 +29,16 @@ impl Group {
         Self { members: vec![member], limits }
     }
 
-    /// Whether one decision may have the policies of a request as well. Those that are looked up may get other quotas.
+    /// Whether one decision may have the policies of a request as well. Those that are looked up may get other quotas, and one policy has
+    /// one quota.
     pub(super) fn has_room_for(&self, member: &Member) -> bool {
         let mut members = self.members.iter().chain([member]);
         let policies: Vec<&Policy> = members.clone().flat_map(policies).collect();
+        let is_other = |(index, one): (usize, &&Policy)| {
+            policies[..index].iter().any(|other| other.name() == one.name() && *other != *one)
+        };
         !members.any(|member| member.plan.looks_up)
+            && !policies.iter().enumerate().any(is_other)
             && policies.len() <= Checks::MAX
             && TooMuchWork::check(policies).is_ok()
     }
@@ -82,7 +87,7 @@ impl Group {
         attempt: &mut Attempt,
         decision: &mut JointDecision,
     ) -> Option<Result<(), Rejected>> {
-        let Member { number, config, parts, plan, asked, .. } = &mut self.members[0];
+        let Member { number, config, parts, plan, asked, tried, .. } = &mut self.members[0];
         if !attempt.look_up(|| quota_lookups::own_key(config, plan.awaited, parts)).await {
             // Only policies that are tried out need the look-up otherwise: they do not count the request.
             let is_needed = pending_lookup::any_enforced(config, plan.awaited, parts);
@@ -93,6 +98,7 @@ impl Group {
         match found {
             Ok(ask) => {
                 asked.extend(ask.enforced());
+                tried.extend(ask.tried());
                 plan.ask = ask;
                 self.collect_limits();
                 attempt.looked_up(&self.limits);
@@ -143,7 +149,10 @@ impl Group {
                 let granted = Granted::Among(own.checks().iter().as_slice());
                 responses.write_admitted(own.decision(), own.decisions(), granted, false, &mut response);
             }
-            let denied = admitted.shadows.iter().filter(|shadow| !shadow.is_allowed()).map(Decision::policy);
+            let tried = admitted.tried.iter().zip(&admitted.shadows);
+            let tried = tried.filter(|(asked, _)| member.has_tried(&self.limits, **asked));
+            let denied =
+                tried.map(|(_, shadow)| shadow).filter(|shadow| !shadow.is_allowed()).map(Decision::policy);
             let mut denied = denied.peekable();
             if denied.peek().is_some() && responses.headers().contains(RateLimitHeaders::SHADOW) {
                 response.headers_mut().append(&X_RATELIMIT_SHADOW, shadow_names(denied));

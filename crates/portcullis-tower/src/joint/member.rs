@@ -8,12 +8,12 @@ use http::{HeaderName, HeaderValue, Response};
 use http_body_util::{Empty, Full};
 use portcullis_core::Key;
 use portcullis_core::store::{Check, Outcome};
-use portcullis_engine::{Asked, EventKeys, Patience, PolicySet, Uncounted};
+use portcullis_engine::{Asked, EventKeys, Limits, Patience, PolicySet, Uncounted};
 
 use super::JointRequest;
 use crate::KeyError;
+use crate::admission::later;
 use crate::admission::plan::{self, Plan, PlannedRejection};
-use crate::admission::{Decided, later};
 use crate::config::{CurrentConfig, LayerConfig};
 use crate::selected::{CurrentLayer, Selection, Target};
 
@@ -27,7 +27,39 @@ pub(super) struct Member {
     pub(super) units: u64,
     /// What its enforced policies are asked.
     pub(super) asked: Vec<Asked>,
-    header: Option<Box<(HeaderName, HeaderValue)>>,
+    /// What its policies are asked that are tried out.
+    pub(super) tried: Vec<Asked>,
+    header: Header,
+}
+
+/// A request that is rejected whatever its limits say.
+pub(super) struct Refused {
+    /// The response if no layer can be made, or how the layer rejects it.
+    by: Result<Response<Full<Bytes>>, Planned>,
+    /// Why its key cannot be found.
+    error: Option<KeyError>,
+    header: Header,
+}
+
+/// A rejection that a layer has planned.
+type Planned = (Arc<LayerConfig>, Plan, Parts);
+
+/// A header that the selection adds to the response.
+type Header = Option<Box<(HeaderName, HeaderValue)>>;
+
+impl Refused {
+    /// The response, and the error if the key cannot be found. Charges what counts rejections.
+    pub(super) async fn respond(self: Box<Self>) -> (Option<KeyError>, Response<Full<Bytes>>) {
+        let Self { by, error, header } = *self;
+        let response = match by {
+            Ok(response) => response,
+            Err((config, plan, parts)) => {
+                let decided = later::decide(config, Box::new((plan, None)), parts, Patience::default()).await;
+                decided.result.map_or_else(|rejected| rejected.response, |_| Response::default())
+            }
+        };
+        (error, shown(response, header))
+    }
 }
 
 impl Member {
@@ -35,16 +67,19 @@ impl Member {
     ///
     /// # Errors
     ///
-    /// The response to a request that is rejected whatever its limits say, and the error if its key cannot be found.
-    pub(super) async fn of(
+    /// If the request is rejected whatever its limits say.
+    pub(super) fn of(
         number: usize,
         request: JointRequest,
         is_trial: bool,
-    ) -> Result<Option<Self>, (Option<KeyError>, Response<Full<Bytes>>)> {
+    ) -> Result<Option<Self>, Box<Refused>> {
         let JointRequest { selection: Selection { target, header }, parts, units } = request;
         let config = match target {
             Target::None => return Ok(None),
-            Target::Refused(refusal) => return Err((None, refusal.response(&parts))),
+            Target::Refused(refusal) => {
+                let by = Ok(refusal.response(&parts));
+                return Err(Box::new(Refused { by, error: None, header }));
+            }
             Target::Layer(CurrentLayer(config)) if config.registry.is_off() => {
                 config.limits.emit_uncounted(Uncounted::Off, || EventKeys::None);
                 return Ok(None);
@@ -55,21 +90,23 @@ impl Member {
         let mut config = CurrentConfig::Changed(config);
         let awaited = config.for_caller(&parts);
         let plan = plan::of(&config, awaited, &parts, &Empty::<Bytes>::new());
+        let config = Arc::clone(&config);
         let error = match &plan.rejection {
             None => {
-                let (config, asked) = (Arc::clone(&config), plan.ask.enforced().to_vec());
-                return Ok(Some(Self { number, config, parts, plan, units, asked, header }));
+                let [asked, tried] = [plan.ask.enforced(), plan.ask.tried()].map(<[Asked]>::to_vec);
+                return Ok(Some(Self { number, config, parts, plan, units, asked, tried, header }));
             }
             Some(PlannedRejection::Denied) => None,
             Some(PlannedRejection::Identity(error) | PlannedRejection::LookUp(error)) => Some(error.clone()),
         };
-        let plan = Box::new((plan, None));
-        let Decided { result, .. } =
-            later::decide(Arc::clone(&config), plan, parts, Patience::default()).await;
-        match result {
-            Ok(_) => Ok(None),
-            Err(rejected) => Err((error, shown(rejected.response, header))),
-        }
+        Err(Box::new(Refused { by: Err((config, plan, parts)), error, header }))
+    }
+
+    /// Whether a policy of this request, in these limits, is asked about this key.
+    pub(super) fn has_tried(&self, limits: &Limits, asked: Asked) -> bool {
+        let name = asked.policy(limits).name();
+        let is_own = |own: &Asked| own.key == asked.key && own.policy(&self.config.limits).name() == name;
+        self.tried.iter().any(is_own)
     }
 
     /// What an outcome says about this request.
@@ -96,10 +133,7 @@ impl Member {
     }
 }
 
-fn shown(
-    mut response: Response<Full<Bytes>>,
-    header: Option<Box<(HeaderName, HeaderValue)>>,
-) -> Response<Full<Bytes>> {
+fn shown(mut response: Response<Full<Bytes>>, header: Header) -> Response<Full<Bytes>> {
     if let Some(header) = header {
         response.headers_mut().insert(header.0, header.1);
     }

@@ -63,6 +63,8 @@ pub struct Admitted {
     pub is_answered: bool,
     /// The decisions of policies that are tried out.
     pub shadows: Vec<Decision>,
+    /// The checks that they are about.
+    pub tried: Vec<Asked>,
     /// What those have charged, which the outcome may correct, by the indexes of the policies.
     pub shadow_receipts: Vec<(usize, Receipt)>,
     /// What is charged when the outcome of the request is known.
@@ -179,9 +181,12 @@ impl Attempt {
                 self.answer(StoreCall::new(&limits, call, waits.in_queue)).await
             }
         };
-        let outcome = self.answered(ask, answer)?;
+        let (outcome, charged) = self.answered(ask, answer)?;
         if outcome.is_allowed() {
             return Ok(Some(outcome));
+        }
+        if let Some(charged) = charged {
+            self.add(ask, charged);
         }
         Err(deny(&limits, outcome, ask, self.keys()))
     }
@@ -193,9 +198,13 @@ impl Attempt {
         call.await
     }
 
-    /// The answer of the store, by which a request is charged that it allows.
+    /// The answer of the store, by which a request is charged that it allows, and what was charged if nothing left denies it.
     #[expect(clippy::result_large_err, reason = "moved no further than its caller")]
-    fn answered(&mut self, ask: &Ask, answer: Result<Outcome, StoreError>) -> Result<Outcome, Rejected> {
+    fn answered(
+        &mut self,
+        ask: &Ask,
+        answer: Result<Outcome, StoreError>,
+    ) -> Result<(Outcome, Option<Outcome>), Rejected> {
         let (limits, keys) = (&self.limits, self.keys.as_deref());
         report::answered(limits, answer.as_ref());
         let mut outcome = match answer {
@@ -210,15 +219,13 @@ impl Attempt {
             Err(error) if ask.fails_closed => return Err(store_failed(limits, &error, ask, keys)),
             Err(error) => {
                 let (checks, now) = (ask.checks(limits), limits.engine().now());
-                return Ok(Outcome::unanswered(checks, now, error));
+                return Ok((Outcome::unanswered(checks, now, error), None));
             }
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
         self.held.extend(limits.engine().backlog.in_flight.hold(limits, &outcome));
-        if let Some(charged) = exhausted::deny(&mut self.later, ask, &mut outcome, limits) {
-            self.add(ask, charged);
-        }
-        Ok(outcome)
+        let charged = exhausted::deny(&mut self.later, ask, &mut outcome, limits);
+        Ok((outcome, charged))
     }
 
     /// Prepares for a look-up. `key` counts the request among those that wait, if it was not charged by a key of its own. Returns
@@ -269,8 +276,9 @@ impl Attempt {
             Some(at) => Some(self.join(at).await?),
             None => None,
         };
-        let shadow = mem::take(&mut self.shadow);
-        let shadows = shadows::check(&limits, &shadow, self.keys(), &self.patience).await;
+        let mut tried = mem::take(&mut self.shadow);
+        tried.sort_by_key(|asked| asked.index);
+        let shadows = shadows::check(&limits, &tried, self.keys(), &self.patience).await;
         self.held.extend(shadows.held);
         let charged = match slot {
             None => self.charged.take(),
@@ -287,6 +295,7 @@ impl Attempt {
             charged,
             is_answered: self.is_answered,
             shadows: shadows.decisions,
+            tried,
             shadow_receipts: shadows.receipts,
             later: mem::take(&mut self.later),
             held: mem::take(&mut self.held),

@@ -15,7 +15,7 @@ impl Lines {
         std::mem::take(&mut *self.0.lock().expect("no observer panics"))
     }
 
-    fn take_keys(&self) -> Vec<Vec<String>> {
+    pub(super) fn take_keys(&self) -> Vec<Vec<String>> {
         std::mem::take(&mut *self.1.lock().expect("no observer panics"))
     }
 }

@@ -24,7 +24,8 @@ impl Attempt {
                 continue;
             }
             match self.answered(&ask, answer) {
-                Ok(outcome) => {
+                // A check that nothing left denies has charged nothing.
+                Ok((outcome, _)) => {
                     decisions.push(outcome.decision().clone());
                     if outcome.is_allowed() {
                         self.add(&ask, outcome);
