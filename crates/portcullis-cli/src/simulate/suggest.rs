@@ -135,7 +135,7 @@ impl Form {
                 (Some(finer(&strategy)?), Some(strategy.limit()))
             }
         };
-        let limit = quota.map_or(strategy.limit(), |quota| quota.limit());
+        let limit = quota.map_or(strategy.limit(), Quota::limit);
         Some(Self { strategy, quota, limit, burst })
     }
 
