@@ -42,7 +42,24 @@ pub fn print_beside_output(findings: &Diagnostics) -> io::Result<()> {
     write(out, findings, OutputFormat::Text, colours)
 }
 
-fn has_colours() -> bool {
+/// What was loaded, with its warnings or errors on standard error. `None` if there are errors.
+///
+/// # Errors
+///
+/// If standard error cannot be written.
+pub fn usable<T>(
+    loaded: Result<T, Diagnostics>,
+    warnings: impl FnOnce(&T) -> &Diagnostics,
+) -> io::Result<Option<T>> {
+    print_beside_output(match &loaded {
+        Ok(loaded) => warnings(loaded),
+        Err(findings) => findings,
+    })?;
+    Ok(loaded.ok())
+}
+
+/// Whether a terminal is to have colours.
+pub fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

@@ -11,7 +11,7 @@ use clap::Args;
 use portcullis_server::serve::{BoundServer, Finished, ServeError};
 use serde_json::json;
 
-use crate::service::log::{self, LogArguments};
+use crate::service::log::LogArguments;
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
 use crate::service::{self, descriptors};
@@ -77,19 +77,13 @@ impl Serve {
     fn announce(&self, server: &BoundServer, format: &str) {
         let addresses = server.addresses();
         let started = json!({
-            "event": "started",
             "grpc": addresses.grpc,
             "http": addresses.http,
             "status": addresses.status,
             "admin": addresses.admin,
-            "rules": self.rules.display().to_string(),
             "format": format,
-            "store": self.store.shown(),
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
         });
-        // The reader may have gone; the service goes on.
-        let _ = log::print_line(&started.to_string());
+        service::announce(started, &self.rules, &self.store);
     }
 }
 
