@@ -138,7 +138,7 @@ impl Proxy {
             "proxy": bound.local_addr(),
             "status": status,
             "client": header.as_ref().map_or("peer", |header| header.as_str()),
-            "upstream": self.target.url(),
+            "upstream": self.target.upstream,
         });
         service::announce(started, &self.rules, &self.store);
     }

@@ -55,12 +55,15 @@ impl Serve {
 
     async fn serve(self) -> anyhow::Result<bool> {
         let signals = Signals::new().context("cannot handle signals")?;
-        descriptors::raise(self.listeners.count() * self.limits.connections(), "--max-connections");
+        descriptors::raise(
+            self.listeners.count() * u64::from(self.limits.max_connections),
+            "--max-connections",
+        );
         // Before the store is connected, which may take a second: mistakes of the operator are found first.
         let Some(limits) = Limits::load(&self.rules, &self.source, &self.listeners)? else {
             return Ok(false);
         };
-        let tls = self.listeners.tls()?;
+        let tls = self.listeners.tls.read()?;
         let limiter = self.store.limiter(limits.rules()).await?;
         let Some(protocols) = limits.serve(&self.source, &limiter, &self.listeners) else {
             return Ok(false);

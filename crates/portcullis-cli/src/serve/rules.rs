@@ -168,7 +168,7 @@ impl Limits {
                 let live = limiter.live_rules().cloned()?;
                 let check = if arguments.has_check(listeners) {
                     let check = unless_refused(CheckEndpoint::new(limiter))?;
-                    let trusted = listeners.trusted().iter().copied();
+                    let trusted = listeners.trust.iter().copied();
                     Some(if trusted.len() == 0 { check } else { check.trust(trusted) })
                 } else {
                     None

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use portcullis_core::{Clock as _, ManualClock, Secret, Timestamp};
 use portcullis_memory::{MemoryStats, MemoryStore};
 use portcullis_tower::Registry;
-use tokio::runtime::Runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tower::{Layer, Service};
@@ -118,7 +117,8 @@ where
         L: Layer<Upstream, Service = S>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let runtime = paused_runtime()?;
+        // Its time passes only while all its tasks wait.
+        let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         let clock = ManualClock::default();
         let inner = MemoryStore::builder()
             .clock(clock.clone())
@@ -190,7 +190,7 @@ where
 
     /// How full the store is.
     pub fn store_stats(&self) -> MemoryStats {
-        self.store.inner().stats()
+        self.store.inner.stats()
     }
 
     /// For each policy, the smallest quota under which at most `share` of its requests would have been rejected.
@@ -274,11 +274,6 @@ impl<S> Engine<S> {
     pub fn caller(&self) -> &str {
         &self.caller
     }
-}
-
-/// A runtime whose time passes only while all its tasks wait.
-fn paused_runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
 }
 
 /// The keys of each policy. Memory is allocated as keys arrive.

@@ -144,7 +144,7 @@ impl<R: BufRead> LogReader<R> {
         while !self.is_end && !self.order.has_next() {
             self.read_line()?;
         }
-        self.notes.late = self.order.late();
+        self.notes.late = self.order.late;
         Ok(self.order.next(self.is_end))
     }
 

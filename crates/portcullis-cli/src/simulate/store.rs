@@ -21,7 +21,7 @@ pub(super) struct Charge {
 /// The checks under policies, those of all keys up to a number of checks, then those of a sample of the keys.
 #[derive(Debug)]
 pub(super) struct Recording {
-    policies: Vec<(Policy, Vec<Charge>)>,
+    pub(super) policies: Vec<(Policy, Vec<Charge>)>,
     kept: usize,
     most: usize,
     halvings: u32,
@@ -30,10 +30,6 @@ pub(super) struct Recording {
 impl Recording {
     pub(super) fn new(most: usize) -> Self {
         Self { policies: Vec::new(), kept: 0, most, halvings: 0 }
-    }
-
-    pub(super) fn policies(&self) -> &[(Policy, Vec<Charge>)] {
-        &self.policies
     }
 
     /// One of how many keys is in the sample.
@@ -79,7 +75,7 @@ fn is_sampled(key: u64, halvings: u32) -> bool {
 /// Records the checks of another store.
 #[derive(Debug)]
 pub(super) struct RecordingStore<S> {
-    inner: S,
+    pub(super) inner: S,
     clock: ManualClock,
     recording: Option<Mutex<Recording>>,
 }
@@ -87,10 +83,6 @@ pub(super) struct RecordingStore<S> {
 impl<S: Store> RecordingStore<S> {
     pub(super) fn new(inner: S, clock: ManualClock, recording: Option<Recording>) -> Self {
         Self { inner, clock, recording: recording.map(Mutex::new) }
-    }
-
-    pub(super) fn inner(&self) -> &S {
-        &self.inner
     }
 
     pub(super) fn recording(&self) -> Option<MutexGuard<'_, Recording>> {

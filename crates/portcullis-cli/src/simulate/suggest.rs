@@ -34,7 +34,7 @@ pub struct Suggestion {
 }
 
 pub(super) fn suggest(recording: &Recording, share: f64) -> Vec<Suggestion> {
-    let suggestions = recording.policies().iter().filter_map(|(policy, charges)| {
+    let suggestions = recording.policies.iter().filter_map(|(policy, charges)| {
         let mut charges = charges.clone();
         // The order of requests with one key and instant does not matter if their costs are equal.
         charges.sort_by_key(|charge| (charge.key, charge.micros));
@@ -62,17 +62,13 @@ fn one(policy: &Policy, charges: &[Charge], share: f64, one_in: u64) -> Option<S
     let rejected_at = |limit: u64| form.strategy(limit).map(|strategy| rejections(&strategy, charges));
     let current = rejections(policy.strategy(), charges);
     // The highest limit that is known to be too small, and the smallest that is known to suffice.
-    let (mut too_small, mut enough) = (0, None);
-    let mut limit = form.limit;
-    while enough.is_none() {
-        let Some(rejected) = rejected_at(limit) else { break };
-        if rejected <= allowed {
-            enough = Some((limit, rejected));
-        } else {
-            too_small = limit;
-            limit = limit.saturating_mul(4);
+    let (mut too_small, mut limit) = (0, form.limit);
+    let mut enough = loop {
+        match rejected_at(limit) {
+            Some(rejected) if rejected > allowed => (too_small, limit) = (limit, limit.saturating_mul(4)),
+            last => break last.map(|rejected| (limit, rejected)),
         }
-    }
+    };
     while let Some((limit, _)) = enough
         && limit - too_small > 1
     {

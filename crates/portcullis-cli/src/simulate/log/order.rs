@@ -20,7 +20,8 @@ pub(super) struct Order {
     window: u64,
     newest: u64,
     next_number: u64,
-    late: u64,
+    /// The lines that came too late.
+    pub(super) late: u64,
 }
 
 impl Order {
@@ -58,11 +59,6 @@ impl Order {
         }
         self.spare.push(mem::replace(&mut self.current, line));
         Some(&self.current)
-    }
-
-    /// The lines that came too late.
-    pub(super) fn late(&self) -> u64 {
-        self.late
     }
 }
 
