@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 
 use clap::{Args, Subcommand};
 
-use client::{Client, Reply};
+use client::Client;
 use place::Place;
 
 /// Shows what a running service limits, and changes it, through the service's admin API.
@@ -100,9 +100,9 @@ impl Admin {
             Command::Mode(mode) => (client.post("v1/mode", &mode.body())?, None),
         };
         let answer = match (reply, list) {
-            (Reply::Answer(answer), None) => answer,
-            (Reply::Answer(answer), Some(list)) => show::member(answer, list)?,
-            (Reply::Refused(refusal), _) => {
+            (Ok(answer), None) => answer,
+            (Ok(answer), Some(list)) => show::member(answer, list)?,
+            (Err(refusal), _) => {
                 eprintln!("portcullis: {refusal}");
                 return Ok(false);
             }

@@ -1,5 +1,6 @@
 //! `portcullis check`: whether rules can be used.
 
+use std::convert::identity;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -82,21 +83,14 @@ impl Check {
     fn findings_of(&self, file: &Path) -> Diagnostics {
         // Only `portcullis serve` reads such files.
         if self.kind.of(file) == Kind::Envoy && matches!(self.door, None | Some(CheckedDoor::Serve)) {
-            return match envoy::Loader::new()
-                .merge_domains(self.merge_domains)
-                .load_path(&envoy::Files::at(file))
-            {
-                Ok(descriptors) => descriptors.warnings().clone(),
-                Err(findings) => findings,
-            };
+            let files = envoy::Files::at(file);
+            let loaded = envoy::Loader::new().merge_domains(self.merge_domains).load_path(&files);
+            return loaded.map_or_else(identity, |descriptors| descriptors.warnings().clone());
         }
         let loader = match self.door {
             None => self.load.loader(file),
             Some(door) => self.load.loader_for(file, door.into()),
         };
-        match Rules::load(&loader) {
-            Ok(rules) => rules.warnings().clone(),
-            Err(findings) => findings,
-        }
+        Rules::load(&loader).map_or_else(identity, |rules| rules.warnings().clone())
     }
 }

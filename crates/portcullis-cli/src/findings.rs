@@ -1,6 +1,6 @@
 //! Prints what is wrong with files.
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, IsTerminal, Write};
 
 use ariadne::{Config, IndexType, Label, Report, ReportKind};
 use clap::ValueEnum;
@@ -25,9 +25,7 @@ pub enum OutputFormat {
 ///
 /// If standard output cannot be written.
 pub fn print(findings: &Diagnostics, format: OutputFormat) -> io::Result<()> {
-    let out = io::stdout().lock();
-    let colours = out.is_terminal() && has_colours();
-    write(out, findings, format, colours)
+    write(io::stdout().lock(), findings, format)
 }
 
 /// Writes all findings to standard error, with the lines of the files, for commands whose output is data. With colours if it is a
@@ -37,16 +35,32 @@ pub fn print(findings: &Diagnostics, format: OutputFormat) -> io::Result<()> {
 ///
 /// If standard error cannot be written.
 pub fn print_beside_output(findings: &Diagnostics) -> io::Result<()> {
-    let out = io::stderr().lock();
-    let colours = out.is_terminal() && has_colours();
-    write(out, findings, OutputFormat::Text, colours)
+    write(io::stderr().lock(), findings, OutputFormat::Text)
 }
 
-fn has_colours() -> bool {
+/// What was loaded, with its warnings or errors on standard error. `None` if there are errors.
+///
+/// # Errors
+///
+/// If standard error cannot be written.
+pub fn usable<T>(
+    loaded: Result<T, Diagnostics>,
+    warnings: impl FnOnce(&T) -> &Diagnostics,
+) -> io::Result<Option<T>> {
+    print_beside_output(match &loaded {
+        Ok(loaded) => warnings(loaded),
+        Err(findings) => findings,
+    })?;
+    Ok(loaded.ok())
+}
+
+/// Whether a terminal is to have colours.
+pub fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-fn write(mut out: impl Write, findings: &Diagnostics, format: OutputFormat, colours: bool) -> io::Result<()> {
+fn write(mut out: impl Write + IsTerminal, findings: &Diagnostics, format: OutputFormat) -> io::Result<()> {
+    let colours = out.is_terminal() && has_colours();
     match format {
         OutputFormat::Text => {
             findings.iter().try_for_each(|one| write_snippet(&mut out, findings, one, colours))

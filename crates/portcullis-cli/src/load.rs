@@ -28,12 +28,7 @@ impl LoadArguments {
     ///
     /// If the findings cannot be written.
     pub fn rules(&self, file: &Path) -> io::Result<Option<Rules>> {
-        let (rules, findings) = match Rules::load(&self.loader(file)) {
-            Ok(rules) => (Some(rules.clone()), rules.warnings().clone()),
-            Err(findings) => (None, findings),
-        };
-        findings::print_beside_output(&findings)?;
-        Ok(rules)
+        findings::usable(Rules::load(&self.loader(file)), Rules::warnings)
     }
 
     /// The source of rules in a file. Names that only a program has are accepted.

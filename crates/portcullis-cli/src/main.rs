@@ -17,11 +17,11 @@ mod identify;
 mod proxy;
 mod replay;
 mod rules;
-mod schema;
 mod serve;
 mod service;
 mod store;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -43,7 +43,8 @@ enum Command {
     Identify(identify::Identify),
     Check(check::Check),
     Explain(explain::Explain),
-    Schema(schema::Schema),
+    /// Prints the JSON Schema of rules files, by which editors complete and check them.
+    Schema,
     #[command(subcommand)]
     Rules(rules::Rules),
     Serve(Box<serve::Serve>),
@@ -59,8 +60,9 @@ fn main() -> ExitCode {
         Command::Identify(identify) => identify.run().map(|()| true),
         Command::Check(check) => check.run(),
         Command::Explain(explain) => explain.run(),
-        Command::Schema(_) => {
-            schema::Schema::run();
+        Command::Schema => {
+            // The reader of a pipe may have closed it.
+            let _ = writeln!(io::stdout(), "{:#}", portcullis_config::schema());
             Ok(true)
         }
         Command::Rules(rules) => rules.run(),

@@ -17,7 +17,7 @@ use portcullis_server::proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
 
 use self::status::Status;
-use crate::service::log::{self, LogArguments};
+use crate::service::log::LogArguments;
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
 use crate::service::tls::TlsArguments;
@@ -111,12 +111,7 @@ impl Proxy {
             Some(clients) => loader.client_ip(clients),
             None => loader,
         };
-        let (rules, findings) = match Rules::load(&loader) {
-            Ok(rules) => (Some(rules.clone()), rules.warnings().clone()),
-            Err(findings) => (None, findings),
-        };
-        findings::print_beside_output(&findings)?;
-        Ok(rules)
+        Ok(findings::usable(Rules::load(&loader), Rules::warnings)?)
     }
 
     /// The clients by the flags. `None` without them.
@@ -140,18 +135,12 @@ impl Proxy {
             );
         }
         let started = json!({
-            "event": "started",
             "proxy": bound.local_addr(),
             "status": status,
             "client": header.as_ref().map_or("peer", |header| header.as_str()),
-            "upstream": self.target.url(),
-            "rules": self.rules.display().to_string(),
-            "store": self.store.shown(),
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
+            "upstream": self.target.upstream,
         });
-        // The reader may have gone; the proxy goes on.
-        let _ = log::print_line(&started.to_string());
+        service::announce(started, &self.rules, &self.store);
     }
 }
 

@@ -33,18 +33,16 @@ impl Replay {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        let report = runtime.block_on(self.replay(&scenarios))?;
+        let mut report = Report::default();
+        runtime.block_on(async {
+            let mut subject = self.store.open().await?;
+            for scenario in &scenarios {
+                report.merge(run(scenario.cases(), &mut *subject).await);
+            }
+            anyhow::Ok(())
+        })?;
         // The reader of a pipe may have closed it; the exit code still states the result.
         let _ = writeln!(io::stdout(), "{report} on {}", self.store);
-        Ok(report)
-    }
-
-    async fn replay(&self, scenarios: &[Scenario]) -> anyhow::Result<Report> {
-        let mut subject = self.store.open().await?;
-        let mut report = Report::default();
-        for scenario in scenarios {
-            report.merge(run(scenario.cases(), &mut *subject).await);
-        }
         Ok(report)
     }
 }

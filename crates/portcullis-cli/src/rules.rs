@@ -6,9 +6,8 @@ mod show;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use clap::{Args, Subcommand};
-use portcullis_config::remote::Document;
 use portcullis_core::store::DocumentStore;
 use portcullis_redis::RedisStore;
 
@@ -48,12 +47,6 @@ impl Place {
         let store = RedisStore::builder(&self.store).deadline(DEADLINE).connect().await?;
         ensure!(store.is_connected(), "no connection to the server: is it running?");
         Ok(store)
-    }
-
-    /// The present document, if there is one.
-    async fn bytes(&self) -> anyhow::Result<Vec<u8>> {
-        let bytes = self.open().await?.read(&self.name, 2 * Document::MAX).await;
-        bytes.with_context(|| self.name.clone())
     }
 }
 

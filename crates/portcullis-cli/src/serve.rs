@@ -11,7 +11,7 @@ use clap::Args;
 use portcullis_server::serve::{BoundServer, Finished, ServeError};
 use serde_json::json;
 
-use crate::service::log::{self, LogArguments};
+use crate::service::log::LogArguments;
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
 use crate::service::{self, descriptors};
@@ -55,12 +55,15 @@ impl Serve {
 
     async fn serve(self) -> anyhow::Result<bool> {
         let signals = Signals::new().context("cannot handle signals")?;
-        descriptors::raise(self.listeners.count() * self.limits.connections(), "--max-connections");
+        descriptors::raise(
+            self.listeners.count() * u64::from(self.limits.max_connections),
+            "--max-connections",
+        );
         // Before the store is connected, which may take a second: mistakes of the operator are found first.
         let Some(limits) = Limits::load(&self.rules, &self.source, &self.listeners)? else {
             return Ok(false);
         };
-        let tls = self.listeners.tls()?;
+        let tls = self.listeners.tls.read()?;
         let limiter = self.store.limiter(limits.rules()).await?;
         let Some(protocols) = limits.serve(&self.source, &limiter, &self.listeners) else {
             return Ok(false);
@@ -77,19 +80,13 @@ impl Serve {
     fn announce(&self, server: &BoundServer, format: &str) {
         let addresses = server.addresses();
         let started = json!({
-            "event": "started",
             "grpc": addresses.grpc,
             "http": addresses.http,
             "status": addresses.status,
             "admin": addresses.admin,
-            "rules": self.rules.display().to_string(),
             "format": format,
-            "store": self.store.shown(),
-            "pid": std::process::id(),
-            "version": env!("CARGO_PKG_VERSION"),
         });
-        // The reader may have gone; the service goes on.
-        let _ = log::print_line(&started.to_string());
+        service::announce(started, &self.rules, &self.store);
     }
 }
 

@@ -6,7 +6,11 @@ pub(crate) mod signals;
 pub(crate) mod store;
 pub(crate) mod tls;
 
+use std::io::{self, Write as _};
+use std::path::Path;
+
 use anyhow::Context as _;
+use serde_json::Value;
 
 /// Runs a service to its end. Returns what it returns: whether everything was finished.
 pub(crate) fn run(
@@ -20,4 +24,16 @@ pub(crate) fn run(
     // Reads of files that block must not hold up the end.
     runtime.shutdown_background();
     finished
+}
+
+/// Writes a line to standard output that says that the service has started, with the rest of what it says.
+pub(crate) fn announce(mut started: Value, rules: &Path, store: &store::StoreArguments) {
+    started["event"] = "started".into();
+    started["rules"] = rules.display().to_string().into();
+    started["store"] = store.shown().into();
+    started["pid"] = std::process::id().into();
+    started["version"] = env!("CARGO_PKG_VERSION").into();
+    let mut out = io::stdout().lock();
+    // The reader may have gone; the service goes on.
+    let _ = writeln!(out, "{started}").and_then(|()| out.flush());
 }

@@ -19,7 +19,6 @@ mod series;
 mod store;
 mod suggest;
 mod upstream;
-mod waiting;
 
 pub use callers::Callers;
 pub use counts::{Counts, RuleCounts};

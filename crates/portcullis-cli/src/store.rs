@@ -58,13 +58,16 @@ impl fmt::Display for StoreName {
         match self {
             Self::Pure => f.write_str("pure"),
             Self::Memory => f.write_str("memory"),
-            Self::Redis(url) => {
-                let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
-                let host = rest.rsplit('@').next().unwrap_or_default();
-                f.write_str(host.split(['/', '?']).next().unwrap_or_default())
-            }
+            Self::Redis(url) => f.write_str(scheme_and_host(url).1),
         }
     }
+}
+
+/// The scheme of a URL, and its host without what precedes it, which may be a password.
+pub(crate) fn scheme_and_host(url: &str) -> (&str, &str) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let host = rest.rsplit('@').next().unwrap_or_default();
+    (scheme, host.split(['/', '?']).next().unwrap_or_default())
 }
 
 /// Long, because no client waits for a replay.

@@ -8,30 +8,33 @@ pub(crate) struct Table(Vec<Vec<String>>);
 
 impl Table {
     pub(crate) fn new(head: &[&str]) -> Self {
-        Self(vec![head.iter().map(|cell| printable(cell, MAX_CELL)).collect()])
+        Self(vec![head.iter().copied().map(ToOwned::to_owned).collect()])
     }
 
-    /// Adds a row. What a log contains is shown without control characters, which a terminal would obey.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.push(cells.into_iter().map(|cell| printable(&cell, MAX_CELL)).collect());
+        self.0.push(cells.into_iter().collect());
+    }
+
+    /// The head and the rows, as they were added.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.0
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.0.len() < 2
     }
 
+    /// Writes the rows. What a log contains is shown without control characters, which a terminal would obey.
     pub(crate) fn write(&self, out: &mut String) {
-        let columns = self.0.first().map_or(0, Vec::len);
-        let width = |column: usize| {
-            self.0
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<_> = (0..columns).map(width).collect();
-        for row in &self.0 {
+        let shown = |row: &Vec<String>| row.iter().map(|cell| printable(cell, MAX_CELL)).collect::<Vec<_>>();
+        let rows: Vec<_> = self.0.iter().map(shown).collect();
+        let mut widths = vec![0; self.0.first().map_or(0, Vec::len)];
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        for row in &rows {
             let mut line = String::new();
             for (column, (cell, &width)) in row.iter().zip(&widths).enumerate() {
                 let _ = if column == 0 {

@@ -1,6 +1,5 @@
 //! One request to an admin API, within a deadline.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,20 +20,8 @@ pub(super) struct Client {
     authorization: HeaderValue,
 }
 
-/// What a server has answered.
-#[derive(Debug)]
-pub(super) enum Reply {
-    Answer(Value),
-    Refused(Refusal),
-}
-
-/// Why a server does not do what it was asked for.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    url: String,
-    status: StatusCode,
-    detail: String,
-}
+/// What a server has answered, or why it does not do what it was asked for.
+pub(super) type Reply = Result<Value, String>;
 
 impl Client {
     pub(super) fn new(place: Place, token: &Token, plain_http: bool) -> anyhow::Result<Self> {
@@ -81,16 +68,15 @@ impl Client {
         let body = response.body_mut().with_config().limit(MAX_ANSWER).read_to_vec();
         let body = body.map_err(|error| explained(url, &error))?;
         if !status.is_success() {
-            let refusal = Refusal { url: url.to_owned(), status, detail: text::detail(&body) };
-            return Ok(Reply::Refused(refusal));
+            return Ok(Err(refusal(url, status, &body)));
         }
         if body.is_empty() {
-            return Ok(Reply::Answer(Value::Null));
+            return Ok(Ok(Value::Null));
         }
         let answer = serde_json::from_slice(&body);
         let answer =
             answer.with_context(|| format!("{url} answered {status} without JSON: is it the admin API?"))?;
-        Ok(Reply::Answer(answer))
+        Ok(Ok(answer))
     }
 }
 
@@ -131,26 +117,21 @@ fn explained(url: &str, error: &ureq::Error) -> anyhow::Error {
     anyhow::anyhow!("{url}: {fix} ({cause})")
 }
 
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { url, status, detail } = self;
-        write!(f, "{url} answered {status}")?;
-        if !detail.is_empty() {
-            write!(f, ": {detail}")?;
-        }
-        let fix = match status.as_u16() {
-            401 => {
-                "set PORTCULLIS_ADMIN_TOKEN, or give --token-file FILE, with a token that the service accepts"
-            }
-            403 | 421 => "use a token that may do this, and a host of the URL that the admin router allows",
-            404 | 405 => {
-                "check that the admin router is at this URL, and the name of the policy with `policies`"
-            }
-            429 | 503 => "try again later",
-            _ => return Ok(()),
-        };
-        write!(f, "\n  {fix}")
+/// Why a server refuses, and what to do.
+fn refusal(url: &str, status: StatusCode, body: &[u8]) -> String {
+    let mut text = format!("{url} answered {status}");
+    let detail = text::detail(body);
+    if !detail.is_empty() {
+        text = format!("{text}: {detail}");
     }
+    let fix = match status.as_u16() {
+        401 => "set PORTCULLIS_ADMIN_TOKEN, or give --token-file FILE, with a token that the service accepts",
+        403 | 421 => "use a token that may do this, and a host of the URL that the admin router allows",
+        404 | 405 => "check that the admin router is at this URL, and the name of the policy with `policies`",
+        429 | 503 => "try again later",
+        _ => return text,
+    };
+    format!("{text}\n  {fix}")
 }
 
 const UNTRUSTED: &str = "no encrypted connection: SSL_CERT_FILE names the certificates that are trusted";

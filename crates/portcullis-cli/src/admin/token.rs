@@ -1,5 +1,6 @@
 //! Where the token of the admin API comes from.
 
+use std::env::{self, VarError};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,9 @@ pub(super) struct Token(HeaderValue);
 
 impl TokenArguments {
     pub(super) fn read(&self) -> anyhow::Result<Token> {
-        if let Some(file) = &self.token_file {
-            return Token::from_file(file);
-        }
-        let token = std::env::var(VARIABLE);
-        let token = token.with_context(|| format!("no token: set {VARIABLE}, or give --token-file FILE"))?;
-        Token::new(&token).context(VARIABLE)
+        let (text, name) = given(self.token_file.as_deref())?;
+        let text = text.with_context(|| format!("no token: set {VARIABLE}, or give --token-file FILE"))?;
+        Token::new(&text).context(name)
     }
 }
 
@@ -36,11 +34,7 @@ impl TokenArguments {
 ///
 /// If the file cannot be read, or the token has fewer than 16 characters, is longer than 8 KiB, or has characters beyond printable ASCII.
 pub fn of_server(file: Option<&Path>) -> anyhow::Result<Option<String>> {
-    let (text, name) = match (file, std::env::var(VARIABLE)) {
-        (Some(file), _) => (read(file)?, file.display().to_string()),
-        (None, Ok(text)) => (text, VARIABLE.to_owned()),
-        (None, Err(_)) => return Ok(None),
-    };
+    let (Ok(text), name) = given(file)? else { return Ok(None) };
     let token = checked(&text).context(name.clone())?;
     let length = token.len();
     ensure!(
@@ -50,11 +44,13 @@ pub fn of_server(file: Option<&Path>) -> anyhow::Result<Option<String>> {
     Ok(Some(token.to_owned()))
 }
 
-fn read(file: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
+/// The text of the file, else that of the environment, with the name of its source.
+fn given(file: Option<&Path>) -> anyhow::Result<(Result<String, VarError>, String)> {
+    let Some(file) = file else { return Ok((env::var(VARIABLE), VARIABLE.to_owned())) };
+    let (mut text, name) = (String::new(), file.display().to_string());
     let read = File::open(file).and_then(|file| file.take(MAX + 1).read_to_string(&mut text));
-    read.with_context(|| file.display().to_string())?;
-    Ok(text)
+    read.with_context(|| name.clone())?;
+    Ok((Ok(text), name))
 }
 
 /// The token in a text. White space around it is ignored, as editors add it.
@@ -68,10 +64,6 @@ fn checked(text: &str) -> anyhow::Result<&str> {
 }
 
 impl Token {
-    fn from_file(file: &Path) -> anyhow::Result<Self> {
-        Self::new(&read(file)?).with_context(|| file.display().to_string())
-    }
-
     fn new(text: &str) -> anyhow::Result<Self> {
         let token = checked(text)?;
         let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::Value;
 
-use super::client::{Client, Reply};
+use super::client::Client;
 use super::{SNAPSHOT, print};
 use crate::calendar;
 use crate::table::Table;
@@ -35,7 +35,7 @@ impl Watch {
         let (mut shown, mut failures) = (0, 0);
         loop {
             match client.get(SNAPSHOT) {
-                Ok(Reply::Answer(snapshot)) => {
+                Ok(Ok(snapshot)) => {
                     let text = if json { format!("{snapshot}\n") } else { rates(former.as_ref(), &snapshot) };
                     match print(&text) {
                         // The reader of a pipe has what it wants.
@@ -45,7 +45,7 @@ impl Watch {
                     former = Some(snapshot);
                     (shown, failures) = (shown + 1, 0);
                 }
-                Ok(Reply::Refused(refusal)) => {
+                Ok(Err(refusal)) => {
                     eprintln!("portcullis: {refusal}");
                     return Ok(false);
                 }

@@ -10,14 +10,13 @@ use tokio::task::JoinHandle;
 /// The listener of the status, if there is one.
 pub(super) struct Status {
     pub(super) addr: Option<SocketAddr>,
-    readiness: Option<Readiness>,
-    running: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
+    running: Option<(Readiness, oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Status {
     /// Serves the pages from now on.
     pub(super) async fn bind(limiter: &Limiter, addr: Option<SocketAddr>) -> anyhow::Result<Self> {
-        let Some(addr) = addr else { return Ok(Self { addr: None, readiness: None, running: None }) };
+        let Some(addr) = addr else { return Ok(Self { addr: None, running: None }) };
         // The pages charge nothing, so that whoever reaches the address may read them.
         let server =
             Server::new(limiter.clone()).metrics()?.status(addr).allow_unauthenticated(Place::Status);
@@ -28,12 +27,12 @@ impl Status {
         let running = tokio::spawn(async {
             bound.run(async { drop(ended.await) }).await;
         });
-        Ok(Self { addr, readiness: Some(readiness), running: Some((end, running)) })
+        Ok(Self { addr, running: Some((readiness, end, running)) })
     }
 
     /// Ends with the signal, after which the proxy is not ready.
     pub(super) fn draining_after(&self, signal: impl Future<Output = ()>) -> impl Future<Output = ()> {
-        let readiness = self.readiness.clone();
+        let readiness = self.running.as_ref().map(|(readiness, ..)| readiness.clone());
         async move {
             signal.await;
             if let Some(readiness) = readiness {
@@ -44,7 +43,7 @@ impl Status {
 
     /// Ends the pages.
     pub(super) async fn end(self) {
-        if let Some((end, running)) = self.running {
+        if let Some((_, end, running)) = self.running {
             drop(end);
             // It does not panic.
             let _ = running.await;

@@ -16,7 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 pub(super) struct TargetArguments {
     /// The server behind the proxy: `http://` or `https://`, a host and a port, without a path.
     #[arg(long, value_name = "URL")]
-    upstream: String,
+    pub(super) upstream: String,
 
     /// Speaks HTTP/2 with the upstream, as gRPC needs. Without it, `http://` is HTTP/1.1, and `https://` what the upstream selects.
     #[arg(long)]
@@ -32,10 +32,6 @@ pub(super) struct TargetArguments {
 }
 
 impl TargetArguments {
-    pub(super) fn url(&self) -> &str {
-        &self.upstream
-    }
-
     pub(super) fn upstream(&self) -> anyhow::Result<Upstream> {
         let upstream = Upstream::new(&self.upstream)?;
         let upstream = if self.upstream_http2 { upstream.http2() } else { upstream };

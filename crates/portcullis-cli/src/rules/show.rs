@@ -1,8 +1,9 @@
 //! `portcullis rules show`: the document that instances follow.
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use clap::Args;
 use portcullis_config::remote::{Document, VerifyingKey};
+use portcullis_core::store::DocumentStore as _;
 
 use super::Place;
 
@@ -20,9 +21,11 @@ pub(crate) struct Show {
 impl Show {
     /// Prints the document.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let bytes = self.place.bytes().await?;
-        ensure!(!bytes.is_empty(), "{} does not exist", self.place.name);
-        let document = Document::verify(&bytes, &self.place.name, &self.verify_key)?;
+        let name = &self.place.name;
+        let read = self.place.open().await?.read(name, 2 * Document::MAX).await;
+        let bytes = read.with_context(|| name.clone())?;
+        ensure!(!bytes.is_empty(), "{name} does not exist");
+        let document = Document::verify(&bytes, name, &self.verify_key)?;
         println!("number {}\n{}", document.number(), document.text());
         Ok(())
     }

@@ -12,7 +12,7 @@ pub(super) struct LimitArguments {
     /// Connections at the same time. While less than a quarter is free, a new one closes the one that is idle longest. More wait in the queue
     /// of the operating system.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    max_connections: u32,
+    pub(super) max_connections: u32,
 
     /// Requests at the same time on one connection of HTTP/2.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_024, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -56,11 +56,6 @@ pub(super) struct LimitArguments {
 }
 
 impl LimitArguments {
-    /// The connections of each address.
-    pub(super) fn connections(&self) -> u64 {
-        self.max_connections.into()
-    }
-
     pub(super) fn apply(&self, server: Server) -> Server {
         server.readiness().set_ready_without_store(self.ready_without_store);
         let limits = Limits::default()

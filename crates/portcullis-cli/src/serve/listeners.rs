@@ -52,10 +52,10 @@ pub(super) struct ListenerArguments {
     /// A network whose proxies are believed what they forward to a check over HTTP; the loopback by default. Their connections, here and over
     /// gRPC, are left alone while connections are short. May be given several times.
     #[arg(long, value_name = "NETWORK")]
-    trust: Vec<IpNet>,
+    pub(super) trust: Vec<IpNet>,
 
     #[command(flatten)]
-    tls: TlsArguments,
+    pub(super) tls: TlsArguments,
 
     /// Accepts clients of other machines without a certificate at these addresses, separated by commas.
     #[arg(long, value_name = "LISTENER", value_delimiter = ',')]
@@ -106,14 +106,6 @@ impl ListenerArguments {
 
     pub(super) fn has_http(&self) -> bool {
         self.http.0.is_some()
-    }
-
-    pub(super) fn trusted(&self) -> &[IpNet] {
-        &self.trust
-    }
-
-    pub(super) fn tls(&self) -> anyhow::Result<Option<Tls>> {
-        self.tls.read()
     }
 
     pub(super) fn server(

@@ -14,13 +14,14 @@ use portcullis_cli::kind::{Kind, KindArguments};
 use portcullis_server::check::CheckEndpoint;
 use portcullis_server::rls::{RateLimitService, ResponseHeaders, reflection};
 use portcullis_server::serve::{DescriptorFiles, Readiness};
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tonic::service::Routes;
 
 use super::listeners::ListenerArguments;
 
 /// How rules are read.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(super) struct RulesArguments {
     #[command(flatten)]
     kind: KindArguments,
@@ -42,13 +43,6 @@ pub(super) struct RulesArguments {
     #[arg(long)]
     no_check: bool,
 
-    #[command(flatten)]
-    calls: CallArguments,
-}
-
-/// How calls of Envoy are answered.
-#[derive(Debug, Args)]
-struct CallArguments {
     /// The headers that Envoy adds to responses. With native rules, any value but `none` passes on those of the rules.
     #[arg(long, value_enum, value_name = "NAMES", default_value = "none")]
     response_headers: Headers,
@@ -93,8 +87,12 @@ enum Headers {
     Ratelimit,
 }
 
-impl CallArguments {
-    /// The service with its options.
+impl RulesArguments {
+    pub(super) fn poll(&self) -> Duration {
+        self.poll.max(SHORTEST_POLL)
+    }
+
+    /// The service that answers calls of Envoy, with its options.
     fn configured(&self, service: RateLimitService) -> RateLimitService {
         let service = service.response_headers(match self.response_headers {
             Headers::None => ResponseHeaders::None,
@@ -104,12 +102,6 @@ impl CallArguments {
         let service = service.on_store_failure(self.on_store_failure.into());
         let service = if self.charge_denied_hits { service.charge_denied_hits() } else { service };
         if self.shadow { service.shadow() } else { service }
-    }
-}
-
-impl RulesArguments {
-    pub(super) fn poll(&self) -> Duration {
-        self.poll.max(SHORTEST_POLL)
     }
 
     /// Whether proxies ask for checks over HTTP.
@@ -131,28 +123,21 @@ impl Limits {
         arguments: &RulesArguments,
         listeners: &ListenerArguments,
     ) -> anyhow::Result<Option<Self>> {
-        let loaded = match arguments.kind.of(path) {
+        Ok(match arguments.kind.of(path) {
             Kind::Native => {
                 let loader = Loader::file(path).for_door(Door::Serve);
                 let has_check = arguments.has_check(listeners);
                 let loader = if has_check { loader.for_door(Door::Check) } else { loader };
-                Rules::load(&loader).map(|rules| (rules.warnings().clone(), Self::Native(rules.clone())))
+                findings::usable(Rules::load(&loader), Rules::warnings)?.map(Self::Native)
             }
             Kind::Envoy => {
                 let files = DescriptorFiles::new(PathBuf::from(path))
                     .merge_domains(arguments.merge_domains)
                     .allow_empty(arguments.allow_empty);
-                files
-                    .load()
-                    .map(|descriptors| (descriptors.warnings().clone(), Self::Envoy { files, descriptors }))
+                let loaded = findings::usable(files.load(), Descriptors::warnings)?;
+                loaded.map(|descriptors| Self::Envoy { files, descriptors })
             }
-        };
-        let (limits, findings) = match loaded {
-            Ok((warnings, limits)) => (Some(limits), warnings),
-            Err(findings) => (None, findings),
-        };
-        findings::print_beside_output(&findings)?;
-        Ok(limits)
+        })
     }
 
     /// The rules that belong to the limiter.
@@ -172,8 +157,7 @@ impl Limits {
     ) -> Option<Served> {
         match self {
             Self::Envoy { files, descriptors } => {
-                let service =
-                    arguments.calls.configured(RateLimitService::envoy(limiter.clone(), descriptors));
+                let service = arguments.configured(RateLimitService::envoy(limiter.clone(), descriptors));
                 if let Err(error) = service.register() {
                     eprintln!("portcullis: {error}: give --memory-keys, so that more policies fit");
                     return None;
@@ -184,13 +168,13 @@ impl Limits {
                 let live = limiter.live_rules().cloned()?;
                 let check = if arguments.has_check(listeners) {
                     let check = unless_refused(CheckEndpoint::new(limiter))?;
-                    let trusted = listeners.trusted().iter().copied();
+                    let trusted = listeners.trust.iter().copied();
                     Some(if trusted.len() == 0 { check } else { check.trust(trusted) })
                 } else {
                     None
                 };
                 let service = unless_refused(RateLimitService::native(limiter.clone(), live))?;
-                let service = arguments.calls.configured(service);
+                let service = arguments.configured(service);
                 Some(Served { service, check, files: None, limiter: limiter.clone() })
             }
         }
@@ -233,36 +217,27 @@ impl Served {
 
     /// Reloads the rules while the answer exists.
     pub(super) fn follow(&self, readiness: &Readiness, poll: Duration) -> anyhow::Result<Following> {
-        let Some(files) = self.files.clone() else {
-            let Some(live) = self.limiter.live_rules() else { return Ok(Following::Nothing) };
-            let watch = Watch::start(live, WatchOptions::new().poll(poll))?;
-            return Ok(Following::Rules { _watch: watch });
-        };
-        let (service, readiness) = (self.service.clone(), readiness.clone());
-        let hangup = crate::service::signals::hangups()?;
-        let now = move || {
-            let hangup = Arc::clone(&hangup);
-            async move { hangup.notified().await }
-        };
-        let apply = move |descriptors| service.replace(descriptors);
-        let task = tokio::spawn(files.follow(readiness, poll, now, apply));
-        Ok(Following::Files { task })
+        let (mut watch, mut task) = (None, JoinSet::new());
+        if let Some(files) = self.files.clone() {
+            let service = self.service.clone();
+            let hangup = crate::service::signals::hangups()?;
+            let now = move || {
+                let hangup = Arc::clone(&hangup);
+                async move { hangup.notified().await }
+            };
+            let apply = move |descriptors| service.replace(descriptors);
+            task.spawn(files.follow(readiness.clone(), poll, now, apply));
+        } else if let Some(live) = self.limiter.live_rules() {
+            watch = Some(Watch::start(live, WatchOptions::new().poll(poll))?);
+        }
+        Ok(Following { _watch: watch, _task: task })
     }
 }
 
 /// What reloads the rules until it is dropped.
-pub(super) enum Following {
-    Rules { _watch: WatchHandle },
-    Files { task: JoinHandle<()> },
-    Nothing,
-}
-
-impl Drop for Following {
-    fn drop(&mut self) {
-        if let Self::Files { task } = self {
-            task.abort();
-        }
-    }
+pub(super) struct Following {
+    _watch: Option<WatchHandle>,
+    _task: JoinSet<()>,
 }
 
 /// Each look reads all files.

@@ -11,6 +11,8 @@ use portcullis::rules::Rules;
 use portcullis::store::MemoryStore;
 use portcullis::{Limiter, Secret};
 
+use crate::store::scheme_and_host;
+
 /// Where the service keeps what was charged.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArguments {
@@ -45,9 +47,8 @@ impl StoreArguments {
     /// The store without what precedes the host, which may be a password.
     pub(crate) fn shown(&self) -> String {
         let Some(url) = self.url() else { return "memory".to_owned() };
-        let (scheme, rest) = url.split_once("://").unwrap_or(("", &url));
-        let host = rest.rsplit('@').next().unwrap_or_default();
-        format!("{scheme}://{}", host.split(['/', '?']).next().unwrap_or_default())
+        let (scheme, host) = scheme_and_host(&url);
+        format!("{scheme}://{host}")
     }
 
     /// The limiter. A server that cannot be reached is no error.

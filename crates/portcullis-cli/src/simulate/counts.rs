@@ -100,9 +100,9 @@ impl Recorder {
         counts.series.request(micros);
     }
 
-    /// Goes on with a request that has waited. Returns the one before.
-    pub(super) fn swap(&self, current: Current) -> Current {
-        mem::replace(&mut self.state().current, current)
+    /// Goes on with a request that has waited, and keeps the one before in its place.
+    pub(super) fn swap(&self, current: &mut Current) {
+        mem::swap(&mut self.state().current, current);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sends the lines of a log through the layers of a limiter, at the instants of the log.
 
 use std::convert::Infallible;
-use std::io;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,18 +13,16 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
 use portcullis_core::{Clock as _, ManualClock, Secret, Timestamp};
 use portcullis_memory::{MemoryStats, MemoryStore};
 use portcullis_tower::Registry;
-use tokio::runtime::Runtime;
+use tokio::runtime::{self, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tower_layer::Layer;
-use tower_service::Service;
+use tower::{Layer, Service};
 
 use super::counts::{Counts, Recorder};
 use super::line::Line;
 use super::store::{Recording, RecordingStore};
 use super::suggest::{self, Suggestion};
 use super::upstream::Upstream;
-use super::waiting::Waiting;
 
 /// What a simulation keeps and shows.
 #[derive(Clone, Debug)]
@@ -119,7 +117,8 @@ where
         L: Layer<Upstream, Service = S>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let runtime = paused_runtime()?;
+        // Its time passes only while all its tasks wait.
+        let runtime = runtime::Builder::new_current_thread().enable_time().start_paused(true).build()?;
         let clock = ManualClock::default();
         let inner = MemoryStore::builder()
             .clock(clock.clone())
@@ -191,7 +190,7 @@ where
 
     /// How full the store is.
     pub fn store_stats(&self) -> MemoryStats {
-        self.store.inner().stats()
+        self.store.inner.stats()
     }
 
     /// For each policy, the smallest quota under which at most `share` of its requests would have been rejected.
@@ -240,22 +239,25 @@ where
         }
     }
 
-    fn wait(&mut self, response: Pin<Box<S::Future>>, now: u64, status: u16) {
+    /// Lets the response wait, in a task that sets the clock of the store whenever its time has passed.
+    fn wait(&mut self, mut response: Pin<Box<S::Future>>, now: u64, status: u16) {
         let (instant, micros) = *self.origin.get_or_insert_with(|| (Instant::now(), now));
-        let current = {
+        let mut current = {
             let mut state = self.recorder.state();
             state.counts.waited += 1;
             state.current.clone()
         };
-        let waiting = Waiting {
-            response,
-            current,
-            status,
-            upstream: self.upstream.clone(),
-            recorder: self.recorder.clone(),
-            clock: self.clock.clone(),
-            origin: (instant, micros),
-        };
+        let (upstream, recorder, clock) = (self.upstream.clone(), self.recorder.clone(), self.clock.clone());
+        let waiting = poll_fn(move |cx| {
+            let passed = u64::try_from(instant.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let now = micros.saturating_add(passed).max(clock.now().as_micros());
+            clock.set(Timestamp::from_micros(now));
+            upstream.set_status(status);
+            recorder.swap(&mut current);
+            let polled = response.as_mut().poll(cx);
+            recorder.swap(&mut current);
+            polled.map(drop)
+        });
         self.waiting.spawn_on(waiting, self.runtime.handle());
     }
 }
@@ -272,11 +274,6 @@ impl<S> Engine<S> {
     pub fn caller(&self) -> &str {
         &self.caller
     }
-}
-
-/// A runtime whose time passes only while all its tasks wait.
-fn paused_runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build()
 }
 
 /// The keys of each policy. Memory is allocated as keys arrive.

@@ -6,8 +6,7 @@ mod json;
 mod order;
 mod time;
 
-use std::fmt;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read as _};
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 use std::time::Duration;
@@ -81,22 +80,29 @@ pub struct Notes {
 }
 
 /// Why a line is skipped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadLine {
     /// It is longer than 64 KiB.
+    #[error("longer than 64 KiB")]
     TooLong,
     /// It does not have the format of the log.
+    #[error("not in the format of the log")]
     Shape,
     /// The time cannot be read.
+    #[error("the time cannot be read")]
     Time,
     /// The client is no IP address.
+    #[error("the client is no IP address")]
     Client,
     /// The request line has no method and target, as if the client did not speak HTTP.
+    #[error("no HTTP request")]
     Request,
     /// The status is no number from 100 to 999.
+    #[error("the status is no number from 100 to 999")]
     Status,
     /// A field is missing.
+    #[error("no field for the {0}: name it with --fields")]
     Missing(&'static str),
 }
 
@@ -138,7 +144,7 @@ impl<R: BufRead> LogReader<R> {
         while !self.is_end && !self.order.has_next() {
             self.read_line()?;
         }
-        self.notes.late = self.order.late();
+        self.notes.late = self.order.late;
         Ok(self.order.next(self.is_end))
     }
 
@@ -155,15 +161,10 @@ impl<R: BufRead> LogReader<R> {
             return Ok(());
         }
         self.notes.bytes += length;
-        self.number_and_parse(is_whole);
-        Ok(())
-    }
-
-    fn number_and_parse(&mut self, is_whole: bool) {
         self.notes.physical += 1;
         let text = self.buffer.trim_ascii();
         if text.is_empty() && is_whole {
-            return;
+            return Ok(());
         }
         self.notes.lines += 1;
         self.line.clear();
@@ -186,33 +187,18 @@ impl<R: BufRead> LogReader<R> {
                 }
             }
         }
+        Ok(())
     }
 }
 
 /// Reads a line of at most [`MAX_LINE`] bytes, and skips the rest of a longer one. Returns the bytes that were consumed, and
 /// whether the line is whole.
 fn read_bounded(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<(u64, bool)> {
-    let mut length = 0;
-    let mut is_whole = true;
-    loop {
-        let available = match input.fill_buf() {
-            Ok(available) => available,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let end = available.iter().position(|byte| *byte == b'\n');
-        let (part, used) = end.map_or((available, available.len()), |end| (&available[..end], end + 1));
-        if buffer.len() + part.len() <= MAX_LINE {
-            buffer.extend_from_slice(part);
-        } else {
-            is_whole = false;
-        }
-        length += used as u64;
-        input.consume(used);
-        if end.is_some() || used == 0 {
-            return Ok((length, is_whole));
-        }
+    let length = input.by_ref().take(MAX_LINE + 1).read_until(b'\n', buffer)? as u64;
+    if length <= MAX_LINE || buffer.ends_with(b"\n") {
+        return Ok((length, true));
     }
+    Ok((length + input.skip_until(b'\n')? as u64, false))
 }
 
 /// Reads an address, with a port if there is one.
@@ -256,21 +242,8 @@ impl FromStr for Format {
     }
 }
 
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => f.write_str("longer than 64 KiB"),
-            Self::Shape => f.write_str("not in the format of the log"),
-            Self::Time => f.write_str("the time cannot be read"),
-            Self::Client => f.write_str("the client is no IP address"),
-            Self::Request => f.write_str("no HTTP request"),
-            Self::Status => f.write_str("the status is no number from 100 to 999"),
-            Self::Missing(field) => write!(f, "no field for the {field}: name it with --fields"),
-        }
-    }
-}
-
-const MAX_LINE: usize = 64 * 1_024;
+/// In bytes, without the line break.
+const MAX_LINE: u64 = 64 * 1_024;
 const MAX_EXAMPLES: usize = 5;
 
 /// How late a line may be to be sorted.

@@ -12,7 +12,7 @@ use crate::calendar;
 
 pub(super) use crate::table::Table;
 
-/// What a simulation has shown.
+/// What a simulation has shown. Each form of it has a method and a file of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report<'a> {
     pub(super) counts: &'a Counts,
@@ -20,24 +20,6 @@ pub(super) struct Report<'a> {
     pub(super) suggestions: Option<&'a (f64, Vec<Suggestion>)>,
     /// How many callers are shown.
     pub(super) top: usize,
-}
-
-impl Report<'_> {
-    pub(super) fn table(&self) -> String {
-        table::report(self)
-    }
-
-    pub(super) fn csv(&self) -> anyhow::Result<String> {
-        csv::report(self)
-    }
-
-    pub(super) fn json(&self) -> serde_json::Value {
-        json::report(self)
-    }
-
-    pub(super) fn html(&self, rules: &str) -> anyhow::Result<String> {
-        html::report(self, rules)
-    }
 }
 
 /// A share in percent, with a digit more than it needs.

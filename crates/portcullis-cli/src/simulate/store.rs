@@ -21,7 +21,7 @@ pub(super) struct Charge {
 /// The checks under policies, those of all keys up to a number of checks, then those of a sample of the keys.
 #[derive(Debug)]
 pub(super) struct Recording {
-    policies: Vec<(Policy, Vec<Charge>)>,
+    pub(super) policies: Vec<(Policy, Vec<Charge>)>,
     kept: usize,
     most: usize,
     halvings: u32,
@@ -30,10 +30,6 @@ pub(super) struct Recording {
 impl Recording {
     pub(super) fn new(most: usize) -> Self {
         Self { policies: Vec::new(), kept: 0, most, halvings: 0 }
-    }
-
-    pub(super) fn policies(&self) -> &[(Policy, Vec<Charge>)] {
-        &self.policies
     }
 
     /// One of how many keys is in the sample.
@@ -79,7 +75,7 @@ fn is_sampled(key: u64, halvings: u32) -> bool {
 /// Records the checks of another store.
 #[derive(Debug)]
 pub(super) struct RecordingStore<S> {
-    inner: S,
+    pub(super) inner: S,
     clock: ManualClock,
     recording: Option<Mutex<Recording>>,
 }
@@ -87,10 +83,6 @@ pub(super) struct RecordingStore<S> {
 impl<S: Store> RecordingStore<S> {
     pub(super) fn new(inner: S, clock: ManualClock, recording: Option<Recording>) -> Self {
         Self { inner, clock, recording: recording.map(Mutex::new) }
-    }
-
-    pub(super) fn inner(&self) -> &S {
-        &self.inner
     }
 
     pub(super) fn recording(&self) -> Option<MutexGuard<'_, Recording>> {
@@ -105,6 +97,15 @@ impl<S: Store> RecordingStore<S> {
             }
         }
     }
+}
+
+/// Defines methods as those of the inner store.
+macro_rules! forward_to_inner {
+    ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
+        $(fn $name(&self $(, $argument: $type)*) -> $answer {
+            self.inner.$name($($argument),*)
+        })*
+    };
 }
 
 impl<S: Store> Store for RecordingStore<S> {
@@ -128,62 +129,20 @@ impl<S: Store> Store for RecordingStore<S> {
         self.inner.check_with(checks, standby)
     }
 
-    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.inner.refund(receipt)
-    }
-
-    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.inner.settle(receipt, cost)
-    }
-
-    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
-        self.inner.renew(renewals)
-    }
-
-    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.inner.reset(policy, key)
-    }
-
-    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
-        self.inner.register(policy)
-    }
-
-    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
-        self.inner.set_grant(policy, key, grant)
-    }
-
-    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
-        self.inner.block(policy, key, length)
-    }
-
-    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.inner.unblock(policy, key)
-    }
-
-    fn record_denials(
-        &self,
-        policy: &Policy,
-        key: Key,
-        denials: u32,
-        lock_out: &LockOut,
-    ) -> StoreFuture<Option<Block>> {
-        self.inner.record_denials(policy, key, denials, lock_out)
-    }
-
-    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
-        self.inner.overrides(policy, key)
-    }
-
-    fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {
-        self.inner.figures(visit);
-    }
-
-    fn observe_calls(&self, observer: Arc<dyn CallObserver>) {
-        self.inner.observe_calls(observer);
-    }
-
-    fn drain(&self) -> StoreFuture<()> {
-        self.inner.drain()
+    forward_to_inner! {
+        fn refund(&self, receipt: Receipt) -> StoreFuture<Decision>;
+        fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement>;
+        fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>>;
+        fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
+        fn register(&self, policy: &Policy) -> Result<(), StoreError>;
+        fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()>;
+        fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()>;
+        fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
+        fn record_denials(&self, policy: &Policy, key: Key, denials: u32, lock_out: &LockOut) -> StoreFuture<Option<Block>>;
+        fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override>;
+        fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) -> ();
+        fn observe_calls(&self, observer: Arc<dyn CallObserver>) -> ();
+        fn drain(&self) -> StoreFuture<()>;
     }
 }
 

@@ -1,7 +1,8 @@
 //! Quotas that would have rejected a given share of the requests.
 
 use portcullis_core::algorithm::State;
-use portcullis_core::{CalendarWindow, Policy, Quota, Strategy, Timestamp};
+use portcullis_core::{CalendarWindow, Policy, Quota, Refill, Strategy, Timestamp};
+use serde::Serialize;
 
 use super::store::{Charge, Recording};
 
@@ -9,15 +10,18 @@ use super::store::{Charge, Recording};
 ///
 /// The policy is regarded alone, with all requests that it was asked about. A rate-based algorithm keeps the ratio of its burst to
 /// its limit.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     /// The policy.
     pub policy: String,
     /// The quota that it has, as a rules file has it.
+    #[serde(rename = "now")]
     pub current: String,
     /// The share of its requests that it rejects alone.
+    #[serde(rename = "now_share")]
     pub current_share: f64,
     /// The quota that it needs, as a rules file has it. `None` if none is large enough, or if the algorithm has no quota.
+    #[serde(rename = "suggestion")]
     pub quota: Option<String>,
     /// The share that it would have rejected with that quota.
     pub share: f64,
@@ -30,7 +34,7 @@ pub struct Suggestion {
 }
 
 pub(super) fn suggest(recording: &Recording, share: f64) -> Vec<Suggestion> {
-    let suggestions = recording.policies().iter().filter_map(|(policy, charges)| {
+    let suggestions = recording.policies.iter().filter_map(|(policy, charges)| {
         let mut charges = charges.clone();
         // The order of requests with one key and instant does not matter if their costs are equal.
         charges.sort_by_key(|charge| (charge.key, charge.micros));
@@ -58,17 +62,13 @@ fn one(policy: &Policy, charges: &[Charge], share: f64, one_in: u64) -> Option<S
     let rejected_at = |limit: u64| form.strategy(limit).map(|strategy| rejections(&strategy, charges));
     let current = rejections(policy.strategy(), charges);
     // The highest limit that is known to be too small, and the smallest that is known to suffice.
-    let (mut too_small, mut enough) = (0, None);
-    let mut limit = form.limit;
-    while enough.is_none() {
-        let Some(rejected) = rejected_at(limit) else { break };
-        if rejected <= allowed {
-            enough = Some((limit, rejected));
-        } else {
-            too_small = limit;
-            limit = limit.saturating_mul(4);
+    let (mut too_small, mut limit) = (0, form.limit);
+    let mut enough = loop {
+        match rejected_at(limit) {
+            Some(rejected) if rejected > allowed => (too_small, limit) = (limit, limit.saturating_mul(4)),
+            last => break last.map(|rejected| (limit, rejected)),
         }
-    }
+    };
     while let Some((limit, _)) = enough
         && limit - too_small > 1
     {
@@ -80,7 +80,7 @@ fn one(policy: &Policy, charges: &[Charge], share: f64, one_in: u64) -> Option<S
     }
     Some(Suggestion {
         policy: policy.name().to_string(),
-        current: as_written(policy.strategy()).or_else(|| form.text(form.limit))?,
+        current: policy.strategy().quota().map(written).or_else(|| form.text(form.limit))?,
         current_share: share_of(current),
         quota: enough.and_then(|(limit, _)| form.text(limit)),
         share: share_of(enough.map_or(current, |(_, rejected)| rejected)),
@@ -121,23 +121,18 @@ impl Form {
     /// `None` for requests in flight, whose number a log does not show.
     fn of(strategy: &Strategy) -> Option<Self> {
         let strategy = *strategy;
-        match strategy {
-            Strategy::InFlight(_) => None,
-            Strategy::CalendarWindow(window) => {
-                Some(Self { strategy, quota: None, limit: window.limit(), burst: None })
-            }
+        let (quota, burst) = match strategy {
+            Strategy::InFlight(_) => return None,
+            Strategy::CalendarWindow(_) => (None, None),
             Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => {
-                let quota = Quota::new(strategy.limit(), strategy.window()).ok()?;
-                Some(Self { strategy, quota: Some(quota), limit: quota.limit(), burst: None })
+                (Some(strategy.quota()?), None)
             }
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                let written = serde_json::to_value(strategy).ok()?;
-                let quota: Quota = written.get("quota")?.as_str()?.parse().ok()?;
-                let quota = finer(quota, written.get("refill").is_some());
-                let burst = Some(strategy.limit());
-                Some(Self { strategy, quota: Some(quota), limit: quota.limit(), burst })
+                (Some(finer(&strategy)?), Some(strategy.limit()))
             }
-        }
+        };
+        let limit = quota.map_or(strategy.limit(), Quota::limit);
+        Some(Self { strategy, quota, limit, burst })
     }
 
     /// The quota with another limit, and a burst that has grown or shrunk as much.
@@ -164,28 +159,29 @@ impl Form {
     fn text(&self, limit: u64) -> Option<String> {
         match self.quota {
             None => Some(format!("limit = {limit}")),
-            Some(_) => Some(format!("quota = \"{}\"", self.quota(limit)?)),
+            Some(_) => self.quota(limit).map(written),
         }
     }
 }
 
-/// The quota as the form of core has it. `None` for a calendar window.
-fn as_written(strategy: &Strategy) -> Option<String> {
-    let written = serde_json::to_value(strategy).ok()?;
-    Some(format!("quota = \"{}\"", written.get("quota")?.as_str()?))
+fn written(quota: Quota) -> String {
+    format!("quota = \"{quota}\"")
 }
 
-/// The same rate with a longer period, so that its limit has more than one digit. With refill in intervals the period matters.
-fn finer(quota: Quota, by_interval: bool) -> Quota {
-    let mut quota = quota;
-    while !by_interval && quota.limit() < 60 {
+/// The rate of a strategy with a longer period, so that its limit has more than one digit. With refill in intervals the period matters.
+fn finer(strategy: &Strategy) -> Option<Quota> {
+    let mut quota = strategy.quota()?;
+    if matches!(strategy, Strategy::TokenBucket(bucket) if bucket.refill() == Refill::Interval) {
+        return Some(quota);
+    }
+    while quota.limit() < 60 {
         let longer = quota.limit().checked_mul(60).zip(quota.period().checked_mul(60));
         match longer.and_then(|(limit, period)| Quota::new(limit, period).ok()) {
             Some(longer) => quota = longer,
             None => break,
         }
     }
-    quota
+    Some(quota)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::task::{Context, Poll};
 
 use http::{Request, Response, StatusCode};
-use tower_service::Service;
+use tower::Service;
 
 /// Answers each request with the status of its line, and an empty body.
 #[derive(Clone, Debug, Default)]

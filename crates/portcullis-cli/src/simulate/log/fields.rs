@@ -1,6 +1,5 @@
 //! What the fields of JSON lines mean.
 
-use std::fmt;
 use std::str::FromStr;
 
 use http::HeaderName;
@@ -98,32 +97,21 @@ impl FromStr for Meaning {
 }
 
 /// Why a text does not describe [fields](Fields).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldsError {
     /// There is no `=`.
+    #[error("`{0}` has no `=`: write `time=ts`")]
     NoName(String),
     /// No part of a request has this name.
+    #[error(
+        "unknown field `{0}`: a field is `time`, `client`, `method`, `path`, `request`, `status`, `host` or `header:NAME`"
+    )]
     Unknown(String),
     /// The name of a header is invalid.
+    #[error("`{0}` does not name a header")]
     Header(String),
 }
-
-impl fmt::Display for FieldsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoName(pair) => write!(f, "`{pair}` has no `=`: write `time=ts`"),
-            Self::Unknown(name) => write!(
-                f,
-                "unknown field `{name}`: a field is `time`, `client`, `method`, `path`, `request`, `status`, `host` or \
-                 `header:NAME`"
-            ),
-            Self::Header(name) => write!(f, "`{name}` does not name a header"),
-        }
-    }
-}
-
-impl std::error::Error for FieldsError {}
 
 /// The names that nginx, Apache, Caddy, Envoy, Traefik and others use, or that their manuals suggest.
 const USUAL: [(&str, &[&str]); 8] = [

@@ -1,7 +1,7 @@
 //! Sorts the lines by their time, within bounds.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
+use std::mem;
 
 use super::Line;
 
@@ -9,49 +9,38 @@ use super::Line;
 ///
 /// Servers write a line when a response ends, and some with the time when the request began. Lines with one time keep the order of
 /// the log.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Order {
-    /// The time, the number of the line, and its place in `slots`.
-    waiting: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    slots: Vec<Line>,
-    free: Vec<usize>,
+    /// By the time and the number of the line.
+    waiting: BTreeMap<(u64, u64), Line>,
+    /// The line that was handed out last.
+    current: Line,
+    /// Lines whose memory can be used again.
+    spare: Vec<Line>,
     window: u64,
     newest: u64,
     next_number: u64,
-    last: u64,
-    late: u64,
+    /// The lines that came too late.
+    pub(super) late: u64,
 }
 
 impl Order {
     /// Waits for lines that are up to `window` microseconds late.
     pub(super) fn new(window: u64) -> Self {
-        Self {
-            waiting: BinaryHeap::new(),
-            slots: Vec::new(),
-            free: Vec::new(),
-            window,
-            newest: 0,
-            next_number: 0,
-            last: 0,
-            late: 0,
-        }
+        Self { window, ..Self::default() }
     }
 
     /// Adds a line. In its place is an earlier one, whose memory can be used again.
     pub(super) fn insert(&mut self, line: &mut Line) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Line::new());
-            self.slots.len() - 1
-        });
         self.newest = self.newest.max(line.micros);
-        self.waiting.push(Reverse((line.micros, self.next_number, index)));
+        let added = mem::replace(line, self.spare.pop().unwrap_or_default());
+        self.waiting.insert((added.micros, self.next_number), added);
         self.next_number += 1;
-        std::mem::swap(&mut self.slots[index], line);
     }
 
     /// Whether no line that may still come is earlier than the next one.
     pub(super) fn has_next(&self) -> bool {
-        let Some(Reverse((micros, ..))) = self.waiting.peek() else { return false };
+        let Some(((micros, _), _)) = self.waiting.first_key_value() else { return false };
         micros.saturating_add(self.window) < self.newest || self.waiting.len() >= MAX_WAITING
     }
 
@@ -63,20 +52,13 @@ impl Order {
         if !is_end && !self.has_next() {
             return None;
         }
-        let Reverse((micros, _, index)) = self.waiting.pop()?;
-        self.free.push(index);
-        if micros < self.last {
+        let (_, mut line) = self.waiting.pop_first()?;
+        if line.micros < self.current.micros {
             self.late += 1;
-            self.slots[index].micros = self.last;
-        } else {
-            self.last = micros;
+            line.micros = self.current.micros;
         }
-        Some(&self.slots[index])
-    }
-
-    /// The lines that came too late.
-    pub(super) fn late(&self) -> u64 {
-        self.late
+        self.spare.push(mem::replace(&mut self.current, line));
+        Some(&self.current)
     }
 }
 

@@ -68,7 +68,7 @@ fn absent_headers_are_left_out() {
 
 #[test]
 fn bad_lines_are_counted_with_their_numbers() {
-    let too_long = "x".repeat(MAX_LINE + 1);
+    let too_long = "x".repeat(64 * 1_024 + 1);
     let log = format!(
         "{COMMON}\n\n{too_long}\nlocalhost {rest}\n{handshake}\n{status}\n\u{0}\n{COMMON}",
         rest = &COMMON[10..],

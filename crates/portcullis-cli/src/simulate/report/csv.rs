@@ -6,29 +6,31 @@ use anyhow::Context as _;
 
 use super::{Report, calendar};
 
-pub(super) fn report(report: &Report<'_>) -> anyhow::Result<String> {
-    let counts = report.counts;
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(["what", "rule", "caller", "time", "requests", "rejected", "shadow", "quota"])?;
-    writer.serialize(("total", "", "", "", counts.requests, counts.rejected, "", ""))?;
-    for rule in &counts.rules {
-        let name = as_text(&rule.name);
-        writer.serialize(("rule", name, "", "", rule.requests, rule.rejected, rule.shadow, ""))?;
+impl Report<'_> {
+    pub(in crate::simulate) fn csv(&self) -> anyhow::Result<String> {
+        let counts = self.counts;
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(["what", "rule", "caller", "time", "requests", "rejected", "shadow", "quota"])?;
+        writer.serialize(("total", "", "", "", counts.requests, counts.rejected, "", ""))?;
+        for rule in &counts.rules {
+            let name = as_text(&rule.name);
+            writer.serialize(("rule", name, "", "", rule.requests, rule.rejected, rule.shadow, ""))?;
+        }
+        for (rule, caller, rejected) in counts.callers.top(self.top) {
+            let name = as_text(&counts.rules[rule].name);
+            writer.serialize(("caller", name, as_text(caller), "", "", rejected, "", ""))?;
+        }
+        for bucket in counts.series.buckets() {
+            let time = calendar::text(bucket.index * counts.series.seconds());
+            writer.serialize(("time", "", "", time, bucket.requests, bucket.rejected, "", ""))?;
+        }
+        for one in self.suggestions.iter().flat_map(|(_, suggestions)| suggestions) {
+            let quota = as_text(one.quota.as_deref().unwrap_or_default());
+            writer.serialize(("suggestion", as_text(&one.policy), "", "", one.requests, "", "", quota))?;
+        }
+        let bytes = writer.into_inner().context("cannot write CSV")?;
+        Ok(String::from_utf8(bytes)?)
     }
-    for (rule, caller, rejected) in counts.callers.top(report.top) {
-        let name = as_text(&counts.rules[rule].name);
-        writer.serialize(("caller", name, as_text(caller), "", "", rejected, "", ""))?;
-    }
-    for bucket in counts.series.buckets() {
-        let time = calendar::text(bucket.index * counts.series.seconds());
-        writer.serialize(("time", "", "", time, bucket.requests, bucket.rejected, "", ""))?;
-    }
-    for one in report.suggestions.iter().flat_map(|(_, suggestions)| suggestions) {
-        let quota = as_text(one.quota.as_deref().unwrap_or_default());
-        writer.serialize(("suggestion", as_text(&one.policy), "", "", one.requests, "", "", quota))?;
-    }
-    let bytes = writer.into_inner().context("cannot write CSV")?;
-    Ok(String::from_utf8(bytes)?)
 }
 
 /// A cell that spreadsheets show as text. Clients choose what a log contains, and these beginnings make a formula of it.
