@@ -42,8 +42,7 @@ impl Reader<'_> {
     }
 
     pub(super) fn charge_when(&self, fields: &mut Fields<'_>) -> Option<ChargeWhen> {
-        let node = fields.node("charge_when")?;
-        let mut fields = Fields::of(node, fields.path("charge_when"), self.findings)?;
+        let mut fields = fields.table("charge_when")?;
         let status = fields.node("status").map(Node::each).unwrap_or_default();
         let status = status.iter().filter_map(|one| self.status(one, &fields.path("status"))).collect();
         let grpc_status = fields.node("grpc_status").map(Node::each).unwrap_or_default();

@@ -7,8 +7,8 @@ use portcullis_tower::matching::{
     GrpcMethod, MatcherError, Network, RequestMatcher, RequestPath, Undecided, matched_path,
 };
 
+use super::Reader;
 use super::matching::method;
-use super::{Reader, texts};
 use crate::fields::Fields;
 use crate::tree::Node;
 
@@ -24,11 +24,9 @@ impl Reader<'_> {
     /// All fields of a table have to hold.
     fn request_matcher(&self, node: &Node, path: &str) -> Option<Shared> {
         let mut fields = Fields::of(node, path, self.findings)?;
-        let networks = fields.node("network").and_then(|node| {
-            let path = fields.path("network");
-            let networks = texts(node, &path, self.findings)?;
-            let network = Network::try_of(&self.clients, networks);
-            network.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
+        let networks = fields.texts("network").and_then(|networks| {
+            let network = Network::try_of(&self.clients, networks.into_iter().map(|(network, _)| network));
+            network.map_err(|error| fields.error("network", error.to_string())).ok()
         });
         let function: Option<String> = fields.read("function");
         let function = function.and_then(|name| self.matcher_function(&fields, &name));

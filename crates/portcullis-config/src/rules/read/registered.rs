@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
+use crate::diagnostic::Diagnostic;
 use crate::fields::{Fields, nearest, quoted};
 use crate::hooks::RejectWith;
 
@@ -23,10 +24,11 @@ impl Reader<'_> {
             return found;
         }
         if self.hooks.any_name {
-            let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
-            self.findings
-                .note(path, span, format!("only the program has {kind} {shown}: without it, {without}"))
-                .help(format!("the program registers it: Loader::{method}({shown}, ..)"));
+            let shown = quoted(name);
+            let message = format!("only the program has {kind} {shown}: without it, {without}");
+            let help = format!("the program registers it: Loader::{method}({shown}, ..)");
+            let note = Diagnostic::note(fields.path(field), fields.span_of(field), message);
+            self.findings.add(note.help(help));
         } else {
             self.unregistered(registered, fields, [field, kind, method], name);
         }
@@ -41,23 +43,22 @@ impl Reader<'_> {
         [field, kind, method]: [&str; 3],
         name: &str,
     ) {
-        let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
+        let shown = quoted(name);
         if self.hooks.doors.is_empty() {
             let instead = instead(registered, name);
-            self.findings
-                .error(path, span, format!("no {kind} {shown} is registered"))
+            fields
+                .error(field, format!("no {kind} {shown} is registered"))
                 .help(format!("{instead}register it in the program: Loader::{method}({shown}, ..)"));
         } else {
-            self.findings
-                .error(path, span, format!("only a program has {kind} {shown}, and none is here"))
+            fields
+                .error(field, format!("only a program has {kind} {shown}, and none is here"))
                 .help("write what a file can say by itself, or limit in the program");
         }
     }
 
     /// `{ function = "page" }`
     pub(super) fn reject_with(&self, fields: &mut Fields<'_>) -> Option<Arc<RejectWith>> {
-        let node = fields.node("reject_with")?;
-        let mut fields = Fields::of(node, fields.path("reject_with"), self.findings)?;
+        let mut fields = fields.table("reject_with")?;
         let name: Option<String> = fields.read("function");
         let name = fields.required("function", name);
         let what = ["function", "rejection", "rejection"];
