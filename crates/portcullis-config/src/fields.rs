@@ -22,6 +22,7 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
+use deserialize::MapFields;
 pub(crate) use deserialize::Part;
 pub(crate) use error::DecodeError;
 use missing::Missing;
@@ -119,17 +120,8 @@ impl<'a> Fields<'a> {
 
     /// A value of a type that serde reads. An error is a finding at the innermost value at fault.
     pub(crate) fn read<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
-        self.read_with(field, |node| T::deserialize(node))
-    }
-
-    /// Like [`read`](Self::read), with a function that deserializes.
-    pub(crate) fn read_with<T>(
-        &mut self,
-        field: &'static str,
-        read: impl FnOnce(&'a Node) -> Result<T, DecodeError>,
-    ) -> Option<T> {
         let node = self.node(field)?;
-        read(node).map_err(|error| error.report(&self.path(field), node, self.findings)).ok()
+        decode(node, &self.path(field), self.findings)
     }
 
     /// The texts of a list, or one text alone, each with its node. `None` after a finding.
@@ -251,7 +243,7 @@ impl<'a> Fields<'a> {
                 }
             }
         }
-        let error = match read(Part::new(entries.clone())) {
+        let error = match read(Part::new(MapFields::new(entries.clone()))) {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
