@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use super::super::key::Key;
+use super::super::key::{Key, PLAIN};
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
 use crate::tree::{Node, Value};
@@ -138,14 +138,4 @@ fn single_or(mut keys: Vec<Key>, many: fn(Vec<Key>) -> Key) -> Key {
 }
 
 const NO_KEY: &str = "the rule limits nothing";
-const PLAIN: [(&str, Key); 8] = [
-    ("client_ip", Key::ClientIp),
-    ("peer", Key::Peer),
-    ("global", Key::Global),
-    ("route", Key::Route),
-    ("method", Key::Method),
-    ("grpc_service", Key::GrpcService),
-    ("grpc_method", Key::GrpcMethod),
-    ("bearer", Key::Bearer),
-];
 const SOURCES: [&str; 6] = ["header", "cookie", "query", "extension", "lookup", "all"];

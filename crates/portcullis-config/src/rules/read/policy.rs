@@ -99,31 +99,13 @@ impl Reader<'_> {
             wait_alone(fields, name, wait);
             return None;
         };
-        let mut policy = Policy::new(name.clone(), strategy);
-        let add = |field: &'static str,
-                   policy: &mut Policy,
-                   change: &dyn Fn(Policy) -> Result<Policy, PolicyError>| {
-            match change(policy.clone()) {
-                Ok(changed) => *policy = changed,
-                Err(error) => drop(fields.error(field, error.to_string())),
-            }
-        };
-        if let Some(mode) = failure {
-            add("on_store_failure", &mut policy, &|policy| policy.try_on_store_failure(mode));
-        }
-        if let Some(units) = lease {
-            add("lease", &mut policy, &|policy| policy.try_lease(units));
-        }
-        if let Some(wait) = wait {
-            add("wait", &mut policy, &|policy| policy.try_wait_at_most(wait));
-        }
-        if let Some(units) = debt {
-            add("debt", &mut policy, &|policy| policy.try_allow_debt(units));
-        }
-        if grantable == Some(true) {
-            add("grantable", &mut policy, &|policy| policy.try_with_overrides());
-        }
-        Some(policy)
+        let policy = Policy::new(name.clone(), strategy);
+        let policy = with(fields, "on_store_failure", policy, failure, Policy::try_on_store_failure);
+        let policy = with(fields, "lease", policy, lease, Policy::try_lease);
+        let policy = with(fields, "wait", policy, wait, Policy::try_wait_at_most);
+        let policy = with(fields, "debt", policy, debt, Policy::try_allow_debt);
+        let grantable = grantable.filter(|grantable| *grantable);
+        Some(with(fields, "grantable", policy, grantable, |policy, _| policy.try_with_overrides()))
     }
 
     fn options(fields: &mut Fields<'_>) -> RuleOptions {
@@ -201,6 +183,21 @@ impl Reader<'_> {
             options,
         })
     }
+}
+
+/// The policy with the value of a field, if that is there and the policy accepts it.
+fn with<T>(
+    fields: &Fields<'_>,
+    field: &str,
+    policy: Policy,
+    value: Option<T>,
+    change: impl FnOnce(Policy, T) -> Result<Policy, PolicyError>,
+) -> Policy {
+    let Some(value) = value else { return policy };
+    change(policy.clone(), value).unwrap_or_else(|error| {
+        fields.error(field, error.to_string());
+        policy
+    })
 }
 
 /// What is wrong with a `wait` under any strategy.
