@@ -125,12 +125,13 @@ fn public_key(text: &str) -> Result<String, String> {
 fn allowed(node: &Node, path: &str, findings: &Findings) -> Vec<String> {
     let Some(names) = decode::<Vec<String>>(node, path, findings) else { return Vec::new() };
     let Value::List(items) = &node.value else { return names };
+    let known = policy_fields();
     for (index, (name, item)) in names.iter().zip(items).enumerate() {
-        if policy_fields().any(|known| known == name) {
+        if known.contains(&name.as_str()) {
             continue;
         }
         let message = format!("policies have no field {}", quoted(name));
-        let help = did_you_mean(name, policy_fields()).unwrap_or_else(|| NAMES.to_owned());
+        let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| NAMES.to_owned());
         findings.error(format!("{path}[{index}]"), item.span, message).help(help);
     }
     names
