@@ -63,8 +63,8 @@ impl Findings {
         // The last one stands for all others, and is an error if one of them is.
         if let Some(last) = list.last_mut() {
             let severity = last.severity.max(finding.severity);
-            let message = "there are more findings, which are listed when these are mended".to_owned();
-            *last = Diagnostic { severity, message, help: None, span: None, field: String::new() };
+            let message = "there are more findings, which are listed when these are mended";
+            *last = Diagnostic::without_place(severity, message);
         }
         Finding { findings: self, index: MAX }
     }

@@ -51,13 +51,8 @@ impl Findings {
 
     pub(super) fn into_list(mut self) -> Vec<Diagnostic> {
         if self.dropped > 0 {
-            self.list.push(Diagnostic {
-                severity: Severity::Warning,
-                field: String::new(),
-                message: format!("{} further findings are not listed", self.dropped),
-                help: None,
-                span: None,
-            });
+            let message = format!("{} further findings are not listed", self.dropped);
+            self.list.push(Diagnostic::without_place(Severity::Warning, message));
         }
         self.list
     }

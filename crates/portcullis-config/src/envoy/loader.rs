@@ -138,12 +138,7 @@ fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
+/// A mistake that has no place in a file.
 pub(super) fn without_place(message: String, help: &str) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        field: String::new(),
-        message,
-        help: Some(help.to_owned()),
-        span: None,
-    }
+    Diagnostic::without_place(Severity::Error, message).help(help)
 }

@@ -178,12 +178,9 @@ impl<'a> Documents<'a> {
 
     /// Adds an error at an include, or without a place for the first file.
     fn error(&self, include: Option<&Include>, message: String) -> crate::findings::Finding<'a> {
-        self.findings.add(Diagnostic {
-            severity: Severity::Error,
-            field: include.map_or_else(String::new, |include| include.field.clone()),
-            message,
-            help: None,
-            span: include.map(|include| include.span),
+        self.findings.add(match include {
+            Some(include) => Diagnostic::error(&*include.field, include.span, message),
+            None => Diagnostic::without_place(Severity::Error, message),
         })
     }
 }

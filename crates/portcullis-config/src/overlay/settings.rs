@@ -60,13 +60,7 @@ impl RemoteSettings {
 
 /// Removes `[remote]` from the documents, and reads it. `None` if there is none, or it has mistakes.
 pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<RemoteSettings> {
-    let mut taken = documents.iter_mut().filter_map(|document| match &mut document.value {
-        Value::Map(entries) => {
-            let index = entries.iter().position(|entry| entry.name == "remote")?;
-            Some(entries.remove(index))
-        }
-        _ => None,
-    });
+    let mut taken = documents.iter_mut().filter_map(|document| document.take("remote"));
     let first = taken.next()?;
     for other in taken {
         findings.error("remote", other.name_span, "`remote` is in two files").help("keep one of them");

@@ -13,7 +13,7 @@ use super::super::matcher::Matcher;
 use super::super::rule::{Rule, RuleOptions};
 use super::Reader;
 use crate::fields::Fields;
-use crate::tree::{Entry, Value};
+use crate::tree::{Entry, Node};
 
 impl Reader<'_> {
     /// The rules of a table. In place of a part that is wrong, they have one that is refused nowhere, so that the other parts can be
@@ -31,11 +31,7 @@ impl Reader<'_> {
             self.findings.error(fields.own_path(), entry.name_span, error.to_string());
             PolicyName::new("unnamed").expect("the name is valid")
         });
-        let kind = fields.node("strategy").and_then(|node| match &node.value {
-            Value::String(kind) => Some(kind.as_str()),
-            _ => None,
-        });
-        let kind = kind.unwrap_or_default();
+        let kind = fields.node("strategy").and_then(Node::text).unwrap_or_default();
         let policy = self.plain_policy(fields, &name, kind);
         let mode = self.mode(fields).unwrap_or_default();
         if mode == Mode::Off {
