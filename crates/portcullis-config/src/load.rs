@@ -142,7 +142,7 @@ impl Loader {
         let findings = Findings::default();
         let mut documents = documents::Documents::new(&self.environment, &findings);
         match &self.origin {
-            Origin::File(path) => documents.read_file(path),
+            Origin::File(path) => documents.read_file(path, None),
             Origin::Text { name, format, text } => documents.read_text(name, *format, text),
         }
         let documents::Documents { sources, mut nodes, files, folders, .. } = documents;

@@ -136,7 +136,7 @@ impl<'a> Builder<'a> {
             if let Some(wildcard) = level.wildcards.iter().find(|wildcard| wildcard.matches(&all))
                 && !key.contains('*')
             {
-                warnings::unreachable(&field, span, &key, wildcard.pattern(), self.findings);
+                warnings::unreachable(&field, span, &key, &wildcard.pattern, self.findings);
             }
         }
     }
@@ -158,7 +158,7 @@ impl<'a> Builder<'a> {
         if wildcard.is_some()
             && let Some(earlier) = level.wildcards.iter().find(|earlier| earlier.matches(&composite))
         {
-            warnings::unreachable(&read.path, read.span, &composite, earlier.pattern(), self.findings);
+            warnings::unreachable(&read.path, read.span, &composite, &earlier.pattern, self.findings);
         }
         if let Some(span) = read.share_threshold
             && wildcard.is_none()

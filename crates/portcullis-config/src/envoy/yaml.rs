@@ -104,7 +104,7 @@ impl<'a> Places<'a> {
                     }
                     map.set(key, value);
                 }
-                Value::Map(map.into_entries())
+                Value::Map(map.entries)
             }
             YamlData::Tagged(tag, inner) if TypeTag::of(Some(tag)) != TypeTag::Other => {
                 return self.node(inner);

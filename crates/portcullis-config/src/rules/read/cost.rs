@@ -35,7 +35,9 @@ impl Reader<'_> {
         let cost = match (fields.has("header"), paths, fields.has("function")) {
             (true, None, false) => Self::header_cost(&fields, header, max),
             (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path"), most),
-            (false, None, true) if max.is_none() => function.and_then(|name| self.function(&fields, &name)),
+            (false, None, true) if max.is_none() => {
+                function.and_then(|name| self.function_cost(&fields, &name))
+            }
             _ => {
                 fields
                     .missing(&["header", "path", "function"], "the table is no cost")
@@ -103,7 +105,7 @@ impl Reader<'_> {
         }
     }
 
-    fn function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
+    fn function_cost(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
         let what = ["function", "cost", "cost"];
         let found = self.registered(&self.hooks.costs, fields, what, name, "each request costs 1");
         let stand_in = || self.hooks.any_name.then(|| Arc::new(|_: &Parts| 1_u64) as Arc<dyn Cost>);

@@ -28,8 +28,10 @@ impl Reader<'_> {
             let network = Network::try_of(&self.clients, networks.into_iter().map(|(network, _)| network));
             network.map_err(|error| fields.error("network", error.to_string())).ok()
         });
-        let function: Option<String> = fields.read("function");
-        let function = function.and_then(|name| self.matcher_function(&fields, &name));
+        let without = "the table matches no request";
+        // Without it, a table that names more would match what it does not mean.
+        let nothing = Some(shared(|_: &Parts| false));
+        let function = self.function(&self.hooks.matchers, &mut fields, ["matcher"; 2], without, nothing);
         let all: Vec<Shared> = [
             networks.map(shared),
             fields.parse_with("path", RequestPath::try_exact).map(shared),
@@ -53,13 +55,6 @@ impl Reader<'_> {
         let mut all = all.into_iter();
         let first = all.next()?;
         Some(all.fold(first, |left, right| shared(left.and(right))))
-    }
-
-    fn matcher_function(&self, fields: &Fields<'_>, name: &str) -> Option<Shared> {
-        let what = ["function", "matcher", "matcher"];
-        let found = self.registered(&self.hooks.matchers, fields, what, name, "the table matches no request");
-        // Without it, a table that names more would match what it does not mean.
-        found.cloned().or_else(|| self.hooks.any_name.then(|| shared(|_: &Parts| false)))
     }
 }
 

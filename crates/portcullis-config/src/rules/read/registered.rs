@@ -35,6 +35,20 @@ impl Reader<'_> {
         None
     }
 
+    /// What the program has registered by the name in the field `function`, or what stands in for it if the program is not there.
+    pub(super) fn function<T: Clone>(
+        &self,
+        registered: &HashMap<String, T>,
+        fields: &mut Fields<'_>,
+        [kind, method]: [&str; 2],
+        without: &str,
+        stand_in: Option<T>,
+    ) -> Option<T> {
+        let name: String = fields.read("function")?;
+        let found = self.registered(registered, fields, ["function", kind, method], &name, without);
+        found.cloned().or(stand_in.filter(|_| self.hooks.any_name))
+    }
+
     /// The error of a name that nothing has registered.
     pub(super) fn unregistered<T>(
         &self,
@@ -59,13 +73,9 @@ impl Reader<'_> {
     /// `{ function = "page" }`
     pub(super) fn reject_with(&self, fields: &mut Fields<'_>) -> Option<Arc<RejectWith>> {
         let mut fields = fields.table("reject_with")?;
-        let name: Option<String> = fields.read("function");
-        let name = fields.required("function", name);
-        let what = ["function", "rejection", "rejection"];
         let without = "rejected requests have the usual response";
-        let found = name
-            .and_then(|name| self.registered(&self.hooks.rejections, &fields, what, &name, without))
-            .cloned();
+        let found = self.function(&self.hooks.rejections, &mut fields, ["rejection"; 2], without, None);
+        fields.required("function", found.as_ref());
         fields.finish();
         found
     }
