@@ -110,30 +110,30 @@ fn choice(names: &[&str]) -> Value {
 }
 
 /// A value, or a list of such values.
-fn one_or_more(one: Value) -> Value {
-    any_of([one.clone(), json!({ "type": "array", "items": one })])
+fn one_or_more(one: &Value) -> Value {
+    any_of(&[one.clone(), json!({ "type": "array", "items": one })])
 }
 
 /// A list with at least one value.
-fn list(each: Value) -> Value {
+fn list(each: &Value) -> Value {
     json!({ "type": "array", "items": each, "minItems": 1 })
 }
 
 /// A list of a number of values.
-fn tuple(each: Value, length: usize) -> Value {
+fn tuple(each: &Value, length: usize) -> Value {
     json!({ "type": "array", "items": each, "minItems": length, "maxItems": length })
 }
 
 /// A table whose names the author chooses.
-fn map(each: Value) -> Value {
+fn map(each: &Value) -> Value {
     json!({ "type": "object", "additionalProperties": each })
 }
 
-fn any_of<const N: usize>(schemas: [Value; N]) -> Value {
-    json!({ "anyOf": schemas.to_vec() })
+fn any_of(schemas: &[Value]) -> Value {
+    json!({ "anyOf": schemas })
 }
 
 /// What is not any text may be one with a reference to an environment variable.
 fn or_reference(schema: Value) -> Value {
-    any_of([schema, json!({ "type": "string", "pattern": "\\$\\{" })])
+    any_of(&[schema, json!({ "type": "string", "pattern": "\\$\\{" })])
 }

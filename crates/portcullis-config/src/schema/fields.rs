@@ -35,7 +35,7 @@ pub(super) fn root() -> Table {
         .field("client_ip", defined("client_ip"), "What the key \"client_ip\" means. Without it, the peer.")
         .field("layer", defined("layer"), "What concerns all policies of a layer.")
         .field("remote", defined("remote"), "The signed document in a store that may change the policies.")
-        .field("policy", map(defined("policy")), "The policies by name.")
+        .field("policy", map(&defined("policy")), "The policies by name.")
 }
 
 fn client_ip() -> Table {
@@ -65,7 +65,7 @@ fn layer() -> Table {
     Table::new("What concerns all policies of a layer.")
         .field(
             "headers",
-            one_or_more(choice(&[
+            one_or_more(&choice(&[
                 "none",
                 "x-ratelimit",
                 "x-ratelimit-unix-time",
@@ -140,15 +140,15 @@ pub(super) fn policy() -> Table {
         .field("refill", choice(&["greedy", "interval"]), "When units come back.")
         .field(
             "anchor",
-            any_of([choice(&["epoch", "first_request"]), integer(0, u64::MAX)]),
+            any_of(&[choice(&["epoch", "first_request"]), integer(0, u64::MAX)]),
             "Where windows begin.",
         )
         .field("slots", integer(1, 1000), "The slots of a sliding window.")
         .field("windows", text(), "The windows of a calendar, such as \"months in Europe/Berlin\".")
-        .field("lease", any_of([positive(), duration()]), "The units of a lease, or the time of a permit.")
+        .field("lease", any_of(&[positive(), duration()]), "The units of a lease, or the time of a permit.")
         .field(
             "mode",
-            any_of([choice(&["off", "shadow", "enforce"]), pattern("%$"), defined("mode_percent")]),
+            any_of(&[choice(&["off", "shadow", "enforce"]), pattern("%$"), defined("mode_percent")]),
             "Whether rejections are enforced.",
         )
         .field("on_store_failure", on_store_failure(), "What happens while the store fails.")
@@ -156,16 +156,16 @@ pub(super) fn policy() -> Table {
         .required("key", defined("key"), "What is limited. Of a list, the first that is there.")
         .field(
             "match",
-            one_or_more(defined("match")),
+            one_or_more(&defined("match")),
             "The requests to which it applies: a condition, or a list of which any suffices.",
         )
-        .field("tiers", map(quota()), "Quotas by the tier of a request.")
+        .field("tiers", map(&quota()), "Quotas by the tier of a request.")
         .field("tier", defined("tier"), "Where the tier of a request comes from.")
-        .field("cost", any_of([integer(0, u64::MAX), defined("cost")]), "The units of a request.")
+        .field("cost", any_of(&[integer(0, u64::MAX), defined("cost")]), "The units of a request.")
         .field("on_missing", choice(&["reject", "shared", "exempt"]), "What happens without a key.")
         .field("wait", duration(), "The longest wait of a request.")
         .field("debt", integer(0, u64::MAX), "The most units that a key may owe.")
-        .field("caller_quotas", tuple(quota(), 2), "The smallest and the largest quota of single callers.")
+        .field("caller_quotas", tuple(&quota(), 2), "The smallest and the largest quota of single callers.")
         .field(
             "quota_lookup",
             text(),
@@ -183,7 +183,7 @@ pub(super) fn policy() -> Table {
         .field("until", choice(&["headers", "body"]), "When a request in flight is over.")
         .field(
             "look_first",
-            any_of([boolean(), integer(0, 1_024)]),
+            any_of(&[boolean(), integer(0, 1_024)]),
             "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.",
         )
         .field("reject_with", defined("reject_with"), "What makes the responses to requests that it rejects.")
@@ -205,7 +205,7 @@ fn failure_mode() -> Table {
     Table::new("What happens while the store fails.")
         .at_least_one()
         .at_most_one()
-        .field("local", integer(1, u32::MAX as u64), "Limits in memory, by the share of this many instances.")
+        .field("local", integer(1, u32::MAX.into()), "Limits in memory, by the share of this many instances.")
         .field("open_for", duration(), "Accepts for this time, then rejects.")
 }
 
@@ -217,7 +217,7 @@ fn key_source() -> Table {
         .field("query", text(), "A parameter of the query.")
         .field("extension", text(), "An extension that the program registered by this name.")
         .field("lookup", text(), "A look-up that the program registered by this name.")
-        .field("all", list(defined("key")), "All of these together.")
+        .field("all", list(&defined("key")), "All of these together.")
         .field("challenge", text(), "The header www-authenticate of responses to requests without it.")
 }
 
@@ -238,13 +238,13 @@ fn cost() -> Table {
         .at_least_one()
         .field("header", text(), "The header with the units.")
         .field("max", positive(), "The most units by header.")
-        .field("path", map(integer(0, u64::MAX)), "Units by path.")
+        .field("path", map(&integer(0, u64::MAX)), "Units by path.")
         .field("function", text(), "A function that the program registered by this name.")
 }
 
 fn lock_out() -> Table {
     Table::new("Blocks keys that are rejected again and again.")
-        .required("after", integer(1, u32::MAX as u64), "The number of rejections.")
+        .required("after", integer(1, u32::MAX.into()), "The number of rejections.")
         .field("within", duration(), "The time in which they count.")
         .field("block_for", duration(), "The first block.")
         .field("up_to", duration(), "The longest block.")
@@ -263,10 +263,14 @@ fn charge_when() -> Table {
         .at_least_one()
         .field(
             "status",
-            one_or_more(any_of([integer(100, 599), pattern("^[1-5]xx$")])),
+            one_or_more(&any_of(&[integer(100, 599), pattern("^[1-5]xx$")])),
             "Their status, or a class such as \"4xx\".",
         )
-        .field("grpc_status", one_or_more(integer(0, i32::MAX as u64)), "Their status of gRPC.")
+        .field(
+            "grpc_status",
+            one_or_more(&integer(0, i32::MAX.unsigned_abs().into())),
+            "Their status of gRPC.",
+        )
         .field("function", text(), "A function that the program registered by this name.")
 }
 
@@ -285,23 +289,23 @@ fn positive() -> Value {
 }
 
 fn texts() -> Value {
-    one_or_more(text())
+    one_or_more(&text())
 }
 
 fn on_store_failure() -> Value {
-    any_of([choice(&["open", "closed", "local"]), defined("failure_mode")])
+    any_of(&[choice(&["open", "closed", "local"]), defined("failure_mode")])
 }
 
 fn request_list() -> Value {
-    one_or_more(defined("requests"))
+    one_or_more(&defined("requests"))
 }
 
 /// A list, which may be empty.
 fn policy_names() -> Value {
     let names = policy().names;
-    any_of([list(choice(&names)), tuple(choice(&names), 0)])
+    any_of(&[list(&choice(&names)), tuple(&choice(&names), 0)])
 }
 
 fn key() -> Value {
-    any_of([choice(&plain_keys()), defined("key_source"), list(defined("key"))])
+    any_of(&[choice(&plain_keys()), defined("key_source"), list(&defined("key"))])
 }

@@ -32,7 +32,7 @@ impl Reader<'_> {
             PolicyName::new("unnamed").expect("the name is valid")
         });
         let kind = fields.node("strategy").and_then(Node::text).unwrap_or_default();
-        let policy = self.plain_policy(fields, &name, kind);
+        let policy = Self::plain_policy(fields, &name, kind);
         let mode = self.mode(fields).unwrap_or_default();
         if mode == Mode::Off {
             fields.warning("mode", "the policy is off: it limits nothing");
@@ -81,7 +81,7 @@ impl Reader<'_> {
     }
 
     /// The policy without tiers. `kind` is the name of its strategy. `None` after a finding about the strategy.
-    fn plain_policy(&self, fields: &mut Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
+    fn plain_policy(fields: &mut Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
         let in_flight = kind == IN_FLIGHT;
         let known: &[&'static str] =
             if in_flight { &STRATEGY } else { STRATEGY.get(1..).unwrap_or_default() };
