@@ -31,7 +31,6 @@ use crate::fields::Findings;
 use crate::load::{Loaded, Loader};
 
 pub use explain::Match;
-pub(crate) use key::plain_keys;
 pub use rule::Rule;
 pub use set::RuleSet;
 pub use tier::Tier;

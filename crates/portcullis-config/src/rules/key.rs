@@ -50,11 +50,6 @@ pub(super) const PLAIN: [(&str, Key); 8] = [
     ("bearer", Key::Bearer),
 ];
 
-/// The names of keys that are a name and nothing else.
-pub(crate) fn plain_keys() -> [&'static str; 8] {
-    PLAIN.each_ref().map(|(name, _)| *name)
-}
-
 /// The extractor of a rule, which all of its layers share.
 #[derive(Clone)]
 pub(super) enum KeySource {

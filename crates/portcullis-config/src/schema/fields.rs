@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::{
     Table, any_of, boolean, choice, defined, integer, list, map, number, one_or_more, pattern, text, tuple,
 };
-use crate::rules::plain_keys;
 
 /// What others refer to by name.
 pub(super) fn definitions() -> Value {
@@ -307,5 +306,6 @@ fn policy_names() -> Value {
 }
 
 fn key() -> Value {
-    any_of(&[choice(&plain_keys()), defined("key_source"), list(&defined("key"))])
+    let names = ["client_ip", "peer", "global", "route", "method", "grpc_service", "grpc_method", "bearer"];
+    any_of(&[choice(&names), defined("key_source"), list(&defined("key"))])
 }

@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use super::super::key::{Key, PLAIN, plain_keys};
+use super::super::key::{Key, PLAIN};
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
 use crate::tree::{Node, Value};
@@ -55,7 +55,7 @@ impl Reader<'_> {
         if let Some((_, key)) = PLAIN.iter().find(|(known, _)| *known == name) {
             return Some(key.clone());
         }
-        let names = plain_keys();
+        let names = PLAIN.each_ref().map(|(name, _)| *name);
         let forms = || format!("write {{ header = \"..\" }} or the like, or one of {names:?}");
         self.findings
             .error(path, node.span, format!("unknown key {}", quoted(name)))
