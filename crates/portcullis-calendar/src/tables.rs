@@ -74,15 +74,7 @@ fn start_of(day: Date, zone: &TimeZone) -> Option<Timestamp> {
 
 impl From<Weekday> for jiff::civil::Weekday {
     fn from(day: Weekday) -> Self {
-        match day {
-            Weekday::Monday => Self::Monday,
-            Weekday::Tuesday => Self::Tuesday,
-            Weekday::Wednesday => Self::Wednesday,
-            Weekday::Thursday => Self::Thursday,
-            Weekday::Friday => Self::Friday,
-            Weekday::Saturday => Self::Saturday,
-            Weekday::Sunday => Self::Sunday,
-        }
+        Self::from_monday_zero_offset(day as i8).expect("a week has seven days")
     }
 }
 

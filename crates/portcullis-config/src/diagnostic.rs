@@ -45,13 +45,7 @@ pub struct Diagnostics {
 impl Diagnostic {
     /// An error at a place.
     pub fn error(field: impl Into<String>, span: Span, message: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            field: field.into(),
-            message: message.into(),
-            help: None,
-            span: Some(span),
-        }
+        Self { field: field.into(), span: Some(span), ..Self::without_place(Severity::Error, message) }
     }
 
     /// A warning at a place.
@@ -62,6 +56,11 @@ impl Diagnostic {
     /// A note at a place.
     pub fn note(field: impl Into<String>, span: Span, message: impl Into<String>) -> Self {
         Self { severity: Severity::Note, ..Self::error(field, span, message) }
+    }
+
+    /// What has no place in a file.
+    pub(crate) fn without_place(severity: Severity, message: impl Into<String>) -> Self {
+        Self { severity, field: String::new(), message: message.into(), help: None, span: None }
     }
 
     /// Adds how to mend it.

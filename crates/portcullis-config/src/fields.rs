@@ -5,8 +5,10 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use http::HeaderName;
 use serde::de::DeserializeOwned;
 
+use crate::findings::Finding;
 pub(crate) use crate::findings::Findings;
 use crate::source::Span;
 pub(crate) use crate::text::quoted;
@@ -20,10 +22,11 @@ mod suggest;
 #[cfg(test)]
 mod tests;
 
+use deserialize::MapFields;
 pub(crate) use deserialize::Part;
 pub(crate) use error::DecodeError;
 use missing::Missing;
-pub(crate) use suggest::nearest;
+pub(crate) use suggest::{did_you_mean, nearest};
 
 /// One table, whose fields are read one after the other.
 ///
@@ -50,6 +53,22 @@ impl<'a> Fields<'a> {
         let read = entries.iter().map(|_| Cell::new(false)).collect();
         let (known, missing) = (Vec::new(), RefCell::default());
         Some(Self { entries, read, known, path, span: node.span, findings, missing })
+    }
+
+    /// The fields of a table in a field of this one.
+    pub(crate) fn table(&mut self, field: &'static str) -> Option<Self> {
+        let node = self.node(field)?;
+        Self::of(node, self.path(field), self.findings)
+    }
+
+    /// Adds an error about a field, at its value, or at the table if it is absent.
+    pub(crate) fn error(&self, field: &str, message: impl Into<String>) -> Finding<'a> {
+        self.findings.error(self.path(field), self.span_of(field), message)
+    }
+
+    /// Adds a warning about a field.
+    pub(crate) fn warning(&self, field: &str, message: impl Into<String>) -> Finding<'a> {
+        self.findings.warning(self.path(field), self.span_of(field), message)
     }
 
     /// The path of a field of this table.
@@ -85,7 +104,9 @@ impl<'a> Fields<'a> {
 
     /// The value of a field. YAML's and JSON's `null` count as absent.
     pub(crate) fn node(&mut self, field: &'static str) -> Option<&'a Node> {
-        self.known.push(field);
+        if !self.known.contains(&field) {
+            self.known.push(field);
+        }
         let at = self.entries.iter().position(|entry| entry.name == field)?;
         self.read[at].set(true);
         Some(&self.entries[at].node).filter(|node| node.value != Value::Null)
@@ -99,17 +120,24 @@ impl<'a> Fields<'a> {
 
     /// A value of a type that serde reads. An error is a finding at the innermost value at fault.
     pub(crate) fn read<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
-        self.read_with(field, |node| T::deserialize(node))
+        let node = self.node(field)?;
+        decode(node, &self.path(field), self.findings)
     }
 
-    /// Like [`read`](Self::read), with a function that deserializes.
-    pub(crate) fn read_with<T>(
-        &mut self,
-        field: &'static str,
-        read: impl FnOnce(&'a Node) -> Result<T, DecodeError>,
-    ) -> Option<T> {
+    /// The texts of a list, or one text alone, each with its node. `None` after a finding.
+    pub(crate) fn texts(&mut self, field: &'static str) -> Option<Vec<(&'a str, &'a Node)>> {
         let node = self.node(field)?;
-        read(node).map_err(|error| error.report(&self.path(field), node, self.findings)).ok()
+        let text = |one: &'a Node| match &one.value {
+            Value::String(text) => Some((text.as_str(), one)),
+            other => {
+                let message = format!("expected a text, not {}", other.kind());
+                self.findings.error(self.path(field), one.span, message);
+                None
+            }
+        };
+        // All are read, so that all mistakes are found.
+        let texts: Vec<_> = node.each().iter().map(text).collect();
+        texts.into_iter().collect()
     }
 
     /// A value that is written as a text.
@@ -137,6 +165,11 @@ impl<'a> Fields<'a> {
                 self.findings.error(self.path(field), node.span, message);
             })
             .ok()
+    }
+
+    /// The name of a header.
+    pub(crate) fn header(&mut self, field: &'static str) -> Option<HeaderName> {
+        self.parse_with(field, |text| text.parse().map_err(|_| format!("{text:?} is no name of a header")))
     }
 
     /// A duration such as `"1m 30s"`.
@@ -174,10 +207,7 @@ impl<'a> Fields<'a> {
             return Some(*choice);
         }
         let message = format!("{} is not one of {}", quoted(text), suggest::list(names()));
-        let finding = self.findings.error(self.path(field), node.span, message);
-        if let Some(name) = nearest(text, names()) {
-            finding.help(format!("did you mean \"{name}\"?"));
-        }
+        self.findings.error(self.path(field), node.span, message).maybe_help(did_you_mean(text, names()));
         None
     }
 
@@ -213,7 +243,7 @@ impl<'a> Fields<'a> {
                 }
             }
         }
-        let error = match read(Part::new(entries.clone())) {
+        let error = match read(Part::new(MapFields::new(entries.clone()))) {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
@@ -225,7 +255,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An error about a value of the wrong kind.
-    pub(crate) fn expected(&self, field: &str, node: &Node, expected: &str) -> crate::findings::Finding<'a> {
+    pub(crate) fn expected(&self, field: &str, node: &Node, expected: &str) -> Finding<'a> {
         let message = format!("expected {expected}, not {}", suggest::described(node));
         self.findings.error(self.path(field), node.span, message)
     }

@@ -46,16 +46,6 @@ impl Findings {
         self.add(Diagnostic::warning(field, span, message))
     }
 
-    /// Adds a note at a place.
-    pub(crate) fn note(
-        &self,
-        field: impl Into<String>,
-        span: Span,
-        message: impl Into<String>,
-    ) -> Finding<'_> {
-        self.add(Diagnostic::note(field, span, message))
-    }
-
     /// Adds a finding.
     pub(crate) fn add(&self, mut finding: Diagnostic) -> Finding<'_> {
         finding.field = one_line(finding.field);
@@ -73,8 +63,8 @@ impl Findings {
         // The last one stands for all others, and is an error if one of them is.
         if let Some(last) = list.last_mut() {
             let severity = last.severity.max(finding.severity);
-            let message = "there are more findings, which are listed when these are mended".to_owned();
-            *last = Diagnostic { severity, message, help: None, span: None, field: String::new() };
+            let message = "there are more findings, which are listed when these are mended";
+            *last = Diagnostic::without_place(severity, message);
         }
         Finding { findings: self, index: MAX }
     }
@@ -140,6 +130,14 @@ fn is_inside(inner: &Diagnostic, outer: &Diagnostic) -> bool {
 }
 
 impl Finding<'_> {
+    /// Adds how to mend it, if that is known.
+    pub(crate) fn maybe_help(self, help: Option<impl Into<String>>) -> Self {
+        match help {
+            Some(help) => self.help(help),
+            None => self,
+        }
+    }
+
     /// Adds how to mend it.
     pub(crate) fn help(self, help: impl Into<String>) -> Self {
         if let Some(finding) = self.findings.0.borrow_mut().get_mut(self.index) {

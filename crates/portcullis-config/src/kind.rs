@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::diagnostic::Diagnostic;
 use crate::source::{FileId, Span};
-use crate::tree::{Node, Value};
+use crate::tree::Node;
 
 /// Whether descriptors of Envoy have a field at their top, which rules do not have.
 pub(crate) fn is_field_of_envoy(name: &str) -> bool {
@@ -13,11 +13,9 @@ pub(crate) fn is_field_of_envoy(name: &str) -> bool {
 
 /// Why a document is none of rules.
 pub(crate) fn not_rules(root: &Node) -> Option<Diagnostic> {
-    let Value::Map(entries) = &root.value else { return None };
-    let texts = entries.iter().filter_map(|entry| match &entry.node.value {
-        Value::String(text) => Some((entry.name.as_str(), text.as_str(), entry.node.span)),
-        _ => None,
-    });
+    let entries = root.entries();
+    let texts =
+        entries.iter().filter_map(|entry| Some((entry.name.as_str(), entry.node.text()?, entry.node.span)));
     let names = entries.iter().map(|entry| entry.name.as_str());
     if let Some(found) = kubernetes(texts, names.clone()) {
         return Some(found);

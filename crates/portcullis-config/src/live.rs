@@ -119,7 +119,7 @@ impl LiveRules {
     /// Returns a layer that limits each request by all rules that match it, in one decision. A request that no rule matches goes to the
     /// inner service unchanged.
     pub fn layer(&self) -> RulesLayer {
-        RulesLayer::all(self)
+        RulesLayer { live: self.clone(), rule: None }
     }
 
     /// Returns a layer that limits each request by one rule, whatever its `match`.
@@ -135,7 +135,7 @@ impl LiveRules {
         let mut changes = self.0.changes();
         let version = self.0.current.load();
         if version.named(name).is_none() {
-            return Err(UnknownRule::of_tables(name, &version.rules));
+            return Err(UnknownRule::new(name, version.rules.iter().map(Rule::table)));
         }
         changes.used.retain(|used| used.strong_count() > 0);
         let name =
@@ -144,7 +144,7 @@ impl LiveRules {
                 changes.used.push(Arc::downgrade(&name));
                 name
             });
-        Ok(RulesLayer::one(self, name))
+        Ok(RulesLayer { live: self.clone(), rule: Some(name) })
     }
 
     /// Returns the policy of a rule, for a [check](portcullis_tower::CheckBuilder) in a handler: its checks are decided under the
@@ -157,7 +157,7 @@ impl LiveRules {
         let version = self.0.current.load();
         match version.rules.get(name) {
             Some(rule) => Ok(rule.policy().clone()),
-            None => Err(UnknownRule::of_policies(name, &version.rules)),
+            None => Err(UnknownRule::new(name, version.rules.iter().map(|rule| rule.name().as_str()))),
         }
     }
 

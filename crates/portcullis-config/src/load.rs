@@ -96,21 +96,17 @@ impl Loader {
     ///
     /// Includes are relative to the file that names them.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        let (environment, hooks) = (Environment::Process, Hooks::default());
-        Self {
-            origin: Origin::File(path.into()),
-            environment,
-            #[cfg(feature = "signed")]
-            overlay: None,
-            hooks,
-        }
+        Self::of(Origin::File(path.into()))
     }
 
     /// A text, which cannot include files. Findings refer to it by `name`.
     pub fn text(name: &str, format: Format, text: impl Into<String>) -> Self {
-        let text = text.into().into();
+        Self::of(Origin::Text { name: name.into(), format, text: text.into().into() })
+    }
+
+    fn of(origin: Origin) -> Self {
         Self {
-            origin: Origin::Text { name: name.into(), format, text },
+            origin,
             environment: Environment::Process,
             #[cfg(feature = "signed")]
             overlay: None,
@@ -146,7 +142,7 @@ impl Loader {
         let findings = Findings::default();
         let mut documents = documents::Documents::new(&self.environment, &findings);
         match &self.origin {
-            Origin::File(path) => documents.read_file(path),
+            Origin::File(path) => documents.read_file(path, None),
             Origin::Text { name, format, text } => documents.read_text(name, *format, text),
         }
         let documents::Documents { sources, mut nodes, files, folders, .. } = documents;

@@ -82,13 +82,6 @@ fn entry<'a>(entries: &'a mut [Entry], name: &str) -> Option<&'a mut Entry> {
     entries.iter_mut().find(|entry| entry.name == name)
 }
 
-fn text(node: &Node) -> Option<&str> {
-    match &node.value {
-        Value::String(text) => Some(text),
-        _ => None,
-    }
-}
-
 /// Replaces the fields of one policy.
 fn change(base: &mut Vec<Entry>, policy: &Entry, path: &str, allowed: &[String], findings: &Findings) {
     let Value::Map(changes) = &policy.node.value else {
@@ -135,7 +128,7 @@ fn change(base: &mut Vec<Entry>, policy: &Entry, path: &str, allowed: &[String],
 
 /// The first part of a quota that differs and may not. What is no quota is found when the policy is read.
 fn refused_in_quota(base: &mut [Entry], changed: &Node, may: &impl Fn(&str) -> bool) -> Option<&'static str> {
-    let (Some(base), Some(new)) = (quota(base), text(changed)) else { return Some("quota") };
+    let (Some(base), Some(new)) = (quota(base), changed.text()) else { return Some("quota") };
     let Ok(new) = new.parse::<Quota>() else { return None };
     let parts = [
         ("period", base.period() != new.period()),
@@ -167,5 +160,5 @@ fn split_quota(base: &mut [Entry], field: &str, changed: &Node) -> Result<(), St
 
 /// The quota of a policy, if it is one text.
 fn quota(base: &mut [Entry]) -> Option<Quota> {
-    text(&entry(base, "quota")?.node)?.parse().ok()
+    entry(base, "quota")?.node.text()?.parse().ok()
 }

@@ -81,7 +81,8 @@ pub struct Source {
 #[derive(Clone, Default)]
 pub struct Sources {
     files: Vec<Source>,
-    variables: Vec<Variable>,
+    /// What references in the files were replaced by.
+    pub(crate) variables: Vec<Variable>,
 }
 
 /// The value of an environment variable in a file, which no message shows.
@@ -104,11 +105,6 @@ impl Sources {
     /// The files, in the order in which they were opened.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Source> {
         self.files.iter()
-    }
-
-    /// Adds what references in a file were replaced by.
-    pub(crate) fn add_variables(&mut self, variables: Vec<Variable>) {
-        self.variables.extend(variables);
     }
 
     /// A message about a place, without the values of variables.

@@ -21,6 +21,21 @@ impl Node {
         self.get(field).map_or(self.span, |entry| entry.node.span)
     }
 
+    /// The value, if it is a text.
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::String(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Removes a field, if this is a table that has it.
+    pub(crate) fn take(&mut self, field: &str) -> Option<Entry> {
+        let Value::Map(entries) = &mut self.value else { return None };
+        let at = entries.iter().position(|entry| entry.name == field)?;
+        Some(entries.remove(at))
+    }
+
     /// The fields of a table. Other values have none.
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {

@@ -93,6 +93,27 @@ pub(crate) fn top_level(text: &str) -> Vec<String> {
     names
 }
 
+/// Where the characters of a text are: the parser counts them, and places count bytes.
+pub(crate) struct Offsets {
+    /// The byte at which each character begins; `None` if all characters have one byte.
+    bytes: Option<Vec<usize>>,
+    end: usize,
+}
+
+impl Offsets {
+    pub(crate) fn new(text: &str) -> Self {
+        let bytes = (!text.is_ascii()).then(|| text.char_indices().map(|(byte, _)| byte).collect());
+        Self { bytes, end: text.len() }
+    }
+
+    pub(crate) fn of(&self, character: usize) -> usize {
+        match &self.bytes {
+            None => character.min(self.end),
+            Some(bytes) => bytes.get(character).copied().unwrap_or(self.end),
+        }
+    }
+}
+
 /// What the tag of a value says about its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeTag<'a> {

@@ -53,7 +53,7 @@ fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
                 of_table(&field, &entry.node, found);
                 continue;
             }
-            "strategy" if is_text(&entry.node, "in_flight") => Kind::End,
+            "strategy" if entry.node.text() == Some("in_flight") => Kind::End,
             "in_flight" => Kind::End,
             "charge_when" => Kind::Response,
             "look_first" | "refund_unanswered" if is_on(&entry.node) => Kind::Response,
@@ -98,9 +98,7 @@ fn of_table(table: &str, node: &Node, found: &mut Vec<Need>) {
 
 /// A header that is named by its value.
 fn named(kind: fn(HeaderName) -> Kind, field: String, node: &Node, found: &mut Vec<Need>) {
-    if let Value::String(name) = &node.value
-        && let Ok(name) = name.parse::<HeaderName>()
-    {
+    if let Some(Ok(name)) = node.text().map(str::parse::<HeaderName>) {
         push(kind(name), field, node, found);
     }
 }
@@ -123,8 +121,4 @@ fn push(kind: Kind, field: String, node: &Node, found: &mut Vec<Need>) {
 /// Whether an option is not switched off.
 fn is_on(node: &Node) -> bool {
     node.value != Value::Bool(false)
-}
-
-fn is_text(node: &Node, text: &str) -> bool {
-    matches!(&node.value, Value::String(value) if value == text)
 }

@@ -49,8 +49,7 @@ pub(super) fn read(root: &Node, findings: &mut Findings) -> Document {
             for (key, value) in entries {
                 match fields::name_of(key, value, Place::Root, "", findings) {
                     Some("domain") => {
-                        let text = fields::text(value, "domain", findings);
-                        document.domain = text.map(|text| Spanned { value: text, span: value.span });
+                        document.domain = fields::text(value, "domain", findings);
                         if document.domain.is_none() {
                             return document;
                         }
@@ -66,7 +65,7 @@ pub(super) fn read(root: &Node, findings: &mut Findings) -> Document {
         Value::Scalar(_, Kind::Null) => {}
         _ => {
             let message = format!("expected the fields of a domain, found {}", root.describe());
-            findings.error("", root.span, message, "begin with `domain: name` and `descriptors:`");
+            findings.error("", root.span, message).help("begin with `domain: name` and `descriptors:`");
             return document;
         }
     }
@@ -74,25 +73,19 @@ pub(super) fn read(root: &Node, findings: &mut Findings) -> Document {
         let span = document.domain.as_ref().map_or(root.span, |domain| domain.span);
         let span = Span { end: span.start, ..span };
         document.domain = None;
-        findings.error(
-            "domain",
-            span,
-            "the file has no domain",
-            "add `domain: name` at the top level of the file",
-        );
+        findings
+            .error("domain", span, "the file has no domain")
+            .help("add `domain: name` at the top level of the file");
     } else if let Some(domain) = &document.domain {
         if !listed {
             let message = format!("the domain `{}` has no descriptors in this file", excerpt(&domain.value));
-            findings.warning("descriptors", domain.span, message, "nothing is limited: add descriptors");
+            findings.warning("descriptors", domain.span, message).help("nothing is limited: add descriptors");
         }
         if domain.value.contains('*') {
             let message = format!("`*` in the domain `{}` is taken literally", excerpt(&domain.value));
-            findings.warning(
-                "domain",
-                domain.span,
-                message,
-                "a domain has no wildcards: write its whole name",
-            );
+            findings
+                .warning("domain", domain.span, message)
+                .help("a domain has no wildcards: write its whole name");
         }
     }
     document
@@ -115,7 +108,7 @@ fn descriptors(list: &Node, path: &str, depth: usize, findings: &mut Findings) -
     let maps = fields::maps(list, path, findings);
     if depth > super::MAX_DEPTH && !maps.is_empty() {
         let message = format!("descriptors are nested more than {} levels deep", super::MAX_DEPTH);
-        findings.error(path, list.span, message, "use fewer levels: clients send one entry for each");
+        findings.error(path, list.span, message).help("use fewer levels: clients send one entry for each");
         return Vec::new();
     }
     maps.into_iter()
@@ -147,10 +140,9 @@ fn descriptor(node: &Node, path: String, depth: usize, findings: &mut Findings) 
             continue;
         };
         let path = join(&read.path, name);
-        let spanned = |text: Option<String>| text.map(|text| Spanned { value: text, span: value.span });
         match name {
-            "key" => read.key = spanned(fields::text(value, &path, findings)),
-            "value" => read.value = spanned(fields::text(value, &path, findings)),
+            "key" => read.key = fields::text(value, &path, findings),
+            "value" => read.value = fields::text(value, &path, findings),
             "rate_limit" => {
                 read.rate_limit = rate_limit::read(value, &path, findings);
                 read.has_rate_limit = true;
@@ -174,17 +166,14 @@ fn descriptor(node: &Node, path: String, depth: usize, findings: &mut Findings) 
     if !key_is_wrong && read.key.as_ref().is_none_or(|key| key.value.is_empty()) {
         let span = read.key.as_ref().map_or(node.span, |key| key.span);
         let span = Span { end: span.start, ..span };
-        findings.error(&join(&read.path, "key"), span, "the descriptor has no key", "add `key: name`");
+        findings.error(&join(&read.path, "key"), span, "the descriptor has no key").help("add `key: name`");
         read.key = None;
     }
     if let Some(value) = read.value.take_if(|value| value.value.is_empty()) {
         let message = "an empty value is the same as none: the descriptor matches every value";
-        findings.warning(
-            &join(&read.path, "value"),
-            value.span,
-            message,
-            "remove the field, or write a value",
-        );
+        findings
+            .warning(&join(&read.path, "value"), value.span, message)
+            .help("remove the field, or write a value");
     }
     read
 }

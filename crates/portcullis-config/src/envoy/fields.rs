@@ -62,12 +62,9 @@ pub(super) fn name_of(
     }
     check_ignored(value, &join(path, name), name, findings);
     let homes: Vec<_> = places.iter().map(|home| home.describe()).collect();
-    findings.warning(
-        &join(path, name),
-        key.span,
-        format!("`{name}` has no effect in {}", place.describe()),
-        &format!("it belongs in {}", homes.join(" or ")),
-    );
+    findings
+        .warning(&join(path, name), key.span, format!("`{name}` has no effect in {}", place.describe()))
+        .help(format!("it belongs in {}", homes.join(" or ")));
     None
 }
 
@@ -75,7 +72,7 @@ pub(super) fn name_of(
 fn known(key: &Node, path: &str, findings: &mut Findings) -> Option<(&'static str, &'static [Place])> {
     let Value::Scalar(name, Kind::Text) = &key.value else {
         let message = format!("the name of a field is not a text: {}", key.describe());
-        findings.error(path, key.span, message, "use the name of a field of Envoy's descriptors");
+        findings.error(path, key.span, message).help("use the name of a field of Envoy's descriptors");
         return None;
     };
     if let Some(field) = FIELDS.iter().find(|(field, _)| field == name) {
@@ -90,12 +87,9 @@ fn known(key: &Node, path: &str, findings: &mut Findings) -> Option<(&'static st
         Some((likeness, field)) if likeness > 0.75 => format!("did you mean `{field}`?"),
         _ => "remove it, or use a field of Envoy's descriptors".to_owned(),
     };
-    findings.error(
-        &join(path, &excerpt(name)),
-        key.span,
-        format!("unknown field `{}`", excerpt(name)),
-        &help,
-    );
+    findings
+        .error(&join(path, &excerpt(name)), key.span, format!("unknown field `{}`", excerpt(name)))
+        .help(help);
     None
 }
 
@@ -127,21 +121,18 @@ fn check_ignored(node: &Node, path: &str, name: &str, findings: &mut Findings) {
 }
 
 /// The value of a field with a text. A number or a truth value is the text as it is written; nothing is the empty text.
-pub(super) fn text(node: &Node, path: &str, findings: &mut Findings) -> Option<String> {
+pub(super) fn text(node: &Node, path: &str, findings: &mut Findings) -> Option<Spanned<String>> {
     match &node.value {
-        Value::Scalar(_, Kind::Null) => Some(String::new()),
+        Value::Scalar(_, Kind::Null) => Some(Spanned { value: String::new(), span: node.span }),
         Value::Scalar(_, Kind::OtherNumber) => {
             refuse_number(node, path, findings);
             None
         }
-        Value::Scalar(text, _) => Some(text.clone()),
+        Value::Scalar(text, _) => Some(Spanned { value: text.clone(), span: node.span }),
         Value::List(_) | Value::Map(_) => {
-            findings.error(
-                path,
-                node.span,
-                format!("expected a text, found {}", node.describe()),
-                "write one text",
-            );
+            findings
+                .error(path, node.span, format!("expected a text, found {}", node.describe()))
+                .help("write one text");
             None
         }
     }
@@ -154,7 +145,7 @@ pub(super) fn flag(node: &Node, path: &str, findings: &mut Findings) -> bool {
         Value::Scalar(_, Kind::Bool(value)) => *value,
         _ => {
             let message = format!("expected `true` or `false`, found {}", node.describe());
-            findings.error(path, node.span, message, "write `true` or `false`, without quotes");
+            findings.error(path, node.span, message).help("write `true` or `false`, without quotes");
             false
         }
     }
@@ -170,12 +161,9 @@ pub(super) fn count(node: &Node, path: &str, findings: &mut Findings) -> Option<
                 .is_some_and(|rest| rest.starts_with(|next: char| !next.is_alphabetic()));
             if octal && *value > 7 {
                 let message = format!("`{}` is read as the number {value}", excerpt(text));
-                findings.warning(
-                    path,
-                    node.span,
-                    message,
-                    "a number that begins with 0 is octal: write it in decimal",
-                );
+                findings
+                    .warning(path, node.span, message)
+                    .help("a number that begins with 0 is octal: write it in decimal");
             }
             u32::try_from(*value).ok()
         }
@@ -183,7 +171,9 @@ pub(super) fn count(node: &Node, path: &str, findings: &mut Findings) -> Option<
     };
     if number.is_none() {
         let message = format!("expected a number of requests, found {}", node.describe());
-        findings.error(path, node.span, message, "write a whole number from 0 to 4294967295, without quotes");
+        findings
+            .error(path, node.span, message)
+            .help("write a whole number from 0 to 4294967295, without quotes");
     }
     number
 }
@@ -205,7 +195,7 @@ pub(super) fn maps<'a>(node: &'a Node, path: &str, findings: &mut Findings) -> V
         }
         _ => {
             let message = format!("expected a list, found {}", node.describe());
-            findings.error(path, node.span, message, "begin each element with `- `");
+            findings.error(path, node.span, message).help("begin each element with `- `");
             Vec::new()
         }
     }
@@ -213,12 +203,12 @@ pub(super) fn maps<'a>(node: &'a Node, path: &str, findings: &mut Findings) -> V
 
 fn refuse_number(node: &Node, path: &str, findings: &mut Findings) {
     let message = format!("{} is not a whole number of 64 bits", node.describe());
-    findings.error(path, node.span, message, "put it in quotes if it is a text");
+    findings.error(path, node.span, message).help("put it in quotes if it is a text");
 }
 
 fn refuse_element(item: &Node, path: &str, findings: &mut Findings) {
     let message = format!("the list has an element that is not a map: {}", item.describe());
-    findings.error(path, item.span, message, "write each element as fields, such as `- key: user`");
+    findings.error(path, item.span, message).help("write each element as fields, such as `- key: user`");
 }
 
 /// The path of a field.

@@ -10,16 +10,29 @@ pub(super) struct Findings {
     dropped: usize,
 }
 
+/// A finding, which is added with how to mend it.
+#[must_use = "it is added with its help"]
+pub(super) struct Finding<'a> {
+    findings: &'a mut Findings,
+    found: Diagnostic,
+}
+
+impl Finding<'_> {
+    pub(super) fn help(self, help: impl Into<String>) {
+        self.findings.add(self.found.help(help));
+    }
+}
+
 impl Findings {
     /// The highest number of findings. Further ones are only counted.
     pub(super) const MAX: usize = 500;
 
-    pub(super) fn error(&mut self, field: &str, span: Span, message: impl Into<String>, help: &str) {
-        self.add(Diagnostic::error(field, span, message).help(help));
+    pub(super) fn error(&mut self, field: &str, span: Span, message: impl Into<String>) -> Finding<'_> {
+        Finding { findings: self, found: Diagnostic::error(field, span, message) }
     }
 
-    pub(super) fn warning(&mut self, field: &str, span: Span, message: impl Into<String>, help: &str) {
-        self.add(Diagnostic::warning(field, span, message).help(help));
+    pub(super) fn warning(&mut self, field: &str, span: Span, message: impl Into<String>) -> Finding<'_> {
+        Finding { findings: self, found: Diagnostic::warning(field, span, message) }
     }
 
     /// Adds a finding. If there are too many, an error takes the place of a warning.
@@ -38,13 +51,8 @@ impl Findings {
 
     pub(super) fn into_list(mut self) -> Vec<Diagnostic> {
         if self.dropped > 0 {
-            self.list.push(Diagnostic {
-                severity: Severity::Warning,
-                field: String::new(),
-                message: format!("{} further findings are not listed", self.dropped),
-                help: None,
-                span: None,
-            });
+            let message = format!("{} further findings are not listed", self.dropped);
+            self.list.push(Diagnostic::without_place(Severity::Warning, message));
         }
         self.list
     }

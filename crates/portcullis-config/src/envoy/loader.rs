@@ -104,12 +104,10 @@ impl Loader {
             if text.len() > MAX_FILE_BYTES {
                 let start = Span { file, start: 0, end: 0 };
                 let message = format!("the file has more than {MAX_FILE_BYTES} bytes");
-                builder.findings.error(
-                    "",
-                    start,
-                    message,
-                    "divide it into several files, one for each domain",
-                );
+                builder
+                    .findings
+                    .error("", start, message)
+                    .help("divide it into several files, one for each domain");
                 continue;
             }
             self.read(file, text, &mut builder);
@@ -125,7 +123,7 @@ impl Loader {
             Ok((root, second)) => {
                 if let Some(second) = second {
                     let message = "only the first document of a file is read: this one limits nothing";
-                    builder.findings.warning("", second, message, "put it into a file of its own");
+                    builder.findings.warning("", second, message).help("put it into a file of its own");
                 }
                 let document = document::read(&root, builder.findings);
                 builder.add(document, self.merge_domains);
@@ -140,12 +138,7 @@ fn read(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| error.to_string())
 }
 
+/// A mistake that has no place in a file.
 pub(super) fn without_place(message: String, help: &str) -> Diagnostic {
-    Diagnostic {
-        severity: Severity::Error,
-        field: String::new(),
-        message,
-        help: Some(help.to_owned()),
-        span: None,
-    }
+    Diagnostic::without_place(Severity::Error, message).help(help)
 }

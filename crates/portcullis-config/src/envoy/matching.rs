@@ -62,7 +62,7 @@ impl Level {
             return Some((node, Step::Value));
         }
         if let Some(wildcard) = self.wildcards.iter().find(|wildcard| wildcard.matches(composite)) {
-            let pattern = wildcard.pattern();
+            let pattern = &*wildcard.pattern;
             let node = self.nodes.get(pattern)?;
             let step = Step::Wildcard {
                 pattern,

@@ -9,16 +9,12 @@ use crate::diagnostic::Diagnostic;
 /// The fields of a map, in the order of the file.
 #[derive(Default)]
 pub(super) struct Fields {
-    entries: Vec<(Node, Node)>,
+    pub(super) entries: Vec<(Node, Node)>,
     /// Where each field is. Known from the first merge key on, as the parser refuses fields that are there twice.
     places: Option<HashMap<(String, Kind), usize>>,
 }
 
 impl Fields {
-    pub(super) fn into_entries(self) -> Vec<(Node, Node)> {
-        self.entries
-    }
-
     /// Sets a field. A map in `rate_limit` or `metadata` is added to the one that is there.
     pub(super) fn set(&mut self, key: Node, value: Node) {
         let place = match (&mut self.places, id(&key)) {

@@ -34,7 +34,9 @@ pub(super) fn read(node: &Node, field: &str, findings: &mut Findings) -> Metadat
         Value::Scalar(_, Kind::Null) => Metadata::new(),
         Value::Scalar(..) | Value::List(_) => {
             let message = format!("metadata are a map, not {}", node.describe());
-            findings.error(field, node.span, message, "write names and values, each in a line of its own");
+            findings
+                .error(field, node.span, message)
+                .help("write names and values, each in a line of its own");
             Metadata::new()
         }
     }
@@ -61,7 +63,7 @@ fn convert(node: &Node, field: &str, findings: &mut Findings) -> MetadataValue {
                     map.push((name.clone(), convert(value, field, findings)));
                 } else {
                     let message = format!("the name of a value is {}", key.describe());
-                    findings.error(field, key.span, message, "use a text as the name");
+                    findings.error(field, key.span, message).help("use a text as the name");
                 }
             }
             MetadataValue::Map(map)

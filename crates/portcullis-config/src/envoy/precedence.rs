@@ -40,32 +40,26 @@ pub(super) fn check(level: &Level, valued: &[Valued], findings: &mut Findings) {
         });
         let own: HashSet<&str> = specific.level.nodes.values().map(|child| child.key.as_str()).collect();
         if let Some(missing) = limited.iter().find(|child| !own.contains(*child)) {
-            findings.warning(
-                path,
-                *span,
-                format!(
-                    "`{}` takes the place of `{}`, and has no descriptor `{}` as that has: requests with this value and `{}` are \
+            let message = format!(
+                "`{}` takes the place of `{}`, and has no descriptor `{}` as that has: requests with this value and `{}` are \
                      not limited",
-                    excerpt(composite),
-                    excerpt(key),
-                    excerpt(missing),
-                    excerpt(missing)
-                ),
-                "repeat the nested descriptor here",
+                excerpt(composite),
+                excerpt(key),
+                excerpt(missing),
+                excerpt(missing)
             );
+            findings.warning(path, *span, message).help("repeat the nested descriptor here");
         }
         if default.limit.is_some() && specific.limit.is_none() {
-            findings.warning(
-                path,
-                *span,
-                format!(
-                    "`{}` takes the place of `{}`, and has no `rate_limit` as that has: requests with this value alone are not \
+            let message = format!(
+                "`{}` takes the place of `{}`, and has no `rate_limit` as that has: requests with this value alone are not \
                      limited",
-                    excerpt(composite),
-                    excerpt(key)
-                ),
-                "add a `rate_limit`; write `unlimited: true` in it if the requests are to be exempt",
+                excerpt(composite),
+                excerpt(key)
             );
+            findings
+                .warning(path, *span, message)
+                .help("add a `rate_limit`; write `unlimited: true` in it if the requests are to be exempt");
         }
     }
 }

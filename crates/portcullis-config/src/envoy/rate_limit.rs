@@ -23,22 +23,16 @@ pub(super) fn read(node: &Node, path: &str, findings: &mut Findings) -> Option<R
         Value::Map(entries) => entries,
         Value::Scalar(_, Kind::Null) => {
             let message = "an empty `rate_limit` is the same as none: the descriptor does not limit";
-            findings.warning(
-                path,
-                node.span,
-                message,
-                "add `unit` and `requests_per_unit`, or `unlimited: true`",
-            );
+            findings
+                .warning(path, node.span, message)
+                .help("add `unit` and `requests_per_unit`, or `unlimited: true`");
             return None;
         }
         _ => {
             let message = format!("expected the fields of a limit, found {}", node.describe());
-            findings.error(
-                path,
-                node.span,
-                message,
-                "add `unit` and `requests_per_unit` in lines of their own",
-            );
+            findings
+                .error(path, node.span, message)
+                .help("add `unit` and `requests_per_unit` in lines of their own");
             return None;
         }
     };
@@ -55,15 +49,10 @@ pub(super) fn read(node: &Node, path: &str, findings: &mut Findings) -> Option<R
                 let given = !matches!(value.value, Value::Scalar(_, Kind::Null));
                 requests = given.then(|| Spanned { value: count.unwrap_or(0), span: value.span });
             }
-            "unit" => {
-                let text = fields::text(value, &path, findings);
-                unit = Some(text.map(|text| Spanned { value: text, span: value.span }));
-            }
+            "unit" => unit = Some(fields::text(value, &path, findings)),
             "unlimited" => unlimited = fields::flag(value, &path, findings),
             "name" => {
-                name = fields::text(value, &path, findings)
-                    .filter(|name| !name.is_empty())
-                    .map(|text| Spanned { value: text, span: value.span });
+                name = fields::text(value, &path, findings).filter(|name| !name.value.is_empty());
             }
             _ => replaces = replacements(value, &path, findings),
         }
@@ -71,12 +60,9 @@ pub(super) fn read(node: &Node, path: &str, findings: &mut Findings) -> Option<R
     for replaced in &replaces {
         if name.as_ref().is_some_and(|name| name.value == replaced.value) {
             let message = format!("the limit `{}` replaces itself", excerpt(&replaced.value));
-            findings.error(
-                &join(path, "replaces"),
-                replaced.span,
-                message,
-                "name another limit, or remove the entry",
-            );
+            findings
+                .error(&join(path, "replaces"), replaced.span, message)
+                .help("name another limit, or remove the entry");
         }
     }
     let name = name.map(|name| name.value);
@@ -96,12 +82,12 @@ pub(super) fn read(node: &Node, path: &str, findings: &mut Findings) -> Option<R
         } else {
             format!("invalid unit `{}`", excerpt(&written.value))
         };
-        findings.error(&join(path, "unit"), written.span, message, &format!("use one of: {units}"));
+        findings.error(&join(path, "unit"), written.span, message).help(format!("use one of: {units}"));
         return None;
     };
     if requests.is_none() {
         let message = "without `requests_per_unit` the limit is 0: every request is denied";
-        findings.warning(&join(path, "requests_per_unit"), span, message, "add `requests_per_unit`");
+        findings.warning(&join(path, "requests_per_unit"), span, message).help("add `requests_per_unit`");
     }
     let requests_per_unit = requests.map_or(0, |requests| requests.value);
     Some(RateLimit { requests_per_unit, unit: Some(unit), name, replaces })
@@ -115,20 +101,16 @@ fn replacements(list: &Node, path: &str, findings: &mut Findings) -> Vec<Spanned
         if let Value::Map(entries) = &node.value {
             for (key, value) in entries {
                 if fields::name_of(key, value, Place::Replaces, &path, findings).is_some() {
-                    let text = fields::text(value, &join(&path, "name"), findings);
-                    name = text.map(|text| Spanned { value: text, span: value.span });
+                    name = fields::text(value, &join(&path, "name"), findings);
                 }
             }
         }
         match name {
             Some(name) if name.value.is_empty() => {
                 let message = "an entry of `replaces` has no name";
-                findings.error(
-                    &join(&path, "name"),
-                    name.span,
-                    message,
-                    "write `- name: other_limit`, or remove it",
-                );
+                findings
+                    .error(&join(&path, "name"), name.span, message)
+                    .help("write `- name: other_limit`, or remove it");
             }
             Some(name) => names.push(name),
             None => {}
@@ -149,21 +131,18 @@ fn check_unlimited(
         let help = "remove it, or remove `unlimited`";
         if Unit::from_name(&unit.value).is_some() {
             let message = format!("an unlimited `rate_limit` has no unit, but this one has `{}`", unit.value);
-            findings.error(&field, unit.span, message, help);
+            findings.error(&field, unit.span, message).help(help);
         } else if !unit.value.is_empty() {
             let message =
                 format!("the unit `{}` is ignored, because the limit is unlimited", excerpt(&unit.value));
-            findings.warning(&field, unit.span, message, help);
+            findings.warning(&field, unit.span, message).help(help);
         }
     }
     if let Some(requests) = requests {
         let message =
             format!("{} requests per unit are ignored, because the limit is unlimited", requests.value);
-        findings.warning(
-            &join(path, "requests_per_unit"),
-            requests.span,
-            message,
-            "nothing is limited: remove `unlimited`, or this field",
-        );
+        findings
+            .warning(&join(path, "requests_per_unit"), requests.span, message)
+            .help("nothing is limited: remove `unlimited`, or this field");
     }
 }

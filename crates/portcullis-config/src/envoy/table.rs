@@ -73,12 +73,9 @@ impl<'a> Builder<'a> {
         let level = self.table.domains.remove(&domain);
         if level.is_some() && !merge {
             let message = format!("the domain `{}` is in another file, too", excerpt(&domain));
-            self.findings.error(
-                "domain",
-                span,
-                message,
-                "use another domain, or load the files with merged domains",
-            );
+            self.findings
+                .error("domain", span, message)
+                .help("use another domain, or load the files with merged domains");
         }
         let mut level = level.unwrap_or_default();
         self.level(&mut level, document.descriptors, &mut vec![domain.clone()]);
@@ -92,12 +89,9 @@ impl<'a> Builder<'a> {
             let message =
                 format!("no limit of the domain `{}` has the name `{}`", excerpt(&domain), excerpt(&name));
             if !names.contains(&(domain, name)) {
-                findings.warning(
-                    &field,
-                    span,
-                    message,
-                    "nothing is replaced: names are compared literally and by case",
-                );
+                findings
+                    .warning(&field, span, message)
+                    .help("nothing is replaced: names are compared literally and by case");
             }
         }
         let keys: Vec<_> = table.limits.iter().map(|limit| limit.key.as_str()).collect();
@@ -127,12 +121,9 @@ impl<'a> Builder<'a> {
                 if !self.full {
                     self.full = true;
                     let message = format!("there are more than {} descriptors", super::MAX_DESCRIPTORS);
-                    self.findings.error(
-                        &descriptor.path,
-                        descriptor.span,
-                        message,
-                        "use fewer, or wildcards",
-                    );
+                    self.findings
+                        .error(&descriptor.path, descriptor.span, message)
+                        .help("use fewer, or wildcards");
                 }
                 return;
             }
@@ -145,7 +136,7 @@ impl<'a> Builder<'a> {
             if let Some(wildcard) = level.wildcards.iter().find(|wildcard| wildcard.matches(&all))
                 && !key.contains('*')
             {
-                warnings::unreachable(&field, span, &key, wildcard.pattern(), self.findings);
+                warnings::unreachable(&field, span, &key, &wildcard.pattern, self.findings);
             }
         }
     }
@@ -161,13 +152,13 @@ impl<'a> Builder<'a> {
         if level.nodes.contains_key(&composite) {
             let message = format!("the descriptor `{}` is there twice", excerpt(&composite));
             let help = "key and value, joined by `_`, differ among the descriptors of a level: merge the two";
-            self.findings.error(&join(&read.path, "key"), key.span, message, help);
+            self.findings.error(&join(&read.path, "key"), key.span, message).help(help);
         }
         let wildcard = Wildcard::new(&composite);
         if wildcard.is_some()
             && let Some(earlier) = level.wildcards.iter().find(|earlier| earlier.matches(&composite))
         {
-            warnings::unreachable(&read.path, read.span, &composite, earlier.pattern(), self.findings);
+            warnings::unreachable(&read.path, read.span, &composite, &earlier.pattern, self.findings);
         }
         if let Some(span) = read.share_threshold
             && wildcard.is_none()
@@ -175,7 +166,7 @@ impl<'a> Builder<'a> {
             let message =
                 format!("`share_threshold` needs a wildcard, and `{}` has none", excerpt(&composite));
             let help = "end `value` with `*`, or remove the field";
-            self.findings.error(&join(&read.path, "share_threshold"), span, message, help);
+            self.findings.error(&join(&read.path, "share_threshold"), span, message).help(help);
         }
         path.push(composite.clone());
         let limit = self.limit(&mut read, path);
@@ -192,7 +183,7 @@ impl<'a> Builder<'a> {
             if level.wildcards.len() == super::MAX_WILDCARDS {
                 let message = format!("a level has more than {} wildcards", super::MAX_WILDCARDS);
                 let help = "each entry of a request is compared with all of them: use fewer";
-                self.findings.error(&read.path, read.span, message, help);
+                self.findings.error(&read.path, read.span, message).help(help);
             }
             if level.wildcards.len() < super::MAX_WILDCARDS {
                 level.wildcards.push(wildcard);

@@ -12,15 +12,13 @@ pub(super) fn without_effect(read: &Descriptor, composite: &str, findings: &mut 
         return;
     }
     if read.descriptors.is_empty() {
-        findings.warning(
-            &read.path,
-            read.span,
-            format!(
-                "the descriptor `{}` has no `rate_limit` and no descriptors: it never limits",
-                excerpt(composite)
-            ),
-            "add a `rate_limit`; write `unlimited: true` in it if the requests are to be exempt",
+        let message = format!(
+            "the descriptor `{}` has no `rate_limit` and no descriptors: it never limits",
+            excerpt(composite)
         );
+        findings
+            .warning(&read.path, read.span, message)
+            .help("add a `rate_limit`; write `unlimited: true` in it if the requests are to be exempt");
     }
     for (name, span) in [
         ("shadow_mode", read.shadow_mode),
@@ -28,12 +26,10 @@ pub(super) fn without_effect(read: &Descriptor, composite: &str, findings: &mut 
         ("detailed_metric", read.detailed_metric),
     ] {
         if let Some(span) = span {
-            findings.warning(
-                &join(&read.path, name),
-                span,
-                format!("`{name}` has no effect without a `rate_limit` in the same descriptor"),
-                "it does not apply to nested descriptors: repeat it there",
-            );
+            let message = format!("`{name}` has no effect without a `rate_limit` in the same descriptor");
+            findings
+                .warning(&join(&read.path, name), span, message)
+                .help("it does not apply to nested descriptors: repeat it there");
         }
     }
 }
@@ -41,28 +37,22 @@ pub(super) fn without_effect(read: &Descriptor, composite: &str, findings: &mut 
 /// Warns about `*` in a key, which is a wildcard over key and value together.
 pub(super) fn wildcard_in_key(read: &Descriptor, key: &Spanned<String>, findings: &mut Findings) {
     if key.value.contains('*') {
-        findings.warning(
-            &join(&read.path, "key"),
-            key.span,
-            format!(
-                "`*` in the key `{}` is a wildcard over the key and the value of an entry, joined by `_`",
-                excerpt(&key.value)
-            ),
-            "write the whole key, and the wildcard in `value`",
+        let message = format!(
+            "`*` in the key `{}` is a wildcard over the key and the value of an entry, joined by `_`",
+            excerpt(&key.value)
         );
+        findings
+            .warning(&join(&read.path, "key"), key.span, message)
+            .help("write the whole key, and the wildcard in `value`");
     }
 }
 
 /// Warns about a descriptor that no entry reaches, because a wildcard in front of it matches all that it matches.
 pub(super) fn unreachable(path: &str, span: Span, composite: &str, wildcard: &str, findings: &mut Findings) {
-    findings.warning(
-        path,
-        span,
-        format!(
-            "`{}` never applies: the wildcard `{}` matches the same entries and precedes it",
-            excerpt(composite),
-            excerpt(wildcard)
-        ),
-        "put the more specific one first, or remove one of the two",
+    let message = format!(
+        "`{}` never applies: the wildcard `{}` matches the same entries and precedes it",
+        excerpt(composite),
+        excerpt(wildcard)
     );
+    findings.warning(path, span, message).help("put the more specific one first, or remove one of the two");
 }

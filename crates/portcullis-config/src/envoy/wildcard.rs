@@ -3,17 +3,13 @@
 /// A composite key with at least one `*`.
 #[derive(Debug)]
 pub(super) struct Wildcard {
-    pattern: String,
+    pub(super) pattern: String,
 }
 
 impl Wildcard {
     /// The wildcard of a composite key. `None` if it has no `*`.
     pub(super) fn new(composite: &str) -> Option<Self> {
         composite.contains('*').then(|| Self { pattern: composite.to_owned() })
-    }
-
-    pub(super) fn pattern(&self) -> &str {
-        &self.pattern
     }
 
     /// Whether a text matches: it begins and ends as the pattern does, and has the parts between two `*` in their order.

@@ -12,7 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::kind;
 use crate::load::parse::on_own_stack;
 use crate::source::{FileId, Span};
-use crate::yaml::{self, TypeTag};
+use crate::yaml::{self, Offsets, TypeTag};
 
 /// The first document of a file, and the place of the second one.
 pub(super) fn load(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
@@ -28,7 +28,7 @@ fn read(file: FileId, text: &str) -> Result<(Node, Option<Span>), Diagnostic> {
         return Err(Diagnostic::error("", places.span_of_bytes(at, at), message).help(help));
     }
     let documents = yaml::documents(&text.chars().collect::<Vec<_>>()).map_err(|error| {
-        let at = places.byte(error.marker().index());
+        let at = places.bytes.of(error.marker().index());
         let invalid = || invalid_yaml(places.span_of_bytes(at, at), error.info());
         kind::template(file, text).unwrap_or_else(invalid)
     })?;
@@ -44,27 +44,16 @@ fn invalid_yaml(span: Span, why: &str) -> Diagnostic {
         .help("see https://yaml.org/spec/1.2.2/; a text with special characters needs quotes")
 }
 
-/// Converts the places of the parser, which counts characters, to bytes.
+/// Converts the places of the parser.
 struct Places<'a> {
     file: FileId,
     text: &'a str,
-    /// The byte at which each character begins; empty if all characters have one byte.
-    bytes: Vec<usize>,
+    bytes: Offsets,
 }
 
 impl<'a> Places<'a> {
     fn new(file: FileId, text: &'a str) -> Self {
-        let bytes =
-            if text.is_ascii() { Vec::new() } else { text.char_indices().map(|(byte, _)| byte).collect() };
-        Self { file, text, bytes }
-    }
-
-    fn byte(&self, character: usize) -> usize {
-        if self.bytes.is_empty() {
-            character.min(self.text.len())
-        } else {
-            self.bytes.get(character).copied().unwrap_or(self.text.len())
-        }
+        Self { file, text, bytes: Offsets::new(text) }
     }
 
     fn span_of_bytes(&self, start: usize, end: usize) -> Span {
@@ -72,8 +61,8 @@ impl<'a> Places<'a> {
     }
 
     fn span(&self, yaml: &MarkedYaml<'_>) -> Span {
-        let start = self.byte(yaml.span.start.index());
-        let end = self.byte(yaml.span.end.index());
+        let start = self.bytes.of(yaml.span.start.index());
+        let end = self.bytes.of(yaml.span.end.index());
         let properties = yaml::properties_of(yaml, self.text.get(start..end).unwrap_or_default());
         self.span_of_bytes(start + properties, end)
     }
@@ -81,7 +70,7 @@ impl<'a> Places<'a> {
     fn node(&self, yaml: &MarkedYaml<'_>) -> Result<Node, Diagnostic> {
         let span = self.span(yaml);
         let tag_is_wrong = || {
-            let span = Span { start: self.byte(yaml.span.start.index()), ..span };
+            let span = Span { start: self.bytes.of(yaml.span.start.index()), ..span };
             Diagnostic::error("", span, "a tag that is not supported, or does not fit the value")
                 .help("remove the tag: the fields of a descriptor need none")
         };
@@ -115,7 +104,7 @@ impl<'a> Places<'a> {
                     }
                     map.set(key, value);
                 }
-                Value::Map(map.into_entries())
+                Value::Map(map.entries)
             }
             YamlData::Tagged(tag, inner) if TypeTag::of(Some(tag)) != TypeTag::Other => {
                 return self.node(inner);

@@ -1,6 +1,6 @@
 //! Which fields of a value are wrong, whatever the others are.
 
-use super::{DecodeError, Fields, Part};
+use super::{DecodeError, Fields, MapFields, Part};
 use crate::source::{FileId, Span};
 use crate::tree::{Entry, Node, Value};
 
@@ -24,7 +24,8 @@ impl Fields<'_> {
                 };
                 let stand_ins: Vec<Entry> =
                     values.iter().filter(|(name, _)| lacking.contains(name)).map(of).collect();
-                read(Part::new(entries.iter().copied().chain(&stand_ins).collect())).err()
+                let entries = entries.iter().copied().chain(&stand_ins);
+                read(Part::new(MapFields::new(entries.collect()))).err()
             };
             let [Some(error), Some(other)] = stand_ins().each_ref().map(read_with) else { return };
             if error.to_string() != other.to_string() {

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use serde::de::value::StrDeserializer;
+use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error as _, IntoDeserializer, MapAccess, SeqAccess,
     VariantAccess, Visitor,
@@ -38,32 +38,21 @@ impl Node {
     }
 
     /// The number or truth value that a text from the environment means.
-    fn meant_by_text(&self) -> Option<Self> {
+    fn meant_by_text(&self) -> Option<Value> {
         let Value::String(text) = &self.value else { return None };
         if !self.from_environment {
             return None;
         }
         let text = text.trim();
-        let value = if let Ok(number) = text.parse::<i128>() {
-            Value::Integer(number)
+        if let Ok(number) = text.parse::<i128>() {
+            Some(Value::Integer(number))
         } else if matches!(text, "true" | "false") {
-            Value::Bool(text == "true")
+            Some(Value::Bool(text == "true"))
         } else if text.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) {
-            Value::Float(text.parse().ok()?)
+            text.parse().ok().map(Value::Float)
         } else {
-            return None;
-        };
-        Some(Self::new(self.span, value))
-    }
-
-    fn visit_any<'de, V: Visitor<'de>>(&'de self, visitor: V) -> Result<V::Value, DecodeError> {
-        let result = match self.meant_by_text().map(|node| node.value) {
-            Some(Value::Integer(number)) => visit_integer(number, visitor),
-            Some(Value::Bool(value)) => visitor.visit_bool(value),
-            Some(Value::Float(number)) => visitor.visit_f64(number),
-            _ => self.visit(visitor),
-        };
-        result.map_err(|error| error.at(self.span))
+            None
+        }
     }
 }
 
@@ -81,7 +70,13 @@ impl<'de> Deserializer<'de> for &'de Node {
     type Error = DecodeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        self.visit_any(visitor)
+        let result = match self.meant_by_text() {
+            Some(Value::Integer(number)) => visit_integer(number, visitor),
+            Some(Value::Bool(value)) => visitor.visit_bool(value),
+            Some(Value::Float(number)) => visitor.visit_f64(number),
+            _ => self.visit(visitor),
+        };
+        result.map_err(|error| error.at(self.span))
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -141,27 +136,7 @@ impl<'de> Deserializer<'de> for &'de Node {
 }
 
 /// Some fields of a table, as a table of their own.
-#[derive(Clone, Debug)]
-pub(crate) struct Part<'a>(Vec<&'a Entry>);
-
-impl<'a> Part<'a> {
-    pub(super) const fn new(entries: Vec<&'a Entry>) -> Self {
-        Self(entries)
-    }
-}
-
-impl<'de> Deserializer<'de> for Part<'de> {
-    type Error = DecodeError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        visitor.visit_map(MapFields::new(self.0))
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
-    }
-}
+pub(crate) type Part<'a> = MapAccessDeserializer<MapFields<'a>>;
 
 struct Elements<'de> {
     list: slice::Iter<'de, Node>,
@@ -186,13 +161,13 @@ impl<'de> SeqAccess<'de> for &mut Elements<'de> {
     }
 }
 
-struct MapFields<'de> {
+pub(crate) struct MapFields<'de> {
     entries: std::vec::IntoIter<&'de Entry>,
     current: Option<&'de Entry>,
 }
 
 impl<'de> MapFields<'de> {
-    fn new(entries: Vec<&'de Entry>) -> Self {
+    pub(super) fn new(entries: Vec<&'de Entry>) -> Self {
         Self { entries: entries.into_iter(), current: None }
     }
 }
@@ -219,6 +194,7 @@ impl<'de> MapAccess<'de> for MapFields<'de> {
     }
 }
 
+/// A variant of an enum, with its content.
 struct Variant<'de> {
     name: &'de str,
     node: Option<&'de Node>,
@@ -226,35 +202,29 @@ struct Variant<'de> {
 
 impl<'de> EnumAccess<'de> for Variant<'de> {
     type Error = DecodeError;
-    type Variant = Content<'de>;
+    type Variant = Self;
 
-    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Content<'de>), DecodeError> {
+    fn variant_seed<V: DeserializeSeed<'de>>(self, seed: V) -> Result<(V::Value, Self), DecodeError> {
         let name: StrDeserializer<'_, DecodeError> = self.name.into_deserializer();
-        Ok((seed.deserialize(name)?, Content(self)))
+        Ok((seed.deserialize(name)?, self))
     }
 }
 
-/// The content of a variant of an enum.
-struct Content<'de>(Variant<'de>);
-
-impl<'de> Content<'de> {
-    fn node(&self) -> Result<&'de Node, DecodeError> {
-        self.0.node.ok_or_else(|| DecodeError::custom(format!("`{}` needs a value", self.0.name)))
-    }
-
+impl<'de> Variant<'de> {
     fn inner<T>(&self, read: impl FnOnce(&'de Node) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
-        let node = self.node()?;
-        read(node).map_err(|error| error.at(node.span).inside(self.0.name))
+        let missing = || DecodeError::custom(format!("`{}` needs a value", self.name));
+        let node = self.node.ok_or_else(missing)?;
+        read(node).map_err(|error| error.at(node.span).inside(self.name))
     }
 }
 
-impl<'de> VariantAccess<'de> for Content<'de> {
+impl<'de> VariantAccess<'de> for Variant<'de> {
     type Error = DecodeError;
 
     fn unit_variant(self) -> Result<(), DecodeError> {
-        match self.0.node {
+        match self.node {
             None => Ok(()),
-            Some(node) => Err(DecodeError::custom(format!("\"{}\" has no value", self.0.name)).at(node.span)),
+            Some(node) => Err(DecodeError::custom(format!("\"{}\" has no value", self.name)).at(node.span)),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use serde::de::{self, Expected, Unexpected};
 
-use super::suggest::{list_of_fields, nearest};
+use super::suggest::{did_you_mean, list_of_fields, nearest};
 use super::{Findings, join};
 use crate::source::Span;
 use crate::text::quoted;
@@ -73,10 +73,7 @@ impl DecodeError {
             whole = if part.starts_with('[') { whole + part } else { join(&whole, part) };
         }
         let help = self.0.help.clone().or_else(|| suggestion(&self.0.message));
-        let finding = findings.error(&*whole, span, &*self.0.message);
-        if let Some(help) = help {
-            finding.help(help);
-        }
+        findings.error(&*whole, span, &*self.0.message).maybe_help(help);
         whole
     }
 }
@@ -87,7 +84,7 @@ fn suggestion(message: &str) -> Option<String> {
     let marks = ['"', '`'];
     let name = unknown.split(marks).nth(1)?;
     let names = known.split(marks).skip(1).step_by(2).filter(|known| !known.contains(' '));
-    nearest(name, names).map(|name| format!("did you mean \"{name}\"?"))
+    did_you_mean(name, names)
 }
 
 /// What serde calls a type, in words of a file.
@@ -182,8 +179,7 @@ impl de::Error for DecodeError {
     fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
         let names = super::suggest::list(known.iter().copied());
         let mut error = Self::new(format!("{} is not one of {names}", quoted(variant)));
-        error.0.help =
-            nearest(variant, known.iter().copied()).map(|name| format!("did you mean \"{name}\"?"));
+        error.0.help = did_you_mean(variant, known.iter().copied());
         error
     }
 

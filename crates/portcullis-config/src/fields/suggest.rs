@@ -17,6 +17,11 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
     (distance <= 1.max(one.len() / 3) || is_longer_form).then_some(one)
 }
 
+/// How to mend a misspelt name.
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(name, known).map(|name| format!("did you mean \"{name}\"?"))
+}
+
 /// A value, for "expected a table, not ...".
 pub(super) fn described(node: &Node) -> String {
     let kind = node.value.kind();

@@ -3,7 +3,6 @@
 use portcullis_tower::LayerError;
 
 use crate::Diagnostics;
-use crate::rules::{Rule, Rules};
 
 /// The rules have no rule of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -14,17 +13,7 @@ pub struct UnknownRule {
 }
 
 impl UnknownRule {
-    /// No table of the files has this name.
-    pub(super) fn of_tables(rule: &str, rules: &Rules) -> Self {
-        Self::new(rule, rules.iter().map(Rule::table))
-    }
-
-    /// No policy has this name.
-    pub(super) fn of_policies(rule: &str, rules: &Rules) -> Self {
-        Self::new(rule, rules.iter().map(|rule| rule.name().as_str()))
-    }
-
-    fn new<'a>(rule: &str, known: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn new<'a>(rule: &str, known: impl Iterator<Item = &'a str>) -> Self {
         let mut known: Vec<_> = known.map(str::to_owned).collect();
         known.sort();
         known.dedup();

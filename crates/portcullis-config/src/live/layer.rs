@@ -33,20 +33,12 @@ pub type RulesService<S> = SelectedRateLimit<S, RulesLayer>;
 #[derive(Clone)]
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct RulesLayer {
-    live: LiveRules,
+    pub(super) live: LiveRules,
     /// Of a layer of one rule.
-    rule: Option<Arc<str>>,
+    pub(super) rule: Option<Arc<str>>,
 }
 
 impl RulesLayer {
-    pub(super) fn all(live: &LiveRules) -> Self {
-        Self { live: live.clone(), rule: None }
-    }
-
-    pub(super) fn one(live: &LiveRules, rule: Arc<str>) -> Self {
-        Self { live: live.clone(), rule: Some(rule) }
-    }
-
     /// The rules that apply to a request.
     fn rules_for(&self, version: &RulesVersion, request: &PathReadings<'_>) -> RuleSet {
         match &self.rule {

@@ -64,11 +64,8 @@ impl<'a> Documents<'a> {
         }
     }
 
-    pub(super) fn read_file(&mut self, path: &Path) {
-        self.file(path, None);
-    }
-
-    fn file(&mut self, path: &Path, include: Option<&Include>) {
+    /// Reads a file, and what it includes. The first one is included by none.
+    pub(super) fn read_file(&mut self, path: &Path, include: Option<&Include>) {
         self.tried += 1;
         if self.tried > MAX_INCLUDES {
             // Once: each further one would say the same.
@@ -131,7 +128,7 @@ impl<'a> Documents<'a> {
             return Vec::new();
         }
         let variables = self.environment.resolve(&mut node, text, self.findings);
-        self.sources.add_variables(variables);
+        self.sources.variables.extend(variables);
         let includes = include::take(&mut node, self.findings);
         self.nodes.push(node);
         includes
@@ -139,7 +136,7 @@ impl<'a> Documents<'a> {
 
     fn include(&mut self, included_by: &Path, include: &Include) {
         match include.meaning(included_by, &mut self.walk, self.findings) {
-            Some(Meaning::File(path)) => self.file(&path, Some(include)),
+            Some(Meaning::File(path)) => self.read_file(&path, Some(include)),
             Some(Meaning::Pattern { folder, files }) => {
                 if files.is_empty() {
                     let message = format!("no file matches {:?} in {}", include.pattern, shown(&folder));
@@ -153,7 +150,7 @@ impl<'a> Documents<'a> {
                         self.error(Some(include), format!("more than {MAX_FILES} files"));
                         return;
                     }
-                    self.file(&file, Some(include));
+                    self.read_file(&file, Some(include));
                 }
             }
             None => {}
@@ -178,12 +175,9 @@ impl<'a> Documents<'a> {
 
     /// Adds an error at an include, or without a place for the first file.
     fn error(&self, include: Option<&Include>, message: String) -> crate::findings::Finding<'a> {
-        self.findings.add(Diagnostic {
-            severity: Severity::Error,
-            field: include.map_or_else(String::new, |include| include.field.clone()),
-            message,
-            help: None,
-            span: include.map(|include| include.span),
+        self.findings.add(match include {
+            Some(include) => Diagnostic::error(&*include.field, include.span, message),
+            None => Diagnostic::without_place(Severity::Error, message),
         })
     }
 }

@@ -1,7 +1,6 @@
 //! Replaces `${NAME}` in texts.
 
 use std::cell::RefCell;
-use std::fmt::Write;
 use std::sync::Arc;
 
 use super::MAX_FILE;
@@ -132,8 +131,7 @@ impl Resolver<'_> {
             }
             None if value.is_none() => {
                 let message = format!("the environment variable {name} is not set");
-                let mut help = String::new();
-                let _ = write!(help, "set it, or give a default: ${{{name}:-default}}");
+                let help = format!("set it, or give a default: ${{{name}:-default}}");
                 self.findings.error(path, self.place(span, written), message).help(help);
                 None
             }

@@ -6,7 +6,7 @@ use super::MAX_ENTRIES;
 use super::walk::{Walk, WalkError, is_pattern};
 use crate::findings::Findings;
 use crate::source::Span;
-use crate::tree::{Node, Value};
+use crate::tree::{Entry, Node, Value};
 
 const FIELD: &str = "include";
 
@@ -20,9 +20,7 @@ pub(super) struct Include {
 
 /// Takes the field out of a document.
 pub(super) fn take(document: &mut Node, findings: &Findings) -> Vec<Include> {
-    let Value::Map(entries) = &mut document.value else { return Vec::new() };
-    let Some(at) = entries.iter().position(|entry| entry.name == FIELD) else { return Vec::new() };
-    let node = entries.remove(at).node;
+    let Some(Entry { node, .. }) = document.take(FIELD) else { return Vec::new() };
     match node.value {
         Value::List(list) => {
             let each = list.into_iter().enumerate();

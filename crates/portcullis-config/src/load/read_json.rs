@@ -1,23 +1,28 @@
 //! Reads JSON.
 //!
-//! `serde_json` decides what is JSON. Then a second pass, over a text that is known to be valid, finds the places.
+//! `serde_json` decides what is JSON, and leaves the values inside of one as they are written: parts of the text, which have a place.
 
-use serde::de::IgnoredAny;
+use std::fmt;
+
+use serde::de::{Deserializer as _, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::parse::{Context, Entries};
-use crate::source::Format;
+use crate::source::{Format, Span};
 use crate::tree::{Entry, Node, Value};
 
 pub(super) fn read(context: &Context<'_>) -> Option<Node> {
     if context.text.trim().is_empty() {
         return Some(Node::new(context.span(0, 0), Value::Null));
     }
-    if let Err(error) = serde_json::from_str::<IgnoredAny>(context.text) {
-        let at = offset(context.text, error.line(), error.column());
-        context.syntax(Format::Json, context.span(at, at + 1), &reason(&error));
-        return None;
+    match serde_json::from_str(context.text) {
+        Ok(value) => node(context, value, 0),
+        Err(error) => {
+            let at = offset(context.text, error.line(), error.column());
+            context.syntax(Format::Json, context.span(at, at + 1), &reason(&error));
+            None
+        }
     }
-    Reader { context, at: 0 }.node(0)
 }
 
 /// The message without the place.
@@ -32,138 +37,65 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
     lines.map(str::len).sum::<usize>() + column.saturating_sub(1)
 }
 
-struct Reader<'a> {
-    context: &'a Context<'a>,
-    at: usize,
+/// Reads a value. `None` after a text with escapes that are no characters.
+fn node(context: &Context<'_>, raw: &RawValue, depth: usize) -> Option<Node> {
+    let (written, span) = (raw.get(), place(context, raw));
+    let value = match written.as_bytes().first()? {
+        b'{' | b'[' if !context.is_shallow(depth, Span { end: span.start + 1, ..span }) => Value::Null,
+        b'{' => map(context, written, depth)?,
+        b'[' => {
+            let list: Vec<&RawValue> = serde_json::from_str(written).ok()?;
+            Value::List(list.into_iter().map(|one| node(context, one, depth + 1)).collect::<Option<_>>()?)
+        }
+        b'"' => Value::String(text(context, raw)?),
+        b'n' => Value::Null,
+        b't' | b'f' => Value::Bool(written == "true"),
+        _ => match written.parse() {
+            Ok(integer) => Value::Integer(integer),
+            Err(_) => Value::Float(written.parse().ok()?),
+        },
+    };
+    Some(Node::new(span, value))
 }
 
-impl Reader<'_> {
-    /// Reads a value. `None` after a text with escapes that are no characters.
-    fn node(&mut self, depth: usize) -> Option<Node> {
-        self.skip_space();
-        let start = self.at;
-        let first = self.peek()?;
-        let is_container = matches!(first, b'{' | b'[');
-        let is_shallow = !is_container || self.context.is_shallow(depth, self.context.span(start, start + 1));
-        let value = match first {
-            // Without a call of itself, which a deep one would repeat until the stack is full.
-            _ if !is_shallow => {
-                self.skip_container();
-                Value::Null
-            }
-            b'{' => self.map(depth)?,
-            b'[' => self.list(depth)?,
-            b'"' => Value::String(self.string()?),
-            _ => self.scalar()?,
-        };
-        let span = self.context.span(start, self.at);
-        Some(Node::new(span, value))
+fn map(context: &Context<'_>, written: &str, depth: usize) -> Option<Value> {
+    let fields = serde_json::Deserializer::from_str(written).deserialize_map(Fields).ok()?;
+    let mut entries = Entries::default();
+    for (name, value) in fields {
+        let (name, name_span) = (text(context, name)?, place(context, name));
+        let node = node(context, value, depth + 1)?;
+        context.insert(&mut entries, Entry { name, name_span, node });
+    }
+    Some(Value::Map(entries.list))
+}
+
+fn text(context: &Context<'_>, raw: &RawValue) -> Option<String> {
+    // What is left as it is written was not looked into.
+    let text = serde_json::from_str(raw.get());
+    text.map_err(|error| context.syntax(Format::Json, place(context, raw), &reason(&error))).ok()
+}
+
+/// The place of a part of the text.
+fn place(context: &Context<'_>, raw: &RawValue) -> Span {
+    let start = raw.get().as_ptr().addr() - context.text.as_ptr().addr();
+    context.span(start, start + raw.get().len())
+}
+
+/// Finds all fields of a table, also those that are there twice.
+struct Fields;
+
+impl<'de> Visitor<'de> for Fields {
+    type Value = Vec<(&'de RawValue, &'de RawValue)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table")
     }
 
-    fn map(&mut self, depth: usize) -> Option<Value> {
-        let mut entries = Entries::default();
-        self.at += 1;
-        self.skip_space();
-        while self.peek()? != b'}' {
-            self.skip(b',');
-            let start = self.at;
-            let name = self.string()?;
-            let name_span = self.context.span(start, self.at);
-            self.skip_space();
-            self.skip(b':');
-            let node = self.node(depth + 1)?;
-            self.context.insert(&mut entries, Entry { name, name_span, node });
-            self.skip_space();
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Vec::new();
+        while let Some(field) = map.next_entry()? {
+            fields.push(field);
         }
-        self.at += 1;
-        Some(Value::Map(entries.list))
-    }
-
-    fn list(&mut self, depth: usize) -> Option<Value> {
-        let mut list = Vec::new();
-        self.at += 1;
-        self.skip_space();
-        while self.peek()? != b']' {
-            self.skip(b',');
-            list.push(self.node(depth + 1)?);
-            self.skip_space();
-        }
-        self.at += 1;
-        Some(Value::List(list))
-    }
-
-    fn string(&mut self) -> Option<String> {
-        let start = self.at;
-        let mut bytes = self.context.text.as_bytes().get(start + 1..)?.iter();
-        self.at += 2;
-        loop {
-            match bytes.next()? {
-                b'"' => break,
-                b'\\' => {
-                    bytes.next()?;
-                    self.at += 2;
-                }
-                _ => self.at += 1,
-            }
-        }
-        // The first pass does not look into texts.
-        let text = serde_json::from_str(self.context.text.get(start..self.at)?);
-        text.map_err(|error| {
-            self.context.syntax(Format::Json, self.context.span(start, self.at), &reason(&error))
-        })
-        .ok()
-    }
-
-    fn scalar(&mut self) -> Option<Value> {
-        let rest = self.context.text.get(self.at..)?;
-        let length = rest.find([',', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len());
-        self.at += length;
-        Some(match &rest[..length] {
-            "null" => Value::Null,
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
-            number => match number.parse() {
-                Ok(integer) => Value::Integer(integer),
-                Err(_) => Value::Float(number.parse().ok()?),
-            },
-        })
-    }
-
-    /// Skips a list or a table with all that it contains.
-    fn skip_container(&mut self) {
-        let (mut depth, mut is_text) = (0_usize, false);
-        while let Some(next) = self.peek() {
-            self.at += 1;
-            match next {
-                b'\\' => self.at += 1,
-                b'"' => is_text = !is_text,
-                b'[' | b'{' if !is_text => depth += 1,
-                b']' | b'}' if !is_text => {
-                    depth -= 1;
-                    if depth == 0 {
-                        return;
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn peek(&self) -> Option<u8> {
-        self.context.text.as_bytes().get(self.at).copied()
-    }
-
-    /// Skips a separator and the space behind it.
-    fn skip(&mut self, separator: u8) {
-        if self.peek() == Some(separator) {
-            self.at += 1;
-            self.skip_space();
-        }
-    }
-
-    fn skip_space(&mut self) {
-        while self.peek().is_some_and(|next| b" \t\r\n".contains(&next)) {
-            self.at += 1;
-        }
+        Ok(fields)
     }
 }

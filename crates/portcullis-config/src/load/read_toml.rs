@@ -48,10 +48,7 @@ fn report(context: &Context<'_>, errors: &[toml::de::Error]) {
             table_twice = line.is_some_and(|line| line.starts_with('[')).then_some(span.start);
             context.findings.error("", place, format!("{} is given twice", quoted(written))).help(TWICE);
         } else {
-            let finding = context.syntax(Format::Toml, place, message);
-            if let Some(help) = help {
-                finding.help(help);
-            }
+            context.syntax(Format::Toml, place, message).maybe_help(help);
         }
         reported += 1;
         // Behind an open list everything is a mistake.

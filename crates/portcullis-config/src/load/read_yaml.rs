@@ -7,7 +7,7 @@ use super::parse::{Context, Entries};
 use crate::source::{Format, Span};
 use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};
-use crate::yaml::{self, TypeTag};
+use crate::yaml::{self, Offsets, TypeTag};
 
 pub(super) fn read(context: &Context<'_>) -> Option<Node> {
     if let Some(at) = deep_line(context.text) {
@@ -105,22 +105,6 @@ impl Characters {
 const MAX_TWICE: u8 = 10;
 /// The first of the characters with which names begin that were given twice. They are for private use, and no field has one.
 const RENAMED: u32 = 0xE000;
-
-/// The parser counts characters, places count bytes.
-struct Offsets(Option<Vec<usize>>);
-
-impl Offsets {
-    fn new(text: &str) -> Self {
-        Self((!text.is_ascii()).then(|| text.char_indices().map(|(at, _)| at).chain([text.len()]).collect()))
-    }
-
-    fn of(&self, characters: usize) -> usize {
-        match &self.0 {
-            None => characters,
-            Some(bytes) => bytes.get(characters).or(bytes.last()).copied().unwrap_or(0),
-        }
-    }
-}
 
 struct Reader<'a> {
     context: &'a Context<'a>,

@@ -6,7 +6,7 @@ mod tests;
 use std::time::Duration;
 
 use super::Overlay;
-use crate::fields::{Fields, decode, nearest, quoted};
+use crate::fields::{Fields, decode, did_you_mean, quoted};
 use crate::findings::Findings;
 use crate::schema::policy_fields;
 use crate::tree::{Node, Value};
@@ -60,13 +60,7 @@ impl RemoteSettings {
 
 /// Removes `[remote]` from the documents, and reads it. `None` if there is none, or it has mistakes.
 pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<RemoteSettings> {
-    let mut taken = documents.iter_mut().filter_map(|document| match &mut document.value {
-        Value::Map(entries) => {
-            let index = entries.iter().position(|entry| entry.name == "remote")?;
-            Some(entries.remove(index))
-        }
-        _ => None,
-    });
+    let mut taken = documents.iter_mut().filter_map(|document| document.take("remote"));
     let first = taken.next()?;
     for other in taken {
         findings.error("remote", other.name_span, "`remote` is in two files").help("keep one of them");
@@ -79,12 +73,12 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
     }
     let before = findings.errors();
     let mut fields = Fields::of(&first.node, "remote", findings)?;
-    let verify_key = verify_key(&mut fields, findings);
+    let verify_key = verify_key(&mut fields);
     let key = fields.read("key").unwrap_or_else(|| "portcullis-rules".to_owned());
     if key.is_empty() || key.len() > MAX_KEY {
         let message = format!("the name of a document has 1 to {MAX_KEY} bytes, not {}", key.len());
         let help = "leave it out for \"portcullis-rules\"";
-        findings.error(fields.path("key"), fields.span_of("key"), message).help(help);
+        fields.error("key", message).help(help);
     }
     let allow = fields.node("allow").map(|node| allowed(node, &fields.path("allow"), findings));
     let allow = allow.unwrap_or_else(|| super::ALLOWED.map(str::to_owned).into());
@@ -93,7 +87,7 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
     if !(SHORTEST_POLL..=LONGEST_POLL).contains(&poll) {
         let message = format!("{poll:?} is not between {SHORTEST_POLL:?} and 1h");
         let help = "leave it out for 5s: each instance asks its store once in this time";
-        findings.error(fields.path("poll"), fields.span_of("poll"), message).help(help);
+        fields.error("poll", message).help(help);
     }
     fields.finish();
     let verify_key = verify_key.filter(|_| findings.errors() == before && cfg!(feature = "signed"))?;
@@ -101,15 +95,11 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
 }
 
 /// The public key. No message has its text: what is there may be a secret key.
-fn verify_key(fields: &mut Fields<'_>, findings: &Findings) -> Option<String> {
+fn verify_key(fields: &mut Fields<'_>) -> Option<String> {
     let text = fields.read::<String>("verify_key");
     let text = fields.required("verify_key", text)?;
-    let refused = |message: String| {
-        findings
-            .error(fields.path("verify_key"), fields.span_of("verify_key"), message)
-            .help("write the public key that `portcullis rules keygen` printed");
-    };
-    public_key(&text).map_err(refused).ok()
+    let help = "write the public key that `portcullis rules keygen` printed";
+    public_key(&text).map_err(|message| fields.error("verify_key", message).help(help)).ok()
 }
 
 #[cfg(feature = "signed")]
@@ -129,21 +119,19 @@ fn public_key(text: &str) -> Result<String, String> {
 fn allowed(node: &Node, path: &str, findings: &Findings) -> Vec<String> {
     let Some(names) = decode::<Vec<String>>(node, path, findings) else { return Vec::new() };
     let Value::List(items) = &node.value else { return names };
+    let known = policy_fields();
     for (index, (name, item)) in names.iter().zip(items).enumerate() {
-        if policy_fields().any(|known| known == name) {
+        if known.contains(&name.as_str()) {
             continue;
         }
         let message = format!("policies have no field {}", quoted(name));
-        let finding = findings.error(format!("{path}[{index}]"), item.span, message);
-        if let Some(name) = nearest(name, policy_fields()) {
-            finding.help(format!("did you mean \"{name}\"?"));
-        } else {
-            finding.help("write names of fields of policies, such as \"limit\", \"burst\" and \"mode\"");
-        }
+        let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| NAMES.to_owned());
+        findings.error(format!("{path}[{index}]"), item.span, message).help(help);
     }
     names
 }
 
+const NAMES: &str = "write names of fields of policies, such as \"limit\", \"burst\" and \"mode\"";
 const MAX_KEY: usize = 255;
 const DEFAULT_POLL: Duration = Duration::from_secs(5);
 /// Shorter ones are calls without a use; this one is for tests.

@@ -29,8 +29,7 @@ pub fn resolve(loader: &Loader) -> Result<String, Diagnostics> {
     let findings = Findings::new(findings);
     let mut policies = Map::new();
     for document in &documents {
-        let Value::Map(entries) = &document.value else { continue };
-        for entry in entries {
+        for entry in document.entries() {
             match &entry.node.value {
                 Value::Map(tables) if entry.name == "policy" => {
                     for table in tables {

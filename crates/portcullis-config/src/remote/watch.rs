@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use portcullis_core::store::DocumentStore;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use self::follower::Follower;
@@ -43,7 +44,7 @@ impl RemoteWatch {
     /// Outside of a Tokio runtime.
     pub fn start(live: &LiveRules, store: Arc<dyn DocumentStore>) -> Result<RemoteHandle, RemoteError> {
         let runtime = Handle::try_current().map_err(|_| RemoteError::NoRuntime)?;
-        Ok(RemoteHandle(runtime.spawn(follow(Follower::new(live, store)))))
+        Ok(RemoteHandle(runtime.spawn(follow(Follower::new(live, store), live.replacements()))))
     }
 }
 
@@ -53,8 +54,7 @@ impl Drop for RemoteHandle {
     }
 }
 
-async fn follow(mut follower: Follower) {
-    let replacements = follower.replacements();
+async fn follow(mut follower: Follower, replacements: Arc<Notify>) {
     loop {
         // Before the look, so that no change is missed.
         let replaced = pin!(replacements.notified());

@@ -38,6 +38,18 @@ pub(crate) enum Key {
     First(Vec<Key>),
 }
 
+/// The keys that are a name and nothing else.
+pub(super) const PLAIN: [(&str, Key); 8] = [
+    ("client_ip", Key::ClientIp),
+    ("peer", Key::Peer),
+    ("global", Key::Global),
+    ("route", Key::Route),
+    ("method", Key::Method),
+    ("grpc_service", Key::GrpcService),
+    ("grpc_method", Key::GrpcMethod),
+    ("bearer", Key::Bearer),
+];
+
 /// The extractor of a rule, which all of its layers share.
 #[derive(Clone)]
 pub(super) enum KeySource {
@@ -236,14 +248,6 @@ impl fmt::Display for Key {
             })
         };
         match self {
-            Self::ClientIp => f.write_str("client_ip"),
-            Self::Peer => f.write_str("peer"),
-            Self::Global => f.write_str("global"),
-            Self::Route => f.write_str("route"),
-            Self::Method => f.write_str("method"),
-            Self::GrpcService => f.write_str("grpc_service"),
-            Self::GrpcMethod => f.write_str("grpc_method"),
-            Self::Bearer => f.write_str("bearer"),
             Self::Header(name) => write!(f, "header {name}"),
             Self::Cookie(name) => write!(f, "cookie {name}"),
             Self::Query(name) => write!(f, "query {name}"),
@@ -252,6 +256,7 @@ impl fmt::Display for Key {
             Self::Credential(key, _) => key.fmt(f),
             Self::All(parts) => list(f, parts, " and "),
             Self::First(parts) => list(f, parts, ", else "),
+            plain => PLAIN.iter().filter(|(_, key)| key == plain).try_for_each(|(name, _)| f.write_str(name)),
         }
     }
 }

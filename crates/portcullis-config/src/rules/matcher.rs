@@ -114,7 +114,7 @@ impl Condition {
 
     pub(super) fn has_host(&self, host: Option<&str>) -> bool {
         let Some(hosts) = &self.hosts else { return true };
-        host.is_some_and(|host| hosts.iter().any(|pattern| pattern.matches_representative(host)))
+        host.is_some_and(|host| hosts.iter().any(|pattern| pattern.matches(host)))
     }
 
     pub(super) fn paths(&self) -> impl Iterator<Item = &PathPattern> {

@@ -16,6 +16,7 @@ mod tiers;
 
 use std::collections::HashMap;
 
+use http::HeaderName;
 use portcullis_tower::ClientIp;
 
 use super::Rules;
@@ -24,7 +25,7 @@ use super::rule::Rule;
 use crate::fields::{Fields, Findings};
 use crate::hooks::Hooks;
 use crate::source::{Sources, Span};
-use crate::tree::{Node, Value};
+use crate::tree::Node;
 
 /// What all readers share.
 pub(super) struct Reader<'a> {
@@ -78,7 +79,7 @@ impl<'a> Reader<'a> {
             match found {
                 None => found = Some(node),
                 Some(first) => {
-                    let place = self.place(first.span);
+                    let place = self.sources.location(first.span);
                     self.findings
                         .error(field, node.span, format!("[{field}] is in {place} already"))
                         .help("write the table in one of the files");
@@ -99,7 +100,7 @@ impl<'a> Reader<'a> {
             for rule in self.policy(entry, &tables.path(&entry.name)) {
                 let name = rule.name().as_str().to_owned();
                 if let Some(first) = seen.get(&name) {
-                    let message = format!("policy {name} is in {} already", self.place(*first));
+                    let message = format!("policy {name} is in {} already", self.sources.location(*first));
                     self.findings
                         .error(tables.path(&entry.name), entry.name_span, message)
                         .help("give one of the two another name");
@@ -110,24 +111,9 @@ impl<'a> Reader<'a> {
             }
         }
     }
-
-    /// `limits.toml:3:9`
-    fn place(&self, span: Span) -> String {
-        let location = self.sources.location(span);
-        format!("{}:{}:{}", location.file.display(), location.line, location.column)
-    }
 }
 
-/// The texts of a list, or one text alone. `None` after a finding.
-fn texts<'n>(node: &'n Node, path: &str, findings: &Findings) -> Option<Vec<&'n str>> {
-    let text = |one: &'n Node| match &one.value {
-        Value::String(text) => Some(text.as_str()),
-        other => {
-            findings.error(path, one.span, format!("expected a text, not {}", other.kind()));
-            None
-        }
-    };
-    // All are read, so that all mistakes are found.
-    let texts: Vec<_> = node.each().iter().map(text).collect();
-    texts.into_iter().collect()
+/// The warning about a header by which a request chooses what it is counted as.
+fn chosen_by_client(header: &HeaderName) -> String {
+    format!("a client may write anything into header {header}, unless a proxy in front overwrites it")
 }

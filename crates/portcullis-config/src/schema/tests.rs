@@ -5,7 +5,7 @@ use std::path::Path;
 use portcullis_tower::QuotaLookup;
 use serde_json::{Value as Json, json};
 
-use super::{Field, Kind, Table, fields, schema};
+use super::schema;
 use crate::fields::asked;
 use crate::source::Format;
 use crate::tree::{Node, Value};
@@ -76,44 +76,58 @@ fn valid_files_are_accepted_by_rules_and_schema() {
     }
 }
 
-/// The table of the schema for a table of a file.
-fn table_at(path: &str) -> Option<&'static Table> {
+/// The name of the schema's definition for a table of a file, which is empty for the whole file.
+fn table_at(schema: &Json, path: &str) -> Option<String> {
     let parts: Vec<_> = path.split('.').collect();
+    let policy = || inner(schema, "", "policy");
     match (parts[0], parts.len()) {
         ("policy", 1) => return None,
-        ("policy", 2) => return inner(&fields::ROOT, "policy"),
+        ("policy", 2) => return policy(),
         _ => {}
     }
     match *parts.last()? {
-        "" => Some(&fields::ROOT),
+        "" => Some(String::new()),
         // Their names are the author's: quotas by tier, units by path.
         "tiers" | "path" => None,
-        "all" => inner(inner(&fields::ROOT, "policy")?, "key"),
-        last if parts.len() == 1 => inner(&fields::ROOT, last),
-        last if parts[0] == "policy" => inner(inner(&fields::ROOT, "policy")?, last),
-        last => inner(inner(&fields::ROOT, parts[0])?, last),
+        "all" => inner(schema, &policy()?, "key"),
+        last if parts.len() == 1 => inner(schema, "", last),
+        last if parts[0] == "policy" => inner(schema, &policy()?, last),
+        last => inner(schema, &inner(schema, "", parts[0])?, last),
     }
 }
 
 /// The table that a field may be.
-fn inner(table: &'static Table, field: &str) -> Option<&'static Table> {
-    table_of(&table.fields.iter().find(|one: &&Field| one.name == field)?.kind)
+fn inner(schema: &Json, table: &str, field: &str) -> Option<String> {
+    table_of(schema, definition(schema, table)["properties"].get(field)?)
 }
 
-fn table_of(kind: &'static Kind) -> Option<&'static Table> {
-    match kind {
-        Kind::Table(table) => Some(table),
-        Kind::List(kind) | Kind::OneOrMore(kind) | Kind::Map(kind) | Kind::Shared(_, kind) => table_of(kind),
-        Kind::AnyOf(kinds) => kinds.iter().find_map(|kind| match kind {
-            Kind::Table(table) => Some(*table),
-            _ => None,
-        }),
-        _ => None,
+fn definition<'a>(schema: &'a Json, table: &str) -> &'a Json {
+    if table.is_empty() { schema } else { &schema["$defs"][table] }
+}
+
+fn table_of(schema: &Json, value: &Json) -> Option<String> {
+    if let Some(name) = value["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
+        let definition = definition(schema, name);
+        return if definition["properties"].is_object() {
+            Some(name.to_owned())
+        } else {
+            table_of(schema, definition)
+        };
     }
+    let any = value["anyOf"].as_array().into_iter().flatten();
+    any.chain(value.get("items"))
+        .chain(value.get("additionalProperties"))
+        .find_map(|one| table_of(schema, one))
+}
+
+/// The names of the fields of a table.
+fn fields_of<'a>(schema: &'a Json, table: &str) -> BTreeSet<&'a str> {
+    definition(schema, table)["properties"].as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 #[test]
 fn the_schema_has_the_fields_that_are_read() {
+    let schema = schema();
     asked::take();
     for (_, format, text) in valid() {
         rules(format, &text).unwrap();
@@ -125,18 +139,16 @@ fn the_schema_has_the_fields_that_are_read() {
             // The loader takes it.
             asked.insert("remote");
         }
-        let Some(table) = table_at(&path) else { continue };
-        tables.insert(table.name);
-        if table.name == "policy" {
+        let Some(table) = table_at(&schema, &path) else { continue };
+        tables.insert(table.clone());
+        if table == "policy" {
             policy.extend(asked);
             continue;
         }
-        let known: BTreeSet<_> = table.fields.iter().map(|field| field.name).collect();
-        assert_eq!(known, asked, "the fields of {} and those that are read at {path}", table.name);
+        let known = fields_of(&schema, &table);
+        assert_eq!(known, asked, "the fields of {table} and those that are read at {path}");
     }
-    let table = inner(&fields::ROOT, "policy").unwrap();
-    let known: BTreeSet<_> = table.fields.iter().map(|field| field.name).collect();
-    assert_eq!(known, policy, "the fields of policies and those that are read");
+    assert_eq!(fields_of(&schema, "policy"), policy, "the fields of policies and those that are read");
     assert!(tables.len() >= 12, "{tables:?}");
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use portcullis_core::StoreError;
 use portcullis_core::store::DocumentStore;
-use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
 
@@ -18,7 +17,6 @@ use crate::signed::{Document, DocumentError, HEADER, KeyError, VerifyingKey};
 pub(super) struct Follower {
     live: WeakLiveRules,
     store: Arc<dyn DocumentStore>,
-    replacements: Arc<Notify>,
     /// The generation of the rules for which the document was judged.
     generation: Option<u64>,
     /// The header of the document that was judged last. Empty if it has to be judged again.
@@ -31,14 +29,8 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(live: &LiveRules, store: Arc<dyn DocumentStore>) -> Self {
-        let (live, replacements) = (live.downgrade(), live.replacements());
         let (generation, seen, refused, numbers) = (None, Vec::new(), None, Numbers::default());
-        Self { live, store, replacements, generation, seen, refused, numbers, is_out: false }
-    }
-
-    /// What is notified after each change of the rules.
-    pub(super) fn replacements(&self) -> Arc<Notify> {
-        Arc::clone(&self.replacements)
+        Self { live: live.downgrade(), store, generation, seen, refused, numbers, is_out: false }
     }
 
     /// Looks once, and returns the time until the next look; `None` if the rules are gone.

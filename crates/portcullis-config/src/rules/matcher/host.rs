@@ -45,7 +45,7 @@ impl std::str::FromStr for HostPattern {
 }
 
 impl HostPattern {
-    fn matches(&self, host: &str) -> bool {
+    pub(super) fn matches(&self, host: &str) -> bool {
         match self {
             Self::Name(name) => name.eq_ignore_ascii_case(host),
             Self::Below(suffix) => host.len().checked_sub(suffix.len()).is_some_and(|at| {
@@ -70,10 +70,6 @@ impl HostPattern {
             // No name of a file has a space.
             Self::Below(suffix) => format!(" {suffix}"),
         }
-    }
-
-    pub(crate) fn matches_representative(&self, host: &str) -> bool {
-        self.matches(host)
     }
 }
 

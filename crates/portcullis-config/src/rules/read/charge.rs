@@ -42,19 +42,14 @@ impl Reader<'_> {
     }
 
     pub(super) fn charge_when(&self, fields: &mut Fields<'_>) -> Option<ChargeWhen> {
-        let node = fields.node("charge_when")?;
-        let mut fields = Fields::of(node, fields.path("charge_when"), self.findings)?;
+        let mut fields = fields.table("charge_when")?;
         let status = fields.node("status").map(Node::each).unwrap_or_default();
         let status = status.iter().filter_map(|one| self.status(one, &fields.path("status"))).collect();
         let grpc_status = fields.node("grpc_status").map(Node::each).unwrap_or_default();
         let path = fields.path("grpc_status");
         let grpc_status = grpc_status.iter().filter_map(|one| self.grpc_status(one, &path)).collect();
-        let function: Option<String> = fields.read("function");
-        let what = ["function", "charge", "charge_when"];
-        let without = "it charges no response";
-        let function = function
-            .and_then(|name| self.registered(&self.hooks.charges, &fields, what, &name, without))
-            .cloned();
+        let (what, without) = (["charge", "charge_when"], "it charges no response");
+        let function = self.function(&self.hooks.charges, &mut fields, what, without, None);
         let charge_when = ChargeWhen { status, grpc_status, function };
         let names = ["status", "grpc_status", "function"];
         if !names.iter().any(|name| fields.has(name)) {

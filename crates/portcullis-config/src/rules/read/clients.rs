@@ -2,7 +2,7 @@
 
 use portcullis_tower::{ClientIp, Trust};
 
-use super::{Reader, texts};
+use super::Reader;
 use crate::fields::Fields;
 use crate::tree::Node;
 
@@ -24,27 +24,26 @@ impl<'a> Reader<'a> {
     fn client_ip(&self, node: &Node) -> Option<(ClientIp, bool)> {
         let mut fields = Fields::of(node, "client_ip", self.findings)?;
         let header: Option<String> = fields.read("header");
-        let networks = fields.node("trusted_proxies");
+        let has_networks = fields.node("trusted_proxies").is_some();
+        let networks = fields.texts("trusted_proxies");
         let hops: Option<usize> = fields.read("hops");
-        let trust = match networks {
-            Some(node) => {
-                let path = fields.path("trusted_proxies");
-                let trust = texts(node, &path, self.findings).and_then(|networks| {
-                    if networks.iter().any(|network| network.trim_end().ends_with("/0")) {
-                        self.findings
-                            .warning(&*path, node.span, TRUSTS_EVERY_ADDRESS)
-                            .help("write the networks of the proxies alone");
-                    }
-                    let trust = Trust::try_networks(networks);
-                    trust.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
-                });
-                trust.map(|trust| hops.map_or(trust.clone(), |hops| trust.at_most(hops)))
-            }
-            None => hops.map(Trust::hops),
+        let trust = if has_networks {
+            let trust = networks.and_then(|networks| {
+                if networks.iter().any(|(network, _)| network.trim_end().ends_with("/0")) {
+                    fields
+                        .warning("trusted_proxies", TRUSTS_EVERY_ADDRESS)
+                        .help("write the networks of the proxies alone");
+                }
+                let trust = Trust::try_networks(networks.into_iter().map(|(network, _)| network));
+                trust.map_err(|error| fields.error("trusted_proxies", error.to_string())).ok()
+            });
+            trust.map(|trust| hops.map_or(trust.clone(), |hops| trust.at_most(hops)))
+        } else {
+            hops.map(Trust::hops)
         };
-        let has_trust = networks.is_some() || fields.has("hops");
+        let has_trust = has_networks || fields.has("hops");
         let mut clients = match (header, trust) {
-            (Some(header), Some(trust)) => self.behind(&fields, &header, trust),
+            (Some(header), Some(trust)) => behind(&fields, &header, trust),
             (Some(_), None) if !has_trust => {
                 fields
                     .missing_at(
@@ -69,7 +68,7 @@ impl<'a> Reader<'a> {
             let Some(length) = fields.read::<u8>(field) else { continue };
             if !(1..=most).contains(&length) {
                 let message = format!("a prefix of {length} bits: it has 1 to {most}");
-                self.findings.error(fields.path(field), fields.span_of(field), message);
+                fields.error(field, message);
                 continue;
             }
             clients = clients.map(|clients| match most {
@@ -81,23 +80,18 @@ impl<'a> Reader<'a> {
         fields.finish();
         Some((clients?, shares_places))
     }
+}
 
-    fn behind(&self, fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {
-        let proxies = ClientIp::behind(trust);
-        if header.eq_ignore_ascii_case("x-forwarded-for") {
-            return Some(proxies.x_forwarded_for());
-        }
-        if header.eq_ignore_ascii_case("forwarded") {
-            return Some(proxies.forwarded());
-        }
-        let clients = proxies.try_header(header);
-        clients
-            .map_err(|error| {
-                let message = format!("{header:?}: {error}");
-                self.findings.error(fields.path("header"), fields.span_of("header"), message)
-            })
-            .ok()
+fn behind(fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {
+    let proxies = ClientIp::behind(trust);
+    if header.eq_ignore_ascii_case("x-forwarded-for") {
+        return Some(proxies.x_forwarded_for());
     }
+    if header.eq_ignore_ascii_case("forwarded") {
+        return Some(proxies.forwarded());
+    }
+    let clients = proxies.try_header(header);
+    clients.map_err(|error| fields.error("header", format!("{header:?}: {error}"))).ok()
 }
 
 const TRUSTS_EVERY_ADDRESS: &str =

@@ -7,7 +7,7 @@ use http::request::Parts;
 use portcullis_tower::Cost;
 use portcullis_tower::matching::{PathPattern, PathReadings};
 
-use super::Reader;
+use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode};
 use crate::tree::{Node, Value};
 
@@ -28,16 +28,16 @@ impl Reader<'_> {
             return Some(Arc::new(move |_: &Parts| units));
         }
         let mut fields = Fields::of(node, path, self.findings)?;
-        let header = fields.parse_with("header", |text| {
-            text.parse::<HeaderName>().map_err(|_| format!("{text:?} is no name of a header"))
-        });
+        let header = fields.header("header");
         let max: Option<u64> = fields.read("max");
         let paths = fields.node("path");
         let function: Option<String> = fields.read("function");
         let cost = match (fields.has("header"), paths, fields.has("function")) {
-            (true, None, false) => self.header_cost(&fields, header, max),
+            (true, None, false) => Self::header_cost(&fields, header, max),
             (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path"), most),
-            (false, None, true) if max.is_none() => function.and_then(|name| self.function(&fields, &name)),
+            (false, None, true) if max.is_none() => {
+                function.and_then(|name| self.function_cost(&fields, &name))
+            }
             _ => {
                 fields
                     .missing(&["header", "path", "function"], "the table is no cost")
@@ -50,7 +50,6 @@ impl Reader<'_> {
     }
 
     fn header_cost(
-        &self,
         fields: &Fields<'_>,
         header: Option<HeaderName>,
         max: Option<u64>,
@@ -62,20 +61,10 @@ impl Reader<'_> {
         }
         let (header, max) = header.zip(max)?;
         if max == 0 {
-            self.findings.error(
-                fields.path("max"),
-                fields.span_of("max"),
-                "a cost of at most 0 charges nothing",
-            );
+            fields.error("max", "a cost of at most 0 charges nothing");
             return None;
         }
-        self.findings.warning(
-            fields.path("header"),
-            fields.span_of("header"),
-            format!(
-                "a client may write anything into header {header}, unless a proxy in front overwrites it"
-            ),
-        );
+        fields.warning("header", chosen_by_client(&header));
         // At least 1, because a cost of 0 is always admitted.
         Some(Arc::new(move |parts: &Parts| {
             let mut values = parts.headers.get_all(&header).iter();
@@ -116,7 +105,7 @@ impl Reader<'_> {
         }
     }
 
-    fn function(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
+    fn function_cost(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
         let what = ["function", "cost", "cost"];
         let found = self.registered(&self.hooks.costs, fields, what, name, "each request costs 1");
         let stand_in = || self.hooks.any_name.then(|| Arc::new(|_: &Parts| 1_u64) as Arc<dyn Cost>);

@@ -1,10 +1,10 @@
 //! `key`: what requests are charged to.
 
-use http::{HeaderName, HeaderValue};
+use http::HeaderValue;
 
-use super::super::key::Key;
+use super::super::key::{Key, PLAIN};
 use super::Reader;
-use crate::fields::{Fields, nearest, quoted};
+use crate::fields::{Fields, did_you_mean, quoted};
 use crate::tree::{Node, Value};
 
 impl Reader<'_> {
@@ -55,22 +55,17 @@ impl Reader<'_> {
         if let Some((_, key)) = PLAIN.iter().find(|(known, _)| *known == name) {
             return Some(key.clone());
         }
-        let finding = self.findings.error(path, node.span, format!("unknown key {}", quoted(name)));
-        finding.help(match nearest(name, PLAIN.iter().map(|(known, _)| *known)) {
-            Some(known) => format!("did you mean \"{known}\"?"),
-            None => format!(
-                "write {{ header = \"..\" }} or the like, or one of {:?}",
-                PLAIN.each_ref().map(|(known, _)| *known)
-            ),
-        });
+        let names = PLAIN.each_ref().map(|(name, _)| *name);
+        let forms = || format!("write {{ header = \"..\" }} or the like, or one of {names:?}");
+        self.findings
+            .error(path, node.span, format!("unknown key {}", quoted(name)))
+            .help(did_you_mean(name, names).unwrap_or_else(forms));
         None
     }
 
     fn key_table(&self, node: &Node, path: &str, is_part: bool) -> Option<Key> {
         let mut fields = Fields::of(node, path, self.findings)?;
-        let header = fields.parse_with("header", |text| {
-            text.parse::<HeaderName>().map_err(|_| format!("{text:?} is no name of a header"))
-        });
+        let header = fields.header("header");
         let [cookie, query, extension, lookup] =
             ["cookie", "query", "extension", "lookup"].map(|field| fields.read::<String>(field));
         let all = fields.node("all");
@@ -125,12 +120,8 @@ impl Reader<'_> {
             self.registered(&self.hooks.lookups, fields, ["lookup"; 3], name, NO_KEY);
         }
         if lookup.is_some() && is_part {
-            self.findings
-                .error(
-                    fields.path("lookup"),
-                    fields.span_of("lookup"),
-                    "a look-up cannot be combined with other keys",
-                )
+            fields
+                .error("lookup", "a look-up cannot be combined with other keys")
                 .help("write it alone, and the other key in another policy");
         }
     }
@@ -147,14 +138,4 @@ fn single_or(mut keys: Vec<Key>, many: fn(Vec<Key>) -> Key) -> Key {
 }
 
 const NO_KEY: &str = "the rule limits nothing";
-const PLAIN: [(&str, Key); 8] = [
-    ("client_ip", Key::ClientIp),
-    ("peer", Key::Peer),
-    ("global", Key::Global),
-    ("route", Key::Route),
-    ("method", Key::Method),
-    ("grpc_service", Key::GrpcService),
-    ("grpc_method", Key::GrpcMethod),
-    ("bearer", Key::Bearer),
-];
 const SOURCES: [&str; 6] = ["header", "cookie", "query", "extension", "lookup", "all"];

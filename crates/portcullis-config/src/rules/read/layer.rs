@@ -4,8 +4,8 @@ use http::HeaderName;
 use portcullis_tower::RateLimitHeaders;
 
 use super::super::build::LayerOptions;
-use super::{Reader, texts};
-use crate::fields::{Fields, nearest, quoted};
+use super::Reader;
+use crate::fields::{Fields, did_you_mean, quoted};
 use crate::tree::Node;
 
 impl Reader<'_> {
@@ -33,20 +33,17 @@ impl Reader<'_> {
     }
 
     fn headers(&self, fields: &mut Fields<'_>) -> Option<RateLimitHeaders> {
-        let node = fields.node("headers")?;
-        let path = fields.path("headers");
         let mut headers = RateLimitHeaders::NONE;
-        for (text, one) in texts(node, &path, self.findings)?.into_iter().zip(node.each()) {
+        for (text, one) in fields.texts("headers")? {
             if let Some((_, more)) = HEADERS.iter().find(|(name, _)| *name == text) {
                 headers |= *more;
                 continue;
             }
-            let finding = self.findings.error(&*path, one.span, format!("unknown headers {}", quoted(text)));
             let names = HEADERS.map(|(name, _)| name);
-            finding.help(match nearest(text, names) {
-                Some(name) => format!("did you mean \"{name}\"?"),
-                None => format!("use one of {names:?}, or a list of them"),
-            });
+            let forms = || format!("use one of {names:?}, or a list of them");
+            self.findings
+                .error(fields.path("headers"), one.span, format!("unknown headers {}", quoted(text)))
+                .help(did_you_mean(text, names).unwrap_or_else(forms));
         }
         Some(headers)
     }

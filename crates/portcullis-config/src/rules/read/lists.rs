@@ -7,8 +7,8 @@ use portcullis_tower::matching::{
     GrpcMethod, MatcherError, Network, RequestMatcher, RequestPath, Undecided, matched_path,
 };
 
+use super::Reader;
 use super::matching::method;
-use super::{Reader, texts};
 use crate::fields::Fields;
 use crate::tree::Node;
 
@@ -24,14 +24,14 @@ impl Reader<'_> {
     /// All fields of a table have to hold.
     fn request_matcher(&self, node: &Node, path: &str) -> Option<Shared> {
         let mut fields = Fields::of(node, path, self.findings)?;
-        let networks = fields.node("network").and_then(|node| {
-            let path = fields.path("network");
-            let networks = texts(node, &path, self.findings)?;
-            let network = Network::try_of(&self.clients, networks);
-            network.map_err(|error| self.findings.error(path, node.span, error.to_string())).ok()
+        let networks = fields.texts("network").and_then(|networks| {
+            let network = Network::try_of(&self.clients, networks.into_iter().map(|(network, _)| network));
+            network.map_err(|error| fields.error("network", error.to_string())).ok()
         });
-        let function: Option<String> = fields.read("function");
-        let function = function.and_then(|name| self.matcher_function(&fields, &name));
+        let without = "the table matches no request";
+        // Without it, a table that names more would match what it does not mean.
+        let nothing = Some(shared(|_: &Parts| false));
+        let function = self.function(&self.hooks.matchers, &mut fields, ["matcher"; 2], without, nothing);
         let all: Vec<Shared> = [
             networks.map(shared),
             fields.parse_with("path", RequestPath::try_exact).map(shared),
@@ -55,13 +55,6 @@ impl Reader<'_> {
         let mut all = all.into_iter();
         let first = all.next()?;
         Some(all.fold(first, |left, right| shared(left.and(right))))
-    }
-
-    fn matcher_function(&self, fields: &Fields<'_>, name: &str) -> Option<Shared> {
-        let what = ["function", "matcher", "matcher"];
-        let found = self.registered(&self.hooks.matchers, fields, what, name, "the table matches no request");
-        // Without it, a table that names more would match what it does not mean.
-        found.cloned().or_else(|| self.hooks.any_name.then(|| shared(|_: &Parts| false)))
     }
 }
 

@@ -7,8 +7,7 @@ use crate::fields::Fields;
 
 impl Reader<'_> {
     pub(super) fn lock_out(&self, fields: &mut Fields<'_>) -> Option<LockOut> {
-        let node = fields.node("lock_out")?;
-        let mut fields = Fields::of(node, fields.path("lock_out"), self.findings)?;
+        let mut fields = fields.table("lock_out")?;
         let before = self.findings.errors();
         let default = LockOut::after(1);
         let (usual, length) = (default.within_time(), default.length());
@@ -20,14 +19,15 @@ impl Reader<'_> {
         // Each field alone, so that all mistakes are found.
         let alone = |field: &str, lock_out: Option<Result<LockOut, LockOutError>>| {
             if let Some(Err(error)) = lock_out {
-                self.findings.error(fields.path(field), fields.span_of(field), error.to_string());
+                fields.error(field, error.to_string());
             }
         };
         alone("after", denials.map(|denials| LockOut::new(denials, usual, length, length)));
         alone("within", within.map(|within| LockOut::new(1, within, length, length)));
         alone("block_for", block_for.map(|length| LockOut::new(1, usual, length, length)));
         alone("up_to", up_to.map(|longest| LockOut::new(1, usual, longest, longest)));
-        let is_length_known = !["block_for", "up_to"].iter().any(|field| self.is_wrong(&fields, field));
+        let is_wrong = |field: &&str| self.findings.has_error_in(&fields.path(field));
+        let is_length_known = !["block_for", "up_to"].iter().any(is_wrong);
         let length = block_for.unwrap_or(length);
         let longest = up_to.unwrap_or(length);
         if is_length_known {
@@ -38,9 +38,5 @@ impl Reader<'_> {
             return None;
         }
         LockOut::new(denials?, within.unwrap_or(usual), length, longest).ok()
-    }
-
-    fn is_wrong(&self, fields: &Fields<'_>, field: &str) -> bool {
-        self.findings.has_error_in(&fields.path(field))
     }
 }

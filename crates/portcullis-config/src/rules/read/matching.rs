@@ -5,7 +5,7 @@ use portcullis_tower::matching::PathPattern;
 
 use super::super::matcher::host::HostPattern;
 use super::super::matcher::{Condition, Matcher};
-use super::{Reader, texts};
+use super::Reader;
 use crate::fields::Fields;
 use crate::text::quoted;
 use crate::tree::{Node, Value};
@@ -61,17 +61,11 @@ impl Reader<'_> {
         field: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {
-        let node = fields.node(field)?;
-        let path = fields.path(field);
-        let texts = texts(node, &path, self.findings)?;
-        let mut values = Vec::new();
-        for (text, one) in texts.into_iter().zip(node.each()) {
-            match parse(text) {
-                Ok(value) => values.push(value),
-                Err(message) => drop(self.findings.error(&*path, one.span, message)),
-            }
-        }
-        Some(values)
+        let texts = fields.texts(field)?.into_iter();
+        let values = texts.filter_map(|(text, one)| {
+            parse(text).map_err(|message| self.findings.error(fields.path(field), one.span, message)).ok()
+        });
+        Some(values.collect())
     }
 }
 

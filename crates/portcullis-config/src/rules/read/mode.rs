@@ -3,7 +3,7 @@
 use portcullis_tower::{Mode, Percent};
 
 use super::Reader;
-use crate::fields::{Fields, decode, nearest, quoted};
+use crate::fields::{Fields, decode, did_you_mean, quoted};
 use crate::tree::{Node, Value};
 
 impl Reader<'_> {
@@ -28,12 +28,10 @@ impl Reader<'_> {
                     if let Some(Ok(number)) = other.strip_suffix('%').map(|number| number.trim().parse()) {
                         return self.percent(number, node, &path);
                     }
-                    let message = format!("unknown mode {}", quoted(other));
-                    let help = match nearest(other, ["off", "shadow", "enforce"]) {
-                        Some(name) => format!("did you mean \"{name}\"?"),
-                        None => FORMS.to_owned(),
-                    };
-                    self.findings.error(path, node.span, message).help(help);
+                    let help = did_you_mean(other, ["off", "shadow", "enforce"]);
+                    self.findings
+                        .error(path, node.span, format!("unknown mode {}", quoted(other)))
+                        .help(help.unwrap_or_else(|| FORMS.to_owned()));
                     None
                 }
             },

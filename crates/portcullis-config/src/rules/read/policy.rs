@@ -12,24 +12,18 @@ use super::super::key::{Key, KeySource};
 use super::super::matcher::Matcher;
 use super::super::rule::{Rule, RuleOptions};
 use super::Reader;
-use crate::fields::{Fields, join};
-use crate::tree::{Entry, Value};
-
-/// What the two rules of a table share.
-struct Shared {
-    path: String,
-    rule: Rule,
-}
+use crate::fields::Fields;
+use crate::tree::{Entry, Node};
 
 impl Reader<'_> {
     /// The rules of a table. In place of a part that is wrong, they have one that is refused nowhere, so that the other parts can be
     /// checked.
     pub(super) fn policy(&self, entry: &Entry, path: &str) -> Vec<Rule> {
         let Some(mut fields) = Fields::of(&entry.node, path, self.findings) else { return Vec::new() };
-        let shared = Shared { path: path.to_owned(), rule: self.rule(&mut fields, entry) };
-        let in_flight = self.in_flight(&mut fields, &shared);
+        let rule = self.rule(&mut fields, entry);
+        let in_flight = self.in_flight(&mut fields, &rule);
         fields.finish();
-        std::iter::once(shared.rule).chain(in_flight).collect()
+        std::iter::once(rule).chain(in_flight).collect()
     }
 
     fn rule(&self, fields: &mut Fields<'_>, entry: &Entry) -> Rule {
@@ -37,19 +31,11 @@ impl Reader<'_> {
             self.findings.error(fields.own_path(), entry.name_span, error.to_string());
             PolicyName::new("unnamed").expect("the name is valid")
         });
-        let kind = fields.node("strategy").and_then(|node| match &node.value {
-            Value::String(kind) => Some(kind.as_str()),
-            _ => None,
-        });
-        let kind = kind.unwrap_or_default();
-        let policy = self.plain_policy(fields, &name, kind);
+        let kind = fields.node("strategy").and_then(Node::text).unwrap_or_default();
+        let policy = Self::plain_policy(fields, &name, kind);
         let mode = self.mode(fields).unwrap_or_default();
         if mode == Mode::Off {
-            self.findings.warning(
-                fields.path("mode"),
-                fields.span_of("mode"),
-                "the policy is off: it limits nothing",
-            );
+            fields.warning("mode", "the policy is off: it limits nothing");
         }
         let key_node = fields.node("key");
         if key_node.is_none() {
@@ -80,9 +66,8 @@ impl Reader<'_> {
             policy.quota_range().is_none() && !policy.reads_overrides() && options.charge_when.is_none();
         options.cost = self.cost(fields, (is_valid && is_exact).then(|| policy.strategy().limit()));
         if options.on_missing == OnMissing::Shared {
-            self.findings.warning(
-                fields.path("on_missing"),
-                fields.span_of("on_missing"),
+            fields.warning(
+                "on_missing",
                 "all requests without an identity share one budget, so that one client can use it up for all of them",
             );
         }
@@ -96,7 +81,7 @@ impl Reader<'_> {
     }
 
     /// The policy without tiers. `kind` is the name of its strategy. `None` after a finding about the strategy.
-    fn plain_policy(&self, fields: &mut Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
+    fn plain_policy(fields: &mut Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
         let in_flight = kind == IN_FLIGHT;
         let known: &[&'static str] =
             if in_flight { &STRATEGY } else { STRATEGY.get(1..).unwrap_or_default() };
@@ -107,44 +92,16 @@ impl Reader<'_> {
         let debt: Option<u64> = fields.read("debt");
         let grantable: Option<bool> = fields.read("grantable");
         let Some(strategy) = strategy else {
-            self.wait_alone(fields, name, wait);
+            wait_alone(fields, name, wait);
             return None;
         };
-        let mut policy = Policy::new(name.clone(), strategy);
-        let add = |field: &'static str,
-                   policy: &mut Policy,
-                   change: &dyn Fn(Policy) -> Result<Policy, PolicyError>| {
-            match change(policy.clone()) {
-                Ok(changed) => *policy = changed,
-                Err(error) => {
-                    self.findings.error(fields.path(field), fields.span_of(field), error.to_string());
-                }
-            }
-        };
-        if let Some(mode) = failure {
-            add("on_store_failure", &mut policy, &|policy| policy.try_on_store_failure(mode));
-        }
-        if let Some(units) = lease {
-            add("lease", &mut policy, &|policy| policy.try_lease(units));
-        }
-        if let Some(wait) = wait {
-            add("wait", &mut policy, &|policy| policy.try_wait_at_most(wait));
-        }
-        if let Some(units) = debt {
-            add("debt", &mut policy, &|policy| policy.try_allow_debt(units));
-        }
-        if grantable == Some(true) {
-            add("grantable", &mut policy, &|policy| policy.try_with_overrides());
-        }
-        Some(policy)
-    }
-
-    /// What is wrong with a `wait` under any strategy.
-    fn wait_alone(&self, fields: &Fields<'_>, name: &PolicyName, wait: Option<Duration>) {
-        let policy = Policy::new(name.clone(), stand_in(""));
-        if let Some(Err(error)) = wait.map(|wait| policy.try_wait_at_most(wait)) {
-            self.findings.error(fields.path("wait"), fields.span_of("wait"), error.to_string());
-        }
+        let policy = Policy::new(name.clone(), strategy);
+        let policy = with(fields, "on_store_failure", policy, failure, Policy::try_on_store_failure);
+        let policy = with(fields, "lease", policy, lease, Policy::try_lease);
+        let policy = with(fields, "wait", policy, wait, Policy::try_wait_at_most);
+        let policy = with(fields, "debt", policy, debt, Policy::try_allow_debt);
+        let grantable = grantable.filter(|grantable| *grantable);
+        Some(with(fields, "grantable", policy, grantable, |policy, _| policy.try_with_overrides()))
     }
 
     fn options(fields: &mut Fields<'_>) -> RuleOptions {
@@ -170,19 +127,15 @@ impl Reader<'_> {
     }
 
     /// A limit on requests in flight beside the policy: by the same key, for the same requests.
-    fn in_flight(&self, fields: &mut Fields<'_>, shared: &Shared) -> Option<Rule> {
-        let node = fields.node("in_flight")?;
-        let path = join(&shared.path, "in_flight");
-        let mut fields = Fields::of(node, path, self.findings)?;
+    fn in_flight(&self, fields: &mut Fields<'_>, beside: &Rule) -> Option<Rule> {
+        let mut fields = fields.table("in_flight")?;
         let limit: Option<u64> = fields.read("limit");
         fields.required("limit", limit);
         let lease = fields.duration("lease");
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let until_headers = fields.choice("until", &UNTIL).unwrap_or_default();
-        let name = format!("{}.in_flight", shared.rule.name());
-        let at = |field: &str, error: PolicyError| {
-            self.findings.error(fields.path(field), fields.span_of(field), error.to_string());
-        };
+        let name = format!("{}.in_flight", beside.name());
+        let at = |field: &str, error: PolicyError| fields.error(field, error.to_string());
         let valid = limit
             .and_then(|limit| Concurrency::try_new(&name, limit).map_err(|error| at("limit", error)).ok());
         let is_valid = valid.is_some();
@@ -198,12 +151,12 @@ impl Reader<'_> {
             }
             None => Some(policy),
         });
-        if is_in_flight(&shared.rule.policy) {
+        if is_in_flight(&beside.policy) {
             self.findings
                 .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
-        let Rule { mode, key, key_span, source, matcher, options, table, span, .. } = &shared.rule;
+        let Rule { mode, key, key_span, source, matcher, options, table, span, .. } = beside;
         let options = RuleOptions {
             on_missing: options.on_missing,
             counts_rejections: options.counts_rejections,
@@ -225,6 +178,29 @@ impl Reader<'_> {
             matcher: matcher.clone(),
             options,
         })
+    }
+}
+
+/// The policy with the value of a field, if that is there and the policy accepts it.
+fn with<T>(
+    fields: &Fields<'_>,
+    field: &str,
+    policy: Policy,
+    value: Option<T>,
+    change: impl FnOnce(Policy, T) -> Result<Policy, PolicyError>,
+) -> Policy {
+    let Some(value) = value else { return policy };
+    change(policy.clone(), value).unwrap_or_else(|error| {
+        fields.error(field, error.to_string());
+        policy
+    })
+}
+
+/// What is wrong with a `wait` under any strategy.
+fn wait_alone(fields: &Fields<'_>, name: &PolicyName, wait: Option<Duration>) {
+    let policy = Policy::new(name.clone(), stand_in(""));
+    if let Some(Err(error)) = wait.map(|wait| policy.try_wait_at_most(wait)) {
+        fields.error("wait", error.to_string());
     }
 }
 

@@ -31,10 +31,7 @@ impl Reader<'_> {
                 _ => &[],
             };
             let (message, help) = in_a_file(&error);
-            let finding = fields.missing_at(lacks, path, span, message);
-            if let Some(help) = help {
-                finding.help(help);
-            }
+            fields.missing_at(lacks, path, span, message).maybe_help(help);
         }
     }
 }

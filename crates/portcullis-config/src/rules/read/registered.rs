@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Reader;
+use crate::diagnostic::Diagnostic;
 use crate::fields::{Fields, nearest, quoted};
 use crate::hooks::RejectWith;
 
@@ -23,14 +24,29 @@ impl Reader<'_> {
             return found;
         }
         if self.hooks.any_name {
-            let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
-            self.findings
-                .note(path, span, format!("only the program has {kind} {shown}: without it, {without}"))
-                .help(format!("the program registers it: Loader::{method}({shown}, ..)"));
+            let shown = quoted(name);
+            let message = format!("only the program has {kind} {shown}: without it, {without}");
+            let help = format!("the program registers it: Loader::{method}({shown}, ..)");
+            let note = Diagnostic::note(fields.path(field), fields.span_of(field), message);
+            self.findings.add(note.help(help));
         } else {
             self.unregistered(registered, fields, [field, kind, method], name);
         }
         None
+    }
+
+    /// What the program has registered by the name in the field `function`, or what stands in for it if the program is not there.
+    pub(super) fn function<T: Clone>(
+        &self,
+        registered: &HashMap<String, T>,
+        fields: &mut Fields<'_>,
+        [kind, method]: [&str; 2],
+        without: &str,
+        stand_in: Option<T>,
+    ) -> Option<T> {
+        let name: String = fields.read("function")?;
+        let found = self.registered(registered, fields, ["function", kind, method], &name, without);
+        found.cloned().or(stand_in.filter(|_| self.hooks.any_name))
     }
 
     /// The error of a name that nothing has registered.
@@ -41,30 +57,25 @@ impl Reader<'_> {
         [field, kind, method]: [&str; 3],
         name: &str,
     ) {
-        let (path, span, shown) = (fields.path(field), fields.span_of(field), quoted(name));
+        let shown = quoted(name);
         if self.hooks.doors.is_empty() {
             let instead = instead(registered, name);
-            self.findings
-                .error(path, span, format!("no {kind} {shown} is registered"))
+            fields
+                .error(field, format!("no {kind} {shown} is registered"))
                 .help(format!("{instead}register it in the program: Loader::{method}({shown}, ..)"));
         } else {
-            self.findings
-                .error(path, span, format!("only a program has {kind} {shown}, and none is here"))
+            fields
+                .error(field, format!("only a program has {kind} {shown}, and none is here"))
                 .help("write what a file can say by itself, or limit in the program");
         }
     }
 
     /// `{ function = "page" }`
     pub(super) fn reject_with(&self, fields: &mut Fields<'_>) -> Option<Arc<RejectWith>> {
-        let node = fields.node("reject_with")?;
-        let mut fields = Fields::of(node, fields.path("reject_with"), self.findings)?;
-        let name: Option<String> = fields.read("function");
-        let name = fields.required("function", name);
-        let what = ["function", "rejection", "rejection"];
+        let mut fields = fields.table("reject_with")?;
         let without = "rejected requests have the usual response";
-        let found = name
-            .and_then(|name| self.registered(&self.hooks.rejections, &fields, what, &name, without))
-            .cloned();
+        let found = self.function(&self.hooks.rejections, &mut fields, ["rejection"; 2], without, None);
+        fields.required("function", found.as_ref());
         fields.finish();
         found
     }

@@ -12,7 +12,7 @@ use serde::Deserialize as _;
 
 use super::super::Tier;
 use super::super::rule::QuotaSource;
-use super::Reader;
+use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode};
 use crate::source::Span;
 use crate::tree::Value;
@@ -54,7 +54,7 @@ impl Reader<'_> {
                     PolicyError::CallerQuotas { error, .. } => error.to_string(),
                     other => other.to_string(),
                 };
-                self.findings.error(fields.path(field), fields.span_of(field), message);
+                fields.error(field, message);
                 return (policy, None);
             }
         };
@@ -112,10 +112,9 @@ impl Reader<'_> {
 
     fn quota_look_up(&self, fields: &mut Fields<'_>) -> Option<QuotaLookup> {
         let name: String = fields.read("quota_lookup")?;
-        let (path, span) = (fields.path("quota_lookup"), fields.span_of("quota_lookup"));
         if fields.has("tiers") {
-            self.findings
-                .error(path, span, "`tiers` and `quota_lookup` are both given")
+            fields
+                .error("quota_lookup", "`tiers` and `quota_lookup` are both given")
                 .help("write one of the two: a caller has one quota");
             return None;
         }
@@ -131,10 +130,7 @@ impl Reader<'_> {
     }
 
     fn quotas(&self, fields: &mut Fields<'_>) -> Vec<Quotas> {
-        let Some(node) = fields.node("tiers") else { return Vec::new() };
-        let Some(mut tiers) = Fields::of(node, fields.path("tiers"), self.findings) else {
-            return Vec::new();
-        };
+        let Some(mut tiers) = fields.table("tiers") else { return Vec::new() };
         let mut quotas = Vec::new();
         for entry in tiers.rest() {
             let path = tiers.path(&entry.name);
@@ -153,11 +149,7 @@ impl Reader<'_> {
         tier.required("header", header.as_ref());
         if let Some(header) = &header {
             self.findings
-                .warning(
-                    tier.path("header"),
-                    node.span,
-                    format!("a client may write anything into header {header}, unless a proxy in front overwrites it"),
-                )
+                .warning(tier.path("header"), node.span, chosen_by_client(header))
                 .help("let the program insert the tier into the extensions of the request");
         }
         if !has_tiers {
