@@ -209,32 +209,35 @@ impl RedisStoreBuilder {
             Server::Client(client) => Connection::from_client(client, self.options).await?,
             Server::Pool(pool) => Connection::from_pool(&pool, self.options).await?,
         };
-        #[cfg(feature = "scenario")]
-        let script =
-            if self.scenario.is_some() { scripts::on_scenario_time() } else { scripts::on_server_time() };
-        #[cfg(not(feature = "scenario"))]
-        let script = scripts::on_server_time();
-        let (denials, recently_denied) = (DenialMemory::new(self.denials), RecentlyDenied::new());
         let leases = Leases::new(Handle::current(), self.scenario.is_none());
-        let override_script = scripts::of_overrides(self.scenario.is_some());
-        let inner = Inner {
-            connection,
-            layout,
-            script,
-            override_script,
-            denials,
-            leases,
-            grants: SeenGrants::new(),
-            scenario: self.scenario,
-            encoded: EncodedDecisions::new(),
-            recently_denied,
-        };
+        let inner = Inner::new(connection, layout, self.denials, leases, self.scenario);
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))
     }
 }
 
 impl Inner {
+    pub(crate) fn new(
+        connection: Connection,
+        layout: Layout,
+        denials: usize,
+        leases: Leases,
+        scenario: Option<Box<dyn Clock>>,
+    ) -> Self {
+        Self {
+            connection,
+            layout,
+            script: scripts::of_decisions(scenario.is_some()),
+            override_script: scripts::of_overrides(scenario.is_some()),
+            denials: DenialMemory::new(denials),
+            leases,
+            grants: SeenGrants::new(),
+            encoded: EncodedDecisions::new(),
+            scenario,
+            recently_denied: RecentlyDenied::new(),
+        }
+    }
+
     /// Resets a key that only this check uses, so that missing permissions to read or write keys are found now and not by the
     /// first request.
     async fn probe(&self) -> Result<(), SetupError> {

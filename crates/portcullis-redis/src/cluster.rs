@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::fred::command::Attempt;
 use crate::fred::config::ClientConfig;
+use crate::lock::lock;
 use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
@@ -156,7 +157,7 @@ impl Cluster {
 
     /// All nodes to which there are links, including those with an unknown role.
     pub(crate) fn members(&self) -> Vec<Arc<Node>> {
-        self.locked().values().map(|member| Arc::clone(&member.node)).collect()
+        lock(&self.nodes).values().map(|member| Arc::clone(&member.node)).collect()
     }
 
     /// Whether a map was read.
@@ -166,15 +167,11 @@ impl Cluster {
 
     /// Why the last attempt to read the map failed, if it did.
     pub(crate) fn refusal(&self) -> Option<String> {
-        self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.refusal).clone()
     }
 
     fn view(&self) -> Arc<View> {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<NodeAddr, Member>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serving(&self, slot: u16) -> Result<Arc<Node>, CallError> {
@@ -203,7 +200,7 @@ impl Cluster {
     }
 
     fn transient(&self, addr: NodeAddr) -> Result<Arc<Node>, CallError> {
-        let mut nodes = self.locked();
+        let mut nodes = lock(&self.nodes);
         let full = nodes.len() >= MAX_NODES;
         if let Some(member) = nodes.get_mut(&addr) {
             member.transient_until = Some(Instant::now() + TRANSIENT_LIFETIME);

@@ -89,16 +89,7 @@ impl Connection {
     ) -> Result<Value, CallError> {
         let slot = keys.first().map(|key| slot_of(key.as_bytes()));
         let (keys, args) = (keys.into_iter().map(Bytes::from).collect(), args.into());
-        self.run(Call {
-            script,
-            slot,
-            words: CallWords::new(keys, args),
-            queue: QueueKey::none(),
-            load: None,
-            decisions: 0,
-            end: None,
-        })
-        .await
+        self.run(Call::new(script, slot, CallWords::new(keys, args))).await
     }
 
     /// Reads a string up to the byte `last`, counted from 0, by a command of its own.

@@ -89,6 +89,7 @@ mod builder;
 mod cluster;
 mod connection;
 mod fred;
+mod lock;
 mod protocol;
 #[cfg(feature = "recorded")]
 mod recorded;

@@ -6,11 +6,8 @@ use tokio::runtime::Handle;
 
 use crate::connection::Connection;
 use crate::protocol::keys::Layout;
-use crate::protocol::scripts;
 use crate::protocol::value::Value;
-use crate::store::{
-    DEFAULT_ENTRIES, DenialMemory, EncodedDecisions, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants,
-};
+use crate::store::{DEFAULT_ENTRIES, Inner, Leases, RedisStore};
 
 impl RedisStore {
     /// Creates a store in which every call has this reply of the script at once. The call is encoded, and not sent.
@@ -24,18 +21,9 @@ impl RedisStore {
     pub fn with_recorded_reply(reply: &[u8]) -> Self {
         let layout =
             Layout::new("portcullis", Secret::published().id()).expect("both are letters and digits");
-        Self::from_inner(Inner {
-            connection: Connection::recorded(Value::Text(Bytes::copy_from_slice(reply))),
-            layout,
-            script: scripts::on_server_time(),
-            override_script: scripts::of_overrides(false),
-            denials: DenialMemory::new(DEFAULT_ENTRIES),
-            leases: Leases::new(Handle::current(), true),
-            grants: SeenGrants::new(),
-            scenario: None,
-            encoded: EncodedDecisions::new(),
-            recently_denied: RecentlyDenied::new(),
-        })
+        let connection = Connection::recorded(Value::Text(Bytes::copy_from_slice(reply)));
+        let leases = Leases::new(Handle::current(), true);
+        Self::from_inner(Inner::new(connection, layout, DEFAULT_ENTRIES, leases, None))
     }
 }
 

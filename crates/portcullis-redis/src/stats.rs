@@ -7,8 +7,8 @@ mod gauges;
 mod observers;
 
 use std::cell::Cell;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::StoreErrorKind;
 use portcullis_core::store::{CallOutcome, StoreCall};
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::gauges::Gauges;
 use self::observers::Observers;
+use crate::lock::lock;
 
 /// The counters of one store.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl StoreStats {
     /// Records that a connection answers no calls since an instant.
     pub(crate) fn outage_began(&self, at: Instant) {
         let at = self.micros(at);
-        let mut outages = self.outages();
+        let mut outages = lock(&self.outages);
         outages.running += 1;
         outages.begun += at;
     }
@@ -86,7 +87,7 @@ impl StoreStats {
     /// Records that an outage that began at an instant has ended.
     pub(crate) fn outage_ended(&self, began: Instant) {
         let (began, now) = (self.micros(began), self.micros(Instant::now()));
-        let mut outages = self.outages();
+        let mut outages = lock(&self.outages);
         outages.running -= 1;
         outages.begun -= began;
         outages.ended += now - began;
@@ -94,7 +95,7 @@ impl StoreStats {
 
     /// For how many microseconds connections have answered no calls, summed over the connections. Never decreases.
     pub(crate) fn degraded(&self) -> u64 {
-        let mut outages = self.outages();
+        let mut outages = lock(&self.outages);
         let now = self.micros(Instant::now());
         let sum = outages.ended + outages.running * now - outages.begun;
         outages.reported = outages.reported.max(u64::try_from(sum).unwrap_or(0));
@@ -142,11 +143,6 @@ impl StoreStats {
 
     fn micros(&self, instant: Instant) -> i128 {
         i128::try_from(instant.saturating_duration_since(self.created).as_micros()).unwrap_or(i128::MAX)
-    }
-
-    fn outages(&self) -> MutexGuard<'_, Outages> {
-        // No code panics while it holds the lock.
-        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -123,7 +123,7 @@ impl RedisStore {
                 Ok(answers) => answers,
                 Err(failure) => return self.0.decide_without_store(standby.as_deref(), checks, failure),
             };
-            self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
+            self.0.remember(slot, &checks, checks.iter().zip(answers.iter()), sent);
             let outcome = answers.outcome(checks).expect("there is one answer per check");
             if let Some(standby) = standby {
                 standby.record(&outcome);
@@ -265,8 +265,9 @@ impl Inner {
         let key = decision.narrowest_key().map(|key| key.fingerprint());
         // Permits bound what a client can hold of shared limits by decisions that its own limit denies: parts of decisions need them.
         let queue = QueueKey { may_join: decision.len() == 1, ..QueueKey::new(key, &is_denied) };
+        // Not by `call`, whose future would take the memory for this one again.
         let reply = self.send(slot, queue, Operation::Check, checks.clone(), &[], end).await;
-        let mut reply = self.received(slot, reply)?;
+        let mut reply = Reply::new(self.received(slot, reply)?)?;
         let at = reply.at()?;
         let mut answers = Answers::default();
         for check in checks {

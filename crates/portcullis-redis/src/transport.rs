@@ -67,6 +67,13 @@ pub(crate) struct Call<'a> {
     pub(crate) end: Option<Instant>,
 }
 
+impl<'a> Call<'a> {
+    /// A call that makes no decision, is counted under no key and has the whole deadline.
+    pub(crate) fn new(script: &'a Script, slot: Option<u16>, words: Arc<CallWords>) -> Self {
+        Self { script, slot, words, queue: QueueKey::none(), load: None, decisions: 0, end: None }
+    }
+}
+
 /// What a call would meet now. One answer to what else are separate questions, because they concern the same node at the same
 /// instant: whether it rejects calls, for how long it has answered none, and whether there is a connection to it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -86,15 +86,6 @@ impl RedisCluster {
         &self.nodes
     }
 
-    /// Mutable access to a node, for example to change its environment.
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this index.
-    pub fn node_mut(&mut self, index: usize) -> &mut RedisServer {
-        &mut self.nodes[index]
-    }
-
     /// Kills a node with SIGKILL. After the [node timeout](ServerSetup::node_timeout) the other nodes mark it as failed, and one
     /// of its replicas takes over.
     ///

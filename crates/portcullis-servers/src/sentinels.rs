@@ -81,15 +81,6 @@ impl RedisSentinels {
         &self.sentinels
     }
 
-    /// Mutable access to a sentinel, for example to kill or restart it.
-    ///
-    /// # Panics
-    ///
-    /// If there is no sentinel with this index.
-    pub fn sentinel_mut(&mut self, index: usize) -> &mut RedisServer {
-        &mut self.sentinels[index]
-    }
-
     /// The server that is the primary, as the first running sentinel reports it.
     ///
     /// # Errors

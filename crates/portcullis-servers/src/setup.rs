@@ -31,7 +31,6 @@ pub struct ServerSetup {
     pub(super) persistent: bool,
     pub(super) tls: bool,
     pub(super) node_timeout: Duration,
-    pub(super) down_after: Duration,
 }
 
 impl ServerSetup {
@@ -45,7 +44,6 @@ impl ServerSetup {
             persistent: false,
             tls: false,
             node_timeout: Duration::from_secs(1),
-            down_after: Duration::from_millis(500),
         }
     }
 
@@ -90,12 +88,6 @@ impl ServerSetup {
     /// Sets the time without an answer after which a cluster node is marked as failed, 1 s by default.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
-        self
-    }
-
-    /// Sets the time without an answer after which a sentinel considers a server down, 500 ms by default.
-    pub fn down_after(mut self, silence: Duration) -> Self {
-        self.down_after = silence;
         self
     }
 

@@ -192,7 +192,7 @@ pub(crate) enum Action {
     },
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) limit: Option<u64>,
     pub(crate) remaining: Option<u64>,
@@ -209,25 +209,7 @@ pub(crate) struct Expected {
 impl Expected {
     /// Whether any field of a decision is expected.
     pub(crate) fn expects_decision(&self) -> bool {
-        let Self {
-            limit,
-            remaining,
-            retry_after,
-            reset_after,
-            next_after,
-            delay,
-            decided_by,
-            blocked,
-            uncharged: _,
-            held: _,
-        } = self;
-        limit.is_some()
-            || remaining.is_some()
-            || retry_after.is_some()
-            || reset_after.is_some()
-            || next_after.is_some()
-            || delay.is_some()
-            || decided_by.is_some()
-            || blocked.is_some()
+        let decision = Self { uncharged: None, held: None, ..self.clone() };
+        decision != Self::default()
     }
 }

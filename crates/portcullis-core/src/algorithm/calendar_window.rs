@@ -4,7 +4,7 @@ mod table;
 
 use core::num::NonZeroU32;
 
-use super::debt::Debt;
+use super::debt::{Debt, impl_debt};
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, sealed::Sealed};
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -101,20 +101,6 @@ impl CalendarWindow {
         self.debt.beyond(self.limit)
     }
 
-    pub(crate) const fn debt(&self) -> Debt {
-        self.debt
-    }
-
-    /// The largest debt that this limit permits: together at most twice the highest limit.
-    pub(crate) const fn max_debt(&self) -> u64 {
-        let most = Quota::MAX_UNITS.saturating_mul(2).saturating_sub(self.limit);
-        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
-    }
-
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { debt, ..self }
-    }
-
     /// The windows.
     pub const fn table(&self) -> &'static WindowTable {
         self.table
@@ -156,6 +142,8 @@ impl CalendarWindow {
         end.as_micros().saturating_add((end == Timestamp::MAX).into())
     }
 }
+
+impl_debt!(CalendarWindow, Quota::MAX_UNITS);
 
 impl Sealed for CalendarWindow {}
 

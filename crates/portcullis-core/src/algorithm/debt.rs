@@ -66,6 +66,29 @@ impl Debt {
     }
 }
 
+/// Gives an algorithm that counts units its debt; `most` is the highest limit.
+macro_rules! impl_debt {
+    ($algorithm:ident, $most:expr) => {
+        impl $algorithm {
+            pub(crate) const fn debt(&self) -> Debt {
+                self.debt
+            }
+
+            /// The largest debt that this limit permits: together at most twice the highest limit.
+            pub(crate) const fn max_debt(&self) -> u64 {
+                let most = $most.saturating_mul(2).saturating_sub(self.limit);
+                if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
+            }
+
+            pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+                Self { debt, ..self }
+            }
+        }
+    };
+}
+
+pub(super) use impl_debt;
+
 /// The highest ceiling, in microseconds: that of the longest time to full with an equal debt.
 pub(crate) const MAX_CEILING: u64 = 1 << 52;
 

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::debt::Debt;
+use super::debt::{Debt, impl_debt};
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, modulo, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -99,20 +99,6 @@ impl FixedWindow {
         self.debt.beyond(self.limit)
     }
 
-    pub(crate) const fn debt(&self) -> Debt {
-        self.debt
-    }
-
-    /// The largest debt that this limit permits: together at most twice the highest limit.
-    pub(crate) const fn max_debt(&self) -> u64 {
-        let most = Quota::MAX_UNITS.saturating_mul(2).saturating_sub(self.limit);
-        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
-    }
-
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { debt, ..self }
-    }
-
     /// The length of a window, in whole microseconds.
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period)
@@ -180,6 +166,8 @@ impl FixedWindow {
         (count > 0).then_some(Window { end, length: self.period, count })
     }
 }
+
+impl_debt!(FixedWindow, Quota::MAX_UNITS);
 
 impl Sealed for FixedWindow {}
 

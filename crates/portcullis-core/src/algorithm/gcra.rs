@@ -1,9 +1,6 @@
 //! The generic cell rate algorithm.
 
-use core::num::NonZeroU32;
-
-use super::debt::Debt;
-use super::meter::MeterAlgorithm;
+use super::meter::impl_meter_algorithm;
 use crate::algorithm::Meter;
 use crate::{Quota, QuotaError};
 
@@ -45,13 +42,6 @@ impl Gcra {
         }
     }
 
-    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
-        match self.meter.share(instances) {
-            Ok(meter) => Ok(Self { meter }),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The same algorithm, whose admitted units may be delayed by up to `micros`.
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         match self.meter.with_wait(micros) {
@@ -60,20 +50,10 @@ impl Gcra {
         }
     }
 
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { meter: self.meter.with_debt(debt) }
-    }
-
     /// The meter that a store computes with.
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }
 }
 
-impl MeterAlgorithm for Gcra {
-    const QUEUES: bool = false;
-
-    fn meter(&self) -> &Meter {
-        &self.meter
-    }
-}
+impl_meter_algorithm!(Gcra, queues: false);

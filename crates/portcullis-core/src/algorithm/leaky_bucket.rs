@@ -1,9 +1,6 @@
 //! The leaky bucket as a queue.
 
-use core::num::NonZeroU32;
-
-use super::debt::Debt;
-use super::meter::MeterAlgorithm;
+use super::meter::impl_meter_algorithm;
 use crate::algorithm::Meter;
 use crate::{Quota, QuotaError};
 
@@ -54,13 +51,6 @@ impl LeakyBucket {
         }
     }
 
-    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
-        match self.meter.share(instances) {
-            Ok(meter) => Ok(Self { meter }),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The same outflow with a queue of another length: the units that drain in `micros`, and one that does not wait.
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         match self.meter.with_burst(self.meter.units_in(micros).saturating_add(1)) {
@@ -69,20 +59,10 @@ impl LeakyBucket {
         }
     }
 
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { meter: self.meter.with_debt(debt) }
-    }
-
     /// The meter that a store computes with. Its level is the number of units in the queue.
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }
 }
 
-impl MeterAlgorithm for LeakyBucket {
-    const QUEUES: bool = true;
-
-    fn meter(&self) -> &Meter {
-        &self.meter
-    }
-}
+impl_meter_algorithm!(LeakyBucket, queues: true);

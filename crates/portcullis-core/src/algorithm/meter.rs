@@ -19,7 +19,7 @@ mod wide;
 
 use core::num::{NonZeroU32, NonZeroU64};
 
-pub(crate) use decide::MeterAlgorithm;
+pub(crate) use decide::{MeterAlgorithm, impl_meter_algorithm};
 use room::Room;
 pub(super) use step::Step;
 use wide::{div_rem, product};

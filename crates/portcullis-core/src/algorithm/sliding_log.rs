@@ -8,7 +8,7 @@ use core::time::Duration;
 pub use log::{Log, LogView};
 
 use self::log::LiveRuns;
-use super::debt::Debt;
+use super::debt::{Debt, impl_debt};
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, Snapshot, answer, sealed::Sealed, share};
 use crate::charge::{Position, Run};
 use crate::refund::Refund;
@@ -77,20 +77,6 @@ impl SlidingLog {
     /// the limit.
     pub const fn ceiling(&self) -> u64 {
         self.debt.beyond(self.limit)
-    }
-
-    pub(crate) const fn debt(&self) -> Debt {
-        self.debt
-    }
-
-    /// The largest debt that this limit permits: together at most twice the highest limit.
-    pub(crate) const fn max_debt(&self) -> u64 {
-        let most = Self::MAX_LIMIT.saturating_mul(2).saturating_sub(self.limit);
-        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
-    }
-
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { debt, ..self }
     }
 
     /// The length of the window, in whole microseconds.
@@ -178,6 +164,8 @@ impl SlidingLog {
         self.live(log, now).map_or((0, false), |live| (live.len(), live.clock_stepped()))
     }
 }
+
+impl_debt!(SlidingLog, SlidingLog::MAX_LIMIT);
 
 impl Sealed for SlidingLog {}
 

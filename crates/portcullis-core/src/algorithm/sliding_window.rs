@@ -10,7 +10,7 @@ use slots::SlotsAt;
 
 pub use slots::Slots;
 
-use super::debt::Debt;
+use super::debt::{Debt, impl_debt};
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, modulo, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -106,20 +106,6 @@ impl SlidingWindow {
     /// the limit.
     pub const fn ceiling(&self) -> u64 {
         self.debt.beyond(self.limit)
-    }
-
-    pub(crate) const fn debt(&self) -> Debt {
-        self.debt
-    }
-
-    /// The largest debt that this limit permits: together at most twice the highest limit.
-    pub(crate) const fn max_debt(&self) -> u64 {
-        let most = Self::MAX_LIMIT.saturating_mul(2).saturating_sub(self.limit);
-        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
-    }
-
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { debt, ..self }
     }
 
     /// The length of the window, whole microseconds.
@@ -258,6 +244,8 @@ impl SlidingWindow {
         Some((figures, Position::at(slots.begin()), Some(expires_at)))
     }
 }
+
+impl_debt!(SlidingWindow, SlidingWindow::MAX_LIMIT);
 
 impl Sealed for SlidingWindow {}
 

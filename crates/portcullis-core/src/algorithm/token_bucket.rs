@@ -1,9 +1,8 @@
 //! The token bucket.
 
-use core::num::{NonZeroU32, NonZeroU64};
+use core::num::NonZeroU64;
 
-use super::debt::Debt;
-use super::meter::{MeterAlgorithm, Step};
+use super::meter::{Step, impl_meter_algorithm};
 use super::modulo;
 use crate::algorithm::Meter;
 use crate::{Quota, QuotaError};
@@ -70,14 +69,6 @@ impl TokenBucket {
         Self { meter: self.meter.with_step(step) }
     }
 
-    /// With interval refill, a share is refilled at the same instants with its share of the tokens.
-    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
-        match self.meter.share(instances) {
-            Ok(meter) => Ok(Self { meter }),
-            Err(error) => Err(error),
-        }
-    }
-
     /// The same bucket, whose admitted units may be delayed by up to `micros`: with interval refill rounded down to whole periods.
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         match self.meter.with_wait(micros.saturating_sub(modulo(micros, self.meter.grain()))) {
@@ -95,23 +86,14 @@ impl TokenBucket {
         self.meter.step().period().get()
     }
 
-    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
-        Self { meter: self.meter.with_debt(debt) }
-    }
-
     /// The meter that a store computes with. Its level is the number of missing tokens.
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }
 }
 
-impl MeterAlgorithm for TokenBucket {
-    const QUEUES: bool = false;
-
-    fn meter(&self) -> &Meter {
-        &self.meter
-    }
-}
+// With interval refill, a share is refilled at the same instants with its share of the tokens.
+impl_meter_algorithm!(TokenBucket, queues: false);
 
 #[cfg(test)]
 mod tests;

@@ -242,16 +242,7 @@ impl Outcome {
         }
         let ids = checks.iter().map(|_| Some(id)).collect();
         let fallback = Some(Box::new(Fallback { failure, ids }));
-        Self {
-            checks,
-            decisions,
-            positions,
-            decisive_index,
-            is_remembered: false,
-            is_leased: false,
-            fallback,
-            grants: None,
-        }
+        Self { fallback, ..Self::with_results(checks, Results { decisions, positions, decisive_index }) }
     }
 
     /// The index, the decision and the position of a check.

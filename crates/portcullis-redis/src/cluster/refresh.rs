@@ -10,6 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::map::{Map, View};
 use super::{Cluster, Member, Node, watch};
 use crate::fred::config::ClientConfig;
+use crate::lock::lock;
 use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
@@ -76,16 +77,16 @@ impl Cluster {
                 Err(words) => refusal = Some(words),
             }
         }
-        if self.locked().values().all(|member| member.node.availability().rejects()) {
+        if lock(&self.nodes).values().all(|member| member.node.availability().rejects()) {
             self.connect_seeds();
         }
-        *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        *lock(&self.refusal) = refusal;
         asked
     }
 
     /// Connects to the nodes of the URL.
     fn connect_seeds(&self) {
-        let mut nodes = self.locked();
+        let mut nodes = lock(&self.nodes);
         for seed in &self.seeds {
             if !nodes.contains_key(seed) {
                 let node = Arc::new(self.connect(seed));
@@ -112,7 +113,7 @@ impl Cluster {
     }
 
     fn reconcile(&self, map: &Map) -> Vec<Arc<Node>> {
-        let mut nodes = self.locked();
+        let mut nodes = lock(&self.nodes);
         let primaries = map.addrs.iter().map(|addr| {
             // A redirection that named the node may not have contained the name in its certificate.
             if nodes.get_key_value(addr).is_some_and(|(known, _)| known.name != addr.name) {

@@ -1,6 +1,6 @@
 //! Opens a connection and examines the server.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -13,6 +13,7 @@ use crate::cluster::node::Node;
 use crate::fred::address::Address;
 use crate::fred::config::ClientConfig;
 use crate::fred::{Client, Pool};
+use crate::lock::lock;
 use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
 use crate::resilience::outage_log::OutageLog;
@@ -159,8 +160,7 @@ impl Connection {
                 sleep(EXAMINE_INTERVAL).await;
             }
         };
-        // No code panics while it holds the lock.
-        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(later);
+        lock(&self.0.tasks).spawn(later);
     }
 
     /// Waits for the first slot map of a cluster. Returns whether one was read.

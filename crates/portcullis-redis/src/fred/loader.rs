@@ -4,8 +4,8 @@
 //! call with its own charge, so each call that misses the script sends one. Their number is bounded by the calls in flight.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::fred::clients::Client;
@@ -21,6 +21,7 @@ use tokio::time::Instant;
 use super::command::{command_options, custom};
 use super::error::call_error;
 use super::live::Live;
+use crate::lock::lock;
 use crate::protocol::script::{Script, Sha};
 use crate::stats::StoreStats;
 use crate::transport::CallError;
@@ -110,7 +111,7 @@ impl Loader {
     /// Forgets the refusals from before `sent`, when an `EVAL` was sent that is refused as well: whichever of the two is
     /// permitted next must be found. Later refusals are those that other calls are about to read.
     pub(crate) fn ask_again(&self, sent: Instant) {
-        self.refusals.locked().retain(|refusal| refusal.at > sent);
+        lock(&self.refusals.0).retain(|refusal| refusal.at > sent);
     }
 }
 
@@ -130,7 +131,7 @@ impl Refusals {
     /// The refusals that hold on a connection. A connection that was made later asks again.
     fn on(&self, live: &Live) -> Vec<Refusal> {
         let created = live.liveness.created();
-        self.locked().iter().filter(|refusal| refusal.at >= created).cloned().collect()
+        lock(&self.0).iter().filter(|refusal| refusal.at >= created).cloned().collect()
     }
 
     /// The refusal of the server that serves a slot.
@@ -146,13 +147,9 @@ impl Refusals {
 
     /// Records the result of a load: the refusal, or `None` if it succeeded.
     fn record(&self, server: Option<Server>, refusal: Option<CallError>) {
-        let mut refusals = self.locked();
+        let mut refusals = lock(&self.0);
         refusals.retain(|known| known.server != server);
         refusals.extend(refusal.map(|error| Refusal { server, at: Instant::now(), error }));
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Vec<Refusal>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -169,7 +166,7 @@ async fn load_everywhere(
         None => vec![None],
     };
     // The list stays as short as the cluster is, however often its primaries change.
-    refusals.locked().retain(|refusal| primaries.contains(&refusal.server));
+    lock(&refusals.0).retain(|refusal| primaries.contains(&refusal.server));
     let refused = refusals.on(live);
     let mut loads = JoinSet::new();
     let is_asked = |primary: &Option<Server>| refused.iter().all(|refusal| refusal.server != *primary);

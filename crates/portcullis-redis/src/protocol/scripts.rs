@@ -4,25 +4,14 @@ use super::override_record;
 use super::script::Script;
 use super::wire::wrote;
 
-/// The script that reads the server's clock.
-pub(crate) fn on_server_time() -> Script {
-    script(include_str!("../../lua/server_clock.lua"))
-}
-
-/// The script that takes the time from the caller.
-#[cfg(feature = "scenario")]
-pub(crate) fn on_scenario_time() -> Script {
-    script(include_str!("../../lua/scenario_clock.lua"))
+/// The script that decides, on the clock of a scenario or of the server.
+pub(crate) fn of_decisions(is_scenario: bool) -> Script {
+    Script::new(&source(clock(is_scenario))).with_write_check(wrote)
 }
 
 /// The script that reads and replaces the record of an override, on the clock of a scenario or of the server.
 pub(crate) fn of_overrides(is_scenario: bool) -> Script {
-    let clock = if is_scenario {
-        include_str!("../../lua/scenario_clock.lua")
-    } else {
-        include_str!("../../lua/server_clock.lua")
-    };
-    let source = [clock, include_str!("../../lua/override_record.lua")].concat();
+    let source = [clock(is_scenario), include_str!("../../lua/override_record.lua")].concat();
     Script::new(&source).with_write_check(override_record::replaced)
 }
 
@@ -32,8 +21,12 @@ pub(crate) fn of_documents() -> Script {
         .with_write_check(|reply| reply.as_integer() == Some(1))
 }
 
-fn script(clock: &str) -> Script {
-    Script::new(&source(clock)).with_write_check(wrote)
+fn clock(is_scenario: bool) -> &'static str {
+    if is_scenario {
+        include_str!("../../lua/scenario_clock.lua")
+    } else {
+        include_str!("../../lua/server_clock.lua")
+    }
 }
 
 /// One script for all algorithms: an algorithm that a call does not use costs a comparison.

@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::task::{Poll, Waker};
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::deadline::{final_polls, wait_until};
+use crate::lock::lock;
 
 /// The deadlines of the calls on a link.
 #[derive(Debug)]
@@ -77,7 +78,7 @@ impl CallTimer {
 
     /// Removes the calls whose deadlines have passed, and returns when the task that has slept until `watch` wakes next.
     fn expire(&self, watch: Instant, now: Instant) -> (Vec<Waker>, Option<Instant>) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let mut expired = Vec::new();
         while let Some(first) = state.waiting.first_entry().filter(|first| first.key().0 <= now) {
             expired.push(first.remove());
@@ -88,11 +89,6 @@ impl CallTimer {
         }
         state.watch = state.waiting.first_key_value().map(|((end, _), _)| *end);
         (expired, state.watch)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is complete before any code can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -110,7 +106,7 @@ impl Wait<'_> {
         if self.end <= Instant::now() {
             return true;
         }
-        let mut state = self.timer.state();
+        let mut state = lock(&self.timer.state);
         if state.has_ended {
             return true;
         }
@@ -132,7 +128,7 @@ impl Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
-            self.timer.state().waiting.remove(&(self.end, id));
+            lock(&self.timer.state).waiting.remove(&(self.end, id));
         }
     }
 }
@@ -162,7 +158,7 @@ impl Drop for Watch {
         if self.next.is_some()
             && let Some(timer) = self.timer.upgrade()
         {
-            let mut state = timer.state();
+            let mut state = lock(&timer.state);
             state.has_ended = true;
             let waiting = std::mem::take(&mut state.waiting);
             drop(state);
@@ -187,7 +183,7 @@ mod tests {
     impl CallTimer {
         /// The calls that wait, and whether a task watches over them.
         fn waiting(&self) -> (usize, bool) {
-            let state = self.state();
+            let state = lock(&self.state);
             (state.waiting.len(), state.watch.is_some())
         }
     }

@@ -35,13 +35,15 @@ mod lane;
 
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
 use lane::Lane;
+
+use crate::lock::lock;
 
 /// The decisions that wait for a call on a connection, each with its load.
 // In cache lines of its own: every decision writes to it, and reads what is beside it.
@@ -108,7 +110,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Lets a decision `join` the last one that waits, with the id of its own that is returned, if that one takes it, leaves until
     /// `end`, and there is room.
     pub(crate) fn join(&self, lane: &L, end: Instant, join: impl FnOnce(&mut T, u64) -> bool) -> Option<u64> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let id = state.next_id;
         let own = state.lanes.get_mut(lane)?;
         if !own.join(self.max_load, end, |last| join(last, id)) {
@@ -128,7 +130,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         latest: Instant,
         decision: impl FnOnce(u64) -> T,
     ) -> Option<Entered> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.begin(lane) {
             self.is_busy.store(true, Relaxed);
             return None;
@@ -155,7 +157,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
 
     /// Takes the decisions of a call that has begun for what waits.
     pub(crate) fn take(&self, lane: &L) -> Taken<T> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else {
             return Taken { decisions: Vec::new(), begins_call: false };
         };
@@ -169,7 +171,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Begins the next call in the place of one that ends, if the server has made all of its decisions in one step: for what waits, and for
     /// what its callers decide next. Returns whether it does: a task must [take](Self::take) it. Otherwise [`end`](Self::end) must follow.
     pub(crate) fn begin_next(&self, lane: &L, decisions: usize) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         let begins = decisions > 1 && own.last_tag != 0 && own.calls <= MAX_CALLS && !own.begins_next;
         if begins {
@@ -183,7 +185,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// How many decisions wait for a call that has begun beside one that is on its way, or in the place of one that has ended. Zero if it
     /// waits for no more: if there is no such call, the call is full, or it is as large as the last one.
     pub(crate) fn arrived(&self, lane: &L) -> usize {
-        let state = self.state();
+        let state = lock(&self.state);
         let own = state.lanes.get(lane).filter(|own| {
             (own.begins_next || own.calls > own.starting)
                 && own.load < self.max_load.into()
@@ -195,7 +197,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Removes the decision with this id, and no other, if it still waits: `remove` removes it from those that have joined each other,
     /// and returns whether it was there. Returns whether it still waited.
     pub(crate) fn leave(&self, lane: &L, id: u64, remove: impl FnOnce(&mut T) -> bool) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         let (waited, removed) = own.leave(id, remove);
         state.remove_if_empty(lane);
@@ -209,7 +211,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Begins calls in addition to those that are on their way for all decisions that wait no longer at `now`. For the task that
     /// looks at what waits at the instant `watch`.
     pub(crate) fn due(&self, watch: Instant, now: Instant) -> Due<L, T> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let lanes = state.lanes.iter();
         let due: Vec<(L, u64)> =
             lanes.filter_map(|(lane, own)| Some((lane.clone(), own.due(now)?))).collect();
@@ -228,7 +230,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
 
     /// Removes all decisions that wait, because nothing watches over them any more.
     pub(crate) fn clear(&self) -> Vec<T> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.watch = None;
         let waiting = state.lanes.values_mut().flat_map(|own| {
             (own.load, own.joined, own.count) = (0, 0, 0);
@@ -243,7 +245,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Ends a call with this number of decisions. Returns whether a call begins in its place, for what waits: a task
     /// must [take](Self::take) it.
     pub(crate) fn end(&self, lane: &L, decisions: usize) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else { return false };
         own.calls -= 1;
         if decisions > 1 {
@@ -264,13 +266,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
 
     /// The number of decisions that wait, `each` with those that have joined it.
     pub(crate) fn waiting(&self, each: impl Fn(&T) -> usize) -> usize {
-        let state = self.state();
+        let state = lock(&self.state);
         state.lanes.values().flat_map(|own| &own.waiting).map(|waiting| each(&waiting.decision)).sum()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State<L, T>> {
-        // Every change is complete before any code can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

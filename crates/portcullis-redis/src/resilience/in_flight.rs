@@ -20,7 +20,7 @@ use std::future::poll_fn;
 use std::ops::{Deref, DerefMut};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use self::state::{Polled, State};
 use super::breaker::Breaker;
+use crate::lock::lock;
 use crate::transport::CallError;
 
 /// The permits of one connection.
@@ -136,9 +137,7 @@ impl InFlightLimit {
     }
 
     fn state(&self) -> Locked<'_> {
-        // Every change is complete before any code can panic.
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Locked { state, is_waited_for: &self.is_waited_for }
+        Locked { state: lock(&self.state), is_waited_for: &self.is_waited_for }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
+use tracing::field::{DisplayValue, display};
 
 use crate::transport::{CallError, ConnectError};
 
@@ -60,11 +61,7 @@ impl OutageLog {
             return;
         }
         self.next.store(now.saturating_add(MIN_INTERVAL_MS), Ordering::Relaxed);
-        if let Some(node) = &self.node {
-            tracing::warn!(server = %self.server, %node, %reason, "a redis node is unavailable");
-        } else {
-            tracing::warn!(server = %self.server, %reason, "redis is unavailable");
-        }
+        tracing::warn!(server = %self.server, node = self.node(), %reason, "{} is unavailable", self.subject());
     }
 
     /// Records why a connection could not be made while the server is down. No caller waits for the connection by then, so a
@@ -86,11 +83,7 @@ impl OutageLog {
             return;
         }
         self.refused.store(false, Ordering::Relaxed);
-        if let Some(node) = &self.node {
-            tracing::info!(server = %self.server, %node, "a redis node is available again");
-        } else {
-            tracing::info!(server = %self.server, "redis is available again");
-        }
+        tracing::info!(server = %self.server, node = self.node(), "{} is available again", self.subject());
     }
 
     /// Records that the user lacks a permission. Logs it once until a call is served, and at most once a minute.
@@ -132,6 +125,14 @@ impl OutageLog {
         if let (Some(node), true) = (&self.node, self.down.swap(false, Ordering::Relaxed)) {
             tracing::info!(server = %self.server, %node, "the cluster continues without a redis node");
         }
+    }
+
+    fn node(&self) -> Option<DisplayValue<&String>> {
+        self.node.as_ref().map(display)
+    }
+
+    fn subject(&self) -> &'static str {
+        if self.node.is_some() { "a redis node" } else { "redis" }
     }
 
     fn now(&self) -> u64 {

@@ -96,26 +96,12 @@ pub(crate) fn with_grants(outcome: Outcome, grants: &[CheckGrant]) -> Outcome {
     grants.iter().fold(outcome, |outcome, granted| outcome.with_grant(granted.check, granted.grant))
 }
 
-impl FromIterator<(Timestamp, CheckResult)> for Answers {
-    fn from_iter<I: IntoIterator<Item = (Timestamp, CheckResult)>>(results: I) -> Self {
-        Self::new(results, Vec::new())
-    }
-}
-
-impl IntoIterator for Answers {
-    type Item = (Timestamp, CheckResult);
-    type IntoIter = smallvec::IntoIter<[(Timestamp, CheckResult); 2]>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.results.into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a Answers {
-    type Item = &'a (Timestamp, CheckResult);
-    type IntoIter = std::slice::Iter<'a, (Timestamp, CheckResult)>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
+/// Joins checks that are a part of one decision; `None` if there are none.
+pub(crate) fn together(checks: impl IntoIterator<Item = Check>) -> Option<Checks> {
+    checks.into_iter().fold(None, |joined: Option<Checks>, Check { policy, key, cost }| {
+        Some(match joined {
+            None => Checks::one(policy, key, cost),
+            Some(joined) => joined.and(policy, key, cost).expect("a part of a decision is a decision"),
+        })
+    })
 }

@@ -24,13 +24,13 @@ impl Inner {
         end: Option<Instant>,
     ) -> Result<Reply, StoreError> {
         let reply = self.send(slot, queue, operation, checks, guards, end).await;
-        self.received(slot, reply)
+        Reply::new(self.received(slot, reply)?)
     }
 
     /// What a call to the node of a slot has brought.
-    pub(crate) fn received(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Reply, StoreError> {
+    pub(crate) fn received(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Value, StoreError> {
         self.connection.note(&reply);
-        Reply::new(reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
+        self.explained(slot, reply)
     }
 
     /// Encodes a call now, and sends it when it is polled.

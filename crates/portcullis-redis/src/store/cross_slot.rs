@@ -33,10 +33,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::partial::{PartialOutcome, together};
+use self::partial::PartialOutcome;
 pub(crate) use self::recently_denied::RecentlyDenied;
 use self::slots::{SlotGroup, query_order};
-use super::answers::Answers;
+use super::answers::{Answers, together};
 use super::{Inner, RedisStore};
 use crate::protocol::keys::Slots;
 use crate::protocol::wire::Operation;
@@ -160,9 +160,9 @@ impl RedisStore {
             match answer {
                 Ok(answers) => {
                     let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
-                    self.0.remember(group.slot, partial.checks(), own.zip(&answers), sent);
+                    self.0.remember(group.slot, partial.checks(), own.zip(answers.iter()), sent);
                     partial.granted(&group, answers.grants());
-                    partial.answered(&group, answers);
+                    partial.answered(&group, answers.iter().copied());
                     // Recorded now, and not after all replies, so that decisions that begin meanwhile use the new order.
                     self.record_denied(partial);
                 }
@@ -210,7 +210,7 @@ impl RedisStore {
             }
             let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
             let own = answers.under_grants(own);
-            for (check, (_, result)) in own.iter().zip(&answers).filter(|(check, _)| check.cost > 0) {
+            for (check, (_, result)) in own.iter().zip(answers.iter()).filter(|(check, _)| check.cost > 0) {
                 drop(self.refund_at(check, result.position).await);
             }
         }

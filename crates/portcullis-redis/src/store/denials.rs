@@ -21,7 +21,7 @@ mod shard;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use portcullis_core::algorithm::Snapshot;
 use portcullis_core::store::{Check, Checks, Outcome};
@@ -30,6 +30,7 @@ use tokio::time::Instant;
 
 use self::entry::{Denial, Id};
 use self::shard::Shard;
+use crate::lock::lock;
 
 /// The denials of one store.
 #[derive(Debug)]
@@ -218,11 +219,6 @@ impl DenialMemory {
         // 0 is before every denial.
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
     }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // No code panics while it holds the lock.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Correction<'_> {

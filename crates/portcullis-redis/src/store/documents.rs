@@ -7,7 +7,6 @@ use portcullis_core::{StoreError, StoreErrorKind};
 use crate::protocol::scripts;
 use crate::protocol::slot::slot_of;
 use crate::protocol::value::Value;
-use crate::transport::CallError;
 
 use super::{Inner, RedisStore};
 
@@ -21,7 +20,8 @@ impl DocumentStore for RedisStore {
         let (store, name) = (self.clone(), name.to_owned());
         StoreFuture::boxed(async move {
             let slot = slot_of(name.as_bytes());
-            match store.0.document_reply(slot, store.0.connection.read_range(&name, last).await)? {
+            // A missing permission for documents does not concern the decisions, so nothing is logged about it.
+            match store.0.explained(slot, store.0.connection.read_range(&name, last).await)? {
                 Value::Text(text) => Ok(text.into()),
                 Value::Null => Ok(Vec::new()),
                 other => Err(unexpected(&other)),
@@ -39,7 +39,7 @@ impl DocumentStore for RedisStore {
             let slot = slot_of(name.as_bytes());
             let args = vec![Bytes::from(expected), Bytes::from(document)];
             let reply = store.0.connection.call(&scripts::of_documents(), vec![name], args).await;
-            match store.0.document_reply(slot, reply)? {
+            match store.0.explained(slot, reply)? {
                 Value::Integer(replaced) => Ok(replaced == 1),
                 other => Err(unexpected(&other)),
             }
@@ -62,11 +62,6 @@ impl Inner {
             return None;
         };
         Some(StoreError::new(StoreErrorKind::Unsupported, message))
-    }
-
-    /// A missing permission for documents does not concern the decisions, so nothing is logged about it here.
-    fn document_reply(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Value, StoreError> {
-        reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))
     }
 }
 

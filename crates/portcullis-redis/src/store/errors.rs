@@ -6,11 +6,12 @@ use std::time::Duration;
 use portcullis_core::{StoreError, StoreErrorKind};
 
 use super::Inner;
+use crate::protocol::value::Value;
 use crate::transport::{CallError, Transport as _};
 
 impl Inner {
     /// The error of the store that the error of a call is. Counts it.
-    pub(super) fn explain(&self, error: &CallError) -> StoreError {
+    fn explain(&self, error: &CallError) -> StoreError {
         let explained = match error {
             CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
                 let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
@@ -23,9 +24,13 @@ impl Inner {
         explained
     }
 
-    /// Adds for how long the slot has been in an outage.
-    pub(super) fn with_outage_of(&self, slot: u16, error: StoreError) -> StoreError {
-        with_outage(error, self.connection.availability(Some(slot)).outage)
+    /// What a call to the node of a slot has brought, with the error of the store, which states for how long the slot has been in an
+    /// outage.
+    pub(super) fn explained(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Value, StoreError> {
+        reply.map_err(|error| {
+            let explained = self.explain(&error);
+            with_outage(explained, self.connection.availability(Some(slot)).outage)
+        })
     }
 }
 

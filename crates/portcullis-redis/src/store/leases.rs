@@ -15,8 +15,8 @@ mod trip;
 mod wait;
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_core::algorithm::Snapshot;
@@ -29,6 +29,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::shard::{Entry, Shard};
+use crate::lock::lock;
 
 /// The leases of one store.
 #[derive(Debug)]
@@ -131,7 +132,7 @@ impl Leases {
         let max = check.policy.max_lease().filter(|_| is_leasable(check));
         let Some(max) = max.map(u64::from) else { return Part::Store };
         let (slot, hash) = self.slot(&check.policy, check.key);
-        let mut shard = slot.lock();
+        let mut shard = lock(&slot.keys);
         let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Part::Store };
         let rest = entry.adapt(check, max, now);
         if !matches!(call_wait, CallWait::For(_)) {
@@ -240,7 +241,7 @@ impl Leases {
     }
 
     fn push(&self, unused: Return) {
-        let mut returns = self.returns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut returns = lock(&self.returns);
         if returns.len() < MAX_RETURNS {
             returns.push(unused);
         } else {
@@ -256,7 +257,7 @@ impl Leases {
             return None;
         }
         let (slot, hash) = self.slot(policy, key);
-        let mut shard = slot.lock();
+        let mut shard = lock(&slot.keys);
         shard.find(hash, shard::id(policy, key)).map(change)
     }
 
@@ -271,7 +272,10 @@ impl Leases {
     pub(super) fn in_lease(&self) -> (u64, u64) {
         let units = |slot: &Slot| {
             let units = |entry: &mut Entry| Some(entry.lease.in_lease()).filter(|units| *units > 0);
-            slot.lock().entries().filter_map(units).fold((0, 0), |(keys, sum), units| (keys + 1, sum + units))
+            lock(&slot.keys)
+                .entries()
+                .filter_map(units)
+                .fold((0, 0), |(keys, sum), units| (keys + 1, sum + units))
         };
         let shards = self.shards.iter().map(units);
         shards.fold((0, 0), |(keys, units), (more, other)| (keys + more, units + other))
@@ -279,13 +283,6 @@ impl Leases {
 
     fn now(&self) -> Duration {
         self.created.elapsed()
-    }
-}
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Shard> {
-        // No code panics while it holds the lock.
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Inner, RedisStore};
 use crate::protocol::keys;
 use crate::protocol::wire::{CallWords, PermitRun, RenewalCall, first_renewals};
-use crate::transport::{Call, QueueKey, Transport as _};
+use crate::transport::{Call, Transport as _};
 
 /// A run of a renewal.
 #[derive(Clone, Copy, Debug)]
@@ -86,19 +86,8 @@ impl Inner {
     /// Returns the number of permits of each run that are held.
     async fn run_renewals(&self, slot: u16, call: RenewalCall) -> Result<Vec<u64>, StoreError> {
         let (keys, args, sizes) = call.into_parts();
-        let queue = QueueKey::none();
-        let call = Call {
-            script: &self.script,
-            slot: Some(slot),
-            words: CallWords::new(keys, args),
-            queue,
-            load: None,
-            decisions: 0,
-            end: None,
-        };
-        let reply = self.connection.run(call).await;
-        self.connection.note(&reply);
-        let reply = reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?;
+        let call = Call::new(&self.script, Some(slot), CallWords::new(keys, args));
+        let reply = self.received(slot, self.connection.run(call).await)?;
         RenewalCall::read(&sizes, reply)
     }
 }

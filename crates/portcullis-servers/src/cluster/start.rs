@@ -14,14 +14,8 @@ impl ServerSetup {
     ///
     /// The same as [`RedisCluster::start`].
     pub fn cluster(self, primaries: usize, replicas_per_primary: usize) -> io::Result<RedisCluster> {
-        RedisCluster::start_as(self, primaries, replicas_per_primary)
-    }
-}
-
-impl RedisCluster {
-    fn start_as(setup: ServerSetup, primaries: usize, replicas: usize) -> io::Result<Self> {
-        let mut cluster = Self { nodes: Vec::new(), setup };
-        for _ in 0..primaries * (1 + replicas) {
+        let mut cluster = RedisCluster { nodes: Vec::new(), setup: self };
+        for _ in 0..primaries * (1 + replicas_per_primary) {
             let mut node = cluster.unstarted_node()?;
             node.launch()?;
             cluster.nodes.push(node);
@@ -42,13 +36,15 @@ impl RedisCluster {
         }
         cluster.wait_until_all_known()?;
         for index in primaries..cluster.nodes.len() {
-            let id = cluster.nodes[(index - primaries) / replicas].cli(&["CLUSTER", "MYID"])?;
+            let id = cluster.nodes[(index - primaries) / replicas_per_primary].cli(&["CLUSTER", "MYID"])?;
             cluster.ok(index, &["CLUSTER", "REPLICATE", &id])?;
         }
         cluster.wait_until_ok()?;
         Ok(cluster)
     }
+}
 
+impl RedisCluster {
     /// Waits until every running node knows every other.
     pub(super) fn wait_until_all_known(&self) -> io::Result<()> {
         let running: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();

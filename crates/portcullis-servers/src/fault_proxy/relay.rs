@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
+use self::Direction::{Replies, Requests};
 use super::{Fault, Settings};
 
 /// Serves connections until the sender of `closes` is dropped.
@@ -54,12 +55,21 @@ async fn relay(mut client: TcpStream, index: usize, settings: &Settings) -> io::
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
-        end = forward_requests(from_client, to_server, settings) => end,
-        end = forward_replies(from_server, to_client, settings, index) => end,
+        end = forward(Requests, from_client, to_server, settings) => end,
+        end = forward(Replies(index), from_server, to_client, settings) => end,
     }
 }
 
-async fn forward_requests(
+/// The way of the bytes that are forwarded.
+#[derive(Clone, Copy)]
+enum Direction {
+    Requests,
+    /// With the number of connections that were accepted before this one.
+    Replies(usize),
+}
+
+async fn forward(
+    direction: Direction,
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     settings: &Settings,
@@ -72,50 +82,28 @@ async fn forward_requests(
         if is_at_end(bytes, discarded, fault) {
             return Ok(());
         }
-        match fault {
-            Fault::Discard => discarded = true,
-            Fault::CutRequest => return to.write_all(&bytes[..count / 2]).await,
-            Fault::Fragment => write_fragments(bytes, &mut to).await?,
-            Fault::CutReplyToEval if bytes.windows(EVAL.len()).any(|word| word == EVAL) => {
+        match (direction, fault) {
+            (_, Fault::Discard) => discarded = true,
+            (_, Fault::Fragment) => write_fragments(bytes, &mut to).await?,
+            (Requests, Fault::CutRequest) => return to.write_all(&bytes[..count / 2]).await,
+            (Requests, Fault::CutReplyToEval) if bytes.windows(EVAL.len()).any(|word| word == EVAL) => {
                 settings.set_fault(Fault::CutReply);
                 to.write_all(bytes).await?;
             }
-            Fault::DiscardFromLoad if bytes.windows(4).any(|word| word == b"LOAD") => {
+            (Requests, Fault::DiscardFromLoad) if bytes.windows(4).any(|word| word == b"LOAD") => {
                 settings.set_fault(Fault::Discard);
                 discarded = true;
             }
-            _ => to.write_all(bytes).await?,
-        }
-    }
-}
-
-async fn forward_replies(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    settings: &Settings,
-    connection: usize,
-) -> io::Result<()> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let mut discarded = false;
-    loop {
-        let count = from.read(&mut buffer).await?;
-        let (bytes, fault) = (&buffer[..count], settings.fault());
-        if is_at_end(bytes, discarded, fault) {
-            return Ok(());
-        }
-        match fault {
-            Fault::Discard => discarded = true,
-            Fault::CutReply => {
+            (Replies(_), Fault::CutReply) => {
                 settings.cut_replies.fetch_add(1, Ordering::SeqCst);
                 return Ok(());
             }
-            Fault::Delay(wait) => {
+            (Replies(_), Fault::Delay(wait)) => {
                 sleep(wait).await;
                 to.write_all(bytes).await?;
             }
-            Fault::Pace(_) => write_paced(bytes, &mut to, settings).await?,
-            Fault::Fragment => write_fragments(bytes, &mut to).await?,
-            Fault::MuteFirst(connections) if connection < connections => {}
+            (Replies(_), Fault::Pace(_)) => write_paced(bytes, &mut to, settings).await?,
+            (Replies(connection), Fault::MuteFirst(connections)) if connection < connections => {}
             _ => to.write_all(bytes).await?,
         }
     }

@@ -17,6 +17,34 @@ pub trait MeterAlgorithm {
     fn meter(&self) -> &Meter;
 }
 
+/// Makes a type with a meter a rate-based algorithm, and gives it the shares and the debt of that meter.
+macro_rules! impl_meter_algorithm {
+    ($algorithm:ident, queues: $queues:literal) => {
+        impl $algorithm {
+            pub(crate) const fn share(&self, instances: core::num::NonZeroU32) -> Result<Self, QuotaError> {
+                match self.meter.share(instances) {
+                    Ok(meter) => Ok(Self { meter }),
+                    Err(error) => Err(error),
+                }
+            }
+
+            pub(crate) const fn with_debt(self, debt: crate::algorithm::debt::Debt) -> Self {
+                Self { meter: self.meter.with_debt(debt) }
+            }
+        }
+
+        impl crate::algorithm::meter::MeterAlgorithm for $algorithm {
+            const QUEUES: bool = $queues;
+
+            fn meter(&self) -> &Meter {
+                &self.meter
+            }
+        }
+    };
+}
+
+pub(crate) use impl_meter_algorithm;
+
 impl<A: MeterAlgorithm> sealed::Sealed for A {}
 
 impl<A: MeterAlgorithm> Algorithm for A {

@@ -5,7 +5,7 @@ use core::num::NonZeroU64;
 
 use smallvec::SmallVec;
 
-use super::{Fallback, Outcome};
+use super::{Fallback, Outcome, Results};
 use crate::charge::Position;
 use crate::store::Checks;
 use crate::{Decision, StoreError, Timestamp};
@@ -19,16 +19,7 @@ impl Outcome {
         let decisions = checks.iter().map(|check| Decision::degraded(&check.policy, at)).collect();
         let positions = checks.iter().map(|_| Position::default()).collect();
         let fallback = Some(Box::new(Fallback { failure, ids: no_ids(checks.len()) }));
-        Self {
-            checks,
-            decisions,
-            positions,
-            decisive_index: 0,
-            is_remembered: false,
-            is_leased: false,
-            fallback,
-            grants: None,
-        }
+        Self { fallback, ..Self::with_results(checks, Results { decisions, positions, decisive_index: 0 }) }
     }
 
     /// Joins this outcome with a later one for the same request, which is decided in two steps.

@@ -1,6 +1,6 @@
 //! Outcomes of limits that are switched off.
 
-use super::Outcome;
+use super::{Outcome, Results};
 use crate::charge::Position;
 use crate::store::Checks;
 use crate::{Decision, Timestamp};
@@ -25,15 +25,6 @@ impl Outcome {
     pub fn unmetered(checks: Checks, at: Timestamp) -> Self {
         let decisions = checks.iter().map(|check| Decision::not_asked(&check.policy, at)).collect();
         let positions = checks.iter().map(|_| Position::default()).collect();
-        Self {
-            checks,
-            decisions,
-            positions,
-            decisive_index: 0,
-            is_remembered: false,
-            is_leased: false,
-            fallback: None,
-            grants: None,
-        }
+        Self::with_results(checks, Results { decisions, positions, decisive_index: 0 })
     }
 }

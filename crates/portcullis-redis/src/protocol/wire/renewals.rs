@@ -7,8 +7,8 @@ use portcullis_core::store::Run;
 use portcullis_core::{Key, Policy, StoreError, Timestamp};
 
 use super::{
-    DOUBLE, HEAD, LAST, MAX_LOAD, Operation, RECORD, RUN, Record, Reply, Words, byte, double, load_of,
-    record, run_bytes, with_instant,
+    DOUBLE, HEAD, LAST, MAX_LOAD, Operation, RECORD, RUN, Records, Reply, Words, byte, double, load_of,
+    number_of, record, run_bytes, with_instant,
 };
 use crate::protocol::keys::Layout;
 use crate::protocol::value::Value;
@@ -58,16 +58,12 @@ impl RenewalCall {
     /// Mirrors: the comment of `lua/driver.lua`.
     pub(crate) fn new(layout: &Layout, now: Option<Timestamp>, permits: &[PermitRun<'_>]) -> Self {
         let (mut keys, mut numbers) = (Words::new(), HashMap::<Bytes, u8>::new());
-        let (mut records, mut sizes) = (Vec::<Record>::new(), Vec::new());
+        let (mut records, mut sizes) = (Records::new(), Vec::new());
         let mut checks: Vec<[u8; 2]> = Vec::new();
         let mut runs = Vec::with_capacity(RUN * permits.len());
         for PermitRun { policy, key, run } in permits {
             let record = record(Operation::Renew, policy.strategy(), 0, Timestamp::EPOCH);
-            let known = records.iter().position(|known| *known == record);
-            let number = known.unwrap_or_else(|| {
-                records.push(record);
-                records.len() - 1
-            });
+            let number = number_of(&mut records, record);
             let mut name = Vec::with_capacity(layout.longest_name(policy));
             layout.write_name(&mut name, policy, *key);
             let name = Bytes::from(name);
@@ -75,7 +71,7 @@ impl RenewalCall {
                 keys.push(name);
                 byte(keys.len())
             });
-            let check = [byte(number) | LAST, key];
+            let check = [number | LAST, key];
             if checks.last() != Some(&check) {
                 checks.push(check);
                 sizes.push(0);

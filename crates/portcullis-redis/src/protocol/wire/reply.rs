@@ -100,7 +100,9 @@ impl Reply {
             return Ok(None);
         }
         let places = u64::from(window.slots()).saturating_add(1);
-        require(held <= places)?;
+        if held > places {
+            return Err(malformed());
+        }
         let end = self.number()?;
         let counts: Result<Vec<u64>, _> =
             (0..places).map(|place| if place < held { self.number() } else { Ok(0) }).collect();
@@ -175,10 +177,6 @@ impl StoredState {
             }
         }
     }
-}
-
-fn require(is_sent_by_a_script: bool) -> Result<(), StoreError> {
-    if is_sent_by_a_script { Ok(()) } else { Err(malformed()) }
 }
 
 pub(in crate::protocol) fn malformed() -> StoreError {

@@ -16,7 +16,7 @@ fn queue() -> CombiningQueue<u16, u64> {
 
 impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     fn is_empty(&self) -> bool {
-        self.state().lanes.is_empty()
+        lock(&self.state).lanes.is_empty()
     }
 
     /// Waits without an end, and returns the id.
@@ -29,7 +29,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     }
 
     fn begin(&self, lane: &L) -> bool {
-        self.state().begin(lane)
+        lock(&self.state).begin(lane)
     }
 
     fn taken(&self, lane: &L) -> Vec<T> {
@@ -42,19 +42,19 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     }
 
     fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
-        self.state().begin_early(lane, id, self.max_load)
+        lock(&self.state).begin_early(lane, id, self.max_load)
     }
 
     /// The calls of a lane, and how many decisions wait there.
     fn counts(&self, lane: &L) -> (usize, usize) {
-        self.state().lanes.get(lane).map_or((0, 0), |own| (own.calls, own.waiting.len()))
+        lock(&self.state).lanes.get(lane).map_or((0, 0), |own| (own.calls, own.waiting.len()))
     }
 }
 
 impl CombiningQueue<u16, Vec<u64>> {
     /// Checks what is counted against what waits.
     fn assert_counts(&self) {
-        let state = self.state();
+        let state = lock(&self.state);
         let Some(own) = state.lanes.get(&LANE) else { return };
         let (mut load, mut joined, mut count) = (0, 0, 0);
         for waiting in &own.waiting {

@@ -136,12 +136,7 @@ impl State {
 
     /// Releases a permit.
     pub(super) fn release(&mut self, key: Option<u128>) -> Woken {
-        self.in_flight -= 1;
-        if let Some(calls) = self.keys.get_mut(&key) {
-            calls.in_flight -= 1;
-        }
-        self.update_key(key);
-        self.grant()
+        self.release_all(std::iter::once(key))
     }
 
     /// Releases permits of these keys.

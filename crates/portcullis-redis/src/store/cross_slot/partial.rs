@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby};
 use portcullis_core::{Key, StoreError, Timestamp};
 
-use super::super::answers::{CheckGrant, under_grants_of, with_grants};
+use super::super::answers::{CheckGrant, together, under_grants_of, with_grants};
 use super::slots::SlotGroup;
 
 /// A decision in progress.
@@ -275,14 +275,6 @@ impl CheckAnswer {
     const fn has_failed(&self) -> bool {
         matches!(self, Self::Failed(_))
     }
-}
-
-/// Joins checks that are a part of one decision.
-pub(super) fn together(checks: impl IntoIterator<Item = Check>) -> Option<Checks> {
-    checks.into_iter().fold(None, |checks, Check { policy, key, cost }| match checks {
-        None => Some(Checks::one(policy, key, cost)),
-        Some(checks) => checks.and(policy, key, cost).ok(),
-    })
 }
 
 /// Merges two failures independently of their order: an overload wins, then an unknown result, and the longer outage is kept.

@@ -1,6 +1,7 @@
 //! What the memory reports about itself.
 
-use super::{DenialMemory, lock};
+use super::DenialMemory;
+use crate::lock::lock;
 
 impl DenialMemory {
     /// The number of denials that are valid now. Locks each shard for a part of its entries at a time.

@@ -39,11 +39,7 @@ impl Shard {
 
     /// Removes the denial of a key that the server has admitted since.
     pub(super) fn refute(&mut self, sets: usize, hash: u64, id: Id, cost: u64, at: Timestamp) {
-        for entry in self.entries.get_mut(set_range(sets, hash)).into_iter().flatten() {
-            if entry.as_ref().is_some_and(|denial| denial.id() == id && denial.is_refuted(cost, at)) {
-                *entry = None;
-            }
-        }
+        self.remove(sets, hash, |denial| denial.id() == id && denial.is_refuted(cost, at));
     }
 
     /// Counts a decision that is denied by an entry, if it is one.
@@ -95,10 +91,12 @@ impl Shard {
     pub(super) fn forget(&mut self, sets: usize, hash: u64, id: Id, until: u64) {
         let stamp = &mut self.corrected[stamp(hash)];
         *stamp = until.max(*stamp);
+        self.remove(sets, hash, |denial| denial.id() == id);
+    }
+
+    fn remove(&mut self, sets: usize, hash: u64, is_removed: impl Fn(&Denial) -> bool) {
         for entry in self.entries.get_mut(set_range(sets, hash)).into_iter().flatten() {
-            if entry.as_ref().is_some_and(|denial| denial.id() == id) {
-                *entry = None;
-            }
+            entry.take_if(|denial| is_removed(denial));
         }
     }
 }

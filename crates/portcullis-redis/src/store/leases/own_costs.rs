@@ -5,6 +5,8 @@ use std::sync::Arc;
 use portcullis_core::store::{Check, Checks, Outcome, Standby};
 use portcullis_core::{Receipt, StoreError};
 
+use super::super::answers::together;
+
 /// A standby for checks that include units for leases. It decides them without these units: they are charged at the store or not
 /// at all. So if a part of the store fails, the answers of the others stand, as for a decision without leases.
 pub(super) struct OwnCosts {
@@ -35,16 +37,6 @@ impl OwnCosts {
             self.own.iter().find(|own| own.key == check.key && own.policy.name() == check.policy.name());
         Check { cost: own.map_or(check.cost, |own| own.cost.min(check.cost)), ..check.clone() }
     }
-}
-
-/// Joins checks that are a part of one decision; `None` if there are none.
-pub(super) fn together(checks: impl Iterator<Item = Check>) -> Option<Checks> {
-    checks.fold(None, |joined: Option<Checks>, Check { policy, key, cost }| {
-        Some(match joined {
-            None => Checks::one(policy, key, cost),
-            Some(joined) => joined.and(policy, key, cost).expect("a part of a decision is a decision"),
-        })
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Refunds of what is left of leases.
 
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use portcullis_core::lease::{KeyLease, Returned};
@@ -12,8 +12,9 @@ use tokio::time::sleep;
 
 use super::shard::Entry;
 use super::{Leases, Return};
+use crate::lock::lock;
 use crate::protocol::wire::Operation;
-use crate::store::{DenialMemory, EncodedDecisions, Inner, RecentlyDenied, RedisStore, SeenGrants};
+use crate::store::{Inner, RedisStore};
 use crate::transport::Transport as _;
 
 impl RedisStore {
@@ -116,9 +117,9 @@ async fn return_expired(store: Weak<Inner>) {
 impl Leases {
     /// Ends the leases for which `end` returns what is left, and takes everything that has to be refunded.
     fn take(&self, end: impl Fn(&mut KeyLease) -> Option<Returned>) -> Vec<Return> {
-        let mut returns = std::mem::take(&mut *self.returns.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut returns = std::mem::take(&mut *lock(&self.returns));
         for slot in &self.shards {
-            let mut shard = slot.lock();
+            let mut shard = lock(&slot.keys);
             for Entry { policy, key, lease, .. } in shard.entries() {
                 if let Some(rest) = end(lease) {
                     let leased = rest.units();
@@ -138,7 +139,7 @@ impl Leases {
 
     /// Whether there is anything to refund, apart from leases.
     pub(super) fn has_returns(&self) -> bool {
-        !self.returns.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !lock(&self.returns).is_empty()
     }
 
     /// Whether there is a lease, or anything to refund.
@@ -146,7 +147,7 @@ impl Leases {
         if self.has_returns() {
             return true;
         }
-        self.shards.iter().any(|slot| slot.lock().entries().any(|entry| entry.lease.until().is_some()))
+        self.shards.iter().any(|slot| lock(&slot.keys).entries().any(|entry| entry.lease.until().is_some()))
     }
 }
 
@@ -158,18 +159,9 @@ impl Drop for Inner {
             return;
         }
         let runtime = self.leases.runtime.clone();
-        let store = RedisStore::from_inner(Self {
-            connection: self.connection.clone(),
-            layout: self.layout.clone(),
-            script: self.script.clone(),
-            override_script: self.override_script.clone(),
-            denials: DenialMemory::new(0),
-            leases: Leases::new(runtime.clone(), false),
-            grants: SeenGrants::new(),
-            scenario: None,
-            encoded: EncodedDecisions::new(),
-            recently_denied: RecentlyDenied::new(),
-        });
+        let leases = Leases::new(runtime.clone(), false);
+        let inner = Self::new(self.connection.clone(), self.layout.clone(), 0, leases, None);
+        let store = RedisStore::from_inner(inner);
         runtime.spawn(async move { store.refund_returns(returns).await });
     }
 }

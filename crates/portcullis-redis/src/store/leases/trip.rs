@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::RedisStore;
-use super::super::answers::{under_grants_of, with_grants};
-use super::own_costs::{OwnCosts, together};
+use super::super::answers::{together, under_grants_of, with_grants};
+use super::own_costs::OwnCosts;
 use super::{Part, Parts};
 use crate::transport::Transport as _;
 
@@ -153,6 +153,20 @@ impl Trip {
     /// The outcome of a request that the store, or a standby, admits together with what was spent.
     fn admitted(&mut self, rest: &Outcome) -> Outcome {
         self.is_finished = true;
+        let outcome = self.joined(rest, true);
+        self.start_returns();
+        outcome
+    }
+
+    /// The outcome of a request that is denied: nothing is charged, and what was spent is put back.
+    fn denied(&mut self, rest: Outcome) -> Outcome {
+        self.give_up();
+        // Such a denial names the policy that denies and no other.
+        if rest.is_remembered() { rest } else { self.joined(&rest, false) }
+    }
+
+    /// Joins the answers of the store, or a standby, with what was spent, and records them for the leases.
+    fn joined(&self, rest: &Outcome, is_admitted: bool) -> Outcome {
         let mut answers = rest.results().zip(rest.decisions());
         let mut results: SmallVec<[ServerResult<'_>; 2]> = SmallVec::new();
         for (check, part) in self.checks.iter().zip(&self.parts) {
@@ -164,11 +178,11 @@ impl Trip {
             // Otherwise the standby has answered, or the check passes unmetered.
             let is_stores = decision.is_metered() && !decision.is_degraded();
             match part {
-                Part::Ask(units @ 1..) if is_stores => {
+                Part::Ask(units @ 1..) if is_admitted && is_stores => {
                     result.position = self.grant(check, *units, decision.at(), &result);
                 }
-                Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
-                Part::Ask(0) | Part::Wait(_) if is_stores => {
+                Part::Ask(1..) if is_admitted => self.store.0.leases.not_granted(check, false),
+                Part::Ask(_) | Part::Wait(_) if is_stores => {
                     self.store.0.leases.answered(check, decision.at(), result.snapshot);
                 }
                 _ => {}
@@ -181,8 +195,9 @@ impl Trip {
                 ServerResult::NotAsked
             });
         }
-        self.start_returns();
-        self.outcome(rest, results)
+        let (checks, grants) = under_grants_of(rest, self.checks.clone());
+        let outcome = Outcome::partial(checks, results, rest.failure().cloned());
+        with_grants(outcome.expect("only a failed server is replaced by a standby"), &grants)
     }
 
     /// Adds units to the lease of a check. Returns the position of the request's own cost: before them.
@@ -190,41 +205,6 @@ impl Trip {
         let (snapshot, position) = (result.snapshot, result.position);
         self.store.0.leases.granted(check, Answer { units, sent: self.sent, at, snapshot, position });
         check.policy.strategy().position_before(position, units)
-    }
-
-    /// The outcome of a request that is denied: nothing is charged, and what was spent is put back.
-    fn denied(&mut self, rest: Outcome) -> Outcome {
-        self.give_up();
-        // Such a denial names the policy that denies and no other.
-        if rest.is_remembered() {
-            return rest;
-        }
-        let mut answers = rest.results().zip(rest.decisions());
-        let mut results: SmallVec<[ServerResult<'_>; 2]> = SmallVec::new();
-        for (check, part) in self.checks.iter().zip(&self.parts) {
-            if let Some((spend, result)) = part.spent() {
-                results.push(ServerResult::Store(spend.at, result));
-                continue;
-            }
-            let (result, decision) = answers.next().expect("the store answers every check");
-            if decision.is_degraded() {
-                results.push(ServerResult::Standby(&rest));
-            } else if decision.is_metered() {
-                if matches!(part, Part::Ask(_) | Part::Wait(_)) {
-                    self.store.0.leases.answered(check, decision.at(), result.snapshot);
-                }
-                results.push(ServerResult::Store(decision.at(), result));
-            } else {
-                results.push(ServerResult::NotAsked);
-            }
-        }
-        self.outcome(&rest, results)
-    }
-
-    fn outcome(&self, rest: &Outcome, results: SmallVec<[ServerResult<'_>; 2]>) -> Outcome {
-        let (checks, grants) = under_grants_of(rest, self.checks.clone());
-        let outcome = Outcome::partial(checks, results, rest.failure().cloned());
-        with_grants(outcome.expect("only a failed server is replaced by a standby"), &grants)
     }
 
     /// Asks for no more units, because the store has denied the call: only the costs of the request are left.

@@ -149,18 +149,13 @@ impl Inner {
         let mut name = Vec::new();
         self.layout.write_override_name(&mut name, policy, key);
         let instant = self.scenario.as_ref().map(|clock| clock.now());
+        let words = CallWords::new(smallvec![Bytes::from(name)], with_instant(request, instant));
         let call = Call {
-            script: &self.override_script,
-            slot: Some(slot),
-            words: CallWords::new(smallvec![Bytes::from(name)], with_instant(request, instant)),
             queue: QueueKey::new((!key.is_shared()).then(|| key.fingerprint()), &|| false),
-            load: None,
-            decisions: 0,
             end: Some(end),
+            ..Call::new(&self.override_script, Some(slot), words)
         };
-        let reply = self.connection.run(call).await;
-        self.connection.note(&reply);
-        FoundRecord::new(&reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
+        FoundRecord::new(&self.received(slot, self.connection.run(call).await)?)
     }
 }
 

@@ -4,11 +4,12 @@
 //! costs one more call at the next check of its key and nothing else.
 
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Key, Policy};
 
+use crate::lock::lock;
 use crate::protocol::wire::GrantNumbers;
 
 /// The grants that replies had last, by policy and key.
@@ -47,7 +48,7 @@ impl SeenGrants {
         }
         let id = (policy.override_digest(), key.fingerprint());
         let (shard, set) = self.places(id);
-        let entries = self.lock(shard);
+        let entries = lock(&self.shards[shard]);
         let set = entries.get(set).unwrap_or_default();
         set.iter().flatten().find(|entry| entry.id == id).map_or(NONE, |entry| entry.grant)
     }
@@ -60,7 +61,7 @@ impl SeenGrants {
         }
         let id = (policy.override_digest(), key.fingerprint());
         let (shard, set) = self.places(id);
-        let mut entries = self.lock(shard);
+        let mut entries = lock(&self.shards[shard]);
         if entries.is_empty() && !is_none {
             entries.resize(SETS * WAYS, None);
         }
@@ -77,11 +78,6 @@ impl SeenGrants {
             _ => {}
         }
         set[place] = entry;
-    }
-
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Vec<Option<Entry>>> {
-        // No code panics while it holds the lock.
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The shard of a key, and the indices of its set.

@@ -178,7 +178,7 @@ fn no_equal_decision_waits_without_a_call() {
             let waiting = queue.waiting(Vec::len) as u64;
             assert_eq!((queue.counts(&LANE).0, waiting), (calls, next - last_sent));
             let waits_for_equal = || {
-                let state = queue.state();
+                let state = lock(&queue.state);
                 let waiting = &state.lanes[&LANE].waiting;
                 waiting.len() == 1 && on_their_way.iter().any(|(_, tag)| *tag == waiting[0].tag)
             };
