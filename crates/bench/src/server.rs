@@ -259,25 +259,12 @@ impl Recorded {
         self.key.replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint()))
     }
 
-    /// One decision over the keys of several users.
+    /// One decision over the keys of several users or, `separately`, a decision about each of them in one call.
     ///
     /// # Panics
     ///
     /// If there are more than 255 users.
-    pub fn over(&self, users: Range<u32>) -> Cmd {
-        self.about(users, false)
-    }
-
-    /// A decision about the key of each of several users, in one call.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than 255 users.
-    pub fn for_each(&self, users: Range<u32>) -> Cmd {
-        self.about(users, true)
-    }
-
-    fn about(&self, users: Range<u32>, separately: bool) -> Cmd {
+    pub fn several(&self, users: Range<u32>, separately: bool) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.sha).arg(users.len());
         let count = u8::try_from(users.len()).expect("a call has at most 255 checks");

@@ -89,7 +89,7 @@ impl Work {
         match self {
             Self::Ours { unit, all } => {
                 let call = if whole_limit { all } else { unit };
-                if at_once == 1 { call.of(first) } else { call.for_each(first..first + at_once) }
+                if at_once == 1 { call.of(first) } else { call.several(first..first + at_once, true) }
             }
             Self::Script { sha } => {
                 let mut command = redis::cmd("EVALSHA");

@@ -76,8 +76,8 @@ impl Shape {
         for user in 0..DECISIONS * self.checks {
             self.prepare(server, recorded, user)?;
         }
-        let decisions =
-            (0..DECISIONS).map(|index| recorded.over(index * self.checks..(index + 1) * self.checks));
+        let decisions = (0..DECISIONS)
+            .map(|index| recorded.several(index * self.checks..(index + 1) * self.checks, false));
         let (spent, replies) = server.run(&decisions.collect::<Vec<_>>(), DECISIONS as usize)?;
         ensure!(replies.iter().all(admits), "{} was denied", self.name);
         Ok(spent)
