@@ -68,7 +68,7 @@ impl Server {
     ///
     /// If the server does not answer.
     pub fn clear(&mut self) -> Result<()> {
-        redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)
+        redis::cmd("FLUSHALL").arg("SYNC").query(&mut self.connection).map(drop)
     }
 
     /// Returns a value of `INFO`.
@@ -77,7 +77,7 @@ impl Server {
     ///
     /// If the server does not answer, or the section has no such value.
     pub fn info(&mut self, section: &str, name: &str) -> Result<String> {
-        let info: String = redis::cmd("INFO").arg(section).query(&mut self.connection)?;
+        let info = redis::text(redis::cmd("INFO").arg(section).query(&mut self.connection)?)?;
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         Ok(value.with_context(|| format!("INFO {section} has no {name}"))?.trim().to_owned())
     }
@@ -189,7 +189,7 @@ impl Server {
         // Once before the recording, which loads the script.
         drop(self.runtime.block_on(self.store.check(checks()))?);
         let mut monitor = Connection::open(self.process.port())?;
-        redis::cmd("MONITOR").exec(&mut monitor)?;
+        redis::cmd("MONITOR").query(&mut monitor)?;
         drop(self.runtime.block_on(self.store.check(checks()))?);
         loop {
             let Value::SimpleString(line) = monitor.receive()? else { bail!("MONITOR shows lines") };

@@ -21,7 +21,7 @@ pub(super) fn measure(scale: &Scale, server: &mut Server, redis_cell: bool) -> R
     let strategy = Strategy::Gcra(Gcra::new(Quota::per_day(LIMIT).burst(LIMIT))?);
     let unit = server.recorded(strategy, 0, 1)?;
     let all = server.recorded(strategy, 0, LIMIT)?;
-    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(&mut server.connection)?;
+    let sha = redis::text(redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(&mut server.connection)?)?;
     let ours = Work::Ours { unit, all };
     let (script, increment, cell) = (Work::Script { sha }, Work::Increment, Work::RedisCell);
     let decisions = scale.server_decisions;

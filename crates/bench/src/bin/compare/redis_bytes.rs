@@ -1,6 +1,6 @@
 //! Bytes per key in Redis.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use portcullis_bench::redis::{self, Cmd, Value};
 use portcullis_bench::server::{Server, admits};
 
@@ -98,16 +98,17 @@ pub(crate) fn grown(
         fill(server, first..(first + STEP).min(keys))?;
     }
     let after: f64 = server.info("memory", "used_memory")?.parse()?;
-    let keys_held: u32 = redis::cmd("DBSIZE").query(&mut server.connection)?;
-    ensure!(keys_held == keys, "{keys_held} keys instead of {keys}");
-    let (_, names): (u64, Vec<String>) =
-        redis::cmd("SCAN").arg(0).arg("COUNT").arg(SAMPLE).query(&mut server.connection)?;
-    let usage = |name: &String| {
+    let keys_held = redis::cmd("DBSIZE").query(&mut server.connection)?;
+    ensure!(keys_held == Value::Integer(keys.into()), "{keys_held:?} keys instead of {keys}");
+    let scanned = redis::cmd("SCAN").arg(0).arg("COUNT").arg(SAMPLE).query(&mut server.connection)?;
+    let Value::Array(scanned) = scanned else { bail!("{scanned:?} is no cursor with names") };
+    let [_, Value::Array(names)] = &scanned[..] else { bail!("{scanned:?} is no cursor with names") };
+    let usage = |name: &Value| {
         let mut command = redis::cmd("MEMORY");
-        command.arg("USAGE").arg(name).arg("SAMPLES").arg(0);
-        command
+        command.arg("USAGE").arg(redis::text(name.clone())?).arg("SAMPLES").arg(0);
+        Ok(command)
     };
-    let (_, usages) = server.run(&names.iter().map(usage).collect::<Vec<_>>(), 10)?;
+    let (_, usages) = server.run(&names.iter().map(usage).collect::<Result<Vec<_>>>()?, 10)?;
     let sum: i64 =
         usages.iter().map(|usage| if let Value::Integer(bytes) = usage { *bytes } else { 0 }).sum();
     Ok(Bytes { reported: sum as f64 / usages.len() as f64, grown: (after - before) / f64::from(keys) })

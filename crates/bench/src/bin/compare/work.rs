@@ -96,7 +96,7 @@ impl Shape {
                 // Counts of three bytes.
                 state.push(3);
                 state.extend(1_234_567_u32.to_le_bytes()[..3].repeat(slots as usize));
-                redis::cmd("SET").arg(recorded.key(user)).bytes(state).exec(&mut server.connection)?;
+                redis::cmd("SET").arg(recorded.key(user)).bytes(state).query(&mut server.connection)?;
             }
             Kind::SlidingLog { used, .. } => {
                 server.run(&[recorded.with_cost(user, used)], 1)?;
