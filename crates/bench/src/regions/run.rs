@@ -1,7 +1,8 @@
 //! Runs the same requests through all choices.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::choices::{self, Decider};
 use super::demand::{self, Requests};
@@ -42,8 +43,10 @@ impl Setup {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
             let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let reports =
-                running.into_iter().map(|thread| thread.join().expect("the simulation does not panic"));
+            let ended = |thread: ScopedJoinHandle<'_, Report>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            let reports = running.into_iter().map(ended);
             reports.fold(report(), merged)
         })
     }
