@@ -9,6 +9,7 @@ pub use portcullis_servers::Reply as Value;
 
 /// A command with its arguments.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Cmd {
     words: Vec<Vec<u8>>,
 }
@@ -20,12 +21,12 @@ pub fn cmd(name: &str) -> Cmd {
 
 impl Cmd {
     /// Appends a text or a number.
-    pub fn arg(&mut self, argument: impl Display) -> &mut Self {
+    pub fn arg(self, argument: impl Display) -> Self {
         self.bytes(argument.to_string())
     }
 
     /// Appends an argument that may be no text.
-    pub fn bytes(&mut self, argument: impl Into<Vec<u8>>) -> &mut Self {
+    pub fn bytes(mut self, argument: impl Into<Vec<u8>>) -> Self {
         self.words.push(argument.into());
         self
     }
@@ -109,8 +110,7 @@ mod tests {
 
     #[test]
     fn a_command_is_packed_with_the_lengths_of_its_words() {
-        let mut command = cmd("SET");
-        command.arg("key").arg(-1).bytes(b"\r\n");
+        let command = cmd("SET").arg("key").arg(-1).bytes(b"\r\n");
         assert_eq!(command.packed(), b"*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\n-1\r\n$2\r\n\r\n\r\n");
     }
 

@@ -265,18 +265,16 @@ impl Recorded {
     ///
     /// If there are more than 255 users.
     pub fn several(&self, users: Range<u32>, separately: bool) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha).arg(users.len());
+        let mut command = redis::cmd("EVALSHA").arg(&self.sha).arg(users.len());
         let count = u8::try_from(users.len()).expect("a call has at most 255 checks");
         let mut request = vec![self.request[0], count, 1];
         for (key, user) in (1..=count).zip(users) {
-            command.arg(self.key(user));
+            command = command.arg(self.key(user));
             let ends_decision = separately || key == count;
             request.extend([if ends_decision { LAST } else { 0 }, key]);
         }
         request.extend(&self.request[RECORD..]);
-        command.bytes(request);
-        command
+        command.bytes(request)
     }
 
     /// The same check of a sliding log with another cost, which is its third parameter.
@@ -292,9 +290,7 @@ impl Recorded {
     }
 
     fn send(&self, user: u32, request: &[u8]) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha).arg(1).arg(self.key(user)).bytes(request);
-        command
+        redis::cmd("EVALSHA").arg(&self.sha).arg(1).arg(self.key(user)).bytes(request)
     }
 }
 

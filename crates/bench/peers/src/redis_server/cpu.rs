@@ -92,19 +92,12 @@ impl Work {
                 if at_once == 1 { call.of(first) } else { call.several(first..first + at_once, true) }
             }
             Self::Script { sha } => {
-                let mut command = redis::cmd("EVALSHA");
-                command.arg(sha).arg(1).arg(name).arg(SECONDS_PER_UNIT).arg(LIMIT).arg(rounded_cost);
-                command
+                let command = redis::cmd("EVALSHA").arg(sha).arg(1).arg(name);
+                command.arg(SECONDS_PER_UNIT).arg(LIMIT).arg(rounded_cost)
             }
-            Self::Increment => {
-                let mut command = redis::cmd("INCRBY");
-                command.arg(name).arg(cost);
-                command
-            }
+            Self::Increment => redis::cmd("INCRBY").arg(name).arg(cost),
             Self::RedisCell => {
-                let mut command = redis::cmd("CL.THROTTLE");
-                command.arg(name).arg(LIMIT - 1).arg(LIMIT).arg(DAY).arg(cost);
-                command
+                redis::cmd("CL.THROTTLE").arg(name).arg(LIMIT - 1).arg(LIMIT).arg(DAY).arg(cost)
             }
         }
     }

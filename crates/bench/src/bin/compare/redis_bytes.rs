@@ -68,18 +68,11 @@ fn sorted_set(server: &mut Server, situation: Situation) -> Result<Bytes> {
     // Slow to create, and all of the same size.
     grown(server, situation.keys / 20, |server, users| {
         let add = |user: u32| {
-            let mut command = redis::cmd("ZADD");
-            command.arg(format!("limit:{user:032x}"));
-            for unit in 0..u64::from(situation.units) {
-                command.arg(1_800_000_000_000_000 + unit).arg(member(unit));
-            }
-            command
+            let command = redis::cmd("ZADD").arg(format!("limit:{user:032x}"));
+            (0..u64::from(situation.units))
+                .fold(command, |command, unit| command.arg(1_800_000_000_000_000 + unit).arg(member(unit)))
         };
-        let expire = |user: u32| {
-            let mut command = redis::cmd("EXPIRE");
-            command.arg(format!("limit:{user:032x}")).arg(3_600);
-            command
-        };
+        let expire = |user: u32| redis::cmd("EXPIRE").arg(format!("limit:{user:032x}")).arg(3_600);
         let commands: Vec<Cmd> = users.flat_map(|user| [add(user), expire(user)]).collect();
         server.run(&commands, 100)?;
         Ok(())
@@ -104,9 +97,8 @@ pub(crate) fn grown(
     let Value::Array(scanned) = scanned else { bail!("{scanned:?} is no cursor with names") };
     let [_, Value::Array(names)] = &scanned[..] else { bail!("{scanned:?} is no cursor with names") };
     let usage = |name: &Value| {
-        let mut command = redis::cmd("MEMORY");
-        command.arg("USAGE").arg(redis::text(name.clone())?).arg("SAMPLES").arg(0);
-        Ok(command)
+        let name = redis::text(name.clone())?;
+        Ok(redis::cmd("MEMORY").arg("USAGE").arg(name).arg("SAMPLES").arg(0))
     };
     let (_, usages) = server.run(&names.iter().map(usage).collect::<Result<Vec<_>>>()?, 10)?;
     let sum: i64 =
