@@ -9,6 +9,7 @@ pub use portcullis_servers::Reply as Value;
 
 /// A command with its arguments.
 #[derive(Debug, Clone)]
+#[must_use]
 pub struct Cmd {
     words: Vec<Vec<u8>>,
 }
@@ -20,12 +21,12 @@ pub fn cmd(name: &str) -> Cmd {
 
 impl Cmd {
     /// Appends a text or a number.
-    pub fn arg(&mut self, argument: impl Display) -> &mut Self {
+    pub fn arg(self, argument: impl Display) -> Self {
         self.bytes(argument.to_string())
     }
 
     /// Appends an argument that may be no text.
-    pub fn bytes(&mut self, argument: impl Into<Vec<u8>>) -> &mut Self {
+    pub fn bytes(mut self, argument: impl Into<Vec<u8>>) -> Self {
         self.words.push(argument.into());
         self
     }
@@ -34,20 +35,10 @@ impl Cmd {
     ///
     /// # Errors
     ///
-    /// If the server does not answer, answers with an error, or with something else than a `T`.
-    pub fn query<T: FromReply>(&self, connection: &mut Connection) -> Result<T> {
-        connection.send(&self.packed())?;
-        T::from_reply(connection.receive()?)
-    }
-
-    /// Sends the command, and discards its reply.
-    ///
-    /// # Errors
-    ///
     /// If the server does not answer, or answers with an error.
-    pub fn exec(&self, connection: &mut Connection) -> Result<()> {
+    pub fn query(&self, connection: &mut Connection) -> Result<Value> {
         connection.send(&self.packed())?;
-        connection.receive().map(drop)
+        connection.receive()
     }
 
     /// The bytes to send.
@@ -56,41 +47,15 @@ impl Cmd {
     }
 }
 
-/// What a reply is expected to be.
-pub trait FromReply: Sized {
-    /// Converts a reply.
-    ///
-    /// # Errors
-    ///
-    /// If the reply is something else.
-    fn from_reply(reply: Value) -> Result<Self>;
-}
-
-impl FromReply for String {
-    fn from_reply(reply: Value) -> Result<Self> {
-        match reply {
-            Value::SimpleString(text) | Value::BulkString(text) => Ok(Self::from_utf8(text)?),
-            other => bail!("{other:?} is no text"),
-        }
-    }
-}
-
-impl FromReply for u32 {
-    fn from_reply(reply: Value) -> Result<Self> {
-        let Value::Integer(number) = reply else { bail!("{reply:?} is no integer") };
-        Ok(number.try_into()?)
-    }
-}
-
-/// A cursor and names.
-impl FromReply for (u64, Vec<String>) {
-    fn from_reply(reply: Value) -> Result<Self> {
-        let Value::Array(parts) = reply else { bail!("{reply:?} is no array") };
-        let Ok([cursor, Value::Array(names)]) = <[Value; 2]>::try_from(parts) else {
-            bail!("the reply is no cursor with names")
-        };
-        let names = names.into_iter().map(String::from_reply).collect::<Result<_>>()?;
-        Ok((String::from_reply(cursor)?.parse()?, names))
+/// The text of a reply.
+///
+/// # Errors
+///
+/// If the reply is something else.
+pub fn text(reply: Value) -> Result<String> {
+    match reply {
+        Value::SimpleString(text) | Value::BulkString(text) => Ok(String::from_utf8(text)?),
+        other => bail!("{other:?} is no text"),
     }
 }
 
@@ -145,20 +110,14 @@ mod tests {
 
     #[test]
     fn a_command_is_packed_with_the_lengths_of_its_words() {
-        let mut command = cmd("SET");
-        command.arg("key").arg(-1).bytes(b"\r\n");
+        let command = cmd("SET").arg("key").arg(-1).bytes(b"\r\n");
         assert_eq!(command.packed(), b"*4\r\n$3\r\nSET\r\n$3\r\nkey\r\n$2\r\n-1\r\n$2\r\n\r\n\r\n");
     }
 
     #[test]
-    fn replies_are_converted_or_rejected() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let scanned = Value::Array(vec![text("17"), Value::Array(vec![text("a"), text("b")])]);
-        let (cursor, names): (u64, Vec<String>) = FromReply::from_reply(scanned).unwrap();
-        assert_eq!((cursor, names), (17, vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(u32::from_reply(Value::Integer(7)).unwrap(), 7);
-        assert!(u32::from_reply(Value::Integer(-1)).is_err() && u32::from_reply(text("7")).is_err());
-        assert!(String::from_reply(Value::Null).is_err());
+    fn texts_are_converted_and_others_rejected() {
+        assert_eq!(text(Value::BulkString(b"a".to_vec())).unwrap(), "a");
+        assert!(text(Value::Null).is_err() && text(Value::Integer(7)).is_err());
     }
 
     #[test]

@@ -114,26 +114,6 @@ pub struct Report {
 }
 
 impl Setup {
-    /// Simulates these spans, with the same requests for each choice.
-    ///
-    /// ```
-    /// use portcullis_bench::regions::{Choice, Setup, Span};
-    ///
-    /// let setup = Setup { regions: 3, keys: 100, rate: 50.0, limit: 60, exact: 20 };
-    /// let span = Span { minute: 0, windows: 2, cut: None };
-    /// let report = setup.simulate(&[Choice::Central], &[span]);
-    /// assert_eq!((report.seconds, report.figures[0].admitted), (60, report.admitted));
-    /// ```
-    pub fn simulate(&self, choices: &[Choice], spans: &[Span]) -> Report {
-        run::simulate(self, choices, spans)
-    }
-
-    /// The expected numbers over all keys, in these spans on average. `few` is a number of requests of a key in a region and window below
-    /// which no choice denies or buys: it is for [`Expected::missed`].
-    pub fn expected(&self, spans: &[Span], few: u64) -> Expected {
-        expected::expected(self, spans, few)
-    }
-
     /// Microseconds from a region to the home store and back: 60 ms from the nearest, 200 ms from the farthest. In the region of the home
     /// store it is 1 ms.
     ///

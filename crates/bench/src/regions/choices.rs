@@ -24,7 +24,9 @@ pub(super) fn decider(choice: Choice, setup: &Setup, span: &Span) -> Box<dyn Dec
     match choice {
         Choice::Central => Box::new(Central::new(setup, span, 0)),
         Choice::CentralOrLocal => Box::new(Central::new(setup, span, setup.limit)),
-        Choice::Shares => Box::new(Shares::new(setup)),
+        Choice::Shares => {
+            Box::new(Shares { share: setup.limit / setup.regions as u64, used: vec![0; setup.regions] })
+        }
         Choice::Leases { set_aside } => Box::new(Leases::new(setup, span, set_aside)),
         Choice::Counters => Box::new(Counters::new(setup, span)),
     }
@@ -67,12 +69,6 @@ impl Decider for Central {
 struct Shares {
     share: u64,
     used: Vec<u64>,
-}
-
-impl Shares {
-    fn new(setup: &Setup) -> Self {
-        Self { share: setup.limit / setup.regions as u64, used: vec![0; setup.regions] }
-    }
 }
 
 impl Decider for Shares {

@@ -102,16 +102,11 @@ impl Iterator for Requests {
     type Item = (u64, usize);
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.at -= unit(&mut self.random).ln() * self.gap;
-        let point = unit(&mut self.random);
+        self.at -= crate::unit(&mut self.random).ln() * self.gap;
+        let point = crate::unit(&mut self.random);
         let region = self.sums.iter().position(|sum| point <= *sum).unwrap_or(self.sums.len() - 1);
         (self.at < self.end).then_some((self.at as u64, region))
     }
-}
-
-/// A random number above 0 and at most 1.
-fn unit(random: &mut Pcg64Mcg) -> f64 {
-    ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
 /// The sum of 1/n up to this number.

@@ -26,35 +26,39 @@ pub struct Expected {
     pub missed: f64,
 }
 
-pub(super) fn expected(setup: &Setup, spans: &[Span], few: u64) -> Expected {
-    let mut sum = Expected::default();
-    let mut by_region = vec![0.0; setup.regions];
-    for span in spans {
-        let activity = demand::activity(setup, span.minute);
-        for group in groups(setup) {
-            group.add(span, &activity, few, &mut sum, &mut by_region);
+impl Setup {
+    /// The expected numbers over all keys, in these spans on average. `few` is a number of requests of a key in a region and window below
+    /// which no choice denies or buys: it is for [`Expected::missed`].
+    pub fn expected(&self, spans: &[Span], few: u64) -> Expected {
+        let mut sum = Expected::default();
+        let mut by_region = vec![0.0; self.regions];
+        for span in spans {
+            let activity = demand::activity(self, span.minute);
+            for group in groups(self) {
+                group.add(span, &activity, few, &mut sum, &mut by_region);
+            }
         }
-    }
-    let spans = spans.len().max(1) as f64;
-    let total: f64 = by_region.iter().sum();
-    let trips = (0..setup.regions).map(|region| setup.round_trip(region) as f64 / 1e3);
-    let mut trips: Vec<(f64, f64)> = trips.zip(by_region.iter().map(|rate| rate / total)).collect();
-    trips.sort_by(|one, other| other.0.total_cmp(&one.0));
-    let mut above = 0.0;
-    let p99 = trips.iter().find(|(_, part)| {
-        above += part;
-        above > 0.01
-    });
-    Expected {
-        total: total / spans,
-        remote: (total - by_region[0]) / spans,
-        round_trip: trips.iter().map(|(trip, part)| trip * part).sum(),
-        p99: p99.map_or(0.0, |(trip, _)| *trip),
-        active: sum.active / spans,
-        active_in_regions: sum.active_in_regions / spans,
-        changed: sum.changed / spans,
-        cut: sum.cut / spans,
-        missed: sum.missed / spans,
+        let spans = spans.len().max(1) as f64;
+        let total: f64 = by_region.iter().sum();
+        let trips = (0..self.regions).map(|region| self.round_trip(region) as f64 / 1e3);
+        let mut trips: Vec<(f64, f64)> = trips.zip(by_region.iter().map(|rate| rate / total)).collect();
+        trips.sort_by(|one, other| other.0.total_cmp(&one.0));
+        let mut above = 0.0;
+        let p99 = trips.iter().find(|(_, part)| {
+            above += part;
+            above > 0.01
+        });
+        Expected {
+            total: total / spans,
+            remote: (total - by_region[0]) / spans,
+            round_trip: trips.iter().map(|(trip, part)| trip * part).sum(),
+            p99: p99.map_or(0.0, |(trip, _)| *trip),
+            active: sum.active / spans,
+            active_in_regions: sum.active_in_regions / spans,
+            changed: sum.changed / spans,
+            cut: sum.cut / spans,
+            missed: sum.missed / spans,
+        }
     }
 }
 

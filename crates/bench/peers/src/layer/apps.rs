@@ -145,17 +145,17 @@ fn layer(limits: Limits) -> RateLimitLayer {
 
 /// With the headers of `X-RateLimit`.
 pub(super) fn tower_governor(limits: Limits) -> GovernorLayer<ByUser, StateInformationMiddleware, Body> {
-    let (period, burst) = limits.interval();
-    let mut builder = GovernorConfigBuilder::default();
-    let mut builder = builder.period(period).burst_size(burst.get()).key_extractor(ByUser);
-    GovernorLayer::new(Arc::new(builder.use_headers().finish().expect(CONFIG)))
+    GovernorLayer::new(Arc::new(governed(limits).use_headers().finish().expect(CONFIG)))
 }
 
 fn tower_governor_without_headers(limits: Limits) -> GovernorLayer<ByUser, NoOpMiddleware, Body> {
+    GovernorLayer::new(Arc::new(governed(limits).finish().expect(CONFIG)))
+}
+
+fn governed(limits: Limits) -> GovernorConfigBuilder<ByUser, NoOpMiddleware> {
     let (period, burst) = limits.interval();
     let mut builder = GovernorConfigBuilder::default();
-    let mut builder = builder.period(period).burst_size(burst.get()).key_extractor(ByUser);
-    GovernorLayer::new(Arc::new(builder.finish().expect(CONFIG)))
+    builder.period(period).burst_size(burst.get()).key_extractor(ByUser)
 }
 
 /// It always writes the headers of the IETF and `X-RateLimit`.

@@ -21,7 +21,7 @@ pub(super) fn measure(scale: &Scale, server: &mut Server, redis_cell: bool) -> R
     let strategy = Strategy::Gcra(Gcra::new(Quota::per_day(LIMIT).burst(LIMIT))?);
     let unit = server.recorded(strategy, 0, 1)?;
     let all = server.recorded(strategy, 0, LIMIT)?;
-    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(&mut server.connection)?;
+    let sha = redis::text(redis::cmd("SCRIPT").arg("LOAD").arg(SCRIPT).query(&mut server.connection)?)?;
     let ours = Work::Ours { unit, all };
     let (script, increment, cell) = (Work::Script { sha }, Work::Increment, Work::RedisCell);
     let decisions = scale.server_decisions;
@@ -89,22 +89,15 @@ impl Work {
         match self {
             Self::Ours { unit, all } => {
                 let call = if whole_limit { all } else { unit };
-                if at_once == 1 { call.of(first) } else { call.for_each(first..first + at_once) }
+                if at_once == 1 { call.of(first) } else { call.several(first..first + at_once, true) }
             }
             Self::Script { sha } => {
-                let mut command = redis::cmd("EVALSHA");
-                command.arg(sha).arg(1).arg(name).arg(SECONDS_PER_UNIT).arg(LIMIT).arg(rounded_cost);
-                command
+                let command = redis::cmd("EVALSHA").arg(sha).arg(1).arg(name);
+                command.arg(SECONDS_PER_UNIT).arg(LIMIT).arg(rounded_cost)
             }
-            Self::Increment => {
-                let mut command = redis::cmd("INCRBY");
-                command.arg(name).arg(cost);
-                command
-            }
+            Self::Increment => redis::cmd("INCRBY").arg(name).arg(cost),
             Self::RedisCell => {
-                let mut command = redis::cmd("CL.THROTTLE");
-                command.arg(name).arg(LIMIT - 1).arg(LIMIT).arg(DAY).arg(cost);
-                command
+                redis::cmd("CL.THROTTLE").arg(name).arg(LIMIT - 1).arg(LIMIT).arg(DAY).arg(cost)
             }
         }
     }

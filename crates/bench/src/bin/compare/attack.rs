@@ -96,17 +96,13 @@ impl Published {
 
 /// The request with this index, at the given number of requests per period.
 fn log_request(index: u64, per_period: u64) -> Vec<Cmd> {
-    let mut expired = redis::cmd("ZREMRANGEBYSCORE");
-    expired.arg(KEY).arg(0).arg(stamp(index, per_period) - MINUTE);
-    let mut list = redis::cmd("ZRANGE");
-    list.arg(KEY).arg(0).arg(-1).arg("WITHSCORES");
+    let expired = redis::cmd("ZREMRANGEBYSCORE").arg(KEY).arg(0).arg(stamp(index, per_period) - MINUTE);
+    let list = redis::cmd("ZRANGE").arg(KEY).arg(0).arg(-1).arg("WITHSCORES");
     vec![redis::cmd("MULTI"), expired, add(index, per_period), list, expire(KEY, 60), redis::cmd("EXEC")]
 }
 
 fn add(index: u64, per_period: u64) -> Cmd {
-    let mut command = redis::cmd("ZADD");
-    command.arg(KEY).arg(stamp(index, per_period)).arg(member(index));
-    command
+    redis::cmd("ZADD").arg(KEY).arg(stamp(index, per_period)).arg(member(index))
 }
 
 fn stamp(index: u64, per_period: u64) -> u64 {
@@ -122,24 +118,17 @@ pub(crate) fn member(index: u64) -> String {
 }
 
 fn counters_request(_: u64, _: u64) -> Vec<Cmd> {
-    let mut previous = redis::cmd("GET");
-    previous.arg("limit:one:29999999");
-    let mut current = redis::cmd("INCR");
-    current.arg("limit:one:30000000");
-    let expire = expire("limit:one:30000000", 120);
-    vec![redis::cmd("MULTI"), previous, current, expire, redis::cmd("EXEC")]
+    let previous = redis::cmd("GET").arg("limit:one:29999999");
+    let current = redis::cmd("INCR").arg(CURRENT);
+    vec![redis::cmd("MULTI"), previous, current, expire(CURRENT, 120), redis::cmd("EXEC")]
 }
 
 fn counter_request(_: u64, _: u64) -> Vec<Cmd> {
-    let mut current = redis::cmd("INCR");
-    current.arg("limit:one:30000000");
-    vec![current, expire("limit:one:30000000", 60)]
+    vec![redis::cmd("INCR").arg(CURRENT), expire(CURRENT, 60)]
 }
 
 fn expire(key: &str, seconds: u32) -> Cmd {
-    let mut command = redis::cmd("EXPIRE");
-    command.arg(key).arg(seconds);
-    command
+    redis::cmd("EXPIRE").arg(key).arg(seconds)
 }
 
 const PUBLISHED: &[(&str, Published)] = &[
@@ -158,4 +147,6 @@ const LISTED: u64 = 1_000_000;
 /// Entries of a sorted set that are listed in one batch.
 const LISTED_PER_BATCH: u64 = 20_000;
 const KEY: &str = "limit:one";
+/// The counter of the current period.
+const CURRENT: &str = "limit:one:30000000";
 const MINUTE: u64 = 60_000_000;

@@ -11,13 +11,8 @@ use crate::redis_bytes::Bytes;
 use crate::redis_cpu::Cost;
 use crate::table::{digits, thousands};
 
-/// One of the trade-offs.
-struct Panel {
-    title: String,
-    values: Vec<f64>,
-    show: fn(f64) -> String,
-    colour: RGBColor,
-}
+/// One of the trade-offs: its title, the bars, how their values are shown, and a colour.
+type Panel = (String, Vec<f64>, fn(f64) -> String, RGBColor);
 
 /// Draws an SVG that is readable on light and dark pages.
 pub(crate) fn draw(
@@ -33,80 +28,65 @@ pub(crate) fn draw(
         let shares = shares[index].1[traffic];
         100.0 * shares.wrong() as f64 / shares.requests as f64
     };
-    let panels = [
-        Panel {
-            title: "Let through an edge at once, × limit".to_owned(),
-            values: of(&|index| bursts[index].at_once),
-            show: digits,
-            colour: RGBColor(210, 105, 60),
-        },
-        Panel {
-            title: format!("Decided otherwise than a log would, %, {}", TRAFFIC[STEADY].0),
-            values: of(&|index| wrong(index, STEADY)),
-            show: digits,
-            colour: RGBColor(180, 90, 150),
-        },
-        Panel {
-            title: format!("Decided otherwise than a log would, %, {}", TRAFFIC[BURSTY].0),
-            values: of(&|index| wrong(index, BURSTY)),
-            show: digits,
-            colour: RGBColor(180, 90, 150),
-        },
-        Panel {
-            title: "Redis CPU per allowed decision, µs".to_owned(),
-            values: of(&|index| cpu[baselines + index].allowed),
-            show: digits,
-            colour: RGBColor(60, 130, 190),
-        },
-        Panel {
-            title: "Bytes per key in Redis, 100 of 100 used".to_owned(),
-            values: of(&|index| bytes[index].1[1].reported),
-            show: thousands,
-            colour: RGBColor(70, 150, 110),
-        },
-        Panel {
-            title: "Bytes per key in Redis, 1 000 of 1 000 used".to_owned(),
-            values: of(&|index| bytes[index].1[2].reported),
-            show: thousands,
-            colour: RGBColor(70, 150, 110),
-        },
+    let errors = |traffic: usize| -> Panel {
+        let title = format!("Decided otherwise than a log would, %, {}", TRAFFIC[traffic].0);
+        (title, of(&|index| wrong(index, traffic)), digits, RGBColor(180, 90, 150))
+    };
+    let bytes_per_key = |use_of_limit: &str, situation: usize| -> Panel {
+        let title = format!("Bytes per key in Redis, {use_of_limit} used");
+        (title, of(&|index| bytes[index].1[situation].reported), thousands, RGBColor(70, 150, 110))
+    };
+    let panels: [Panel; 6] = [
+        (
+            "Let through an edge at once, × limit".to_owned(),
+            of(&|index| bursts[index].at_once),
+            digits,
+            RGBColor(210, 105, 60),
+        ),
+        errors(STEADY),
+        errors(BURSTY),
+        (
+            "Redis CPU per allowed decision, µs".to_owned(),
+            of(&|index| cpu[baselines + index].allowed),
+            digits,
+            RGBColor(60, 130, 190),
+        ),
+        bytes_per_key("100 of 100", 1),
+        bytes_per_key("1 000 of 1 000", 2),
     ];
     let names: Vec<_> = plain.iter().map(|(_, contender)| contender.name).collect();
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
         for (area, panel) in root.split_evenly((3, 2)).iter().zip(&panels) {
-            panel.draw(area, &names).map_err(|error| anyhow!("cannot draw: {error}"))?;
+            draw_panel(area, &names, panel).map_err(|error| anyhow!("cannot draw: {error}"))?;
         }
         root.present().map_err(|error| anyhow!("cannot draw: {error}"))?;
     }
     Ok(adaptive(&svg))
 }
 
-impl Panel {
-    fn draw<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, plotters::coord::Shift>,
-        names: &[&str],
-    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
-        let text = |size: i32, h: HPos| {
-            TextStyle::from(("sans-serif", size)).color(&TEXT).pos(Pos::new(h, VPos::Center))
-        };
-        area.draw(&Text::new(self.title.clone(), (MARGIN, 18), text(14, HPos::Left)))?;
-        let max = self.values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let width = f64::from(i32::try_from(WIDTH / 2).unwrap_or(0) - BARS - NUMBERS);
-        for (row, (name, value)) in (0..).zip(names.iter().zip(&self.values)) {
-            let middle = 46 + row * STEP;
-            let end = BARS + (width * value / max).round() as i32;
-            area.draw(&Text::new((*name).to_owned(), (BARS - 8, middle), text(12, HPos::Right)))?;
-            let corners = [(BARS, middle - 8), (end.max(BARS + 1), middle + 8)];
-            area.draw(&Rectangle::new(corners, self.colour.filled()))?;
-            area.draw(&Text::new((self.show)(*value), (end + 6, middle), text(12, HPos::Left)))?;
-        }
-        Ok(())
+fn draw_panel<B: DrawingBackend>(
+    area: &DrawingArea<B, plotters::coord::Shift>,
+    names: &[&str],
+    (title, values, show, colour): &Panel,
+) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+    let text = |size: i32, h: HPos| {
+        TextStyle::from(("sans-serif", size)).color(&TEXT).pos(Pos::new(h, VPos::Center))
+    };
+    area.draw(&Text::new(title.clone(), (MARGIN, 18), text(14, HPos::Left)))?;
+    let max = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let width = f64::from(i32::try_from(WIDTH / 2).unwrap_or(0) - BARS - NUMBERS);
+    for (row, (name, value)) in (0..).zip(names.iter().zip(values)) {
+        let middle = 46 + row * STEP;
+        let end = BARS + (width * value / max).round() as i32;
+        area.draw(&Text::new((*name).to_owned(), (BARS - 8, middle), text(12, HPos::Right)))?;
+        let corners = [(BARS, middle - 8), (end.max(BARS + 1), middle + 8)];
+        area.draw(&Rectangle::new(corners, colour.filled()))?;
+        area.draw(&Text::new(show(*value), (end + 6, middle), text(12, HPos::Left)))?;
     }
+    Ok(())
 }
-
 /// Sets the text colour by the reader's colour scheme; without one it stays grey.
 fn adaptive(svg: &str) -> String {
     let style = "<style>text{fill:#24292f}@media(prefers-color-scheme:dark){text{fill:#d0d7de}}</style>";

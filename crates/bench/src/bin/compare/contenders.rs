@@ -13,7 +13,7 @@ pub(crate) struct Contender {
     pub(crate) name: &'static str,
     /// Whether it represents its algorithm in the chart: the one without options.
     pub(crate) plain: bool,
-    make: fn(Quota) -> Result<Strategy, QuotaError>,
+    make: Make,
 }
 
 impl Contender {
@@ -22,49 +22,36 @@ impl Contender {
     }
 }
 
+/// How a strategy is made from a quota.
+type Make = fn(Quota) -> Result<Strategy, QuotaError>;
+
+/// An algorithm without options.
+const fn plain(name: &'static str, make: Make) -> Contender {
+    Contender { name, plain: true, make }
+}
+
+/// An algorithm with an option.
+const fn with_option(name: &'static str, make: Make) -> Contender {
+    Contender { name, plain: false, make }
+}
+
 /// Each algorithm without options, followed by the options that change the results.
 pub(crate) const CONTENDERS: &[Contender] = &[
-    Contender {
-        name: "token bucket",
-        plain: true,
-        make: |quota| TokenBucket::new(quota).map(Strategy::TokenBucket),
-    },
-    Contender {
-        name: "token bucket, interval refill",
-        plain: false,
-        make: |quota| Ok(Strategy::TokenBucket(TokenBucket::new(quota)?.refilled(Refill::Interval))),
-    },
-    Contender { name: "GCRA, burst 1", plain: true, make: |quota| Gcra::new(quota).map(Strategy::Gcra) },
-    Contender {
-        name: "GCRA, burst a tenth",
-        plain: false,
-        make: |quota| Gcra::new(quota.try_burst(quota.limit() / 10)?).map(Strategy::Gcra),
-    },
-    Contender {
-        name: "leaky bucket",
-        plain: true,
-        make: |quota| LeakyBucket::new(quota).map(Strategy::LeakyBucket),
-    },
-    Contender {
-        name: "fixed window",
-        plain: true,
-        make: |quota| FixedWindow::new(quota).map(Strategy::FixedWindow),
-    },
-    Contender {
-        name: "sliding window",
-        plain: true,
-        make: |quota| SlidingWindow::new(quota).map(Strategy::SlidingWindow),
-    },
-    Contender {
-        name: "sliding window, 10 slots",
-        plain: false,
-        make: |quota| SlidingWindow::with_slots(quota, 10).map(Strategy::SlidingWindow),
-    },
-    Contender {
-        name: "sliding log",
-        plain: true,
-        make: |quota| SlidingLog::new(quota).map(Strategy::SlidingLog),
-    },
+    plain("token bucket", |quota| TokenBucket::new(quota).map(Strategy::TokenBucket)),
+    with_option("token bucket, interval refill", |quota| {
+        Ok(Strategy::TokenBucket(TokenBucket::new(quota)?.refilled(Refill::Interval)))
+    }),
+    plain("GCRA, burst 1", |quota| Gcra::new(quota).map(Strategy::Gcra)),
+    with_option("GCRA, burst a tenth", |quota| {
+        Gcra::new(quota.try_burst(quota.limit() / 10)?).map(Strategy::Gcra)
+    }),
+    plain("leaky bucket", |quota| LeakyBucket::new(quota).map(Strategy::LeakyBucket)),
+    plain("fixed window", |quota| FixedWindow::new(quota).map(Strategy::FixedWindow)),
+    plain("sliding window", |quota| SlidingWindow::new(quota).map(Strategy::SlidingWindow)),
+    with_option("sliding window, 10 slots", |quota| {
+        SlidingWindow::with_slots(quota, 10).map(Strategy::SlidingWindow)
+    }),
+    plain("sliding log", |quota| SlidingLog::new(quota).map(Strategy::SlidingLog)),
 ];
 
 /// Returns the contender with this name.

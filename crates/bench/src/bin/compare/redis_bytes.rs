@@ -1,6 +1,6 @@
 //! Bytes per key in Redis.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use portcullis_bench::redis::{self, Cmd, Value};
 use portcullis_bench::server::{Server, admits};
 
@@ -68,18 +68,11 @@ fn sorted_set(server: &mut Server, situation: Situation) -> Result<Bytes> {
     // Slow to create, and all of the same size.
     grown(server, situation.keys / 20, |server, users| {
         let add = |user: u32| {
-            let mut command = redis::cmd("ZADD");
-            command.arg(format!("limit:{user:032x}"));
-            for unit in 0..u64::from(situation.units) {
-                command.arg(1_800_000_000_000_000 + unit).arg(member(unit));
-            }
-            command
+            let command = redis::cmd("ZADD").arg(format!("limit:{user:032x}"));
+            (0..u64::from(situation.units))
+                .fold(command, |command, unit| command.arg(1_800_000_000_000_000 + unit).arg(member(unit)))
         };
-        let expire = |user: u32| {
-            let mut command = redis::cmd("EXPIRE");
-            command.arg(format!("limit:{user:032x}")).arg(3_600);
-            command
-        };
+        let expire = |user: u32| redis::cmd("EXPIRE").arg(format!("limit:{user:032x}")).arg(3_600);
         let commands: Vec<Cmd> = users.flat_map(|user| [add(user), expire(user)]).collect();
         server.run(&commands, 100)?;
         Ok(())
@@ -98,16 +91,16 @@ pub(crate) fn grown(
         fill(server, first..(first + STEP).min(keys))?;
     }
     let after: f64 = server.info("memory", "used_memory")?.parse()?;
-    let keys_held: u32 = redis::cmd("DBSIZE").query(&mut server.connection)?;
-    ensure!(keys_held == keys, "{keys_held} keys instead of {keys}");
-    let (_, names): (u64, Vec<String>) =
-        redis::cmd("SCAN").arg(0).arg("COUNT").arg(SAMPLE).query(&mut server.connection)?;
-    let usage = |name: &String| {
-        let mut command = redis::cmd("MEMORY");
-        command.arg("USAGE").arg(name).arg("SAMPLES").arg(0);
-        command
+    let keys_held = redis::cmd("DBSIZE").query(&mut server.connection)?;
+    ensure!(keys_held == Value::Integer(keys.into()), "{keys_held:?} keys instead of {keys}");
+    let scanned = redis::cmd("SCAN").arg(0).arg("COUNT").arg(SAMPLE).query(&mut server.connection)?;
+    let Value::Array(scanned) = scanned else { bail!("{scanned:?} is no cursor with names") };
+    let [_, Value::Array(names)] = &scanned[..] else { bail!("{scanned:?} is no cursor with names") };
+    let usage = |name: &Value| {
+        let name = redis::text(name.clone())?;
+        Ok(redis::cmd("MEMORY").arg("USAGE").arg(name).arg("SAMPLES").arg(0))
     };
-    let (_, usages) = server.run(&names.iter().map(usage).collect::<Vec<_>>(), 10)?;
+    let (_, usages) = server.run(&names.iter().map(usage).collect::<Result<Vec<_>>>()?, 10)?;
     let sum: i64 =
         usages.iter().map(|usage| if let Value::Integer(bytes) = usage { *bytes } else { 0 }).sum();
     Ok(Bytes { reported: sum as f64 / usages.len() as f64, grown: (after - before) / f64::from(keys) })

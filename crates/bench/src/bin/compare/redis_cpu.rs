@@ -22,9 +22,8 @@ pub(crate) struct Cost {
 
 /// Measures the baselines, which are lower bounds, and then all contenders at 100 per period, in interleaved rounds.
 pub(crate) fn measure(server: &mut Server) -> Result<Vec<Cost>> {
-    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").query(&mut server.connection)?;
-    let mut script = redis::cmd("EVALSHA");
-    script.arg(sha).arg(0);
+    let sha = redis::text(redis::cmd("SCRIPT").arg("LOAD").arg("return 1").query(&mut server.connection)?)?;
+    let script = redis::cmd("EVALSHA").arg(sha).arg(0);
     let baselines = [("PING", redis::cmd("PING")), ("EVALSHA of `return 1`", script)];
     let mut spent = vec![(Vec::new(), Vec::new()); baselines.len() + CONTENDERS.len()];
     let cases: Vec<_> = CONTENDERS

@@ -1,7 +1,8 @@
 //! Arrivals in virtual time, the same on every run.
 
+use portcullis_bench::unit;
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+use rand_pcg::rand_core::SeedableRng as _;
 
 /// The pattern in which a client sends.
 #[derive(Clone, Copy, Debug)]
@@ -54,11 +55,6 @@ impl Iterator for Arrivals {
         self.now += gap;
         Some(self.now as u64)
     }
-}
-
-/// A random number above 0 and at most 1.
-fn unit(random: &mut Pcg64Mcg) -> f64 {
-    ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
 
 fn exponential(random: &mut Pcg64Mcg, mean: f64) -> f64 {

@@ -76,8 +76,8 @@ impl Shape {
         for user in 0..DECISIONS * self.checks {
             self.prepare(server, recorded, user)?;
         }
-        let decisions =
-            (0..DECISIONS).map(|index| recorded.over(index * self.checks..(index + 1) * self.checks));
+        let decisions = (0..DECISIONS)
+            .map(|index| recorded.several(index * self.checks..(index + 1) * self.checks, false));
         let (spent, replies) = server.run(&decisions.collect::<Vec<_>>(), DECISIONS as usize)?;
         ensure!(replies.iter().all(admits), "{} was denied", self.name);
         Ok(spent)
@@ -96,7 +96,7 @@ impl Shape {
                 // Counts of three bytes.
                 state.push(3);
                 state.extend(1_234_567_u32.to_le_bytes()[..3].repeat(slots as usize));
-                redis::cmd("SET").arg(recorded.key(user)).bytes(state).exec(&mut server.connection)?;
+                redis::cmd("SET").arg(recorded.key(user)).bytes(state).query(&mut server.connection)?;
             }
             Kind::SlidingLog { used, .. } => {
                 server.run(&[recorded.with_cost(user, used)], 1)?;

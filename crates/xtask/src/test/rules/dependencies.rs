@@ -2,22 +2,13 @@
 
 use crate::workspace::{Dependency, Package};
 
-#[derive(Debug)]
-struct Forbidden {
-    /// The package. The rule also applies to what it reaches through other members of the workspace.
-    package: &'static str,
-    /// Names; a final `*` stands for any ending.
-    never: &'static [&'static str],
-    because: &'static str,
-}
-
 /// Returns one line for each forbidden dependency.
 pub(super) fn violations(packages: &[Package]) -> Vec<String> {
     let mut violations = Vec::new();
-    for rule in FORBIDDEN {
-        for path in paths_from(packages, rule.package) {
-            if rule.never.iter().any(|pattern| path.last().is_some_and(|name| matches(pattern, name))) {
-                violations.push(format!("{}: {}", path.join(" -> "), rule.because));
+    for (package, never, because) in FORBIDDEN {
+        for path in paths_from(packages, package) {
+            if never.iter().any(|pattern| path.last().is_some_and(|name| matches(pattern, name))) {
+                violations.push(format!("{}: {because}", path.join(" -> ")));
             }
         }
     }
@@ -57,83 +48,41 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 const MAY_USE_FRED: &[&str] = &["portcullis-redis"];
 
-const FORBIDDEN: &[Forbidden] = &[
-    Forbidden {
-        package: "portcullis-core",
-        never: &["portcullis*"],
-        because: "the core depends on no other crate of the workspace",
-    },
-    Forbidden {
-        package: "portcullis-core",
-        never: &["async-std", "smol", "tokio*", "fred", "http*", "tower*"],
-        because: "the core has no clock, no I/O and no async runtime",
-    },
-    Forbidden {
-        package: "portcullis-memory",
-        never: &["axum*", "http*", "hyper*", "tonic*", "tower*", "portcullis-tower"],
-        because: "a store does not depend on HTTP",
-    },
-    Forbidden {
-        package: "portcullis-redis",
-        never: &["axum*", "http*", "hyper*", "tonic*", "tower*", "portcullis-tower"],
-        because: "a store does not depend on HTTP",
-    },
-    Forbidden {
-        package: "portcullis-regions",
-        never: &["fred", "http*", "tower*", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
-        because: "regions work on any store",
-    },
-    Forbidden {
-        package: "portcullis-engine",
-        never: &[
-            "axum*",
-            "fred",
-            "http*",
-            "hyper*",
-            "portcullis-memory",
-            "portcullis-redis",
-            "portcullis-tower",
-            "tonic*",
-            "tower*",
-        ],
-        because: "the engine decides from data: it knows no HTTP and no store",
-    },
-    Forbidden {
-        package: "portcullis-identity",
-        never: &["fred", "portcullis-engine", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
-        because: "who is calling is known before anything decides",
-    },
-    Forbidden {
-        package: "portcullis-tower",
-        never: &["fred", "portcullis-memory", "portcullis-redis"],
-        because: "the layer does not depend on a store",
-    },
-    Forbidden {
-        package: "portcullis-config",
-        never: &["fred", "portcullis-memory", "portcullis-redis"],
-        because: "rules do not depend on a store",
-    },
-    Forbidden {
-        package: "portcullis-metrics",
-        never: &["fred", "portcullis-memory", "portcullis-redis"],
-        because: "metrics do not depend on a store",
-    },
-    Forbidden {
-        package: "portcullis-admin",
-        never: &["fred", "portcullis-config", "portcullis-memory", "portcullis-redis"],
-        because: "the admin API does not depend on a store",
-    },
-    Forbidden {
-        package: "portcullis-regions",
-        never: &["fred", "http*", "portcullis-memory", "portcullis-redis", "portcullis-tower", "tower*"],
-        because: "regions are two stores of any kind, without HTTP",
-    },
-    Forbidden {
-        package: "portcullis",
-        never: &["portcullis-cli", "portcullis-server"],
-        because: "the servers are programs around the facade",
-    },
+/// A package, what it never depends on, and why. A rule also applies to what the package reaches through other members of the workspace;
+/// a final `*` stands for any ending.
+const FORBIDDEN: &[(&str, &[&str], &str)] = &[
+    ("portcullis-core", &["portcullis*"], "the core depends on no other crate of the workspace"),
+    (
+        "portcullis-core",
+        &["async-std", "smol", "tokio*", "fred", "http*", "tower*"],
+        "the core has no clock, no I/O and no async runtime",
+    ),
+    ("portcullis-memory", HTTP, "a store does not depend on HTTP"),
+    ("portcullis-redis", HTTP, "a store does not depend on HTTP"),
+    ("portcullis-engine", HTTP, "the engine decides from data: it knows no HTTP and no store"),
+    ("portcullis-engine", STORES, "the engine decides from data: it knows no HTTP and no store"),
+    (
+        "portcullis-identity",
+        &["fred", "portcullis-engine", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
+        "who is calling is known before anything decides",
+    ),
+    ("portcullis-tower", STORES, "the layer does not depend on a store"),
+    ("portcullis-config", STORES, "rules do not depend on a store"),
+    ("portcullis-metrics", STORES, "metrics do not depend on a store"),
+    (
+        "portcullis-admin",
+        &["fred", "portcullis-config", "portcullis-memory", "portcullis-redis"],
+        "the admin API does not depend on a store",
+    ),
+    ("portcullis-regions", HTTP, "regions are two stores of any kind, without HTTP"),
+    ("portcullis-regions", STORES, "regions are two stores of any kind, without HTTP"),
+    ("portcullis", &["portcullis-cli", "portcullis-server"], "the servers are programs around the facade"),
 ];
+
+/// What has to do with HTTP.
+const HTTP: &[&str] = &["axum*", "http*", "hyper*", "tonic*", "tower*", "portcullis-tower"];
+/// The stores, and what only one of them uses.
+const STORES: &[&str] = &["fred", "portcullis-memory", "portcullis-redis"];
 
 #[cfg(test)]
 mod tests {

@@ -50,22 +50,20 @@ fn links(text: &str) -> Vec<(usize, String)> {
 
 /// Returns the targets of inline links and images, with their line numbers.
 pub(super) fn inline(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for (number, line) in prose(text) {
-        let line = without_code(line);
-        let targets = line.split("](").skip(1).filter_map(target);
-        found.extend(targets.map(|target| (number, target.to_owned())));
-    }
-    found
+    after(text, "](", target)
 }
 
 /// Returns the labels of the links `[text][label]`, with their line numbers.
 pub(super) fn references(text: &str) -> Vec<(usize, String)> {
+    after(text, "][", |rest| Some(rest.split_once(']')?.0))
+}
+
+/// Returns what `read` finds after each `mark` outside of code, with its line number.
+fn after(text: &str, mark: &str, read: impl Fn(&str) -> Option<&str>) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         let line = without_code(line);
-        let labels = line.split("][").skip(1).filter_map(|rest| rest.split_once(']'));
-        found.extend(labels.map(|(label, _)| (number, label.to_owned())));
+        found.extend(line.split(mark).skip(1).filter_map(&read).map(|link| (number, link.to_owned())));
     }
     found
 }

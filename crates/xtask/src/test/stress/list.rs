@@ -1,12 +1,12 @@
 //! The tests of a program, and which of them depend on time.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 use wait4::Wait4 as _;
 
 use super::super::programs::Program;
@@ -16,36 +16,44 @@ use super::super::rules;
 ///
 /// A test counts as one that waits, has a deadline or starts a process if a run of it alone takes clearly longer than the processor
 /// time of itself and its children, or if the file that defines it names something of [`WORDS`]. Both err on the side of more.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Deserialize, Serialize)]
 pub(super) struct List(Vec<Test>);
 
-#[derive(Debug)]
+#[derive(Debug, Deserialize, Serialize)]
 struct Test {
     name: String,
     /// Why it counts as one that waits.
-    reason: Option<&'static str>,
+    reason: Option<Reason>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Reason {
+    Text,
+    Measured,
 }
 
 impl List {
     /// Makes the list of a program, or reads it if it was made since the program was built.
     pub(super) fn of(program: &Program, folder: &Path) -> Result<Self> {
-        let file = folder.join(format!("{}.list", program.id()?));
+        let file = folder.join(format!("{}.json", program.id()?));
         if let Ok(text) = fs::read_to_string(&file) {
-            return Ok(Self::parse(&text));
+            return serde_json::from_str(&text).with_context(|| format!("cannot read {}", file.display()));
         }
         let sources = sources(program.folder())?;
         let terse = program.command().args("--list --format terse").read(program.folder())?;
         let mut tests = Vec::new();
         for name in terse.lines().filter_map(|line| line.strip_suffix(": test")) {
             let reason = if names_time(name, &sources) {
-                Some("text")
+                Some(Reason::Text)
             } else {
-                waits(program, name)?.then_some("measured")
+                waits(program, name)?.then_some(Reason::Measured)
             };
             tests.push(Test { name: name.to_owned(), reason });
         }
         let list = Self(tests);
-        fs::write(&file, list.text()).with_context(|| format!("cannot write {}", file.display()))?;
+        let text = serde_json::to_string_pretty(&list)?;
+        fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         Ok(list)
     }
 
@@ -63,24 +71,6 @@ impl List {
 
     fn of_kind(&self, is_wanted: impl Fn(&Test) -> bool) -> Vec<String> {
         self.0.iter().filter(|test| is_wanted(test)).map(|test| test.name.clone()).collect()
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for test in &self.0 {
-            writeln!(text, "{}\t{}", test.reason.unwrap_or("no"), test.name)
-                .expect("a string takes every text");
-        }
-        text
-    }
-
-    fn parse(text: &str) -> Self {
-        let entry = |line: &str| {
-            let (reason, name) = line.split_once('\t')?;
-            let reason = ["text", "measured"].into_iter().find(|known| *known == reason);
-            Some(Test { name: name.to_owned(), reason })
-        };
-        Self(text.lines().filter_map(entry).collect())
     }
 }
 
@@ -139,9 +129,9 @@ mod tests {
 
     #[test]
     fn list_is_read_as_written() {
-        let text = "text\ta::b\nno\tc\nmeasured\td\n";
-        let list = List::parse(text);
-        assert_eq!(list.text(), text);
+        let text = r#"[{"name":"a::b","reason":"text"},{"name":"c","reason":null},{"name":"d","reason":"measured"}]"#;
+        let list: List = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&list).unwrap(), text);
         assert_eq!(list.waiting(), ["a::b", "d"]);
         assert_eq!(list.others(), ["c"]);
         assert_eq!(list.all().len(), 3);

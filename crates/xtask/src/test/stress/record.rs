@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 
 use super::super::programs::Program;
 use super::round::{Outcome, Round};
@@ -13,9 +14,10 @@ use super::round::{Outcome, Round};
 #[derive(Debug)]
 pub(super) struct Record(PathBuf);
 
-/// A run that the file has.
-#[derive(Debug, PartialEq, Eq)]
+/// A run that the file has, as a line.
+#[derive(Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Known {
+    program: String,
     number: u32,
     tests: usize,
     pub(super) outcome: Outcome,
@@ -38,14 +40,13 @@ impl Record {
         round: &Round,
         run: impl FnOnce() -> Result<Outcome>,
     ) -> Result<()> {
-        let (number, tests) = (round.number(), round.len());
+        let (number, tests) = (round.number, round.tests.len());
         let is_done = |known: &Known| known.number == number && known.tests >= tests;
         if self.of(program)?.iter().any(is_done) {
             return Ok(());
         }
-        let Outcome { seconds, stops, failed } = run()?;
-        let failed = failed.join(",");
-        let line = format!("{}\t{number}\t{tests}\t{seconds}\t{stops}\t{failed}\n", program.id()?);
+        let known = Known { program: program.id()?, number, tests, outcome: run()? };
+        let line = serde_json::to_string(&known)? + "\n";
         let mut file = File::options().create(true).append(true).open(&self.0)?;
         file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", self.0.display()))
     }
@@ -58,15 +59,9 @@ impl Record {
     }
 }
 
-/// Reads a line if it is of the program `id`.
+/// Reads a line if it is complete, and of the program `id`.
 fn parse(line: &str, id: &str) -> Option<Known> {
-    let mut fields = line.strip_prefix(id)?.strip_prefix('\t')?.split('\t');
-    let number = fields.next()?.parse().ok()?;
-    let tests = fields.next()?.parse().ok()?;
-    let seconds = fields.next()?.parse().ok()?;
-    let stops = fields.next()?.parse().ok()?;
-    let failed = fields.next()?.split(',').filter(|test| !test.is_empty()).map(str::to_owned).collect();
-    Some(Known { number, tests, outcome: Outcome { seconds, stops, failed } })
+    serde_json::from_str(line).ok().filter(|known: &Known| known.program == id)
 }
 
 #[cfg(test)]
@@ -75,13 +70,12 @@ mod tests {
 
     #[test]
     fn line_of_program_is_read() {
-        let known = |number, tests, seconds, stops, failed: &[&str]| {
-            let failed = failed.iter().map(|test| (*test).to_owned()).collect();
-            Some(Known { number, tests, outcome: Outcome { seconds, stops, failed } })
-        };
-        assert_eq!(parse("it-7\t3\t20\t12\t4\ta::b,c", "it-7"), known(3, 20, 12, 4, &["a::b", "c"]));
-        assert_eq!(parse("it-7\t4\t9\t1\t0\t", "it-7"), known(4, 9, 1, 0, &[]));
-        assert_eq!(parse("it-77\t3\t20\t12\t4\t", "it-7"), None);
-        assert_eq!(parse("it-7\t3", "it-7"), None);
+        let failed = ["a::b", "c"].map(str::to_owned).to_vec();
+        let outcome = Outcome { seconds: 12, stops: 4, failed };
+        let known = Known { program: "it-7".to_owned(), number: 3, tests: 20, outcome };
+        let line = serde_json::to_string(&known).unwrap();
+        assert_eq!(parse(&line, "it-77"), None);
+        assert_eq!(parse(&line[..line.len() - 1], "it-7"), None);
+        assert_eq!(parse(&line, "it-7"), Some(known));
     }
 }

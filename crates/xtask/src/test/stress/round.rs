@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
 
 use super::super::programs::Program;
 use super::super::report::{ended_test, failed_test};
@@ -15,12 +16,12 @@ use crate::cmd::Failed;
 /// The tests of one run.
 #[derive(Debug)]
 pub(super) struct Round {
-    number: u32,
-    tests: Vec<String>,
+    pub(super) number: u32,
+    pub(super) tests: Vec<String>,
 }
 
 /// What one run has shown.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Outcome {
     pub(super) seconds: u64,
     /// How often the program was stopped.
@@ -29,23 +30,6 @@ pub(super) struct Outcome {
 }
 
 impl Round {
-    pub(super) fn new(number: u32, tests: Vec<String>) -> Self {
-        Self { number, tests }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.tests.is_empty()
-    }
-
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
-
-    /// The number of tests.
-    pub(super) fn len(&self) -> usize {
-        self.tests.len()
-    }
-
     /// Runs the tests. If one fails, the output is kept in a file.
     pub(super) fn run(&self, program: &Program, folder: &Path, threads: usize) -> Result<Outcome> {
         let command = program.command().env("RUST_TEST_THREADS", threads.to_string()).args("--exact");
