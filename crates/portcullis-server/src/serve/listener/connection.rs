@@ -37,7 +37,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(options: ListenerOptions) -> Self {
         let admission = Admission {
-            places: Places::of_connections(options.max_connections),
+            places: Places::of_connections(options.max_connections.max(1)),
             open: Arc::default(),
             waiting: WaitingConnections::default(),
             peers: options.peers.clone(),
