@@ -4,7 +4,6 @@
 //! streams both ways, with their trailers. `docs/reverse-proxy.md` has the tables of headers and limits.
 
 mod activity;
-mod body;
 mod failure;
 mod forward;
 mod forwarded;
@@ -12,6 +11,7 @@ mod hop_by_hop;
 mod pool;
 mod prepare;
 mod request_body;
+mod response_stream;
 mod running;
 mod service;
 mod settings;
