@@ -2,20 +2,19 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::future::{Future, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use http::request::Parts;
 use portcullis_tower::Registry;
 
-use crate::access::{Actor, Authorize, Refused};
+use crate::access::{Actor, Authorize, Authorized, Refused};
 use crate::hosts::{HostError, HostList};
 use crate::recorder::{Recorder, RecorderObserver};
 use crate::router::router;
-use crate::state::{AdminState, Generation};
-use crate::stream_places::Places;
+use crate::state::AdminState;
 
 /// Makes the admin API of a limiter: an Axum router to mount where you like. See the [crate](crate).
 ///
@@ -38,13 +37,15 @@ use crate::stream_places::Places;
 /// ```
 #[must_use = "an API does nothing until its router is mounted"]
 pub struct Admin {
-    registry: Arc<Registry>,
-    authorize: Authorize,
-    hosts: HostList,
-    generation: Option<Arc<Generation>>,
-    store_kind: Cow<'static, str>,
-    store_deadline: Duration,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authorize: Authorize,
+    pub(crate) hosts: HostList,
+    pub(crate) generation: Option<Arc<Generation>>,
+    pub(crate) store_kind: Cow<'static, str>,
+    pub(crate) store_deadline: Duration,
 }
+
+type Generation = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl Admin {
     /// Starts the API of a registry. `authorize` is called for each request of `/v1/*` before anything else, and returns who makes it.
@@ -56,7 +57,7 @@ impl Admin {
     where
         F: Fn(&Parts) -> Result<Actor, Refused> + Send + Sync + 'static,
     {
-        Self::with(registry, Authorize::Sync(Arc::new(authorize)))
+        Self::with(registry, move |parts| Box::pin(ready(authorize(parts))))
     }
 
     /// Like [`Admin::new`], with a function that waits for something, such as a look-up of a session.
@@ -65,13 +66,16 @@ impl Admin {
         F: Fn(Parts) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Actor, Refused>> + Send + 'static,
     {
-        Self::with(registry, Authorize::Async(Arc::new(move |parts| Box::pin(authorize(parts)))))
+        Self::with(registry, move |parts| Box::pin(authorize(parts.clone())))
     }
 
-    fn with(registry: Arc<Registry>, authorize: Authorize) -> Self {
+    fn with(
+        registry: Arc<Registry>,
+        authorize: impl Fn(&Parts) -> Authorized + Send + Sync + 'static,
+    ) -> Self {
         Self {
             registry,
-            authorize,
+            authorize: Authorize(Arc::new(authorize)),
             hosts: HostList::default(),
             generation: None,
             store_kind: Cow::Borrowed("custom"),
@@ -124,17 +128,8 @@ impl Admin {
     pub fn into_router(self) -> Router {
         let recorder = Arc::new(Recorder::new());
         self.registry.add_observer(Arc::new(RecorderObserver(Arc::clone(&recorder))));
-        router(Arc::new(AdminState {
-            registry: self.registry,
-            recorder,
-            authorize: self.authorize,
-            hosts: self.hosts,
-            generation: self.generation,
-            store_kind: self.store_kind,
-            deadline: self.store_deadline,
-            streams: Arc::new(Places::default()),
-            last_line: Mutex::new(None),
-        }))
+        let (streams, last_line) = Default::default();
+        router(Arc::new(AdminState { options: self, recorder, streams, last_line }))
     }
 }
 
