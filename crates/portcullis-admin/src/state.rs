@@ -1,29 +1,44 @@
 //! What all routes share.
 
+use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::StatusCode;
 use portcullis_core::overrides::OverrideError;
 use portcullis_core::{Key, Policy, PolicyName, Secret, StoreErrorKind};
-use portcullis_tower::{Fingerprint, OverridingError};
+use portcullis_tower::{Fingerprint, OverridingError, Registry};
 use tokio::time::{Instant, timeout};
 
-use crate::admin::Admin;
+use crate::access::Authorize;
+use crate::hosts::HostList;
 use crate::problem::Problem;
 use crate::recorder::Recorder;
 use crate::stream_places::Places;
 
 /// What all routes share.
-#[derive(Debug)]
 pub(crate) struct AdminState {
-    pub(crate) options: Admin,
+    pub(crate) options: Options,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) streams: Arc<Places>,
     /// The last line of a stream, and when it was made.
     pub(crate) last_line: Mutex<Option<(Instant, Bytes)>>,
 }
+
+/// How the API is made.
+pub(crate) struct Options {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authorize: Authorize,
+    pub(crate) hosts: HostList,
+    pub(crate) generation: Option<Arc<Generation>>,
+    pub(crate) store_kind: Cow<'static, str>,
+    /// How long a call of the store may take.
+    pub(crate) store_deadline: Duration,
+}
+
+type Generation = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl AdminState {
     /// The fingerprint of a key as it is shown: not at all while anybody can compute which identity it belongs to.
