@@ -85,28 +85,20 @@ pub fn has_bearer_token(parts: &Parts, token: &str) -> bool {
 
 /// The function that authorizes each request.
 #[derive(Clone)]
-pub(crate) enum Authorize {
-    Sync(Arc<SyncFn>),
-    Async(Arc<AsyncFn>),
-}
+pub(crate) struct Authorize(pub(crate) Arc<AuthorizeFn>);
 
-type SyncFn = dyn Fn(&Parts) -> Result<Actor, Refused> + Send + Sync;
-type AsyncFn = dyn Fn(Parts) -> Pin<Box<dyn Future<Output = Result<Actor, Refused>> + Send>> + Send + Sync;
+type AuthorizeFn = dyn Fn(&Parts) -> Authorized + Send + Sync;
+pub(crate) type Authorized = Pin<Box<dyn Future<Output = Result<Actor, Refused>> + Send>>;
 
 impl Authorize {
     /// Who makes the request; `None` if the function has panicked. Without that, a panic would end a connection, with other requests on it.
     pub(crate) async fn actor(&self, parts: &Parts) -> Option<Result<Actor, Refused>> {
-        match self {
-            Self::Sync(authorize) => catch_unwind(AssertUnwindSafe(|| authorize(parts))).ok(),
-            Self::Async(authorize) => {
-                let mut actor = catch_unwind(AssertUnwindSafe(|| authorize(parts.clone()))).ok()?;
-                poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| actor.as_mut().poll(cx))) {
-                    Ok(polled) => polled.map(Some),
-                    Err(_) => Poll::Ready(None),
-                })
-                .await
-            }
-        }
+        let mut actor = catch_unwind(AssertUnwindSafe(|| (self.0)(parts))).ok()?;
+        poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| actor.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => Poll::Ready(None),
+        })
+        .await
     }
 }
 

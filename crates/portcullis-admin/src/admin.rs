@@ -2,20 +2,19 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::future::{Future, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use http::request::Parts;
 use portcullis_tower::Registry;
 
-use crate::access::{Actor, Authorize, Refused};
+use crate::access::{Actor, Authorize, Authorized, Refused};
 use crate::hosts::{HostError, HostList};
 use crate::recorder::{Recorder, RecorderObserver};
 use crate::router::router;
-use crate::state::{AdminState, Generation};
-use crate::stream_places::Places;
+use crate::state::{AdminState, Options};
 
 /// Makes the admin API of a limiter: an Axum router to mount where you like. See the [crate](crate).
 ///
@@ -37,14 +36,7 @@ use crate::stream_places::Places;
 /// # let _ = app;
 /// ```
 #[must_use = "an API does nothing until its router is mounted"]
-pub struct Admin {
-    registry: Arc<Registry>,
-    authorize: Authorize,
-    hosts: HostList,
-    generation: Option<Arc<Generation>>,
-    store_kind: Cow<'static, str>,
-    store_deadline: Duration,
-}
+pub struct Admin(Options);
 
 impl Admin {
     /// Starts the API of a registry. `authorize` is called for each request of `/v1/*` before anything else, and returns who makes it.
@@ -56,7 +48,7 @@ impl Admin {
     where
         F: Fn(&Parts) -> Result<Actor, Refused> + Send + Sync + 'static,
     {
-        Self::with(registry, Authorize::Sync(Arc::new(authorize)))
+        Self::with(registry, move |parts| Box::pin(ready(authorize(parts))))
     }
 
     /// Like [`Admin::new`], with a function that waits for something, such as a look-up of a session.
@@ -65,18 +57,21 @@ impl Admin {
         F: Fn(Parts) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Actor, Refused>> + Send + 'static,
     {
-        Self::with(registry, Authorize::Async(Arc::new(move |parts| Box::pin(authorize(parts)))))
+        Self::with(registry, move |parts| Box::pin(authorize(parts.clone())))
     }
 
-    fn with(registry: Arc<Registry>, authorize: Authorize) -> Self {
-        Self {
+    fn with(
+        registry: Arc<Registry>,
+        authorize: impl Fn(&Parts) -> Authorized + Send + Sync + 'static,
+    ) -> Self {
+        Self(Options {
             registry,
-            authorize,
+            authorize: Authorize(Arc::new(authorize)),
             hosts: HostList::default(),
             generation: None,
             store_kind: Cow::Borrowed("custom"),
             store_deadline: DEFAULT_DEADLINE,
-        }
+        })
     }
 
     /// Sets the hosts that a request may name, in place of `localhost`, `127.0.0.1` and `[::1]`. A host without a port stands for all
@@ -99,22 +94,22 @@ impl Admin {
     ///
     /// If one of them is no host: empty, or with a scheme, a path, a wildcard or a user.
     pub fn try_hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
-        Ok(Self { hosts: HostList::new(hosts)?, ..self })
+        Ok(Self(Options { hosts: HostList::new(hosts)?, ..self.0 }))
     }
 
     /// Sets the word by which answers name the store, such as `redis`. `custom` by default.
     pub fn store_kind(self, kind: impl Into<Cow<'static, str>>) -> Self {
-        Self { store_kind: kind.into(), ..self }
+        Self(Options { store_kind: kind.into(), ..self.0 })
     }
 
     /// Sets where answers find the number of the rules in use.
     pub fn generation(self, generation: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
-        Self { generation: Some(Arc::new(generation)), ..self }
+        Self(Options { generation: Some(Arc::new(generation)), ..self.0 })
     }
 
     /// Sets how long a call of the store may take, after which the answer is 503. Five seconds by default.
     pub fn store_deadline(self, deadline: Duration) -> Self {
-        Self { store_deadline: deadline, ..self }
+        Self(Options { store_deadline: deadline, ..self.0 })
     }
 
     /// Makes the router, and adds the observer to the registry that records what it shows. Call it once per registry: an observer
@@ -123,26 +118,17 @@ impl Admin {
     /// A router that has a state takes it by `Router::nest_service`, or by `nest` and `with_state(())`.
     pub fn into_router(self) -> Router {
         let recorder = Arc::new(Recorder::new());
-        self.registry.add_observer(Arc::new(RecorderObserver(Arc::clone(&recorder))));
-        router(Arc::new(AdminState {
-            registry: self.registry,
-            recorder,
-            authorize: self.authorize,
-            hosts: self.hosts,
-            generation: self.generation,
-            store_kind: self.store_kind,
-            deadline: self.store_deadline,
-            streams: Arc::new(Places::default()),
-            last_line: Mutex::new(None),
-        }))
+        self.0.registry.add_observer(Arc::new(RecorderObserver(Arc::clone(&recorder))));
+        let (streams, last_line) = Default::default();
+        router(Arc::new(AdminState { options: self.0, recorder, streams, last_line }))
     }
 }
 
 impl fmt::Debug for Admin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Admin")
-            .field("registry", &self.registry)
-            .field("hosts", &self.hosts)
+            .field("registry", &self.0.registry)
+            .field("hosts", &self.0.hosts)
             .finish_non_exhaustive()
     }
 }

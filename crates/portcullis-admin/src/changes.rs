@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::rejection::ExtensionRejection;
+use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
 use portcullis_core::{PolicyName, Quota};
@@ -22,27 +23,34 @@ use crate::recorder::now_ms;
 use crate::state::AdminState;
 use crate::target::Target;
 
-type Shared = State<Arc<AdminState>>;
+/// A request for a change.
+pub(crate) struct Change {
+    state: Arc<AdminState>,
+    actor: Actor,
+    body: Body,
+}
+
+impl FromRequest<Arc<AdminState>> for Change {
+    type Rejection = ExtensionRejection;
+
+    async fn from_request(request: Request, state: &Arc<AdminState>) -> Result<Self, ExtensionRejection> {
+        let (mut parts, body) = request.into_parts();
+        let Extension(actor) = Extension::from_request_parts(&mut parts, state).await?;
+        Ok(Self { state: Arc::clone(state), actor, body })
+    }
+}
 
 /// Resets a caller under a policy: the full limit is available again. A block or a grant stays.
 #[utoipa::path(post, path = "/v1/reset", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
-pub(crate) async fn post_reset(
-    State(state): Shared,
-    Extension(actor): Extension<Actor>,
-    body: Body,
-) -> Result<Response, Problem> {
+pub(crate) async fn post_reset(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let target = Target::of_body(&state, body).await?;
-    let reset = state.registry.store().reset(&target.policy, target.key);
+    let reset = state.options.registry.store().reset(&target.policy, target.key);
     release(&state, actor, "reset", &target, reset).await
 }
 
 /// Gives a caller another quota for a length of time. It replaces an earlier grant.
 #[utoipa::path(post, path = "/v1/grant", request_body = GrantBody, responses((status = 200, body = Changed), Problems))]
-pub(crate) async fn post_grant(
-    State(state): Shared,
-    Extension(actor): Extension<Actor>,
-    body: Body,
-) -> Result<Response, Problem> {
+pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let mut fields = Fields::of_body(body).await?;
     let target = Target::read(&state, &mut fields)?;
     let quota: Result<Quota, _> = fields.required_text("quota")?.parse();
@@ -52,36 +60,28 @@ pub(crate) async fn post_grant(
     fields.finish("`policy`, `identity`, `quota` and `duration_seconds`")?;
     let mut audit = audit(&state, actor, "grant", &target);
     audit.detail = format!("{quota} for {} s", length.as_secs());
-    let granted = state.registry.grant(&target.policy, target.key, quota).for_duration(length);
+    let granted = state.options.registry.grant(&target.policy, target.key, quota).for_duration(length);
     change(&state, audit, &target, granted).await
 }
 
 /// Ends the grant of a caller.
 #[utoipa::path(post, path = "/v1/revoke", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
-pub(crate) async fn post_revoke(
-    State(state): Shared,
-    Extension(actor): Extension<Actor>,
-    body: Body,
-) -> Result<Response, Problem> {
+pub(crate) async fn post_revoke(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let target = Target::of_body(&state, body).await?;
     let audit = audit(&state, actor, "revoke", &target);
-    change(&state, audit, &target, state.registry.revoke_grant(&target.policy, target.key)).await
+    change(&state, audit, &target, state.options.registry.revoke_grant(&target.policy, target.key)).await
 }
 
 /// Blocks a caller for a length of time: all its requests are rejected.
 #[utoipa::path(post, path = "/v1/block", request_body = BlockBody, responses((status = 200, body = Changed), Problems))]
-pub(crate) async fn post_block(
-    State(state): Shared,
-    Extension(actor): Extension<Actor>,
-    body: Body,
-) -> Result<Response, Problem> {
+pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let mut fields = Fields::of_body(body).await?;
     let target = Target::read(&state, &mut fields)?;
     let length: Duration = fields.required_seconds("duration_seconds")?;
     fields.finish("`policy`, `identity` and `duration_seconds`")?;
     let mut audit = audit(&state, actor, "block", &target);
     audit.detail = format!("for {} s", length.as_secs());
-    let blocked = state.registry.block(&target.policy, target.key, length);
+    let blocked = state.options.registry.block(&target.policy, target.key, length);
     let answer = change(&state, audit, &target, blocked).await?;
     state.recorder.locked_out(target.policy.name(), target.key, length, now_ms());
     Ok(answer)
@@ -89,23 +89,15 @@ pub(crate) async fn post_block(
 
 /// Ends the block or the lock-out of a caller.
 #[utoipa::path(post, path = "/v1/unblock", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
-pub(crate) async fn post_unblock(
-    State(state): Shared,
-    Extension(actor): Extension<Actor>,
-    body: Body,
-) -> Result<Response, Problem> {
+pub(crate) async fn post_unblock(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let target = Target::of_body(&state, body).await?;
-    let unblocked = state.registry.unblock(&target.policy, target.key);
+    let unblocked = state.options.registry.unblock(&target.policy, target.key);
     release(&state, actor, "unblock", &target, unblocked).await
 }
 
 /// Sets the mode of a policy in all layers of this process.
 #[utoipa::path(post, path = "/v1/mode", request_body = ModeBody, responses((status = 200, body = Changed), Problems))]
-pub(crate) async fn post_mode(
-    State(state): Shared,
-    Extension(actor): Extension<Actor>,
-    body: Body,
-) -> Result<Response, Problem> {
+pub(crate) async fn post_mode(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let mut fields = Fields::of_body(body).await?;
     let policy = state.policy(&fields.required_text("policy")?)?;
     let mode = mode(&fields.required_text("mode")?)?;
@@ -113,7 +105,7 @@ pub(crate) async fn post_mode(
     let name: &PolicyName = policy.name();
     let mut audit = Audit::new(actor, "mode", name);
     audit.detail = mode.to_string();
-    match state.registry.set_mode(name, mode) {
+    match state.options.registry.set_mode(name, mode) {
         Ok(()) => {
             audit.ended(Ended::Done);
             Ok(json(&Changed { policy: name.to_string(), fingerprint: None }))

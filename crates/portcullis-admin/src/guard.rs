@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 
@@ -19,29 +19,21 @@ pub(crate) async fn authorize(
     State(state): State<Arc<AdminState>>,
     request: Request<Body>,
     next: Next,
-) -> Response {
+) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let actor = match state.authorize.actor(&parts).await {
-        Some(Ok(actor)) => actor,
-        None => {
-            return Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request could not be authorized")
-                .into_response();
+    let (status, detail) = match state.options.authorize.actor(&parts).await {
+        Some(Ok(actor)) => {
+            check_host(&state, &parts)?;
+            check_origin(&parts)?;
+            check_type(&parts)?;
+            parts.extensions.insert(actor);
+            return Ok(next.run(Request::from_parts(parts, body)).await);
         }
-        Some(Err(Refused::Unauthenticated)) => {
-            return Problem::new(StatusCode::UNAUTHORIZED, "the request is not authenticated")
-                .into_response();
-        }
-        Some(Err(Refused::Forbidden)) => {
-            return Problem::new(StatusCode::FORBIDDEN, "the caller may not use this API").into_response();
-        }
+        None => (StatusCode::INTERNAL_SERVER_ERROR, "the request could not be authorized"),
+        Some(Err(Refused::Unauthenticated)) => (StatusCode::UNAUTHORIZED, "the request is not authenticated"),
+        Some(Err(Refused::Forbidden)) => (StatusCode::FORBIDDEN, "the caller may not use this API"),
     };
-    if let Err(problem) =
-        check_host(&state, &parts).and_then(|()| check_origin(&parts)).and_then(|()| check_type(&parts))
-    {
-        return problem.into_response();
-    }
-    parts.extensions.insert(actor);
-    next.run(Request::from_parts(parts, body)).await
+    Err(Problem::new(status, detail))
 }
 
 /// Refuses a request that does not name a host of the list.
@@ -49,12 +41,10 @@ pub(crate) async fn listed_host(
     State(state): State<Arc<AdminState>>,
     request: Request<Body>,
     next: Next,
-) -> Response {
+) -> Result<Response, Problem> {
     let (parts, body) = request.into_parts();
-    match check_host(&state, &parts) {
-        Ok(()) => next.run(Request::from_parts(parts, body)).await,
-        Err(problem) => problem.into_response(),
-    }
+    check_host(&state, &parts)?;
+    Ok(next.run(Request::from_parts(parts, body)).await)
 }
 
 /// What all responses have, unless the page sets its own.
@@ -74,7 +64,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
 ];
 
 fn check_host(state: &AdminState, parts: &Parts) -> Result<(), Problem> {
-    if state.hosts.includes(parts) {
+    if state.options.hosts.includes(parts) {
         return Ok(());
     }
     let detail = "the host of the request is not one of this API: name it with `hosts` where the API is made";

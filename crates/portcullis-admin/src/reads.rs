@@ -46,13 +46,13 @@ pub(crate) async fn get_stream(
 #[utoipa::path(get, path = "/v1/policies", responses((status = 200, body = Policies), Problems))]
 pub(crate) async fn get_policies(State(state): State<Arc<AdminState>>) -> Response {
     let counts = state.recorder.view(now_ms()).policies;
-    json(&Policies { policies: policies_in_use(&state.registry, &counts) })
+    json(&Policies { policies: policies_in_use(&state.options.registry, &counts) })
 }
 
 /// The layers that exist, with their policies.
 #[utoipa::path(get, path = "/v1/layers", responses((status = 200, body = Layers), Problems))]
 pub(crate) async fn get_layers(State(state): State<Arc<AdminState>>) -> Response {
-    json(&Layers { layers: layers_in_use(&state.registry) })
+    json(&Layers { layers: layers_in_use(&state.options.registry) })
 }
 
 /// What a caller has left under a policy. Charges nothing.
@@ -67,7 +67,7 @@ pub(crate) async fn post_budget(
     body: Body,
 ) -> Result<Response, Problem> {
     let Target { policy, key } = Target::of_body(&state, body).await?;
-    let peek = state.registry.store().check(Checks::one(policy, key, 0));
+    let peek = state.options.registry.store().check(Checks::one(policy, key, 0));
     let decision = state.answer(peek).await?.into_decision();
     Ok(json(&Budget {
         policy: decision.policy().to_string(),
@@ -93,7 +93,7 @@ pub(crate) async fn post_overrides(
     body: Body,
 ) -> Result<Response, Problem> {
     let Target { policy, key } = Target::of_body(&state, body).await?;
-    let found = state.answer(state.registry.overrides(&policy, key)).await?;
+    let found = state.answer(state.options.registry.overrides(&policy, key)).await?;
     Ok(json(&Overrides {
         policy: policy.name().to_string(),
         fingerprint: state.shown(key),

@@ -12,11 +12,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use portcullis_core::{Key, PolicyName};
 use portcullis_tower::Reason;
 
-use limited::LimitedKey;
-use shard::{Rejection, Shard};
+use shard::Shard;
 
+pub(crate) use limited::LimitedKey;
 pub(crate) use observer::RecorderObserver;
-pub(crate) use view::{LimitedView, RejectionView, TopView};
+pub(crate) use shard::Rejection;
 
 /// Records the events of all layers.
 ///

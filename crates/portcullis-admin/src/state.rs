@@ -1,7 +1,6 @@
 //! What all routes share.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,36 +20,39 @@ use crate::stream_places::Places;
 
 /// What all routes share.
 pub(crate) struct AdminState {
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) options: Options,
     pub(crate) recorder: Arc<Recorder>,
-    pub(crate) authorize: Authorize,
-    pub(crate) hosts: HostList,
-    pub(crate) generation: Option<Arc<Generation>>,
-    pub(crate) store_kind: Cow<'static, str>,
-    /// How long a call of the store may take.
-    pub(crate) deadline: Duration,
     pub(crate) streams: Arc<Places>,
     /// The last line of a stream, and when it was made.
     pub(crate) last_line: Mutex<Option<(Instant, Bytes)>>,
 }
 
-pub(crate) type Generation = dyn Fn() -> Option<u64> + Send + Sync;
+/// How the API is made.
+pub(crate) struct Options {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) authorize: Authorize,
+    pub(crate) hosts: HostList,
+    pub(crate) generation: Option<Arc<Generation>>,
+    pub(crate) store_kind: Cow<'static, str>,
+    /// How long a call of the store may take.
+    pub(crate) store_deadline: Duration,
+}
+
+type Generation = dyn Fn() -> Option<u64> + Send + Sync;
 
 impl AdminState {
     /// The fingerprint of a key as it is shown: not at all while anybody can compute which identity it belongs to.
     pub(crate) fn shown(&self, key: Key) -> Option<String> {
-        let is_published = *self.registry.secret() == Secret::published();
+        let is_published = *self.options.registry.secret() == Secret::published();
         (!is_published).then(|| Fingerprint::from(key).to_string())
     }
-}
 
-impl AdminState {
     /// The policy of a name, as it is now.
     pub(crate) fn policy(&self, name: &str) -> Result<Policy, Problem> {
-        let policy = PolicyName::new(name).ok().and_then(|name| self.registry.policy(&name));
+        let policy = PolicyName::new(name).ok().and_then(|name| self.options.registry.policy(&name));
         policy.ok_or_else(|| {
             let mut names: Vec<_> =
-                self.registry.policies().iter().map(|policy| policy.name().to_string()).collect();
+                self.options.registry.policies().iter().map(|policy| policy.name().to_string()).collect();
             names.sort();
             names.truncate(MAX_NAMES);
             let detail = "the limiter has no policy of this name";
@@ -63,7 +65,7 @@ impl AdminState {
     where
         OverridingError: From<E>,
     {
-        match timeout(self.deadline, call).await {
+        match timeout(self.options.store_deadline, call).await {
             Ok(answer) => answer.map_err(|error| Failure::Refused(error.into())),
             Err(_) => Err(Failure::TooSlow),
         }
@@ -116,12 +118,3 @@ impl From<Failure> for Problem {
 
 /// How many names an error lists.
 const MAX_NAMES: usize = 100;
-
-impl fmt::Debug for AdminState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AdminState")
-            .field("registry", &self.registry)
-            .field("hosts", &self.hosts)
-            .finish_non_exhaustive()
-    }
-}

@@ -61,7 +61,7 @@ fn key_of_request(state: &AdminState, policy: &Policy, mut fields: Fields) -> Re
     let parts = request(&mut fields)?;
     fields.finish("`method`, `path`, `headers`, `peer` and `route`")?;
     let (mut keys, mut error, mut has_layer) = (Vec::new(), None, false);
-    for layer in state.registry.layers() {
+    for layer in state.options.registry.layers() {
         let is_meant = route
             .as_deref()
             .is_none_or(|route| layer.route().is_some_and(|own| own == route || shown_text(own) == route));

@@ -48,9 +48,7 @@ labels! {
         Misconfigured = "misconfigured",
         Other = "other",
     }
-}
 
-labels! {
     /// The decision of one policy about a request.
     DecisionOutcome in "outcome" {
         Allowed = "allowed",
@@ -76,9 +74,7 @@ labels! {
 
     /// What happens to a permit of a request in flight.
     Permit in "event" { Acquired = "acquired", Released = "released", Lapsed = "lapsed" }
-}
 
-labels! {
     /// What an operator should look at.
     Warning in "warning" {
         OpenForExpired = "open_for_expired",
@@ -90,9 +86,7 @@ labels! {
         OutgoingHintIgnored = "outgoing_hint_ignored",
         OutgoingNotShared = "outgoing_not_shared",
     }
-}
 
-labels! {
     /// Why a settlement is given up.
     Loss in "cause" {
         Unknown = "unknown",
@@ -117,57 +111,40 @@ labels! {
 
     /// Whether a call to the server of the store was answered.
     CallEnd in "outcome" { Answered = "answered", Failed = "failed" }
-}
 
-labels! {
     /// What is overloaded.
     Overload in "cause" { Store = "store", Waiting = "waiting", NotReady = "not_ready" }
-}
 
-labels! {
     /// How important a request is that finds the service overloaded.
     ShedClass in "class" { Background = "background", Default = "default", Critical = "critical" }
-}
 
-labels! {
     /// A correction that nobody makes.
     Dropped in "correction" { Refund = "refund", Charge = "charge" }
-}
 
-labels! {
     /// Whether new rules apply.
     Reload in "outcome" { Applied = "applied", Rejected = "rejected" }
 }
 
-impl From<Reason> for RequestOutcome {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Limited => Self::Limited,
-            Reason::Blocked => Self::Blocked,
-            Reason::Unsettled => Self::Unsettled,
-            Reason::NeverFits => Self::NeverFits,
-            Reason::Denied => Self::Denied,
-            Reason::BadIdentity => Self::BadIdentity,
-            Reason::Unauthenticated => Self::Unauthenticated,
-            Reason::StoreFailed => Self::StoreFailed,
-            Reason::Overloaded => Self::Overloaded,
-            Reason::LookupFailed => Self::LookupFailed,
-            Reason::Shed => Self::Shed,
-            Reason::Misconfigured => Self::Misconfigured,
-            _ => Self::Other,
+/// Labels a value of another crate by the variant that has its name.
+macro_rules! same_names {
+    ($from:ident => $label:ident { $($variant:ident),+ $(,)? } $(else $other:ident)?) => {
+        impl From<$from> for $label {
+            fn from(value: $from) -> Self {
+                match value {
+                    $($from::$variant => Self::$variant,)+
+                    $(_ => Self::$other,)?
+                }
+            }
         }
-    }
+    };
 }
 
-impl From<Class> for ShedClass {
-    fn from(class: Class) -> Self {
-        match class {
-            Class::Background => Self::Background,
-            Class::Default => Self::Default,
-            Class::Critical => Self::Critical,
-        }
-    }
-}
+same_names!(Reason => RequestOutcome {
+    Limited, Blocked, Unsettled, NeverFits, Denied, BadIdentity, Unauthenticated, StoreFailed,
+    Overloaded, LookupFailed, Shed, Misconfigured,
+} else Other);
+same_names!(Class => ShedClass { Background, Default, Critical });
+same_names!(SettlementLoss => Loss { Unknown, Refused, GivenUp, QueueFull, NoRuntime } else Other);
 
 impl DecisionOutcome {
     /// `None` for a policy that was not evaluated, because another one had denied the request, or limits are off.
@@ -185,19 +162,6 @@ impl DecisionOutcome {
             Some(_) if is_degraded => Self::FallbackDenied,
             Some(_) => Self::Denied,
         })
-    }
-}
-
-impl From<SettlementLoss> for Loss {
-    fn from(cause: SettlementLoss) -> Self {
-        match cause {
-            SettlementLoss::Unknown => Self::Unknown,
-            SettlementLoss::Refused => Self::Refused,
-            SettlementLoss::GivenUp => Self::GivenUp,
-            SettlementLoss::QueueFull => Self::QueueFull,
-            SettlementLoss::NoRuntime => Self::NoRuntime,
-            _ => Self::Other,
-        }
     }
 }
 

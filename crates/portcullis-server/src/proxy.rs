@@ -4,7 +4,6 @@
 //! streams both ways, with their trailers. `docs/reverse-proxy.md` has the tables of headers and limits.
 
 mod activity;
-mod body;
 mod failure;
 mod forward;
 mod forwarded;
@@ -12,6 +11,7 @@ mod hop_by_hop;
 mod pool;
 mod prepare;
 mod request_body;
+mod response_stream;
 mod running;
 mod service;
 mod settings;
@@ -176,7 +176,7 @@ impl ReverseProxy {
     /// The smallest rate at which clients send the bodies of their requests; 1 920 bytes in 30 s by default. A slower body
     /// is 408, or the end of the stream if the response has begun. Only the time counts in which the upstream reads.
     pub fn body_rate(mut self, rate: BodyRate) -> Self {
-        self.listener = self.listener.body_rate(rate);
+        self.listener.body_rate = rate;
         self
     }
 
@@ -200,26 +200,26 @@ impl ReverseProxy {
     /// If none is free, a client within its share gets one of a client beyond its own. A client is an address, or its network by the rules.
     /// Connections of proxies that the rules trust are left alone.
     pub fn max_connections(mut self, connections: u32) -> Self {
-        self.listener = self.listener.max_connections(connections);
+        self.listener.max_connections = connections;
         self
     }
 
     /// The bytes of the head of a request, and of that of a response; at least 8 192, and 32 768 by default.
     pub fn max_header_bytes(mut self, bytes: u32) -> Self {
         self.max_header_bytes = bytes.max(8 * 1_024);
-        self.listener = self.listener.max_header_bytes(bytes);
+        self.listener.max_header_bytes = bytes;
         self
     }
 
     /// How long requests and web sockets may go on at shutdown. 30 s by default.
     pub fn drain_timeout(mut self, timeout: Duration) -> Self {
-        self.listener = self.listener.drain_timeout(timeout);
+        self.listener.drain_timeout = timeout;
         self
     }
 
     /// Serves clients by TLS only. The upstream then sees `https` in the forwarding fields.
     pub fn tls(mut self, tls: &Tls) -> Self {
-        self.listener = self.listener.tls(tls.config());
+        self.listener.tls = Some(tls.config());
         self.is_tls = true;
         self
     }
@@ -238,7 +238,11 @@ impl ReverseProxy {
             let clients = rules.client_ip();
             if clients.trusts(peer) { Peer::Proxy } else { Peer::Client(Client::of(clients, peer)) }
         };
-        let options = self.listener.clone().stall_timeout(stalled.max(Duration::from_secs(60))).peers(peers);
+        let options = ListenerOptions {
+            stall_timeout: stalled.max(Duration::from_secs(60)),
+            peers: Arc::new(peers),
+            ..self.listener.clone()
+        };
         let listener = Listener::bind(addr, options).await?;
         Ok(BoundProxy::new(listener, self.into_shared()))
     }

@@ -25,8 +25,6 @@ mod error;
 mod guards;
 mod health;
 mod limits;
-// The reverse proxy takes options that the server does not need.
-#[allow(dead_code, reason = "each server uses a part of the options")]
 pub(crate) mod listener;
 mod metrics;
 mod readiness;

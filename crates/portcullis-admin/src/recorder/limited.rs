@@ -13,12 +13,12 @@ pub(super) struct Limited {
 
 /// A key that is denied until an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LimitedKey {
-    pub(super) policy: PolicyId,
-    pub(super) key: Key,
+pub(crate) struct LimitedKey<P = PolicyId> {
+    pub(crate) policy: P,
+    pub(crate) key: Key,
     /// Milliseconds since the epoch.
-    pub(super) until: u64,
-    pub(super) is_locked_out: bool,
+    pub(crate) until: u64,
+    pub(crate) is_locked_out: bool,
 }
 
 impl LimitedKey {

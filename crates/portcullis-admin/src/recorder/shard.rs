@@ -20,15 +20,15 @@ pub(super) struct Shard {
 }
 
 /// The place of a policy in a shard.
-pub(super) type PolicyId = u16;
+pub(crate) type PolicyId = u16;
 
 /// A request that was rejected.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rejection {
-    pub(super) time: u64,
-    pub(super) policy: Option<PolicyId>,
-    pub(super) key: Option<Key>,
-    pub(super) reason: Reason,
+pub(crate) struct Rejection<P = PolicyId> {
+    pub(crate) time: u64,
+    pub(crate) policy: Option<P>,
+    pub(crate) key: Option<Key>,
+    pub(crate) reason: Reason,
 }
 
 impl Shard {

@@ -4,45 +4,20 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 
 use portcullis_core::{Key, PolicyName};
-use portcullis_tower::Reason;
 
-use super::{Counts, Recorder};
+use super::{Counts, LimitedKey, Recorder, Rejection};
+use crate::sketch::Entry;
 
 /// A copy of what the recorder holds, each list in its order and bounded.
 #[derive(Debug, Default)]
 pub(crate) struct View {
     pub(crate) policies: HashMap<PolicyName, Counts>,
     /// The most requests that are certainly theirs first.
-    pub(crate) top: Vec<TopView>,
+    pub(crate) top: Vec<Entry<(PolicyName, Key)>>,
     /// Those that are locked out first, then the latest end first.
-    pub(crate) limited: Vec<LimitedView>,
+    pub(crate) limited: Vec<LimitedKey<PolicyName>>,
     /// The newest first.
-    pub(crate) recent: Vec<RejectionView>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct TopView {
-    pub(crate) policy: PolicyName,
-    pub(crate) key: Key,
-    pub(crate) requests: u64,
-    pub(crate) rejected: u64,
-    pub(crate) error: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct LimitedView {
-    pub(crate) policy: PolicyName,
-    pub(crate) key: Key,
-    pub(crate) until: u64,
-    pub(crate) is_locked_out: bool,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct RejectionView {
-    pub(crate) time: u64,
-    pub(crate) policy: Option<PolicyName>,
-    pub(crate) key: Option<Key>,
-    pub(crate) reason: Reason,
+    pub(crate) recent: Vec<Rejection<PolicyName>>,
 }
 
 /// How many entries the lists of an answer have at most.
@@ -61,17 +36,16 @@ impl Recorder {
                 *all = all.plus(*counts);
             }
             let top = shard.top.entries().iter().filter_map(|entry| {
-                let (id, key) = entry.key;
-                let (requests, rejected, error) = (entry.requests, entry.rejected, entry.error);
-                Some(TopView { policy: shard.name(id)?.clone(), key, requests, rejected, error })
+                let Entry { key: (id, key), requests, rejected, error } = *entry;
+                Some(Entry { key: (shard.name(id)?.clone(), key), requests, rejected, error })
             });
             view.top.extend(top);
             let limited = shard.limited.at(now).filter_map(|entry| {
-                let (policy, key) = (shard.name(entry.policy)?.clone(), entry.key);
-                Some(LimitedView { policy, key, until: entry.until, is_locked_out: entry.is_locked_out })
+                let LimitedKey { policy, key, until, is_locked_out } = *entry;
+                Some(LimitedKey { policy: shard.name(policy)?.clone(), key, until, is_locked_out })
             });
             view.limited.extend(limited);
-            let recent = shard.recent.iter().map(|rejection| RejectionView {
+            let recent = shard.recent.iter().map(|rejection| Rejection {
                 time: rejection.time,
                 policy: rejection.policy.and_then(|id| shard.name(id)).cloned(),
                 key: rejection.key,
@@ -80,7 +54,7 @@ impl Recorder {
             view.recent.extend(recent);
         }
         // By what is certain: among many keys with few requests, the shards' errors differ more than their counts.
-        let certain = |entry: &TopView| (entry.requests - entry.error, entry.requests);
+        let certain = |entry: &Entry<_>| (entry.requests - entry.error, entry.requests);
         view.top.sort_by_key(|entry| std::cmp::Reverse(certain(entry)));
         view.top.truncate(MAX_TOP);
         view.limited.sort_by_key(|entry| std::cmp::Reverse((entry.is_locked_out, entry.until)));
@@ -89,9 +63,7 @@ impl Recorder {
         view.recent.truncate(MAX_RECENT);
         view
     }
-}
 
-impl Recorder {
     /// The key of a fingerprint among those that are held, with its first part, which the fingerprint alone does not tell.
     pub(crate) fn shown_key(&self, fingerprint: u128) -> Option<Key> {
         let index = super::low_bits(fingerprint) % super::SHARDS;

@@ -10,12 +10,13 @@ use super::{
     LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection, Snapshot, StoreFigure,
     StoreFigures, TopKey,
 };
-use crate::recorder::{Counts, LimitedView, RejectionView, TopView, now_ms, since_epoch_ms};
+use crate::recorder::{self, Counts, Rejection, now_ms, since_epoch_ms};
+use crate::sketch::Entry;
 use crate::state::AdminState;
 
 /// What all answers show now.
 pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
-    let (registry, now) = (&*state.registry, now_ms());
+    let (registry, now) = (&*state.options.registry, now_ms());
     let mut view = state.recorder.view(now);
     let policies = policies_in_use(registry, &view.policies);
     let route_of = |policy: &str| {
@@ -24,17 +25,18 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
         Some(route.clone())
     };
     let shown = |key: Key| state.shown(key);
-    let top = view.top.drain(..).map(|TopView { policy, key, requests, rejected, error }| TopKey {
+    let top = view.top.drain(..).map(|Entry { key: (policy, key), requests, rejected, error }| TopKey {
         policy: policy.to_string(),
         fingerprint: shown(key),
         requests,
         rejected,
         error,
     });
-    let limited = view.limited.drain(..).map(|LimitedView { policy, key, until, is_locked_out }| {
+    let limited = view.limited.drain(..).map(|entry| {
+        let recorder::LimitedKey { policy, key, until, is_locked_out } = entry;
         LimitedKey { policy: policy.to_string(), fingerprint: shown(key), until, locked_out: is_locked_out }
     });
-    let recent = view.recent.drain(..).map(|RejectionView { time, policy, key, reason }| RecentRejection {
+    let recent = view.recent.drain(..).map(|Rejection { time, policy, key, reason }| RecentRejection {
         time,
         route: policy.as_ref().and_then(|policy| route_of(policy.as_str())),
         policy: policy.map(|policy| policy.to_string()),
@@ -57,7 +59,7 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
     });
     Snapshot {
         time: now,
-        generation: state.generation.as_ref().and_then(|generation| generation()),
+        generation: state.options.generation.as_ref().and_then(|generation| generation()),
         policies: figures.collect(),
         store: store_figures(state, now),
         top: top_keys,
@@ -146,7 +148,7 @@ pub(crate) fn layers_in_use(registry: &Registry) -> Vec<LayerInUse> {
 
 fn store_figures(state: &AdminState, now: u64) -> StoreFigures {
     let (mut figures, mut is_given_up) = (Vec::new(), false);
-    state.registry.store().figures(&mut |figure| {
+    state.options.registry.store().figures(&mut |figure| {
         is_given_up |= figure.name == "breaker_open" && figure.value > 0;
         if figures.len() < MAX_FIGURES {
             figures.push(StoreFigure {
@@ -159,7 +161,7 @@ fn store_figures(state: &AdminState, now: u64) -> StoreFigures {
         }
     });
     StoreFigures {
-        kind: state.store_kind.to_string(),
+        kind: state.options.store_kind.to_string(),
         healthy: !is_given_up && state.recorder.is_healthy(now),
         figures,
     }

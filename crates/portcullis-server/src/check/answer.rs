@@ -2,16 +2,35 @@
 
 use axum::body::Body;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::dialect::Dialect;
-use crate::outcome;
+
+/// What the service behind the rules puts into its response, so that no rejection passes for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Admitted;
 
 /// The answer by what the layer has made of the request.
 pub(super) fn verdict(dialect: Dialect, mut response: Response<Body>) -> Response<Body> {
-    match outcome::rejection(&mut response) {
-        None => response,
-        Some(status) => with_status(dialect, status, response),
+    if response.extensions_mut().remove::<Admitted>().is_some() {
+        return response;
+    }
+    with_status(dialect, rejected(response.status(), response.headers()), response)
+}
+
+/// The status of a rejection. One that is 2xx, as in gRPC or by a response of the program's own, would let the request pass.
+fn rejected(status: StatusCode, headers: &HeaderMap) -> StatusCode {
+    if !status.is_success() && !status.is_informational() {
+        return status;
+    }
+    // Source: grpc.io, "Status codes and their use in gRPC".
+    match headers.get("grpc-status").map(HeaderValue::as_bytes) {
+        Some(b"3") => StatusCode::BAD_REQUEST,
+        Some(b"7") => StatusCode::FORBIDDEN,
+        Some(b"13") => StatusCode::INTERNAL_SERVER_ERROR,
+        Some(b"14") => StatusCode::SERVICE_UNAVAILABLE,
+        Some(b"16") => StatusCode::UNAUTHORIZED,
+        _ => StatusCode::TOO_MANY_REQUESTS,
     }
 }
 

@@ -5,7 +5,6 @@ use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -15,17 +14,14 @@ use http::{Request, Response, StatusCode};
 use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::rules::{Door, RulesRequirement, RulesService};
-use portcullis_core::Timestamp;
-use portcullis_core::log::LogThrottle;
-use tokio::time::Instant;
+use portcullis_engine::log_throttle::LogThrottle;
 use tower::{Layer as _, Service, ServiceExt as _};
 
-use super::answer;
+use super::answer::{self, Admitted};
 use super::dialect::Dialect;
 use super::error::CheckEndpointError;
 use super::forwarded::client_request;
 use super::trusted::TrustedPeers;
-use crate::outcome::Admitted;
 
 /// Answers proxies that ask over HTTP whether a request may pass, by the [rules](Limiter::rules) of a limiter.
 ///
@@ -128,9 +124,8 @@ impl CheckEndpoint {
             service: self.limiter.rules_layer().layer(Admit),
             trusted: self.trusted,
             _requirement: self.requirement,
-            started: Instant::now(),
-            untrusted: LogThrottle::new(),
-            malformed: LogThrottle::new(),
+            untrusted: LogThrottle::per_minute(),
+            malformed: LogThrottle::per_minute(),
         });
         Dialect::ALL.into_iter().fold(Router::new(), |router, dialect| {
             let checks = Arc::clone(&checks);
@@ -148,7 +143,6 @@ struct Checks {
     service: RulesService<Admit>,
     trusted: TrustedPeers,
     _requirement: RulesRequirement,
-    started: Instant,
     untrusted: LogThrottle,
     malformed: LogThrottle,
 }
@@ -164,7 +158,7 @@ impl Checks {
             return answer::text(StatusCode::INTERNAL_SERVER_ERROR, "the server is misconfigured");
         };
         if !self.trusted.contains(peer.ip()) {
-            if let Some(times) = self.untrusted.due(self.now(), LOG_INTERVAL) {
+            if let Some(times) = self.untrusted.due() {
                 tracing::warn!(times, "a peer that is not trusted asked for a check, and got 403");
             }
             return answer::text(StatusCode::FORBIDDEN, "this address may not ask for checks");
@@ -173,7 +167,7 @@ impl Checks {
             Ok(request) => request,
             Err(malformed) => {
                 if !malformed.is_of_client()
-                    && let Some(times) = self.malformed.due(self.now(), LOG_INTERVAL)
+                    && let Some(times) = self.malformed.due()
                 {
                     tracing::warn!(
                         times,
@@ -186,10 +180,6 @@ impl Checks {
         };
         let Ok(response) = self.service.clone().oneshot(request).await;
         answer::verdict(dialect, response.map(Body::new))
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp::EPOCH.saturating_add(self.started.elapsed())
     }
 }
 
@@ -212,5 +202,3 @@ impl Service<Request<Body>> for Admit {
         ready(Ok(response))
     }
 }
-
-const LOG_INTERVAL: Duration = Duration::from_secs(60);

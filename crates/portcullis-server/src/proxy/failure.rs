@@ -2,12 +2,10 @@
 //!
 //! Source: RFC 9457, section 3; gRPC over HTTP2, "Responses".
 
-use bytes::Bytes;
+use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde::Serialize;
-
-use super::body::ProxyBody;
 
 /// Why a request got no response of the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +81,10 @@ impl Failure {
     }
 
     /// The response to a request that expects this form.
-    pub(super) fn response(self, form: Form) -> Response<ProxyBody> {
+    pub(super) fn response(self, form: Form) -> Response<Body> {
         let is_head = form == Form::Head;
         if let Form::Grpc(content_type) = form {
-            let mut response = Response::new(ProxyBody::empty());
+            let mut response = Response::new(Body::empty());
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, content_type);
             headers.insert("grpc-status", HeaderValue::from_static(self.grpc_status()));
@@ -101,7 +99,7 @@ impl Failure {
         body.push(b'\n');
         let length = HeaderValue::from(body.len());
         // Over HTTP/2 nothing else removes the body of a response to HEAD.
-        let body = if is_head { ProxyBody::empty() } else { ProxyBody::full(Bytes::from(body)) };
+        let body = if is_head { Body::empty() } else { Body::from(body) };
         let mut response = Response::new(body);
         response.headers_mut().insert(header::CONTENT_LENGTH, length);
         *response.status_mut() = status;

@@ -6,24 +6,26 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::body::Body;
 use axum::extract::ConnectInfo;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
-use hyper::body::{Body as _, Incoming};
+use http_body::Body as _;
+use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use portcullis::Charge;
 use tokio::time::{Instant, timeout, timeout_at};
 use tower::Service;
 
 use super::activity::Activity;
-use super::body::{Held, ProxyBody, ResponseStream};
 use super::failure::{Failure, Form};
 use super::forwarded::{self, Origin};
 use super::hop_by_hop;
 use super::pool::{Lease, Reusable, SendError};
 use super::prepare::{Prepared, add_via};
 use super::request_body::RequestBody;
+use super::response_stream::{Held, ResponseStream};
 use super::settings::{Host, RequestPlace, Shared};
 use super::tunnel::Tunnel;
 use crate::places::Client;
@@ -34,9 +36,9 @@ use crate::serve::listener::ClientBody;
 pub(super) struct Forward(pub(super) Arc<Shared>);
 
 impl Service<Request<ClientBody>> for Forward {
-    type Response = Response<ProxyBody>;
+    type Response = Response<Body>;
     type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<ProxyBody>, Infallible>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
@@ -62,7 +64,7 @@ async fn forward(
     shared: &Arc<Shared>,
     mut parts: Parts,
     body: ClientBody,
-) -> Result<Response<ProxyBody>, Failure> {
+) -> Result<Response<Body>, Failure> {
     let prepared =
         parts.extensions.remove::<Prepared>().expect("requests are prepared before they are charged");
     let place = shared.requests.take(client(shared, &parts)).map_err(|_| Failure::Overloaded)?;
@@ -93,12 +95,12 @@ async fn forward(
         let in_flight = charge.as_ref().and_then(Charge::take_permit);
         let tunnel = Tunnel { client, upstream, place, in_flight };
         tokio::spawn(tunnel.run(shared.timeouts.tunnel_idle));
-        return Ok(response.map(|_| ProxyBody::empty()));
+        return Ok(response.map(|_| Body::empty()));
     }
     clean(shared, &mut response)?;
     let idle = shared.timeouts.idle;
     Ok(response
-        .map(|body| ProxyBody::stream(ResponseStream::new(body, Held { place, connection }, activity, idle))))
+        .map(|body| Body::new(ResponseStream::new(body, Held { _place: place, connection }, activity, idle))))
 }
 
 /// Whoever takes the place of a request. `None` behind a named proxy that does not say it: all clients of a proxy are not one. Those are of

@@ -8,6 +8,8 @@ use std::net::{IpAddr, SocketAddr};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis::ClientIp;
 
+use super::hop_by_hop::remove_all;
+
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -65,7 +67,7 @@ pub(super) fn write(headers: &mut HeaderMap, origin: &Origin<'_>, clients: &Clie
     let peer = fold(origin.peer.ip());
     let client = clients.find(peer, headers).ok().filter(|_| clients.trusts(peer));
     let Some(client) = client else {
-        remove_all(headers, None);
+        remove_all(headers, is_forwarding);
         headers.insert(X_FORWARDED_FOR, text(&peer.to_string()));
         headers.insert(header::FORWARDED, element(peer, origin.scheme, origin.host));
         set_scheme_and_host(headers, origin.scheme, origin.host);
@@ -74,7 +76,7 @@ pub(super) fn write(headers: &mut HeaderMap, origin: &Origin<'_>, clients: &Clie
     let read = clients.header().cloned();
     let scheme = single(headers, &X_FORWARDED_PROTO).filter(is_scheme);
     let host = single(headers, &X_FORWARDED_HOST).filter(is_host);
-    remove_all(headers, read.as_ref());
+    remove_all(headers, |name| is_forwarding(name) && Some(name) != read.as_ref());
     if read.as_ref() == Some(&X_FORWARDED_FOR) {
         append(headers, X_FORWARDED_FOR, &peer.to_string());
     } else {
@@ -97,14 +99,6 @@ fn set_scheme_and_host(headers: &mut HeaderMap, scheme: &str, host: Option<&Head
     headers.insert(X_FORWARDED_PROTO, text(scheme));
     if let Some(host) = host {
         headers.insert(X_FORWARDED_HOST, host.clone());
-    }
-}
-
-fn remove_all(headers: &mut HeaderMap, except: Option<&HeaderName>) {
-    let is_removed = |name: &&HeaderName| is_forwarding(name) && Some(*name) != except;
-    let removed: Vec<HeaderName> = headers.keys().filter(is_removed).cloned().collect();
-    for name in removed {
-        headers.remove(name);
     }
 }
 

@@ -76,7 +76,7 @@ fn is_twin(name: &HeaderName) -> bool {
     name.as_str().contains('_') && folded().is_ok_and(|name| is_reserved(&name))
 }
 
-fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
+pub(super) fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
     let removed: Vec<_> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
     for name in removed {
         headers.remove(name);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2::SendRequest};
+use hyper::client::conn::{TrySendError, http1, http2::SendRequest};
 use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
@@ -73,6 +73,15 @@ pub(super) enum SendError {
     NotSent(Box<Request<RequestBody>>),
     /// It may have been sent.
     Failed(hyper::Error),
+}
+
+impl From<TrySendError<Request<RequestBody>>> for SendError {
+    fn from(mut error: TrySendError<Request<RequestBody>>) -> Self {
+        match error.take_message() {
+            Some(request) => Self::NotSent(Box::new(request)),
+            None => Self::Failed(error.into_error()),
+        }
+    }
 }
 
 impl Pool {
@@ -210,24 +219,13 @@ impl Lease {
         match self {
             Self::Http1 { mut connection, .. } => {
                 let is_head = request.method() == Method::HEAD;
-                let response = connection.sender.try_send_request(request).await.map_err(|mut error| {
-                    match error.take_message() {
-                        Some(request) => SendError::NotSent(Box::new(request)),
-                        None => SendError::Failed(error.into_error()),
-                    }
-                })?;
+                let response = connection.sender.try_send_request(request).await?;
                 let is_doubtful = is_head || may_have_wrong_body(response.status(), response.headers());
                 Ok((response, Some(Reusable { connection, is_doubtful, pool: Arc::clone(pool) })))
             }
             Self::Http2 { mut sender, stream } => {
                 place.keep(stream);
-                let response = sender.try_send_request(request).await.map_err(|mut error| {
-                    match error.take_message() {
-                        Some(request) => SendError::NotSent(Box::new(request)),
-                        None => SendError::Failed(error.into_error()),
-                    }
-                })?;
-                Ok((response, None))
+                Ok((sender.try_send_request(request).await?, None))
             }
         }
     }

@@ -9,10 +9,12 @@ use http_body::{Body, Frame, SizeHint};
 use portcullis::SlowBody;
 
 use super::activity::Activity;
-use super::body::BodyError;
 use super::hop_by_hop;
 use super::settings::Place;
 use crate::serve::listener::ClientBody;
+
+/// The error of a body. It ends the connection, or the stream of HTTP/2.
+pub(super) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request, as it comes from the client.
 #[derive(Debug)]

@@ -5,13 +5,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use axum::body::Body;
 use http::{HeaderValue, Request, Response, Version, header};
 use http_body_util::Either;
 use portcullis::ResponseBody;
 use portcullis::rules::RulesService;
 use tower::{Layer as _, Service};
 
-use super::body::ProxyBody;
 use super::failure::Form;
 use super::forward::Forward;
 use super::prepare::prepare;
@@ -33,7 +33,7 @@ impl ProxyService {
 }
 
 impl Service<Request<ClientBody>> for ProxyService {
-    type Response = Response<Either<ResponseBody<ProxyBody>, ProxyBody>>;
+    type Response = Response<Either<ResponseBody<Body>, Body>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 

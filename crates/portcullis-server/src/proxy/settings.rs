@@ -1,13 +1,14 @@
 //! What all requests of a proxy share.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::Scheme;
 use portcullis::rules::{LiveRules, RulesRequirement};
+use portcullis_core::Timestamp;
+use portcullis_core::log::LogThrottle;
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -71,31 +72,21 @@ pub(super) fn pseudonym() -> String {
 #[derive(Debug)]
 pub(super) struct Failures {
     begun: Instant,
-    /// Milliseconds since then at which the next line may be written.
-    next: AtomicU64,
-    unlogged: AtomicU64,
+    throttle: LogThrottle,
 }
 
 impl Failures {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), next: AtomicU64::new(0), unlogged: AtomicU64::new(0) }
+        Self { begun: Instant::now(), throttle: LogThrottle::new() }
     }
 
     pub(super) fn log(&self, failure: Failure) {
-        if !failure.is_of_upstream() {
-            return;
-        }
-        self.unlogged.fetch_add(1, Ordering::Relaxed);
-        let now = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let next = self.next.load(Ordering::Relaxed);
-        let later = now.saturating_add(u64::try_from(INTERVAL.as_millis()).unwrap_or(u64::MAX));
-        if now < next
-            || self.next.compare_exchange(next, later, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        let now = Timestamp::EPOCH.saturating_add(self.begun.elapsed());
+        if failure.is_of_upstream()
+            && let Some(requests) = self.throttle.due(now, INTERVAL)
         {
-            return;
+            tracing::warn!(requests, reason = failure.detail(), "requests got no response of the upstream");
         }
-        let requests = self.unlogged.swap(0, Ordering::Relaxed);
-        tracing::warn!(requests, reason = failure.detail(), "requests got no response of the upstream");
     }
 }
 

@@ -1,16 +1,13 @@
 //! Web sockets: bytes copied both ways.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::upgrade::OnUpgrade;
+use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use portcullis::charge::InFlightPermit;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
+use tokio_util::io::{InspectReader, InspectWriter};
 
 use super::activity::Activity;
 use super::settings::Place;
@@ -36,9 +33,8 @@ impl Tunnel {
             Ok(Err(error)) => return tracing::debug!(%error, "an upgrade has failed"),
             Err(_) => return tracing::debug!("an upgrade was not made in time"),
         };
-        let activity = Arc::new(Activity::new());
-        let mut client = Observed { io: TokioIo::new(client), activity: Arc::clone(&activity) };
-        let mut upstream = Observed { io: TokioIo::new(upstream), activity: Arc::clone(&activity) };
+        let activity = Activity::new();
+        let (mut client, mut upstream) = (observed(client, &activity), observed(upstream, &activity));
         tokio::select! {
             copied = tokio::io::copy_bidirectional(&mut client, &mut upstream) => {
                 if let Err(error) = copied {
@@ -51,42 +47,13 @@ impl Tunnel {
 }
 
 /// Reports each byte as progress.
-struct Observed<T> {
-    io: T,
-    activity: Arc<Activity>,
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Observed<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            self.activity.progress();
+fn observed(upgraded: Upgraded, activity: &Activity) -> impl AsyncRead + AsyncWrite {
+    let progress = |bytes: &[u8]| {
+        if !bytes.is_empty() {
+            activity.progress();
         }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Observed<T> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.io).poll_write(cx, bytes))?;
-        if written > 0 {
-            self.activity.progress();
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
-    }
+    };
+    InspectWriter::new(InspectReader::new(TokioIo::new(upgraded), progress), progress)
 }
 
 /// After the response to the upgrade, both connections are there at once, unless the client does not read it.

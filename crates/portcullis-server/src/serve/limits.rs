@@ -115,16 +115,18 @@ impl Limits {
 
     pub(super) fn listener(&self, place: Place) -> ListenerOptions {
         let most = if place == Place::Status { STATUS_CONNECTIONS } else { u32::MAX };
-        ListenerOptions::default()
-            .max_connections(self.max_connections.min(most))
-            .max_streams(self.max_streams)
-            .max_header_bytes(self.max_header_bytes)
-            .body_rate(self.body_rate)
-            .handshake_timeout(self.handshake_timeout)
-            .header_timeout(self.header_timeout)
-            .idle_timeout(self.idle_timeout)
-            .stall_timeout(self.idle_timeout)
-            .drain_timeout(self.drain_timeout)
+        ListenerOptions {
+            max_connections: self.max_connections.min(most),
+            max_streams: self.max_streams,
+            max_header_bytes: self.max_header_bytes,
+            body_rate: self.body_rate,
+            handshake_timeout: self.handshake_timeout,
+            header_timeout: self.header_timeout,
+            idle_timeout: self.idle_timeout,
+            stall_timeout: self.idle_timeout,
+            drain_timeout: self.drain_timeout,
+            ..ListenerOptions::default()
+        }
     }
 
     pub(super) fn body_bytes(&self) -> usize {

@@ -21,8 +21,9 @@ use std::sync::Arc;
 use http::{Request, Response};
 use http_body::Body;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use accepting::accept;
@@ -83,7 +84,7 @@ impl Listener {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let Self { socket, options, .. } = self;
-        let (stop, stopped) = watch::channel(false);
+        let stop = CancellationToken::new();
         let shared = Arc::new(connection::Shared::new(options));
         let waiting = Arc::new(Semaphore::new(MAX_WAITING));
         let next = async || {
@@ -101,13 +102,13 @@ impl Listener {
                     accepted = &mut accepted => accepted,
                 };
                 accepted.set(next());
-                let (service, shared, stopped) = (service.clone(), shared.clone(), stopped.clone());
-                connections.spawn(connection::serve(stream, peer, permit, service, shared, stopped));
+                let (service, shared, stop) = (service.clone(), shared.clone(), stop.clone());
+                connections.spawn(connection::serve(stream, peer, permit, service, shared, stop));
             }
         }
         drop(socket);
         let places = &shared.admission.places;
-        stop.send_replace(true);
+        stop.cancel();
         let ended = async {
             while connections.join_next().await.is_some() {}
             // The streams of upgraded connections hold their places as well.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::Router;
 use portcullis::Limiter;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use super::listener::Listener;
 use super::{Addresses, Limits, Place, Readiness, health};
@@ -52,17 +52,13 @@ impl BoundServer {
     ///
     /// Each step has a deadline, so that it ends within the ready delay and three times the drain timeout.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Finished {
-        let (stop_requests, stop_status) = (watch::Sender::new(false), watch::Sender::new(false));
+        let (stop_requests, stop_status) = (CancellationToken::new(), CancellationToken::new());
         let (mut requests, mut pages) = (JoinSet::new(), JoinSet::new());
         for port in self.ports {
             let is_status = port.place == Place::Status;
-            let stop = if is_status { &stop_status } else { &stop_requests };
-            let mut stopped = stop.subscribe();
-            let stopped = async move {
-                let _ = stopped.wait_for(|stop| *stop).await;
-            };
-            let tasks = if is_status { &mut pages } else { &mut requests };
-            tasks.spawn(port.listener.serve(port.router, stopped));
+            let (tasks, stop) =
+                if is_status { (&mut pages, &stop_status) } else { (&mut requests, &stop_requests) };
+            tasks.spawn(port.listener.serve(port.router, stop.clone().cancelled_owned()));
         }
         let mut followed = JoinSet::new();
         if let Some(health) = self.health.clone() {
@@ -75,14 +71,14 @@ impl BoundServer {
             health.set_ready(false).await;
         }
         tokio::time::sleep(self.ready_delay).await;
-        stop_requests.send_replace(true);
+        stop_requests.cancel();
         followed.shutdown().await;
         if let Some(health) = self.health {
             health.end().await;
         }
         let cut_off = requests.join_all().await.iter().map(|drained| drained.cut_off).sum();
         let drained = self.limiter.drain(self.limits.drain()).await;
-        stop_status.send_replace(true);
+        stop_status.cancel();
         let _pages = pages.join_all().await;
         Finished { cut_off, unsettled: drained.left }
     }

@@ -1,6 +1,7 @@
 //! The builder of a server.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -210,11 +211,9 @@ impl Server {
 
     fn options(&self, place: Place, addr: SocketAddr) -> ListenerOptions {
         let proxies = self.proxies.clone();
-        let options = self.limits.listener(place).peers(move |peer| kind(proxies.as_ref(), place, peer));
-        match &self.tls {
-            Some(tls) if self.uses_tls(place, addr) => options.tls(tls.config()),
-            _ => options,
-        }
+        let tls = self.tls.as_ref().filter(|_| self.uses_tls(place, addr)).map(Tls::config);
+        let peers = Arc::new(move |peer| kind(proxies.as_ref(), place, peer));
+        ListenerOptions { tls, peers, ..self.limits.listener(place) }
     }
 }
 

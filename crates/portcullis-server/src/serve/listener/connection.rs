@@ -12,9 +12,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Duration, Instant};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::accepting::{Admission, Held};
@@ -37,7 +38,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(options: ListenerOptions) -> Self {
         let admission = Admission {
-            places: Places::of_connections(options.max_connections),
+            places: Places::of_connections(options.max_connections.max(1)),
             open: Arc::default(),
             waiting: WaitingConnections::default(),
             peers: options.peers.clone(),
@@ -54,7 +55,7 @@ pub(super) async fn serve<S, B>(
     permit: OwnedSemaphorePermit,
     service: S,
     shared: Arc<Shared>,
-    mut stop: watch::Receiver<bool>,
+    stop: CancellationToken,
 ) where
     S: Service<Request<ClientBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Future: Send + 'static,
@@ -67,7 +68,7 @@ pub(super) async fn serve<S, B>(
     let _ = stream.set_nodelay(true);
     let admitted = tokio::select! {
         admitted = shared.admission.admit(peer.ip(), permit) => admitted,
-        _ = stop.wait_for(|stop| *stop) => return,
+        () = stop.cancelled() => return,
     };
     let Some(Held { place, activity, listed }) = admitted else {
         return tracing::debug!(
@@ -81,7 +82,7 @@ pub(super) async fn serve<S, B>(
     let handshake = tokio::time::timeout(shared.options.handshake_timeout, acceptor.accept(stream));
     let shaken = tokio::select! {
         shaken = handshake => shaken,
-        _ = stop.wait_for(|stop| *stop) => return,
+        () = stop.cancelled() => return,
         () = closes(listed.as_ref()) => return tracing::debug!("a TLS handshake has made room"),
     };
     match shaken {
@@ -104,7 +105,7 @@ async fn drive<I, S, B>(
     service: Tracked<S>,
     shared: &Shared,
     listed: Option<Listed>,
-    mut stop: watch::Receiver<bool>,
+    stop: CancellationToken,
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     S: Service<Request<ClientBody>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -117,10 +118,6 @@ async fn drive<I, S, B>(
     let activity = service.activity.clone();
     let mut watchdog = Watchdog::new(activity.clone(), listed.is_none());
     let mut connection = pin!(shared.protocol.serve_connection_with_upgrades(TokioIo::new(io), service));
-    let mut stop = pin!(async move {
-        // The listener outlives its connections.
-        let _ = stop.wait_for(|stop| *stop).await;
-    });
     let interval = Watchdog::interval(&shared.options);
     let mut looked = Instant::now();
     let mut timer = pin!(tokio::time::sleep_until(looked + interval));
@@ -134,7 +131,7 @@ async fn drive<I, S, B>(
                 }
                 return;
             }
-            () = &mut stop, if !is_stopping => {
+            () = stop.cancelled(), if !is_stopping => {
                 is_stopping = true;
                 watchdog.closes();
                 connection.as_mut().graceful_shutdown();

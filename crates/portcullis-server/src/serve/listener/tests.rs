@@ -98,7 +98,11 @@ async fn begun(server: &Running) -> TcpStream {
 
 #[tokio::test]
 async fn connection_beyond_the_limit_waits_for_a_place() {
-    let options = ListenerOptions::default().max_connections(1).peers(|_| Peer::Caller);
+    let options = ListenerOptions {
+        max_connections: 1,
+        peers: Arc::new(|_| Peer::Caller),
+        ..ListenerOptions::default()
+    };
     let server = start(options, app()).await;
     let first = begun(&server).await;
     let mut second = connect(server.addr, GET_PEER).await;
@@ -110,7 +114,15 @@ async fn connection_beyond_the_limit_waits_for_a_place() {
 
 #[tokio::test]
 async fn idle_connection_makes_room() {
-    let server = start(ListenerOptions::default().max_connections(1).peers(|_| Peer::Caller), app()).await;
+    let server = start(
+        ListenerOptions {
+            max_connections: 1,
+            peers: Arc::new(|_| Peer::Caller),
+            ..ListenerOptions::default()
+        },
+        app(),
+    )
+    .await;
     for text in ["", "GET /peer HTTP/1.1\r\nhost: a", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
         let mut idle = connect(server.addr, text).await;
         let answer = rest(&mut connect(server.addr, GET_PEER).await).await;
@@ -121,7 +133,15 @@ async fn idle_connection_makes_room() {
 
 #[tokio::test]
 async fn http_2_connection_announces_its_end() {
-    let server = start(ListenerOptions::default().max_connections(1).peers(|_| Peer::Caller), app()).await;
+    let server = start(
+        ListenerOptions {
+            max_connections: 1,
+            peers: Arc::new(|_| Peer::Caller),
+            ..ListenerOptions::default()
+        },
+        app(),
+    )
+    .await;
     let mut idle = connect(server.addr, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0").await;
     // The settings of the server show that it knows the protocol.
     assert_ne!(idle.read(&mut [0; 9]).await.unwrap(), 0);
@@ -136,8 +156,11 @@ async fn http_2_connection_announces_its_end() {
 async fn named_proxies_keep_their_connections() {
     let accepted = AtomicU32::new(0);
     let peers =
-        move |_| if accepted.fetch_add(1, Ordering::Relaxed) == 0 { Peer::Proxy } else { Peer::Caller };
-    let server = start(ListenerOptions::default().max_connections(2).peers(peers), app()).await;
+        Arc::new(
+            move |_| if accepted.fetch_add(1, Ordering::Relaxed) == 0 { Peer::Proxy } else { Peer::Caller },
+        );
+    let server =
+        start(ListenerOptions { max_connections: 2, peers, ..ListenerOptions::default() }, app()).await;
     let mut kept = Vec::new();
     for _ in 0..2 {
         let mut stream = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
@@ -175,7 +198,7 @@ const LARGE: usize = 16 << 20;
 
 #[tokio::test]
 async fn client_that_takes_nothing_is_cut_off() {
-    let server = start(ListenerOptions::default().stall_timeout(SHORT), large()).await;
+    let server = start(ListenerOptions { stall_timeout: SHORT, ..ListenerOptions::default() }, large()).await;
     for window in [0, 100] {
         let (mut client, connection) = http_2(server.addr, window).await;
         let request = Request::get("http://a/large").body(Empty::new()).unwrap();
@@ -187,7 +210,7 @@ async fn client_that_takes_nothing_is_cut_off() {
 
 #[tokio::test]
 async fn response_that_is_written_is_whole() {
-    let server = start(ListenerOptions::default().max_connections(1), large()).await;
+    let server = start(ListenerOptions { max_connections: 1, ..ListenerOptions::default() }, large()).await;
     let mut stream =
         connect(server.addr, "GET /large HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
     let head = read_until(&mut stream, "\r\n\r\n").await;
@@ -211,7 +234,7 @@ async fn response_that_is_written_is_whole() {
 
 #[tokio::test]
 async fn busy_client_beyond_its_share_is_refused() {
-    let server = start(ListenerOptions::default().max_connections(4), app()).await;
+    let server = start(ListenerOptions { max_connections: 4, ..ListenerOptions::default() }, app()).await;
     let mut busy = Vec::new();
     for _ in 0..3 {
         busy.push(begun(&server).await);
@@ -225,14 +248,14 @@ async fn busy_client_beyond_its_share_is_refused() {
 
 #[tokio::test]
 async fn slow_head_ends_by_the_header_timeout() {
-    let options = ListenerOptions::default().header_timeout(SHORT);
+    let options = ListenerOptions { header_timeout: SHORT, ..ListenerOptions::default() };
     let server = start(options, app()).await;
     for text in ["", "PRI * HT", "GET /peer HTTP/1.1\r\nhost:"] {
         let mut stream = connect(server.addr, text).await;
         assert_eq!(rest(&mut stream).await, "", "{text:?}");
     }
     // Here a whole request has to come before.
-    let server = start(ListenerOptions::default().header_timeout(LATER), app()).await;
+    let server = start(ListenerOptions { header_timeout: LATER, ..ListenerOptions::default() }, app()).await;
     let mut stream = connect(server.addr, "GET /peer HTTP/1.1\r\nhost: a\r\n\r\n").await;
     read_until(&mut stream, "127.0.0.1:").await;
     stream.write_all(b"GET /").await.unwrap();
@@ -241,7 +264,7 @@ async fn slow_head_ends_by_the_header_timeout() {
 
 #[tokio::test]
 async fn idle_connection_ends_by_the_idle_timeout() {
-    let options = ListenerOptions::default().idle_timeout(LATER);
+    let options = ListenerOptions { idle_timeout: LATER, ..ListenerOptions::default() };
     let server = start(options, app()).await;
     let mut stream =
         connect(server.addr, "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi").await;
@@ -250,7 +273,8 @@ async fn idle_connection_ends_by_the_idle_timeout() {
 
 #[tokio::test]
 async fn large_head_is_431() {
-    let server = start(ListenerOptions::default().max_header_bytes(8_192), app()).await;
+    let server =
+        start(ListenerOptions { max_header_bytes: 8_192, ..ListenerOptions::default() }, app()).await;
     let head = format!("GET /peer HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "a".repeat(9_000));
     let mut stream = connect(server.addr, &head).await;
     let answer = rest(&mut stream).await;
@@ -287,7 +311,7 @@ async fn request_beyond_the_drain_timeout_is_cut_off() {
         begins.notify_one();
         std::future::pending::<()>().await;
     };
-    let options = ListenerOptions::default().drain_timeout(Duration::from_millis(50));
+    let options = ListenerOptions { drain_timeout: Duration::from_millis(50), ..ListenerOptions::default() };
     let server = start(options, Router::new().route("/endless", get(endless))).await;
     let mut stream = connect(server.addr, "GET /endless HTTP/1.1\r\nhost: a\r\n\r\n").await;
     begun.notified().await;

@@ -6,8 +6,12 @@ use crate::serve::listener::activity::InFlight;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn options() -> ListenerOptions {
-    let options = ListenerOptions::default().header_timeout(4 * SECOND);
-    options.idle_timeout(8 * SECOND).stall_timeout(16 * SECOND)
+    ListenerOptions {
+        header_timeout: 4 * SECOND,
+        idle_timeout: 8 * SECOND,
+        stall_timeout: 16 * SECOND,
+        ..ListenerOptions::default()
+    }
 }
 
 fn watchdog(version: Version) -> (Arc<Activity>, Watchdog) {

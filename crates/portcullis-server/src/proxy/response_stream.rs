@@ -10,24 +10,24 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::task::AbortHandle;
 
-use super::BodyError;
-use crate::proxy::activity::Activity;
-use crate::proxy::hop_by_hop;
-use crate::proxy::pool::Reusable;
-use crate::proxy::settings::Place;
+use super::activity::Activity;
+use super::hop_by_hop;
+use super::pool::Reusable;
+use super::request_body::BodyError;
+use super::settings::Place;
 
 /// What a request has until its response ends.
 #[derive(Debug)]
-pub(in crate::proxy) struct Held {
-    pub(in crate::proxy) place: Place,
+pub(super) struct Held {
+    pub(super) _place: Place,
     /// The connection, if it can be used again.
-    pub(in crate::proxy) connection: Option<Reusable>,
+    pub(super) connection: Option<Reusable>,
 }
 
 /// A body that is dropped, with its connection, once there was no progress for too long: also if the client does not read, and so the
 /// body is not polled.
 #[derive(Debug)]
-pub(in crate::proxy) struct ResponseStream {
+pub(super) struct ResponseStream {
     shared: Arc<Shared>,
     watchdog: Option<AbortHandle>,
 }
@@ -46,7 +46,7 @@ enum State {
 }
 
 impl ResponseStream {
-    pub(in crate::proxy) fn new(body: Incoming, held: Held, activity: Arc<Activity>, idle: Duration) -> Self {
+    pub(super) fn new(body: Incoming, held: Held, activity: Arc<Activity>, idle: Duration) -> Self {
         if body.is_end_stream() {
             held.release();
             let shared = Shared { state: Mutex::new(State::Ended), activity };
@@ -86,11 +86,9 @@ impl Shared {
 impl Held {
     /// Makes the connection available to other requests.
     fn release(self) {
-        let Self { place, connection } = self;
-        if let Some(connection) = connection {
+        if let Some(connection) = self.connection {
             connection.release();
         }
-        drop(place);
     }
 }
 
