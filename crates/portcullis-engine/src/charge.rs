@@ -2,12 +2,14 @@
 
 mod asked;
 mod basis;
+mod later;
 mod ledger;
 
 use portcullis_core::StoreError;
 
 pub use asked::Asked;
 pub use basis::{ChargeBasis, Charged, ChargedCheck};
+pub use later::LaterCharge;
 pub use ledger::{ChargeLedger, Correction};
 
 /// Why a charge cannot be changed.

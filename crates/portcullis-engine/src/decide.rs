@@ -12,7 +12,6 @@ mod ask;
 mod call;
 #[cfg(feature = "runtime")]
 mod later;
-mod later_charge;
 pub mod now;
 mod rejected;
 
@@ -20,6 +19,5 @@ pub use ask::Ask;
 pub use call::StoreCall;
 #[cfg(feature = "runtime")]
 pub use later::{Admitted, Attempt, Keep, Patience, Refunds};
-pub use later_charge::LaterCharge;
 pub use now::Now;
 pub use rejected::Rejected;

@@ -34,12 +34,12 @@ mod limit;
 pub mod log_throttle;
 pub mod policies;
 
-pub use charge::Asked;
+pub use charge::{Asked, LaterCharge};
 #[cfg(feature = "runtime")]
 pub use clock::RuntimeClock;
 #[cfg(feature = "runtime")]
 pub use decide::{Admitted, Attempt, Keep, Patience, Refunds};
-pub use decide::{Ask, LaterCharge, Now, Rejected, StoreCall, now};
+pub use decide::{Ask, Now, Rejected, StoreCall, now};
 pub use engine::{Engine, Limits, Signals, report};
 pub use error::{
     LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,

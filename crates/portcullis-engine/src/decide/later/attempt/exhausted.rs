@@ -4,7 +4,8 @@ use std::mem;
 
 use portcullis_core::store::{Check, Outcome};
 
-use crate::decide::{Ask, LaterCharge};
+use crate::charge::LaterCharge;
+use crate::decide::Ask;
 use crate::engine::Limits;
 
 /// Denies a request if nothing is left of a policy that charges later, or of which the ask needs a unit. Returns what its checks have charged.

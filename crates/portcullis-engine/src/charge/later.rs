@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 
 use portcullis_core::{Policy, Receipt};
 
-use crate::charge::Asked;
+use super::Asked;
 use crate::engine::Limits;
 use crate::engine::keyed_limit::UnsettledPermit;
 use crate::engine::report;
@@ -20,12 +20,12 @@ pub struct LaterCharge {
     granted: Option<Policy>,
     permit: Option<UnsettledPermit>,
     /// Whether the units are charged if this is dropped.
-    pub(super) is_owed: bool,
+    pub(crate) is_owed: bool,
 }
 
 impl LaterCharge {
     /// `None` if too many requests with the key are unsettled under the policy, or in all.
-    pub(super) fn new(limits: &Arc<Limits>, asked: Asked) -> Option<Self> {
+    pub(crate) fn new(limits: &Arc<Limits>, asked: Asked) -> Option<Self> {
         let bound = limits.policies()[asked.index].unsettled.unwrap_or_default();
         let id = (asked.policy(limits).digest(), asked.key);
         let permit = limits.engine().unsettled.acquire_below(Some(id), bound)?;
@@ -37,7 +37,7 @@ impl LaterCharge {
         self.asked.index
     }
 
-    pub(super) fn set_granted(&mut self, granted: &Policy) {
+    pub(crate) fn set_granted(&mut self, granted: &Policy) {
         self.granted = Some(granted.clone());
     }
 
