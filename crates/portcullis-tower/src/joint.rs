@@ -4,8 +4,8 @@ mod group;
 mod member;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use portcullis_core::Decision;
 use portcullis_engine::{Admitted, Keep, Refunds};
@@ -31,8 +31,8 @@ pub struct JointRequest {
 pub struct JointDecision {
     /// The decisive decision about each request; `None` if nothing counts it, or is known of it.
     pub decisions: Vec<Option<Decision>>,
-    /// The first request that is rejected, and the error if its key could not be found.
-    pub rejected: Option<(usize, Option<KeyError>)>,
+    /// The first request that is rejected.
+    pub rejected: Option<JointRejection>,
     /// What a layer answers to the request that is rejected, or else adds to the response of the last one.
     pub response: Response<Full<Bytes>>,
 }
@@ -71,8 +71,8 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
     if decision.rejected.is_none()
         && let Some((number, refused)) = refused
     {
-        let (error, response) = refused.respond().await;
-        decision.reject(number, error, response);
+        let (error, status, response) = refused.respond().await;
+        decision.reject(JointRejection { request: number, status, error }, response);
     }
     if decision.rejected.is_some() {
         for (group, by) in admitted {
@@ -86,9 +86,20 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
     decision
 }
 
+/// A request of a call that is rejected.
+#[derive(Debug)]
+pub struct JointRejection {
+    /// Its place in the call.
+    pub request: usize,
+    /// The status of the rejection in HTTP, whatever the response has: in gRPC it is 200.
+    pub status: StatusCode,
+    /// Why its key could not be found.
+    pub error: Option<KeyError>,
+}
+
 impl JointDecision {
-    fn reject(&mut self, request: usize, error: Option<KeyError>, response: Response<Full<Bytes>>) {
-        self.rejected = Some((request, error));
+    fn reject(&mut self, rejected: JointRejection, response: Response<Full<Bytes>>) {
+        self.rejected = Some(rejected);
         self.response = response;
     }
 }

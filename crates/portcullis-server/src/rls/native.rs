@@ -38,16 +38,17 @@ impl NativeRules {
         let requests = requests.collect::<Result<_, CallError>>()?;
         let JointDecision { decisions, rejected, response } = joint::decide(requests, is_trial).await;
         match &rejected {
-            Some((descriptor, Some(error))) if *error == request::no_address() => {
-                return Err(CallError::NotNative { descriptor: *descriptor, problem: request::NO_ADDRESS });
+            Some(rejected) if rejected.error == Some(request::no_address()) => {
+                let (descriptor, problem) = (rejected.request, request::NO_ADDRESS);
+                return Err(CallError::NotNative { descriptor, problem });
             }
             // That of a server that cannot decide.
-            Some(_) if response.status().is_server_error() => {
-                return Err(CallError::Undecided { status: response.status().as_u16() });
+            Some(rejected) if rejected.status.is_server_error() => {
+                return Err(CallError::Undecided { status: rejected.status.as_u16() });
             }
             _ => {}
         }
-        let first = rejected.map(|(descriptor, _)| descriptor);
+        let first = rejected.map(|rejected| rejected.request);
         let status = |(index, decision): (usize, Option<Decision>)| Status {
             over: first == Some(index) || decision.as_ref().is_some_and(|decision| !decision.is_allowed()),
             limit: decision.filter(Decision::is_metered).map(|decision| self.shown(&decision)),

@@ -1,8 +1,8 @@
 //! Makes the response to a request that is rejected.
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Response, StatusCode};
 use http_body_util::Full;
 use portcullis_core::Key;
 
@@ -18,6 +18,8 @@ use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 pub(crate) struct RejectedRequest {
     pub(crate) response: Response<Full<Bytes>>,
     pub(crate) key: Option<Key>,
+    /// That of the rejection in HTTP, whatever the response has.
+    pub(crate) status: StatusCode,
 }
 
 /// The response to a request that its limits reject, which was emitted.
@@ -69,5 +71,5 @@ fn emit(config: &LayerConfig, cause: Cause<'_>, keys: Option<&FoundKeys>) {
 fn respond(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> RejectedRequest {
     let rejection = Rejection::new(parts, cause).retried_later_by(config.responses.retry_offset(cause));
     let response = config.responses.reject(&rejection, nesting::is_nested(&parts.extensions));
-    RejectedRequest { response, key: rejection.key() }
+    RejectedRequest { response, key: rejection.key(), status: rejection.status() }
 }

@@ -9,11 +9,11 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Policy, TooMuchWork};
 use portcullis_engine::{Admitted, Ask, Attempt, EventKeys, EventKind, Limits, Patience, Rejected, report};
 
-use super::JointDecision;
 use super::member::Member;
+use super::{JointDecision, JointRejection};
 use crate::RateLimitHeaders;
 use crate::admission::plan::PlannedRejection;
-use crate::admission::{lookups, pending_lookup, quota_lookups, reject};
+use crate::admission::{RejectedRequest, lookups, pending_lookup, quota_lookups, reject};
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::response::{Granted, shadow_names};
 
@@ -108,7 +108,8 @@ impl Group {
                 let rejection = PlannedRejection::LookUp(error.clone());
                 let rejected = reject::planned(config, &rejection, parts, attempt.keys());
                 attempt.refund_looked_up().await;
-                decision.reject(*number, Some(error), rejected.response);
+                let RejectedRequest { response, status, .. } = rejected;
+                decision.reject(JointRejection { request: *number, status, error: Some(error) }, response);
                 None
             }
         }
@@ -123,15 +124,19 @@ impl Group {
         let mut denied = None;
         for member in &self.members {
             let Some(own) = outcome.and_then(|outcome| member.own(outcome)) else { continue };
-            decision.decisions[member.number] = Some(own.decision().clone());
+            // What is admitted beside a request that needs a unit was charged, and refunded.
+            if !own.is_allowed() || self.members.iter().all(|member| member.units > 0) {
+                decision.decisions[member.number] = Some(own.decision().clone());
+            }
             if denied.is_none() && !own.is_allowed() {
                 let (checked, key) = (member.checked(), member.narrowest_key());
                 denied = Some((member, Rejected::Limited { outcome: own, checked, key }));
             }
         }
         let (member, rejected) = denied.unwrap_or_else(|| (&self.members[0], rejected.clone()));
-        let response = reject::by_limits(&member.config, &rejected, &member.parts).response;
-        decision.reject(member.number, None, member.response(response));
+        let rejected = reject::by_limits(&member.config, &rejected, &member.parts);
+        let rejection = JointRejection { request: member.number, status: rejected.status, error: None };
+        decision.reject(rejection, member.response(rejected.response));
     }
 
     /// Shows what was decided, in the response to the last request.

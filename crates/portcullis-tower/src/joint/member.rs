@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{Empty, Full};
 use portcullis_core::Key;
 use portcullis_core::store::{Check, Outcome};
@@ -12,8 +12,8 @@ use portcullis_engine::{Asked, EventKeys, Limits, Patience, PolicySet, Uncounted
 
 use super::JointRequest;
 use crate::KeyError;
-use crate::admission::later;
 use crate::admission::plan::{self, Plan, PlannedRejection};
+use crate::admission::{RejectedRequest, later};
 use crate::config::{CurrentConfig, LayerConfig};
 use crate::selected::{CurrentLayer, Selection, Target};
 
@@ -48,17 +48,18 @@ type Planned = (Arc<LayerConfig>, Plan, Parts);
 type Header = Option<Box<(HeaderName, HeaderValue)>>;
 
 impl Refused {
-    /// The response, and the error if the key cannot be found. Charges what counts rejections.
-    pub(super) async fn respond(self: Box<Self>) -> (Option<KeyError>, Response<Full<Bytes>>) {
+    /// The error if the key cannot be found, the status in HTTP, and the response. Charges what counts rejections.
+    pub(super) async fn respond(self: Box<Self>) -> (Option<KeyError>, StatusCode, Response<Full<Bytes>>) {
         let Self { by, error, header } = *self;
-        let response = match by {
-            Ok(response) => response,
+        let (status, response) = match by {
+            Ok(response) => (StatusCode::INTERNAL_SERVER_ERROR, response),
             Err((config, plan, parts)) => {
                 let decided = later::decide(config, Box::new((plan, None)), parts, Patience::default()).await;
-                decided.result.map_or_else(|rejected| rejected.response, |_| Response::default())
+                let of_rejected = |rejected: RejectedRequest| (rejected.status, rejected.response);
+                decided.result.map_or_else(of_rejected, |_| (StatusCode::OK, Response::default()))
             }
         };
-        (error, shown(response, header))
+        (error, status, shown(response, header))
     }
 }
 
@@ -124,7 +125,7 @@ impl Member {
     /// The key of the fewest requests.
     pub(super) fn narrowest_key(&self) -> Option<Key> {
         let keys = self.asked.iter().map(|asked| asked.key).filter(|key| !key.is_shared());
-        keys.max_by_key(Key::own_parts)
+        keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }
 
     /// The response to this request, with the header of its selection.

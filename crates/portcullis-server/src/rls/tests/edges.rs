@@ -1,10 +1,11 @@
 //! Limits beside each other: of 0, used up, asked with no hits, of other tiers, and descriptors that cannot be decided.
 
+use portcullis::key::KeyError;
 use portcullis::rules::{Format, Loader, Rules};
 
 use super::events::Lines;
 use super::*;
-use crate::rls::ResponseHeaders;
+use crate::rls::{CallError, ResponseHeaders};
 
 const LIMITS: &str = "
 domain: shop
@@ -78,6 +79,32 @@ async fn denial_comes_before_a_missing_address() {
     assert!(service.decide(&unknown).await.is_err());
     assert_eq!(outcome(&service, &call(&[ONE])).await, (true, vec![0]), "the call was refunded");
     assert!(!outcome(&service, &unknown).await.0);
+}
+
+/// A rejection in gRPC has the status 200 of HTTP.
+#[tokio::test]
+async fn failed_look_up_of_a_grpc_request_is_no_denial() {
+    let text = "[policy.plan]\nstrategy = \"fixed_window\"\nquota = \"2/day\"\nkey = { lookup = \"plan\" }\n";
+    let down = |_: &http::request::Parts| async { Err(KeyError::server("no directory")) };
+    let loader = Loader::text("limits.toml", Format::Toml, text).lookup("plan", down);
+    let limiter = testing::limiter(&ManualClock::default()).rules(Rules::load(&loader).unwrap()).unwrap();
+    let rules = limiter.live_rules().unwrap().clone();
+    let service = RateLimitService::native(limiter, rules).unwrap();
+    let grpc: &[(&str, &str)] = &[(":method", "POST"), ("content-type", "application/grpc")];
+    for entries in [grpc, ONE] {
+        let failed = service.decide(&call(&[entries])).await.unwrap_err();
+        assert_eq!(failed, CallError::Undecided { status: 503 });
+    }
+}
+
+#[tokio::test]
+async fn denial_shows_no_charge_that_was_refunded() {
+    let (_, service) = native("");
+    assert!(outcome(&service, &of([hits(ONE, 2)])).await.0);
+    let denied = decide(&service, &of([descriptor(OTHER), hits(ONE, 0)])).await;
+    assert_eq!((codes(&denied), denied.statuses[0].limit_remaining), (vec![Code::Ok, Code::OverLimit], 0));
+    assert!(denied.statuses[0].current_limit.is_none());
+    assert_eq!(outcome(&service, &call(&[OTHER])).await, (true, vec![1]));
 }
 
 #[tokio::test]
