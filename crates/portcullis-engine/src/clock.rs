@@ -1,4 +1,4 @@
-//! The time of the host.
+//! The clocks of the host.
 
 use portcullis_core::{Clock, Timestamp};
 use tokio::time::Instant;
@@ -12,7 +12,17 @@ pub struct RuntimeClock {
 
 impl Default for RuntimeClock {
     fn default() -> Self {
-        Self { start: Instant::now(), time_of_day: std::time::SystemTime::now().into() }
+        Self { start: Instant::now(), time_of_day: SystemClock.now() }
+    }
+}
+
+/// The time of day.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        std::time::SystemTime::now().into()
     }
 }
 

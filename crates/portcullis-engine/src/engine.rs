@@ -55,15 +55,20 @@ impl Engine {
     /// An engine without policies and observers, by the clock of the runtime.
     #[cfg(feature = "runtime")]
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self::with_clock(store, Arc::new(crate::RuntimeClock::default()))
+        let time_of_day = Arc::new(crate::clock::SystemClock);
+        Self::of(store, Arc::new(crate::RuntimeClock::default()), time_of_day)
     }
 
     /// An engine without policies and observers. The clock tells when outages begin and end, and since when policies are known; the
     /// store decides by its own.
     pub fn with_clock(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        Self::of(store, Arc::clone(&clock), clock)
+    }
+
+    fn of(store: Arc<dyn Store>, clock: Arc<dyn Clock>, time_of_day: Arc<dyn Clock>) -> Self {
         Self {
             store,
-            policies: Arc::new(PolicyTable::new(Arc::clone(&clock))),
+            policies: Arc::new(PolicyTable::new(time_of_day)),
             observers: Observers::default(),
             clock,
             unsettled: KeyedLimit::new(keyed_limit::MAX_UNSETTLED),
