@@ -77,8 +77,8 @@ impl Receipt {
         Self { policy, key, units: 0, runs: SmallVec::new(), at, fallback_id: None, if_newest: false }
     }
 
-    /// The receipt of units that were charged within the window of `at`, whose own receipt nobody has kept. A refund gives back what
-    /// the window still holds of them.
+    /// A receipt of units in the window of `at`, for charges whose receipts were not kept. A refund gives back what the window still
+    /// holds of them.
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};

@@ -1,4 +1,4 @@
-//! Who is calling, for the doors of [Portcullis](https://docs.rs/portcullis): keys of requests, and matchers for lists and rules.
+//! Keys of requests, and matchers for lists and rules, for the doors of [Portcullis](https://docs.rs/portcullis).
 //!
 //! A [`KeyExtractor`] writes the identity that a request is charged to, an [`AsyncKeyExtractor`] looks it up, and a
 //! [`RequestMatcher`](matching::RequestMatcher) tells which requests something applies to.

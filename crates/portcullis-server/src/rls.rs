@@ -104,12 +104,10 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::{FailureMode, LayerError, Limiter, Policy, StoreError};
-use portcullis_engine::Signals;
 
 use self::call::Call;
 use self::native::NativeRules;
 use self::plan::Plan;
-use self::verdict::Verdict;
 
 pub use self::descriptors::SharedDescriptors;
 pub use self::error::CallError;
@@ -139,7 +137,8 @@ pub struct RateLimitService {
     failure_mode: FailureMode,
     headers: ResponseHeaders,
     shadow: bool,
-    signals: Arc<Signals>,
+    /// Those of calls without their limits, which log together.
+    no_limits: Arc<portcullis_engine::Limits>,
     charge_denied_hits: bool,
 }
 
@@ -191,13 +190,14 @@ impl RateLimitService {
     }
 
     fn new(limiter: Limiter, limits: Limits) -> Self {
+        let no_limits = portcullis_engine::Limits::new(Arc::clone(limiter.engine()), Vec::new());
         Self {
             limiter,
             limits,
             failure_mode: FailureMode::local(1),
             headers: ResponseHeaders::None,
             shadow: false,
-            signals: Arc::default(),
+            no_limits: Arc::new(no_limits),
             charge_denied_hits: false,
         }
     }
@@ -220,7 +220,7 @@ impl RateLimitService {
     /// service this is `SHADOW_MODE`.
     #[must_use]
     pub fn shadow(self) -> Self {
-        Self { shadow: true, ..self }
+        Self { shadow: true, no_limits: Arc::new(self.no_limits.in_trial()), ..self }
     }
 
     /// Charges a limit that denies a call what it has left, if the call has more hits than that. So the window is used up afterwards, as in
@@ -279,23 +279,13 @@ impl RateLimitService {
         let mut verdict = match &self.limits {
             Limits::Envoy(descriptors) => {
                 let plan = Plan::of(self, &descriptors.load(), &call);
-                decide::decide(&plan, &self.limits_of(&plan), self.charge_denied_hits).await?
+                let limits = Arc::new(self.no_limits.with_policies(plan.limits()));
+                decide::decide(&plan, &limits, self.charge_denied_hits).await?
             }
             Limits::Native(rules) => rules.decide(&call, self.shadow).await?,
         };
         verdict.over &= !self.shadow;
-        Ok(self.answer(verdict))
-    }
-
-    fn answer(&self, verdict: Verdict) -> RateLimitResponse {
-        answer::response(verdict, self.headers)
-    }
-
-    /// The limits of a call, in the order of its items. All calls log together.
-    fn limits_of(&self, plan: &Plan) -> Arc<portcullis_engine::Limits> {
-        let limits = portcullis_engine::Limits::new(Arc::clone(self.limiter.engine()), plan.limits());
-        let limits = limits.with_signals(Arc::clone(&self.signals));
-        Arc::new(if self.shadow { limits.in_trial() } else { limits })
+        Ok(answer::response(verdict, self.headers))
     }
 
     /// The policy with the failure mode of the service. If the policy cannot have it, calls fail while the store does.

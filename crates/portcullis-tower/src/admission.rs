@@ -8,10 +8,10 @@ pub(crate) mod later;
 mod listed;
 pub(crate) mod lookups;
 mod nesting;
-pub(crate) mod pending_lookup;
+mod pending_lookup;
 pub(crate) mod plan;
 mod preflight;
-pub(crate) mod quota_lookups;
+mod quota_lookups;
 pub(crate) mod reject;
 
 use std::sync::Arc;

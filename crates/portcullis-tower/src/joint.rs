@@ -72,7 +72,7 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
         && let Some((number, refused)) = refused
     {
         let (error, status, response) = refused.respond().await;
-        decision.reject(JointRejection { request: number, status, error }, response);
+        decision.reject(number, error, status, response);
     }
     if decision.rejected.is_some() {
         for (group, by) in admitted {
@@ -82,6 +82,9 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
     }
     for (group, by) in &admitted {
         group.admit(by, &mut decision);
+    }
+    if let Some((last, by)) = admitted.last() {
+        decision.response = last.response(by);
     }
     decision
 }
@@ -98,8 +101,14 @@ pub struct JointRejection {
 }
 
 impl JointDecision {
-    fn reject(&mut self, rejected: JointRejection, response: Response<Full<Bytes>>) {
-        self.rejected = Some(rejected);
+    fn reject(
+        &mut self,
+        request: usize,
+        error: Option<KeyError>,
+        status: StatusCode,
+        response: Response<Full<Bytes>>,
+    ) {
+        self.rejected = Some(JointRejection { request, status, error });
         self.response = response;
     }
 }

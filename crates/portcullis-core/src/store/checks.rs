@@ -19,6 +19,14 @@ pub struct Check {
     pub cost: u64,
 }
 
+impl Check {
+    /// Whether it is about this key under the policy of this name.
+    #[inline]
+    pub fn is_about(&self, policy: &PolicyName, key: Key) -> bool {
+        self.key == key && self.policy.name() == policy
+    }
+}
+
 /// The checks of one request: all are charged, or none.
 ///
 /// Never empty, and at most [`Checks::MAX`].
@@ -73,7 +81,7 @@ impl Checks {
         if self.checks.len() >= Self::MAX {
             return Err(ChecksError::TooMany);
         }
-        if self.checks.iter().any(|check| check.key == key && check.policy.name() == policy.name()) {
+        if self.checks.iter().any(|check| check.is_about(policy.name(), key)) {
             return Err(ChecksError::Duplicate { policy: policy.name().clone() });
         }
         TooMuchWork::check(self.checks.iter().map(|check| &check.policy).chain([&policy]))?;

@@ -247,8 +247,7 @@ impl Outcome {
 
     /// The index, the decision and the position of a check.
     fn find(&self, policy: &Policy, key: Key) -> Option<(usize, &Decision, Position)> {
-        let index =
-            self.checks.iter().position(|check| check.key == key && check.policy.name() == policy.name())?;
+        let index = self.checks.iter().position(|check| check.is_about(policy.name(), key))?;
         Some((index, self.decisions.get(index)?, *self.positions.get(index)?))
     }
 

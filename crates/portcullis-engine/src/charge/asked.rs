@@ -1,7 +1,7 @@
 //! One check of a request.
 
 use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
-use portcullis_core::{Key, Policy};
+use portcullis_core::{Key, Policy, PolicyName};
 
 use crate::engine::Limits;
 
@@ -20,6 +20,11 @@ impl Asked {
     /// The policy of the check, out of its limits.
     pub fn policy(self, limits: &Limits) -> &Policy {
         &limits.policies()[self.index].policy
+    }
+
+    /// Whether it is about this key under the policy of this name.
+    pub fn is_about(self, limits: &Limits, policy: &PolicyName, key: Key) -> bool {
+        self.key == key && self.policy(limits).name() == policy
     }
 
     pub(crate) fn to_check(self, limits: &Limits) -> Check {

@@ -98,7 +98,7 @@ impl Ask {
             let cost = if units == 0 { 0 } else { cost.saturating_add(units - 1) };
             let name = limits.policies()[offset + index].policy.name();
             let mut asked = self.enforced.iter_mut().chain(&mut self.shadow);
-            match asked.find(|asked| asked.key == key && asked.policy(limits).name() == name) {
+            match asked.find(|asked| asked.is_about(limits, name, key)) {
                 Some(same) => same.cost = same.cost.saturating_add(cost),
                 None if units == 0 => self.add_unit_needed(limits, offset + index, key),
                 None => self.add(limits, offset + index, key, cost),
@@ -112,9 +112,7 @@ impl Ask {
     /// Whether a check, which charges nothing, needs a unit that is left.
     pub(super) fn needs_unit(&self, limits: &Limits, check: &Check) -> bool {
         self.enforced.iter().any(|asked| {
-            self.need_unit.contains(asked.index)
-                && asked.key == check.key
-                && asked.policy(limits).name() == check.policy.name()
+            self.need_unit.contains(asked.index) && asked.is_about(limits, check.policy.name(), check.key)
         })
     }
 
@@ -169,8 +167,13 @@ impl Ask {
         })
     }
 
+    /// The policies of the enforced checks.
+    pub fn checked(&self) -> PolicySet {
+        self.checked
+    }
+
     /// The key of the fewest requests: it rejects clients one by one rather than all.
-    pub(super) fn narrowest_key(&self) -> Option<Key> {
+    pub fn narrowest_key(&self) -> Option<Key> {
         let keys = self.enforced.iter().map(|asked| asked.key).filter(|key| !key.is_shared());
         keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }

@@ -69,9 +69,11 @@ impl Rejected {
     fn denies(&self, limits: &Limits, index: usize, key: Key) -> bool {
         let (Self::Limited { outcome, .. } | Self::Late { outcome, .. }) = self else { return false };
         let name = limits.policies()[index].policy.name();
-        outcome.checks().iter().zip(outcome.decisions()).any(|(check, decision)| {
-            !decision.is_allowed() && check.key == key && check.policy.name() == name
-        })
+        outcome
+            .checks()
+            .iter()
+            .zip(outcome.decisions())
+            .any(|(check, decision)| !decision.is_allowed() && check.is_about(name, key))
     }
 }
 

@@ -1,46 +1,35 @@
 //! Charges, refunds and peeks by key, without a request or a receipt.
 
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Key, Policy, Receipt, StoreError, Timestamp};
+use portcullis_core::{Decision, Key, Policy, Receipt, Timestamp};
 
 use super::{Limits, report};
 use crate::Reason;
 use crate::event::{EventKeys, EventKind};
 
 impl Limits {
-    /// Charges a key what fits of these units, such as those of a request that is denied although they are used.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot answer, which is emitted.
-    pub async fn use_up(&self, policy: &Policy, key: Key, units: u64) -> Result<(), StoreError> {
-        let settled = self.settle(Receipt::blank(policy.clone(), key, Timestamp::EPOCH), units).await;
-        match &settled {
-            Ok(settlement) => report::used_up(self, key, units, settlement),
-            Err(error) => self.emit_store_state(Some(error)),
+    /// Charges a key what fits of these units, such as those of a request that is denied although they are used. If the store cannot
+    /// answer, that is emitted.
+    pub async fn use_up(&self, policy: &Policy, key: Key, units: u64) {
+        match self.settle(Receipt::blank(policy.clone(), key, Timestamp::EPOCH), units).await {
+            Ok(settlement) => report::used_up(self, key, units, &settlement),
+            Err(error) => self.emit_store_state(Some(&error)),
         }
-        settled.map(drop)
     }
 
     /// Refunds a key these units of the window of now, as far as they are charged. The store is asked for its time first, of which the
-    /// window follows.
-    ///
-    /// # Errors
-    ///
-    /// If the store cannot answer, which is emitted.
-    pub async fn put_back(&self, policy: &Policy, key: Key, units: u64) -> Result<Decision, StoreError> {
-        let peeked = self.check(Checks::one(policy.clone(), key, 0)).await;
-        report::answered(self, peeked.as_ref());
-        let peeked = peeked?;
+    /// window follows. `None` if it cannot answer, which is emitted.
+    pub async fn put_back(&self, policy: &Policy, key: Key, units: u64) -> Option<Decision> {
+        let peeked = self.peek(Some(Checks::one(policy.clone(), key, 0))).await?;
         let (at, fallback) = (peeked.decision().at(), peeked.fallback_id());
         let units = units.min(policy.strategy().limit());
         if units == 0 {
-            return Ok(peeked.into_decision());
+            return Some(peeked.into_decision());
         }
         let receipt = Receipt::of_window(policy.clone(), key, units, at);
         let refunded = self.refund(receipt.charged_by(fallback)).await;
         report::refunded(self, key, units, &refunded);
-        refunded
+        refunded.ok()
     }
 
     /// What is left under these checks, which charge nothing. `None` if there are none, or if the store cannot answer, which is

@@ -84,28 +84,23 @@ pub fn refunded(limits: &Limits, key: Key, units: u64, answer: &Result<Decision,
 pub fn settled(limits: &Limits, key: Key, before: u64, cost: u64, settlement: &Settlement) {
     let Settlement { decision, uncharged, .. } = settlement;
     let policy = decision.policy();
-    let kind = if cost < before {
-        EventKind::Refunded { decision, units: before.saturating_sub(cost) }
+    if cost < before {
+        let units = before.saturating_sub(cost);
+        of_key(limits, policy, key, EventKind::Refunded { decision, units });
     } else {
-        let units = cost.saturating_sub(before).saturating_sub(*uncharged);
-        EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
-    };
-    of_key(limits, policy, key, kind);
+        used_up(limits, key, cost.saturating_sub(before), settlement);
+    }
     if *uncharged > 0 {
         of_key(limits, policy, key, EventKind::DebtExceeded { policy, uncharged: *uncharged });
     }
 }
 
-/// Emits what a charge of `units` has found left, which it has used up.
+/// Emits what a settlement has charged of `units`.
 pub fn used_up(limits: &Limits, key: Key, units: u64, settlement: &Settlement) {
     let Settlement { decision, uncharged, .. } = settlement;
     let units = units.saturating_sub(*uncharged);
-    of_key(
-        limits,
-        decision.policy(),
-        key,
-        EventKind::ChargedMore { decisions: slice::from_ref(decision), units },
-    );
+    let kind = EventKind::ChargedMore { decisions: slice::from_ref(decision), units };
+    of_key(limits, decision.policy(), key, kind);
 }
 
 /// Emits that a settlement is given up.

@@ -21,8 +21,7 @@ pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> 
         deciding.verdict.over = true;
         deciding.show_left_out().await;
         for item in deciding.exceeded.drain(..).filter(|_| uses_up) {
-            // The call is denied anyway.
-            let _ = limits.use_up(&item.policy, item.key, item.hits).await;
+            limits.use_up(&item.policy, item.key, item.hits).await;
         }
     }
     Ok(deciding.verdict)
@@ -81,7 +80,7 @@ impl<'p> Deciding<'p> {
         }
         for item in self.plan.items.iter().filter(|item| item.is_refund) {
             // Without an answer nothing is known of the limit, and the call is charged already.
-            if let Ok(decision) = self.limits.put_back(&item.policy, item.key, item.hits).await {
+            if let Some(decision) = self.limits.put_back(&item.policy, item.key, item.hits).await {
                 self.show(item, &decision, false);
             }
         }

@@ -160,9 +160,7 @@ impl Plan {
         outcome: &'o Outcome,
     ) -> impl Iterator<Item = (&'p Item, &'o Decision)> {
         outcome.checks().iter().zip(outcome.decisions()).filter_map(|(check, decision)| {
-            let is_of = |item: &&Item| {
-                !item.is_refund && item.key == check.key && item.policy.name() == check.policy.name()
-            };
+            let is_of = |item: &&Item| !item.is_refund && check.is_about(item.policy.name(), item.key);
             Some((self.items.iter().find(is_of)?, decision))
         })
     }

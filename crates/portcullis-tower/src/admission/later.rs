@@ -6,9 +6,9 @@ use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
 
-use super::plan::{Plan, PlannedRejection};
+use super::plan::Plan;
 use super::reject::RejectedRequest;
-use super::{lookups, pending_lookup, quota_lookups, reject};
+use super::{lookups, reject};
 use crate::config::LayerConfig;
 use portcullis_engine::{Admitted, Attempt, Patience, StoreCall};
 
@@ -71,25 +71,17 @@ pub(crate) async fn decide(
         return Decided { config, parts, result: Err(rejected) };
     }
     if checked.is_ok() && looks_up {
-        if attempt.look_up(|| quota_lookups::own_key(&config, awaited, &parts)).await {
-            let (with_quotas, found) = lookups::look_up(&config, awaited, &parts).await;
-            config = with_quotas;
-            checked = match found {
-                Ok(ask) => {
-                    attempt.looked_up(&config.limits);
-                    attempt.check(ask, None).await
-                }
-                Err(error) => {
-                    let rejection = PlannedRejection::LookUp(error);
-                    let rejected = reject::planned(&config, &rejection, &parts, attempt.keys());
-                    attempt.refund_looked_up().await;
-                    return Decided { config, parts, result: Err(rejected) };
-                }
-            };
-        } else if pending_lookup::any_enforced(&config, awaited, &parts) {
-            checked = Err(attempt.reject_overloaded().await);
-        }
-        // Otherwise only policies that are tried out need the look-up: they do not count the request.
+        checked = match lookups::ask(&mut attempt, &mut config, awaited, &parts).await {
+            Ok(Ok(Some(ask))) => {
+                attempt.looked_up(&config.limits);
+                attempt.check(ask, None).await
+            }
+            Ok(found) => found.map(drop),
+            Err(error) => {
+                let rejected = lookups::failed(&mut attempt, &config, error, &parts).await;
+                return Decided { config, parts, result: Err(rejected) };
+            }
+        };
     }
     let result = match checked {
         Ok(()) => attempt.admit().await,

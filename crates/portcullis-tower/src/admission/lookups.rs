@@ -9,12 +9,12 @@ use http::request::Parts;
 use tokio::time::Sleep;
 
 use super::pending_lookup::{self, PendingLookup};
-use super::plan;
+use super::plan::{self, PlannedRejection};
 use super::quota_lookups::{self, QuotaLookups};
+use super::reject::{self, RejectedRequest};
 use crate::KeyError;
 use crate::config::{CallerQuotas, LayerConfig};
-use portcullis_engine::Ask;
-use portcullis_engine::PolicySet;
+use portcullis_engine::{Ask, Attempt, PolicySet, Rejected};
 
 struct Lookups {
     keys: Vec<PendingLookup>,
@@ -23,12 +23,46 @@ struct Lookups {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
+/// Looks up what a request needs that was let pass so far, and sets the configuration with the quotas of its caller. Returns what it asks
+/// then; `None` if nothing that counts it has to be looked up, or why it cannot wait.
+///
+/// # Errors
+///
+/// If a look-up fails that an enforced policy needs. What was charged is not refunded yet.
+pub(crate) async fn ask(
+    attempt: &mut Attempt,
+    config: &mut Arc<LayerConfig>,
+    awaited: PolicySet,
+    parts: &Parts,
+) -> Result<Result<Option<Ask>, Rejected>, KeyError> {
+    if attempt.look_up(|| quota_lookups::own_key(config, awaited, parts)).await {
+        let (with_quotas, found) = look_up(config, awaited, parts).await;
+        *config = with_quotas;
+        return Ok(Ok(Some(found?)));
+    }
+    // Otherwise only policies that are tried out need the look-up: they do not count the request.
+    let is_needed = pending_lookup::any_enforced(config, awaited, parts);
+    Ok(if is_needed { Err(attempt.reject_overloaded().await) } else { Ok(None) })
+}
+
+/// Rejects a request whose look-up has failed, and refunds it.
+pub(crate) async fn failed(
+    attempt: &mut Attempt,
+    config: &LayerConfig,
+    error: KeyError,
+    parts: &Parts,
+) -> RejectedRequest {
+    let rejected = reject::planned(config, &PlannedRejection::LookUp(error), parts, attempt.keys());
+    attempt.refund_looked_up().await;
+    rejected
+}
+
 /// Looks up keys and quotas. Returns the configuration with the quotas that were found, and what the request asks then.
 ///
 /// # Errors
 ///
 /// If a look-up fails that an enforced policy needs. The others are given up then.
-pub(crate) async fn look_up(
+async fn look_up(
     config: &Arc<LayerConfig>,
     awaited: PolicySet,
     parts: &Parts,

@@ -123,7 +123,7 @@ fn is_registered(config: &LayerConfig, policy: &str) -> bool {
 
 /// Whether an enforced policy has a key that is looked up, or is one of those whose quotas are. Whether one that is enforced for a
 /// share of the keys includes a key that is looked up is not known.
-pub(crate) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> bool {
+pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> bool {
     config.policies().iter().enumerate().any(|(index, layer_policy)| match &layer_policy.key {
         KeySource::Async(_) => !layer_policy.is_shadow,
         KeySource::Sync(_) if awaited.contains(index) => {

@@ -37,7 +37,7 @@ pub(super) fn start(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> 
 }
 
 /// A key of the policies whose quotas are looked up, by which waiting requests are limited.
-pub(crate) fn own_key(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Option<Key> {
+pub(super) fn own_key(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Option<Key> {
     let own_key = |index: usize| config.policies()[index].own_key(config.registry.secret(), parts);
     awaited.indexes().filter_map(own_key).find(|key| !key.is_shared())
 }

@@ -28,7 +28,7 @@ pub(crate) fn by_limits(config: &LayerConfig, rejected: &Rejected, parts: &Parts
 }
 
 /// The response to a request that is rejected whatever its limits say.
-pub(crate) fn planned(
+pub(super) fn planned(
     config: &LayerConfig,
     rejection: &PlannedRejection,
     parts: &Parts,

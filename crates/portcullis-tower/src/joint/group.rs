@@ -1,19 +1,19 @@
 //! Requests of a call that fit into one decision.
 
+use std::mem;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Policy, TooMuchWork};
+use portcullis_core::{Policy, TooMuchWork};
 use portcullis_engine::{Admitted, Ask, Attempt, EventKeys, EventKind, Limits, Patience, Rejected, report};
 
+use super::JointDecision;
 use super::member::Member;
-use super::{JointDecision, JointRejection};
 use crate::RateLimitHeaders;
-use crate::admission::plan::PlannedRejection;
-use crate::admission::{RejectedRequest, lookups, pending_lookup, quota_lookups, reject};
+use crate::admission::{lookups, reject};
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::response::{Granted, shadow_names};
 
@@ -45,7 +45,6 @@ impl Group {
 
     pub(super) fn add(&mut self, member: Member) {
         self.members.push(member);
-        self.collect_limits();
     }
 
     fn collect_limits(&mut self) {
@@ -59,6 +58,9 @@ impl Group {
 
     /// Charges all policies, or none. `None` if they reject a request.
     pub(super) async fn decide(&mut self, decision: &mut JointDecision) -> Option<Admitted> {
+        if self.members.len() > 1 {
+            self.collect_limits();
+        }
         let mut attempt = Attempt::new(&self.limits, None, Patience::default());
         let mut checked = attempt.check(self.ask(), None).await;
         if checked.is_ok() && self.members[0].plan.looks_up {
@@ -87,29 +89,18 @@ impl Group {
         attempt: &mut Attempt,
         decision: &mut JointDecision,
     ) -> Option<Result<(), Rejected>> {
-        let Member { number, config, parts, plan, asked, tried, .. } = &mut self.members[0];
-        if !attempt.look_up(|| quota_lookups::own_key(config, plan.awaited, parts)).await {
-            // Only policies that are tried out need the look-up otherwise: they do not count the request.
-            let is_needed = pending_lookup::any_enforced(config, plan.awaited, parts);
-            return Some(if is_needed { Err(attempt.reject_overloaded().await) } else { Ok(()) });
-        }
-        let (with_quotas, found) = lookups::look_up(config, plan.awaited, parts).await;
-        *config = with_quotas;
-        match found {
-            Ok(ask) => {
-                asked.extend(ask.enforced());
-                tried.extend(ask.tried());
-                plan.ask = ask;
+        let only = &mut self.members[0];
+        match lookups::ask(attempt, &mut only.config, only.plan.awaited, &only.parts).await {
+            Ok(Ok(Some(ask))) => {
+                only.earlier = mem::replace(&mut only.plan.ask, ask);
                 self.collect_limits();
                 attempt.looked_up(&self.limits);
                 Some(attempt.check(self.ask(), None).await)
             }
+            Ok(found) => Some(found.map(drop)),
             Err(error) => {
-                let rejection = PlannedRejection::LookUp(error.clone());
-                let rejected = reject::planned(config, &rejection, parts, attempt.keys());
-                attempt.refund_looked_up().await;
-                let RejectedRequest { response, status, .. } = rejected;
-                decision.reject(JointRejection { request: *number, status, error: Some(error) }, response);
+                let rejected = lookups::failed(attempt, &only.config, error.clone(), &only.parts).await;
+                decision.reject(only.number, Some(error), rejected.status, rejected.response);
                 None
             }
         }
@@ -129,44 +120,48 @@ impl Group {
                 decision.decisions[member.number] = Some(own.decision().clone());
             }
             if denied.is_none() && !own.is_allowed() {
-                let (checked, key) = (member.checked(), member.narrowest_key());
+                let (checked, key) = (member.plan.ask.checked(), member.plan.ask.narrowest_key());
                 denied = Some((member, Rejected::Limited { outcome: own, checked, key }));
             }
         }
         let (member, rejected) = denied.unwrap_or_else(|| (&self.members[0], rejected.clone()));
         let rejected = reject::by_limits(&member.config, &rejected, &member.parts);
-        let rejection = JointRejection { request: member.number, status: rejected.status, error: None };
-        decision.reject(rejection, member.response(rejected.response));
+        decision.reject(member.number, None, rejected.status, member.response(rejected.response));
     }
 
-    /// Shows what was decided, in the response to the last request.
+    /// Shows what was decided about each request.
     pub(super) fn admit(&self, admitted: &Admitted, decision: &mut JointDecision) {
         let charged = admitted.charged.as_ref();
         for member in &self.members {
-            let own = charged.and_then(|charged| member.own(charged));
-            let responses = &member.config.responses;
-            let mut response = Response::new(Full::<Bytes>::default());
-            if let Some(own) = &own {
-                for decision in responses.soft_limits().reached(own.decisions()) {
-                    let keys = || EventKeys::of_checks(own.checks());
-                    self.limits.emit(EventKind::SoftLimitReached { decision }, keys);
-                }
-                let granted = Granted::Among(own.checks().iter().as_slice());
-                responses.write_admitted(own.decision(), own.decisions(), granted, false, &mut response);
+            let Some(own) = charged.and_then(|charged| member.own(charged)) else { continue };
+            for decision in member.config.responses.soft_limits().reached(own.decisions()) {
+                let keys = || EventKeys::of_checks(own.checks());
+                self.limits.emit(EventKind::SoftLimitReached { decision }, keys);
             }
-            let tried = admitted.tried.iter().zip(&admitted.shadows);
-            let tried = tried.filter(|(asked, _)| member.has_tried(&self.limits, **asked));
-            let denied =
-                tried.map(|(_, shadow)| shadow).filter(|shadow| !shadow.is_allowed()).map(Decision::policy);
-            let mut denied = denied.peekable();
-            if denied.peek().is_some() && responses.headers().contains(RateLimitHeaders::SHADOW) {
-                response.headers_mut().append(&X_RATELIMIT_SHADOW, shadow_names(denied));
-            }
-            decision.response = member.response(response);
-            decision.decisions[member.number] = own.map(Outcome::into_decision);
+            decision.decisions[member.number] = Some(own.into_decision());
         }
         let decisions = charged.map(Outcome::decisions).unwrap_or_default();
         report::admitted(&self.limits, decisions, &admitted.shadows, admitted.keys.as_deref());
+    }
+
+    /// What a layer adds to the response to the last request.
+    pub(super) fn response(&self, admitted: &Admitted) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::default());
+        let Some(last) = self.members.last() else { return response };
+        let responses = &last.config.responses;
+        if let Some(own) = admitted.charged.as_ref().and_then(|charged| last.own(charged)) {
+            let granted = Granted::Among(own.checks().iter().as_slice());
+            responses.write_admitted(own.decision(), own.decisions(), granted, false, &mut response);
+        }
+        let tried = admitted.tried.iter().zip(&admitted.shadows);
+        let denied = tried.filter(|(asked, shadow)| {
+            !shadow.is_allowed() && last.has_tried(asked.policy(&self.limits).name(), asked.key)
+        });
+        let mut denied = denied.map(|(_, shadow)| shadow.policy()).peekable();
+        if denied.peek().is_some() && responses.headers().contains(RateLimitHeaders::SHADOW) {
+            response.headers_mut().append(&X_RATELIMIT_SHADOW, shadow_names(denied));
+        }
+        last.response(response)
     }
 }
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::{Empty, Full};
-use portcullis_core::Key;
-use portcullis_core::store::{Check, Outcome};
-use portcullis_engine::{Asked, EventKeys, Limits, Patience, PolicySet, Uncounted};
+use portcullis_core::store::Outcome;
+use portcullis_core::{Key, PolicyName};
+use portcullis_engine::{Ask, EventKeys, Patience, Uncounted};
 
 use super::JointRequest;
 use crate::KeyError;
@@ -25,10 +25,8 @@ pub(super) struct Member {
     pub(super) parts: Parts,
     pub(super) plan: Plan,
     pub(super) units: u64,
-    /// What its enforced policies are asked.
-    pub(super) asked: Vec<Asked>,
-    /// What its policies are asked that are tried out.
-    pub(super) tried: Vec<Asked>,
+    /// What it has asked before its look-ups.
+    pub(super) earlier: Ask,
     header: Header,
 }
 
@@ -94,8 +92,8 @@ impl Member {
         let config = Arc::clone(&config);
         let error = match &plan.rejection {
             None => {
-                let [asked, tried] = [plan.ask.enforced(), plan.ask.tried()].map(<[Asked]>::to_vec);
-                return Ok(Some(Self { number, config, parts, plan, units, asked, tried, header }));
+                let earlier = Ask::default();
+                return Ok(Some(Self { number, config, parts, plan, units, earlier, header }));
             }
             Some(PlannedRejection::Denied) => None,
             Some(PlannedRejection::Identity(error) | PlannedRejection::LookUp(error)) => Some(error.clone()),
@@ -103,29 +101,18 @@ impl Member {
         Err(Box::new(Refused { by: Err((config, plan, parts)), error, header }))
     }
 
-    /// Whether a policy of this request, in these limits, is asked about this key.
-    pub(super) fn has_tried(&self, limits: &Limits, asked: Asked) -> bool {
-        let name = asked.policy(limits).name();
-        let is_own = |own: &Asked| own.key == asked.key && own.policy(&self.config.limits).name() == name;
-        self.tried.iter().any(is_own)
+    /// Whether a policy of this name is tried out for this key.
+    pub(super) fn has_tried(&self, policy: &PolicyName, key: Key) -> bool {
+        let mut tried = self.earlier.tried().iter().chain(self.plan.ask.tried());
+        tried.any(|asked| asked.is_about(&self.config.limits, policy, key))
     }
 
     /// What an outcome says about this request.
     pub(super) fn own(&self, outcome: &Outcome) -> Option<Outcome> {
-        let is_own = |check: &Check, asked: &Asked| {
-            asked.key == check.key && asked.policy(&self.config.limits).name() == check.policy.name()
-        };
-        outcome.part(|check| self.asked.iter().any(|asked| is_own(check, asked)))
-    }
-
-    pub(super) fn checked(&self) -> PolicySet {
-        PolicySet::of(self.asked.iter().map(|asked| asked.index))
-    }
-
-    /// The key of the fewest requests.
-    pub(super) fn narrowest_key(&self) -> Option<Key> {
-        let keys = self.asked.iter().map(|asked| asked.key).filter(|key| !key.is_shared());
-        keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
+        outcome.part(|check| {
+            let mut asked = self.earlier.enforced().iter().chain(self.plan.ask.enforced());
+            asked.any(|asked| asked.is_about(&self.config.limits, check.policy.name(), check.key))
+        })
     }
 
     /// The response to this request, with the header of its selection.

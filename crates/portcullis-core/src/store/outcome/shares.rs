@@ -29,8 +29,7 @@ impl Outcome {
     /// ```
     pub fn of_whole(mut self, checks: &Checks, elsewhere: impl Fn(&Check) -> (u64, u64)) -> Self {
         for (check, decision) in self.checks.checks.iter_mut().zip(self.decisions.iter_mut()) {
-            let is_whole =
-                |whole: &&Check| whole.key == check.key && whole.policy.name() == check.policy.name();
+            let is_whole = |whole: &&Check| whole.is_about(check.policy.name(), check.key);
             let Some(whole) = checks.iter().find(is_whole) else { continue };
             check.policy = whole.policy.clone();
             if decision.is_metered() {

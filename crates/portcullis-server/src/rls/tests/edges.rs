@@ -1,9 +1,10 @@
 //! Limits beside each other: of 0, used up, asked with no hits, of other tiers, and descriptors that cannot be decided.
 
 use portcullis::key::KeyError;
-use portcullis::rules::{Format, Loader, Rules};
+use portcullis::rules::{Format, Loader};
 
 use super::events::Lines;
+use super::native::native_by;
 use super::*;
 use crate::rls::{CallError, ResponseHeaders};
 
@@ -60,10 +61,8 @@ fn native(more: &str) -> (Lines, RateLimitService) {
     let text =
         format!("[policy.ip]\nstrategy = \"fixed_window\"\nquota = \"2/day\"\nkey = \"client_ip\"\n{more}\n");
     let lines = Lines::default();
-    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, &text)).expect("the rules are valid");
-    let limiter = testing::limiter(&ManualClock::default()).rules(rules).unwrap().observe(lines.clone());
-    let rules = limiter.live_rules().unwrap().clone();
-    (lines, RateLimitService::native(limiter, rules).unwrap())
+    let limiter = testing::limiter(&ManualClock::default()).observe(lines.clone());
+    (lines, native_by(limiter, &Loader::text("limits.toml", Format::Toml, &text)))
 }
 
 const ONE: &[(&str, &str)] = &[("remote_address", "192.0.2.1")];
@@ -87,9 +86,7 @@ async fn failed_look_up_of_a_grpc_request_is_no_denial() {
     let text = "[policy.plan]\nstrategy = \"fixed_window\"\nquota = \"2/day\"\nkey = { lookup = \"plan\" }\n";
     let down = |_: &http::request::Parts| async { Err(KeyError::server("no directory")) };
     let loader = Loader::text("limits.toml", Format::Toml, text).lookup("plan", down);
-    let limiter = testing::limiter(&ManualClock::default()).rules(Rules::load(&loader).unwrap()).unwrap();
-    let rules = limiter.live_rules().unwrap().clone();
-    let service = RateLimitService::native(limiter, rules).unwrap();
+    let service = native_by(testing::limiter(&ManualClock::default()), &loader);
     let grpc: &[(&str, &str)] = &[(":method", "POST"), ("content-type", "application/grpc")];
     for entries in [grpc, ONE] {
         let failed = service.decide(&call(&[entries])).await.unwrap_err();

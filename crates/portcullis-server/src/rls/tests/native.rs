@@ -1,5 +1,6 @@
 //! Native rules.
 
+use portcullis::Limiter;
 use portcullis::key::{KeyError, Lookup};
 use portcullis::rules::{Format, Loader, Rules};
 
@@ -32,8 +33,13 @@ fn native(clock: &ManualClock) -> RateLimitService {
 }
 
 fn native_of(clock: &ManualClock, text: &str) -> RateLimitService {
-    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, text)).expect("the rules are valid");
-    let limiter = testing::limiter(clock).rules(rules).unwrap();
+    native_by(testing::limiter(clock), &Loader::text("limits.toml", Format::Toml, text))
+}
+
+/// A service with native rules.
+pub(super) fn native_by(limiter: Limiter, loader: &Loader) -> RateLimitService {
+    let rules = Rules::load(loader).expect("the rules are valid");
+    let limiter = limiter.rules(rules).unwrap();
     let rules = limiter.live_rules().unwrap().clone();
     RateLimitService::native(limiter, rules).unwrap()
 }
@@ -93,10 +99,8 @@ const BOB: &[(&str, &str)] = &[("remote_address", "192.0.2.2"), ("x-tenant", "bo
 #[tokio::test]
 async fn descriptors_of_a_call_are_one_decision() {
     let lines = Lines::default();
-    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, EACH)).unwrap();
-    let limiter = testing::limiter(&ManualClock::default()).rules(rules).unwrap().observe(lines.clone());
-    let rules = limiter.live_rules().unwrap().clone();
-    let service = RateLimitService::native(limiter, rules).unwrap();
+    let limiter = testing::limiter(&ManualClock::default()).observe(lines.clone());
+    let service = native_by(limiter, &Loader::text("limits.toml", Format::Toml, EACH));
     let [ada, bob] = [ADA, BOB];
     assert_eq!(outcome(&service, &call(&[ada, bob])).await, (true, vec![1, 1]));
     let charged =
@@ -146,9 +150,7 @@ async fn keys_of_descriptors_are_looked_up() {
         async { tenant.map(|tenant| Lookup::found("plan", tenant)).ok_or(KeyError::server("no directory")) }
     };
     let loader = Loader::text("limits.toml", Format::Toml, &text).lookup("plan", plan);
-    let limiter = testing::limiter(&ManualClock::default()).rules(Rules::load(&loader).unwrap()).unwrap();
-    let rules = limiter.live_rules().unwrap().clone();
-    let service = RateLimitService::native(limiter, rules).unwrap();
+    let service = native_by(testing::limiter(&ManualClock::default()), &loader);
     let [ada, bob] = [ADA, BOB];
     assert_eq!(outcome(&service, &call(&[ada, bob])).await, (true, vec![1, 1]));
     let failed = service.decide(&call(&[ada, &[("path", "/")]])).await.unwrap_err();
@@ -163,10 +165,7 @@ async fn keys_of_descriptors_are_looked_up() {
 
 #[tokio::test]
 async fn limiter_that_is_off_answers_calls() {
-    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).unwrap();
-    let limiter = portcullis::Limiter::off().rules(rules).unwrap();
-    let rules = limiter.live_rules().unwrap().clone();
-    let service = RateLimitService::native(limiter, rules).unwrap();
+    let service = native_by(Limiter::off(), &Loader::text("limits.toml", Format::Toml, RULES));
     for _ in 0..4 {
         assert_eq!(outcome(&service, &call(&[SEARCH])).await, (true, vec![0]));
     }

@@ -64,7 +64,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     (
         "portcullis-identity",
         &["fred", "portcullis-engine", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
-        "who is calling is known before anything decides",
+        "the client is identified before anything decides",
     ),
     ("portcullis-tower", STORES, "the layer does not depend on a store"),
     ("portcullis-config", STORES, "rules do not depend on a store"),
