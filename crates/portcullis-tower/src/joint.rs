@@ -94,7 +94,7 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
 pub struct JointRejection {
     /// Its place in the call.
     pub request: usize,
-    /// The status of the rejection in HTTP, whatever the response has: in gRPC it is 200.
+    /// The status of the response, or of the rejection in HTTP if the response has that of a success, as in gRPC.
     pub status: StatusCode,
     /// Why its key could not be found.
     pub error: Option<KeyError>,

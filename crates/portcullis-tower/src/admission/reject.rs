@@ -18,7 +18,7 @@ use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 pub(crate) struct RejectedRequest {
     pub(crate) response: Response<Full<Bytes>>,
     pub(crate) key: Option<Key>,
-    /// That of the rejection in HTTP, whatever the response has.
+    /// That of the response, or of the rejection in HTTP if the response has that of a success.
     pub(crate) status: StatusCode,
 }
 
@@ -71,5 +71,8 @@ fn emit(config: &LayerConfig, cause: Cause<'_>, keys: Option<&FoundKeys>) {
 fn respond(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> RejectedRequest {
     let rejection = Rejection::new(parts, cause).retried_later_by(config.responses.retry_offset(cause));
     let response = config.responses.reject(&rejection, nesting::is_nested(&parts.extensions));
-    RejectedRequest { response, key: rejection.key(), status: rejection.status() }
+    // In gRPC, and where the program makes the response, it may be that of a success.
+    let is_error = response.status().is_client_error() || response.status().is_server_error();
+    let status = if is_error { response.status() } else { rejection.status() };
+    RejectedRequest { response, key: rejection.key(), status }
 }
