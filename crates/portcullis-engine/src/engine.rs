@@ -213,12 +213,18 @@ impl Engine {
     /// would shorten those of other requests.
     pub fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
         let charged = receipt.policy();
-        let Some(policy) = self.as_changed(charged) else { return receipt };
+        let policy = self.policy_as_of_now(charged);
         if is_in_flight(charged) && charged.strategy().window() != policy.strategy().window() {
             return receipt.with_policy(&policy);
         }
-        let policy = policy.with_quota_of(charged).unwrap_or(policy);
         corrected_under(&policy, receipt, cost)
+    }
+
+    /// A policy that was charged as it is registered now, with the quota of its caller.
+    pub(crate) fn policy_as_of_now(&self, charged: &Policy) -> Policy {
+        let Some(registered) = self.as_changed(charged) else { return charged.clone() };
+        let with_quota = charged.caller_quota().and_then(|quota| registered.with_quota(quota).ok());
+        with_quota.unwrap_or(registered)
     }
 }
 

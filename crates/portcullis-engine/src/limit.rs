@@ -8,7 +8,7 @@ pub(crate) mod rate;
 use std::sync::Arc;
 
 use portcullis_core::store::Checks;
-use portcullis_core::{Key, Policy, Quota, Strategy};
+use portcullis_core::{Key, Policy, Strategy};
 
 pub use lock_out::PolicyLockOut;
 pub use mode::{Mode, Percent, PercentError};
@@ -42,8 +42,6 @@ pub struct Limit {
     pub unsettled: Option<usize>,
     /// Whether the outcome of a request may change what it was charged.
     pub corrects: bool,
-    /// The quota of the caller, which `policy` has.
-    pub caller_quota: Option<Quota>,
     /// How long a request holds its permit.
     pub held_until: HeldUntil,
     /// Blocks keys with many denials. All layers with the policy share it.
@@ -60,7 +58,6 @@ impl Limit {
             share: Percent::ALL,
             unsettled: None,
             corrects: false,
-            caller_quota: None,
             held_until: HeldUntil::default(),
             lock_out: None,
         }
@@ -75,12 +72,6 @@ impl Limit {
     /// Whether a request may have to wait before it is admitted.
     pub fn may_wait(&self) -> bool {
         matches!(self.policy.strategy(), Strategy::LeakyBucket(_)) || self.policy.max_wait().is_some()
-    }
-
-    /// A registered policy of the same name, with the quota of the caller.
-    pub fn for_caller(&self, registered: Policy) -> Policy {
-        let with_quota = self.caller_quota.and_then(|quota| registered.with_quota(quota).ok());
-        with_quota.unwrap_or(registered)
     }
 }
 

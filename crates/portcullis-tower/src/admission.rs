@@ -11,7 +11,7 @@ mod nesting;
 mod pending_lookup;
 pub(crate) mod plan;
 mod preflight;
-mod quota_lookups;
+mod quotas;
 pub(crate) mod reject;
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use http::request::Parts;
 use http_body::Body;
 
 use crate::charge::ChargeBasis;
-use crate::config::{CurrentConfig, LayerConfig};
+use crate::config::LayerConfig;
 use crate::off;
 use crate::response_context::ResponseContext;
 use portcullis_engine::{Now, StoreCall, now};
@@ -40,16 +40,14 @@ pub(crate) enum Started {
     Later(Box<(Plan, Option<StoreCall>)>),
 }
 
-/// Decides about a request as far as that is possible at once. Sets the configuration for its caller.
+/// Decides about a request as far as that is possible at once.
 #[inline(never)]
-pub(crate) fn start(config: &mut CurrentConfig<'_>, parts: &mut Parts, body: &impl Body) -> Started {
+pub(crate) fn start(config: &Arc<LayerConfig>, parts: &mut Parts, body: &impl Body) -> Started {
     if config.registry.is_off() {
         off::admit(config, &mut parts.extensions);
         return Started::Admitted(ResponseContext::default());
     }
-    let awaited = config.for_caller(parts);
-    let plan = plan::of(config, awaited, parts, body);
-    start_planned(config, plan, parts)
+    start_planned(config, plan::of(config, parts, body), parts)
 }
 
 fn start_planned(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts) -> Started {

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use portcullis_core::store::Check;
-use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
+use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
 use crate::InFlightPermit;
 use crate::config::LayerConfig;
@@ -136,11 +136,10 @@ impl Charge {
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
         let (config, ledger, basis) = (&self.shared.config, self.shared.ledger(), self.shared.charged());
         let limits = &config.limits;
-        let as_of_now = |charged: &Policy| limits.policy_as_of_now(charged);
-        let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units, as_of_now)? else {
+        let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units)? else {
             return Ok(self.decision());
         };
-        let outcome = limits.check(checks).await?;
+        let outcome = limits.check(limits.checks_as_of_now(&checks)).await?;
         let decision = outcome.decision().clone();
         report::charged_more(limits, &outcome, units);
         let Err(late) = ledger.record(basis, indexes, outcome) else { return Ok(decision) };

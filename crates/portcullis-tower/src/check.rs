@@ -19,8 +19,8 @@ use http::{HeaderMap, header};
 use portcullis_core::{Key, KeyWriter, Policy, Quota};
 use smallvec::{SmallVec, smallvec};
 
-use crate::config::CallerQuotas;
 use crate::{Charge, KeyError, Registry};
+use portcullis_engine::{CallerPolicies, CallerQuotas};
 
 pub use future::CheckFuture;
 pub use limited::Limited;
@@ -179,8 +179,6 @@ impl<'a> Check<'a> {
     /// Sets the quota of the caller under the policy that was added last: that of a plan or a contract. `None` is the quota of the
     /// policy. See [`RateLimitLayer::quota`](crate::RateLimitLayer::quota).
     ///
-    /// A check with quotas of the caller makes a configuration of its own, which allocates a few kilobytes.
-    ///
     /// ```
     /// use std::sync::Arc;
     ///
@@ -256,12 +254,12 @@ impl IntoFuture for Check<'_> {
         let Self { registry, entries, at_most, accept } = self;
         match policies::config(registry, entries.iter().map(|entry| entry.policy)) {
             Ok(config) => {
-                let quotas =
-                    entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.quota?)));
-                let config = config.with_quotas(&quotas.collect::<CallerQuotas>()).unwrap_or(config);
+                let quotas = entries.iter().enumerate();
+                let quotas = quotas.filter_map(|(index, entry)| Some((index, entry.quota?)));
+                let callers = CallerPolicies::of(&config.limits, &quotas.collect::<CallerQuotas>());
                 let checks = entries.into_iter().enumerate();
                 let checks = checks.map(|(index, Entry { key, cost, .. })| (index, key, cost)).collect();
-                CheckFuture::new(config, checks, at_most, accept)
+                CheckFuture::new(config, callers, checks, at_most, accept)
             }
             Err(error) => {
                 let refused = entries.iter().map(|entry| entry.policy);

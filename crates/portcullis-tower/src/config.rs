@@ -7,7 +7,6 @@
 
 mod fast_path;
 mod live;
-mod quotas;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,14 +21,12 @@ use crate::discard;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
 use crate::response::{ResponseSettings, SoftLimits};
+pub(crate) use live::LiveConfig;
 use live::Version;
-pub(crate) use live::{CurrentConfig, LiveConfig};
 use portcullis_engine::policies::{Member, Membership};
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 use portcullis_engine::{Limits, Signals, report};
 use portcullis_identity::lists::Lists;
-pub(crate) use quotas::CallerQuotas;
-use quotas::Variants;
 
 /// The policies and options of a layer. It has at least one policy, unless it only denies.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
@@ -54,10 +51,9 @@ pub(crate) struct LayerConfig {
     /// The bytes that are read of the body of a rejected request.
     pub(crate) discarded_bytes: u64,
     /// Whether callers may have quotas of their own that no look-up of a key finds.
-    has_caller_quotas: bool,
+    pub(crate) has_caller_quotas: bool,
     /// See [`is_fast`](LayerConfig::is_fast).
     is_fast: AtomicBool,
-    variants: Variants,
     /// Keeps the names of the policies registered.
     membership: Arc<Membership>,
     version: Version,
@@ -103,7 +99,6 @@ impl LayerConfig {
             discarded_bytes: discard::BYTES,
             has_caller_quotas: false,
             is_fast: AtomicBool::new(false),
-            variants: Variants::default(),
             membership,
             version: Version::default(),
         }
@@ -216,7 +211,7 @@ impl LayerConfig {
 }
 
 impl Clone for LayerConfig {
-    /// A layer that is made from another one starts with an empty log state, and without variants.
+    /// A layer that is made from another one starts with an empty log state.
     fn clone(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
@@ -233,7 +228,6 @@ impl Clone for LayerConfig {
             discarded_bytes: self.discarded_bytes,
             has_caller_quotas: self.has_caller_quotas,
             is_fast: AtomicBool::new(false),
-            variants: Variants::default(),
             membership: Arc::clone(&self.membership),
             version: Version::default(),
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret};
+use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
 use crate::fraction::Fraction;
 use crate::quota::QuotaSource;
@@ -42,8 +42,6 @@ pub(crate) struct LayerPolicy {
     pub(crate) outcome: Option<Box<OutcomeRule>>,
     /// Where the quota of the caller comes from.
     pub(crate) quota: Option<QuotaSource>,
-    /// The quota of the caller, which `policy` has, in a configuration for requests of such callers.
-    pub(crate) caller_quota: Option<Quota>,
     /// See [`until_headers`](crate::RateLimitLayer::until_headers).
     pub(crate) held_until: HeldUntil,
     /// Blocks keys with many denials. It belongs to the policy in all layers.
@@ -69,7 +67,6 @@ impl LayerPolicy {
             lock_out: None,
             held_until: HeldUntil::default(),
             quota: None,
-            caller_quota: None,
         }
     }
 
@@ -91,11 +88,15 @@ impl LayerPolicy {
     /// A share that was set before the layer was built does not apply if clients choose the key there: the layer keeps its own
     /// mode.
     pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
-        let Registered { policy, mode, lock_out } = registered;
-        let mode = mode.filter(|_| !self.ignores(mode)).unwrap_or(self.mode);
-        let mut layer_policy = Self { policy, lock_out, ..self.clone() };
+        let mode = registered.mode.filter(|_| !self.ignores(registered.mode)).unwrap_or(self.mode);
+        let mut layer_policy = self.with_policy(registered);
         layer_policy.set_mode(mode);
         (mode != Mode::Off).then_some(layer_policy)
+    }
+
+    /// The policy as it is registered now, in its own mode.
+    pub(crate) fn with_policy(&self, registered: Registered) -> Self {
+        Self { policy: registered.policy, lock_out: registered.lock_out, ..self.clone() }
     }
 
     /// The same, or the policy in [`Mode::Off`], in its place.
@@ -126,7 +127,6 @@ impl LayerPolicy {
             share: self.share,
             unsettled: unsettled.map(|rule| rule.max_unsettled.unwrap_or_else(most)),
             corrects: outcome.is_some(),
-            caller_quota: self.caller_quota,
             held_until: self.held_until,
             lock_out: self.lock_out.clone(),
             ..Limit::new(self.policy.clone())

@@ -2,8 +2,8 @@
 
 mod accept;
 mod fields;
-mod granted;
 mod grpc;
+mod individual;
 mod lines;
 mod names;
 #[cfg(feature = "openapi")]
@@ -27,7 +27,7 @@ use portcullis_core::{Decision, Policy};
 
 use fields::Fields;
 pub use fields::RateLimitHeaders;
-pub(crate) use granted::Granted;
+pub(crate) use individual::Individual;
 use portcullis_engine::Rejected;
 use portcullis_identity::matching::grpc_content_type;
 pub(crate) use rejection::Cause;
@@ -170,8 +170,8 @@ impl ResponseSettings {
         }
         if let Some((outcome, checked)) = rejection.limited() {
             let decision = outcome.decision();
-            let (granted, retry_after) = (Granted::Of(outcome), rejection.retry_after());
-            has_figures = self.fields.write_denial(decision, checked, granted, retry_after, headers);
+            let (individual, retry_after) = (Individual::Of(outcome), rejection.retry_after());
+            has_figures = self.fields.write_denial(decision, checked, individual, retry_after, headers);
             if self.in_extensions {
                 response.extensions_mut().insert(decision.clone());
             }
@@ -196,12 +196,12 @@ impl ResponseSettings {
         &self,
         decision: &Decision,
         all: &[Decision],
-        granted: Granted<'_>,
+        individual: Individual<'_>,
         is_nested: bool,
         response: &mut Response<B>,
     ) {
         if response.extensions().get::<InnerDecided>().is_none() {
-            self.fields.write_if_absent(decision, all, granted, response.headers_mut());
+            self.fields.write_if_absent(decision, all, individual, response.headers_mut());
             if is_nested && !self.headers.has_figures() && decision.is_metered() {
                 mark_as_decided(response);
             }

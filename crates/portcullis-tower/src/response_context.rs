@@ -12,7 +12,7 @@ use crate::Charge;
 use crate::config::LayerConfig;
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::owed::{self, Owed};
-use crate::response::Granted;
+use crate::response::Individual;
 use portcullis_engine::LaterCharge;
 
 /// The data for the response to an admitted request.
@@ -39,8 +39,8 @@ struct Decided {
     config: Arc<LayerConfig>,
     all: SmallVec<[Decision; 2]>,
     decisive: Decision,
-    /// The checks that were decided under the quota of a grant.
-    granted: Vec<Check>,
+    /// The checks that were decided under a quota of the caller or of a grant.
+    individual: Vec<Check>,
     /// Whether an outer layer has counted the request.
     is_nested: bool,
 }
@@ -63,7 +63,7 @@ impl ResponseContext {
             config: Arc::clone(config),
             all: decisions.iter().cloned().collect(),
             decisive: decisive.clone(),
-            granted: checks.iter().filter(|check| check.policy.is_granted()).cloned().collect(),
+            individual: checks.iter().filter(|check| check.policy.is_individual()).cloned().collect(),
             is_nested,
         };
         Self { charge: None, extra: Some(Box::new(Extra { decided: Some(decided), ..Extra::default() })) }
@@ -129,16 +129,16 @@ impl ResponseContext {
                 let is_nested = outer.is_some();
                 // Otherwise there is nothing to write.
                 if is_nested || config.responses.show_decisions() {
-                    let granted = Granted::Among(checks);
-                    config.responses.write_admitted(decision, all, granted, is_nested, response);
+                    let individual = Individual::Among(checks);
+                    config.responses.write_admitted(decision, all, individual, is_nested, response);
                 }
             });
         }
         let Some(extra) = self.extra else { return };
         let Extra { decided, shadow, .. } = *extra;
-        if let Some(Decided { config, all, decisive, granted, is_nested }) = decided {
-            let granted = Granted::Among(&granted);
-            config.responses.write_admitted(&decisive, &all, granted, is_nested, response);
+        if let Some(Decided { config, all, decisive, individual, is_nested }) = decided {
+            let individual = Individual::Among(&individual);
+            config.responses.write_admitted(&decisive, &all, individual, is_nested, response);
         }
         if let Some(names) = shadow {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);

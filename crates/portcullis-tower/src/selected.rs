@@ -11,7 +11,6 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::config::CurrentConfig;
 use crate::response_context::ResponseContext;
 use crate::{ResponseBody, ResponseFuture, discard, service};
 
@@ -117,9 +116,7 @@ where
         let Selection { target, header } = selector.select(&request.0);
         let future = match target {
             Target::None => ResponseFuture::call(inner, request.0, request.1, ResponseContext::default()),
-            Target::Layer(CurrentLayer(config)) => {
-                service::limit(inner, CurrentConfig::Changed(config), request)
-            }
+            Target::Layer(CurrentLayer(config)) => service::limit(inner, &config, request),
             Target::Refused(refusal) => {
                 let response = refusal.response(&request.0);
                 discard::discard(&request.0, request.1, None, discard::BYTES);

@@ -10,7 +10,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{self, Decided, Started, Waiting, admit, fast_path};
-use crate::config::{CurrentConfig, LiveConfig};
+use crate::config::{LayerConfig, LiveConfig};
 use crate::discard::discard;
 use crate::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
@@ -63,8 +63,7 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let Self { inner, config } = self;
-        let config = config.current();
-        limit(inner, config, request.into_parts())
+        limit(inner, &config.current(), request.into_parts())
     }
 }
 
@@ -73,7 +72,7 @@ where
 #[inline]
 pub(crate) fn limit<S, ReqBody, ResBody>(
     inner: &mut S,
-    mut config: CurrentConfig<'_>,
+    config: &Arc<LayerConfig>,
     mut request: (Parts, ReqBody),
 ) -> ResponseFuture<S, ReqBody>
 where
@@ -81,9 +80,9 @@ where
     ReqBody: Body + Send + 'static,
 {
     let (parts, body) = &mut request;
-    let started = match fast_path::policy(&config, parts) {
-        Some(layer_policy) => fast_path::start(&config, layer_policy, parts),
-        None => admission::start(&mut config, parts, body),
+    let started = match fast_path::policy(config, parts) {
+        Some(layer_policy) => fast_path::start(config, layer_policy, parts),
+        None => admission::start(config, parts, body),
     };
     match started {
         Started::Admitted(context) => ResponseFuture::call(inner, request.0, request.1, context),
@@ -93,7 +92,7 @@ where
         }
         Started::Later(plan) => {
             let (parts, body) = request;
-            wait(inner, Waiting::new(&config, plan, parts), body)
+            wait(inner, Waiting::new(config, plan, parts), body)
         }
     }
 }

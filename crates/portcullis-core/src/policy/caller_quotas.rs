@@ -17,10 +17,12 @@ use crate::{
 };
 
 /// The quotas that single callers may have under a policy. Both have one period.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QuotaRange {
     smallest: Quota,
     largest: Quota,
+    /// That of the caller, if the policy is the one of a caller.
+    own: Option<Quota>,
 }
 
 impl Policy {
@@ -75,7 +77,7 @@ impl Policy {
     pub fn try_caller_quotas(self, smallest: Quota, largest: Quota) -> Result<Self, PolicyError> {
         match self.validate_range(smallest, largest) {
             Ok(strategy) => {
-                let caller_quotas = Some(Arc::new(QuotaRange { smallest, largest }));
+                let caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: None }));
                 Ok(Self { strategy, caller_quotas, ..self })
             }
             Err(error) => Err(PolicyError::CallerQuotas { policy: self.name, error }),
@@ -132,42 +134,40 @@ impl Policy {
             quota,
             error,
         })?;
+        // A caller with the policy's own quota has the policy itself.
+        if strategy == self.strategy {
+            return Ok(self.clone());
+        }
         let lease_or_wait = match self.max_lease() {
             Some(units) => lease_of(&strategy, units.get()),
             None => self.lease_or_wait,
         };
-        // A caller with the policy's own quota has the policy itself.
-        let is_own = strategy == self.strategy;
-        let lease_or_wait = if is_own { self.lease_or_wait } else { lease_or_wait.with_caller() };
-        Ok(Self { strategy, lease_or_wait, ..self.clone() })
+        let caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: Some(quota) }));
+        Ok(Self { strategy, lease_or_wait, caller_quotas, ..self.clone() })
     }
 
-    /// The policy with the quota of the caller that another policy of its name has: for a charge under that quota, which is corrected
-    /// under it. `None` if `caller` was not made by [`with_quota`](Policy::with_quota), or if the declared quotas, the largest debt or
-    /// the longest wait have changed since.
+    /// The quota of the caller that the policy was [made](Policy::with_quota) for; `None` for a policy of all callers, which is that of a
+    /// caller with the policy's own quota as well.
     ///
     /// ```
-    /// use portcullis_core::{FailureMode, Policy, Quota};
+    /// use portcullis_core::{Policy, Quota};
     ///
     /// let (free, pro) = (Quota::per_minute(60), Quota::per_minute(600));
     /// let plans = Policy::token_bucket("api", free).caller_quotas(free, pro);
-    /// let caller = plans.with_quota(pro)?;
-    ///
-    /// let closed = plans.clone().on_store_failure(FailureMode::Closed);
-    /// assert_eq!(closed.with_quota_of(&caller), Some(closed.with_quota(pro)?));
-    /// assert_eq!(closed.with_quota_of(&plans), None);
+    /// assert_eq!(plans.caller_quota(), None);
+    /// assert_eq!(plans.with_quota(pro)?.caller_quota(), Some(pro));
     /// # Ok::<(), portcullis_core::CallerQuotaError>(())
     /// ```
-    pub fn with_quota_of(&self, caller: &Self) -> Option<Self> {
-        let is_same = caller.lease_or_wait.is_of_caller()
-            && !caller.is_granted()
-            && self.digest() == caller.digest()
-            && self.caller_quotas == caller.caller_quotas
-            && self.strategy.debt() == caller.strategy.debt()
-            && self.max_wait() == caller.max_wait()
-            && self.max_lease().is_some() == caller.max_lease().is_some();
-        let lease_or_wait = caller.lease_or_wait;
-        is_same.then(|| Self { strategy: caller.strategy, lease_or_wait, ..self.clone() })
+    #[inline]
+    pub fn caller_quota(&self) -> Option<Quota> {
+        self.caller_quotas.as_ref()?.own
+    }
+
+    /// Whether the policy has a quota that is not that of all keys: that of a [caller](Policy::with_quota) or of a
+    /// [grant](Policy::is_granted).
+    #[inline]
+    pub fn is_individual(&self) -> bool {
+        self.is_granted() || self.caller_quota().is_some()
     }
 
     fn validate_range(&self, smallest: Quota, largest: Quota) -> Result<Strategy, CallerQuotasError> {
@@ -185,7 +185,7 @@ impl Policy {
         if !self.is_between(smallest, largest) {
             return Err(CallerQuotasError::OwnQuotaOutOfRange { smallest, largest });
         }
-        let range = QuotaRange { smallest, largest };
+        let range = QuotaRange { smallest, largest, own: None };
         let Some(slowest) = self.slowest(&range) else { return Ok(self.strategy) };
         let ceiling = self.validate_quota(slowest)?.ceiling_of_quotas();
         Ok(self.strategy.with_debt(self.strategy.debt().with_ceiling(ceiling)))

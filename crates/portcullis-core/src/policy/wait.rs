@@ -268,14 +268,6 @@ impl LeaseOrWait {
         Self(self.0 | GRANTED)
     }
 
-    pub(super) const fn with_caller(self) -> Self {
-        Self(self.0 | CALLER)
-    }
-
-    pub(super) const fn is_of_caller(self) -> bool {
-        self.0 & CALLER != 0
-    }
-
     pub(super) const fn is_granted(self) -> bool {
         self.0 & GRANTED != 0
     }
@@ -296,9 +288,7 @@ const WAIT: u64 = 1 << 63;
 const OVERRIDES: u64 = 1 << 62;
 /// Marks a policy with the quota of a grant.
 const GRANTED: u64 = 1 << 61;
-/// Marks a policy with the quota of a caller.
-const CALLER: u64 = 1 << 60;
-const MARKS: u64 = OVERRIDES | GRANTED | CALLER;
+const MARKS: u64 = OVERRIDES | GRANTED;
 
 const NANOS_PER_MICRO: u32 = 1_000;
 

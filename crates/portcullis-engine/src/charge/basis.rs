@@ -76,8 +76,8 @@ impl ChargeBasis {
         }
     }
 
-    /// The checks among which one may have the quota of a grant, which no policy of a layer has.
-    pub fn grantable(&self) -> &[Check] {
+    /// The checks among which one may have the quota of a caller or of a grant, which no policy of a layer has.
+    pub fn maybe_individual(&self) -> &[Check] {
         match self {
             Self::Decided(outcome) => outcome.checks().iter().as_slice(),
             Self::Single(..) | Self::Degraded(_) => &[],

@@ -16,8 +16,8 @@ use crate::engine::report;
 pub struct LaterCharge {
     limits: Arc<Limits>,
     asked: Asked,
-    /// The policy with the quota of a grant, if the answer has shown one.
-    granted: Option<Policy>,
+    /// The policy with the quota of the caller, or of a grant that the answer has shown.
+    individual: Option<Policy>,
     permit: Option<UnsettledPermit>,
     /// Whether the units are charged if this is dropped.
     pub(crate) is_owed: bool,
@@ -25,11 +25,12 @@ pub struct LaterCharge {
 
 impl LaterCharge {
     /// `None` if too many requests with the key are unsettled under the policy, or in all.
-    pub(crate) fn new(limits: &Arc<Limits>, asked: Asked) -> Option<Self> {
+    pub(crate) fn new(limits: &Arc<Limits>, asked: Asked, own: Option<&Policy>) -> Option<Self> {
         let bound = limits.policies()[asked.index].unsettled.unwrap_or_default();
         let id = (asked.policy(limits).digest(), asked.key);
         let permit = limits.engine().unsettled.acquire_below(Some(id), bound)?;
-        Some(Self { limits: Arc::clone(limits), asked, granted: None, permit: Some(permit), is_owed: false })
+        let (limits, individual) = (Arc::clone(limits), own.cloned());
+        Some(Self { limits, asked, individual, permit: Some(permit), is_owed: false })
     }
 
     /// The index of the policy.
@@ -37,8 +38,8 @@ impl LaterCharge {
         self.asked.index
     }
 
-    pub(crate) fn set_granted(&mut self, granted: &Policy) {
-        self.granted = Some(granted.clone());
+    pub(crate) fn set_individual(&mut self, policy: &Policy) {
+        self.individual = Some(policy.clone());
     }
 
     /// The units, and the permit to be held until they are charged.
@@ -54,7 +55,7 @@ impl Drop for LaterCharge {
             return;
         }
         let (limits, Asked { key, cost, .. }) = (Arc::clone(&self.limits), self.asked);
-        let policy = self.granted.take().unwrap_or_else(|| self.asked.policy(&limits).clone());
+        let policy = self.individual.take().unwrap_or_else(|| self.asked.policy(&limits).clone());
         let permit = self.permit.take();
         let mut charge = Box::pin(async move {
             let receipt = Receipt::blank(policy, key, limits.engine().now());

@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Policy, Receipt};
+use portcullis_core::{Decision, Receipt};
 
 use super::{ChargeBasis, ChargeError, Charged};
 use crate::limit::is_in_flight;
@@ -164,8 +164,8 @@ impl ChargeLedger {
         decisions
     }
 
-    /// Returns the checks for `units` more, under the policies as they are now, and the indexes of the policies, which are those
-    /// that counted the request. `None` if there are none.
+    /// Returns the checks for `units` more, under the policies that were charged, and the indexes of those, which are the ones that
+    /// counted the request. `None` if there are none.
     ///
     /// # Errors
     ///
@@ -179,7 +179,6 @@ impl ChargeLedger {
         basis: Charged<'_>,
         only: Option<usize>,
         units: u64,
-        as_of_now: impl Fn(&Policy) -> Policy,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
         if basis.checks().next().is_none() {
             return Ok(None);
@@ -194,7 +193,7 @@ impl ChargeLedger {
             if entries.policies[index].settled {
                 return Err(ChargeError::Settled);
             }
-            let (policy, key) = (as_of_now(check.policy), check.key);
+            let (policy, key) = (check.policy.clone(), check.key);
             request = Some(match request {
                 None => (vec![index], Checks::one(policy, key, units)),
                 Some((mut indexes, checks)) => {

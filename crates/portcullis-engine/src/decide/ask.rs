@@ -1,9 +1,10 @@
 //! What a request asks for: keys and costs, under the policies of its limits.
 
-use portcullis_core::store::{Check, Checks};
+use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{FailureMode, Key, Strategy};
 use smallvec::SmallVec;
 
+use super::CallerPolicies;
 use crate::PolicySet;
 use crate::charge::Asked;
 use crate::engine::Limits;
@@ -27,6 +28,8 @@ pub struct Ask {
     pub(super) has_no_outcome: bool,
     /// Whether a policy rejects requests while the store cannot answer.
     pub(super) fails_closed: bool,
+    /// The quotas of the caller.
+    pub(super) callers: CallerPolicies,
     /// The keys of the policies, if an observer asks for fingerprints. `None` otherwise.
     pub(super) keys: Option<Box<FoundKeys>>,
 }
@@ -42,6 +45,16 @@ impl Ask {
     /// An ask without checks.
     pub fn new(limits: &Limits) -> Self {
         Self { keys: if limits.wants_keys() { Some(Box::default()) } else { None }, ..Self::default() }
+    }
+
+    /// An ask without checks, of a caller with these quotas.
+    pub fn of_caller(limits: &Limits, callers: &CallerPolicies) -> Self {
+        Self { callers: callers.clone(), ..Self::new(limits) }
+    }
+
+    /// The quotas of the caller.
+    pub fn callers(&self) -> &CallerPolicies {
+        &self.callers
     }
 
     /// Emits an event with the keys that were found so far.
@@ -70,7 +83,13 @@ impl Ask {
 
     /// The checks of a request that is rejected whatever the answer is, with the keys that were found before.
     pub fn of_rejected(found: Self) -> Self {
-        Self { never_waits: true, has_no_outcome: true, keys: found.keys, ..Self::default() }
+        Self {
+            never_waits: true,
+            has_no_outcome: true,
+            callers: found.callers,
+            keys: found.keys,
+            ..Self::default()
+        }
     }
 
     /// Adds the check of the policy at `index`. It is tried out after the others if the policy is not enforced for the key.
@@ -94,6 +113,7 @@ impl Ask {
     /// Adds what another request asks, whose policies begin at `offset` in these limits. It is charged `units` in place of one; if they are 0,
     /// nothing, and one has to be left. What both ask of a key under one policy is added up.
     pub fn join(&mut self, limits: &Limits, other: &Self, offset: usize, units: u64) {
+        self.callers.join(&other.callers, offset);
         for &Asked { index, key, cost } in other.enforced.iter().chain(&other.shadow) {
             let cost = if units == 0 { 0 } else { cost.saturating_add(units - 1) };
             let name = limits.policies()[offset + index].policy.name();
@@ -124,7 +144,9 @@ impl Ask {
 
     /// One of the enforced checks alone.
     pub(super) fn only(&self, asked: Asked) -> Self {
-        let mut ask = Self { need_unit: self.need_unit, fails_closed: self.fails_closed, ..Self::default() };
+        let callers = self.callers.clone();
+        let mut ask =
+            Self { need_unit: self.need_unit, fails_closed: self.fails_closed, callers, ..Self::default() };
         ask.enforced.push(asked);
         ask.checked = PolicySet::one(asked.index);
         ask
@@ -153,17 +175,27 @@ impl Ask {
             && (self.has_no_outcome || !limits.charges_later())
     }
 
-    /// The only check, if it needs no wait.
+    /// The only check, if it needs no wait, and the caller has no quota of its own.
     #[inline]
     pub(super) fn single(&self, limits: &Limits) -> Option<Asked> {
         let [only] = self.enforced[..] else { return None };
-        (!limits.policies()[only.index].may_wait()).then_some(only)
+        (!limits.policies()[only.index].may_wait() && self.callers.is_empty()).then_some(only)
     }
 
     pub(crate) fn checks(&self, limits: &Limits) -> Checks {
         Checks::of(self.enforced.len(), |number| {
             let asked = self.enforced[number];
-            (asked.policy(limits), asked.key, asked.cost)
+            (self.callers.policy(limits, asked.index), asked.key, asked.cost)
+        })
+    }
+
+    /// A denial with the policies of the caller that it leaves out, because it was remembered.
+    #[cold]
+    pub(super) fn with_left_out(&self, denial: Outcome) -> Outcome {
+        let own = self.enforced.iter().filter_map(|asked| self.callers.own(asked.index));
+        own.fold(denial, |denial, policy| {
+            let is_known = denial.individual_policies().any(|known| known.name() == policy.name());
+            if is_known { denial } else { denial.leaving_out(policy.clone()) }
         })
     }
 

@@ -78,7 +78,15 @@ impl Rejected {
 }
 
 /// Rejects a request that an answer of the store denies.
-pub(super) fn deny(limits: &Arc<Limits>, outcome: Outcome, ask: &Ask, keys: Option<&FoundKeys>) -> Rejected {
+pub(super) fn deny(
+    limits: &Arc<Limits>,
+    mut outcome: Outcome,
+    ask: &Ask,
+    keys: Option<&FoundKeys>,
+) -> Rejected {
+    if !ask.callers.is_empty() {
+        outcome = ask.with_left_out(outcome);
+    }
     reject(limits, Rejected::Limited { outcome, checked: ask.checked, key: ask.narrowest_key() }, keys)
 }
 

@@ -6,7 +6,8 @@ use portcullis_core::log::Outage;
 use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 
-use super::{Engine, corrected_under};
+use super::Engine;
+use crate::decide::KnownCallers;
 use crate::event::{Event, EventKeys, EventKind, Uncounted};
 #[cfg(feature = "runtime")]
 use crate::event::{EventLog, Observer as _};
@@ -24,9 +25,9 @@ pub struct Limits {
     charges_later: bool,
     /// Whether the outcome of a request may change what it was charged.
     corrects: bool,
-    has_caller_quotas: bool,
     /// Whether requests pass that are rejected.
     is_trial: bool,
+    known_callers: KnownCallers,
 }
 
 /// What was logged, and seen of the store. It outlasts changes of the policies.
@@ -49,17 +50,8 @@ impl Limits {
         let holds_permits = policies.iter().any(|limit| is_in_flight(&limit.policy));
         let charges_later = policies.iter().any(|limit| limit.unsettled.is_some());
         let corrects = policies.iter().any(|limit| limit.corrects);
-        let has_caller_quotas = policies.iter().any(|limit| limit.caller_quota.is_some());
-        Self {
-            engine,
-            policies,
-            signals,
-            holds_permits,
-            charges_later,
-            corrects,
-            has_caller_quotas,
-            is_trial,
-        }
+        let known_callers = KnownCallers::default();
+        Self { engine, policies, signals, holds_permits, charges_later, corrects, is_trial, known_callers }
     }
 
     /// Returns these limits with other policies.
@@ -104,6 +96,10 @@ impl Limits {
         self.holds_permits
     }
 
+    pub(crate) fn known_callers(&self) -> &KnownCallers {
+        &self.known_callers
+    }
+
     #[inline]
     pub(crate) fn charges_later(&self) -> bool {
         self.charges_later
@@ -113,11 +109,6 @@ impl Limits {
     #[inline]
     pub fn corrects(&self) -> bool {
         self.corrects
-    }
-
-    /// Whether the policies have the quotas of a caller.
-    pub fn has_caller_quotas(&self) -> bool {
-        self.has_caller_quotas
     }
 
     /// Whether both belong to one limiter.
@@ -130,51 +121,24 @@ impl Limits {
         self.engine.store().check(checks)
     }
 
-    /// The policy as it is registered now: its quota may have changed since a charge.
-    pub fn policy_as_of_now(&self, charged: &Policy) -> Policy {
-        match self.engine.as_changed(charged) {
-            Some(registered) if self.has_caller_quotas => self.for_caller(registered),
-            Some(registered) => registered,
-            None => charged.clone(),
+    /// The checks of `charged` under the policies as they are registered now, with the quotas of callers. If one has changed since, so
+    /// that they would cause too much work together, those of callers are left out.
+    pub fn checks_as_of_now(&self, charged: &Checks) -> Checks {
+        let now = with_policies(charged, |policy| self.engine.policy_as_of_now(policy));
+        if TooMuchWork::check(now.iter().map(|check| &check.policy)).is_ok() {
+            return now;
         }
-    }
-
-    fn receipt_as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
-        if self.has_caller_quotas {
-            let policy = self.policy_as_of_now(receipt.policy());
-            return corrected_under(&policy, receipt, cost);
-        }
-        self.engine.as_of_now(receipt, cost)
-    }
-
-    /// A policy as it is registered now, with the quota of the caller.
-    fn for_caller(&self, registered: Policy) -> Policy {
-        let same = |limit: &&Limit| limit.policy.name() == registered.name();
-        let Some(limit) = self.policies.iter().find(same) else { return registered };
-        let policy = limit.for_caller(registered.clone());
-        // Another policy may have changed since, so that they would cause too much work together.
-        let is_more = policy.strategy().work() > registered.strategy().work();
-        if is_more && !self.fit_for_caller() { registered } else { policy }
-    }
-
-    /// Whether all policies as they are registered now fit into one request with the quotas of the caller.
-    fn fit_for_caller(&self) -> bool {
-        let as_of_now = |limit: &Limit| {
-            let registered = self.engine.policies().policy(limit.policy.name());
-            registered.map_or_else(|| limit.policy.clone(), |policy| limit.for_caller(policy))
-        };
-        let policies: Vec<_> = self.policies.iter().map(as_of_now).collect();
-        TooMuchWork::check(&policies).is_ok()
+        with_policies(charged, |policy| self.engine.as_changed(policy).unwrap_or_else(|| policy.clone()))
     }
 
     /// Refunds a charge, under its policy as it is registered now.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.engine.store().refund(self.receipt_as_of_now(receipt, 0))
+        self.engine.store().refund(self.engine.as_of_now(receipt, 0))
     }
 
     /// Settles a charge at `cost` units, under its policy as it is registered now.
     pub fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.engine.store().settle(self.receipt_as_of_now(receipt, cost), cost)
+        self.engine.store().settle(self.engine.as_of_now(receipt, cost), cost)
     }
 
     /// Renews the leases of requests in flight, under the policies as they are registered now.
@@ -279,4 +243,9 @@ impl Limits {
     pub fn outage(&self) -> &Outage {
         &self.signals.outage
     }
+}
+
+fn with_policies(checks: &Checks, policy: impl Fn(&Policy) -> Policy) -> Checks {
+    let changed = checks.iter().map(|check| policy(&check.policy)).enumerate();
+    changed.fold(checks.clone(), |checks, (index, policy)| checks.with_policy(index, policy))
 }

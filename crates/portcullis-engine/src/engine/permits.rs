@@ -219,7 +219,7 @@ impl Drop for HeldPermit {
 
 /// The lease of a policy as it is registered now. Its name may belong to a policy of another kind by now.
 fn lease_as_of_now(store: &Limits, charged: &Policy) -> Duration {
-    let registered = store.policy_as_of_now(charged);
+    let registered = store.engine().policy_as_of_now(charged);
     if is_in_flight(&registered) { registered.strategy().window() } else { charged.strategy().window() }
 }
 

@@ -85,7 +85,7 @@ fn with_charge(
 ) -> ResponseContext {
     if config.without_charge {
         let basis = basis();
-        let (decisions, decisive, checks) = (basis.decisions(), basis.decision(), basis.grantable());
+        let (decisions, decisive, checks) = (basis.decisions(), basis.decision(), basis.maybe_individual());
         return without_charge(config, decisions, decisive, checks, keys, shadows, parts);
     }
     let extensions = &mut parts.extensions;

@@ -22,7 +22,7 @@ pub(crate) struct Waiting {
     patience: Patience,
 }
 
-/// A request that has been decided, with the configuration as it is for its caller.
+/// A request that has been decided, with its configuration.
 pub(crate) struct Decided {
     pub(crate) config: Arc<LayerConfig>,
     pub(crate) parts: Parts,
@@ -57,7 +57,7 @@ impl Waiting {
 }
 
 pub(crate) async fn decide(
-    mut config: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
     plan: Box<(Plan, Option<StoreCall>)>,
     parts: Parts,
     patience: Patience,
@@ -71,11 +71,8 @@ pub(crate) async fn decide(
         return Decided { config, parts, result: Err(rejected) };
     }
     if checked.is_ok() && looks_up {
-        checked = match lookups::ask(&mut attempt, &mut config, awaited, &parts).await {
-            Ok(Ok(Some(ask))) => {
-                attempt.looked_up(&config.limits);
-                attempt.check(ask, None).await
-            }
+        checked = match lookups::ask(&mut attempt, &config, awaited, &parts).await {
+            Ok(Ok(Some(ask))) => attempt.check(ask, None).await,
             Ok(found) => found.map(drop),
             Err(error) => {
                 let rejected = lookups::failed(&mut attempt, &config, error, &parts).await;

@@ -4,12 +4,17 @@ use http::request::Parts;
 
 use super::plan::{self, Plan, PlannedRejection};
 use crate::config::LayerConfig;
-use portcullis_engine::Ask;
+use portcullis_engine::{Ask, CallerPolicies};
 use portcullis_engine::{EventKeys, EventKind};
 use portcullis_identity::lists::{ListVerdict, Lists};
 
 /// `None` if the request is limited.
-pub(super) fn plan(config: &LayerConfig, lists: &Lists, parts: &Parts) -> Option<Plan> {
+pub(super) fn plan(
+    config: &LayerConfig,
+    lists: &Lists,
+    callers: &CallerPolicies,
+    parts: &Parts,
+) -> Option<Plan> {
     let limits = &config.limits;
     match lists.decide(parts) {
         ListVerdict::Limited => None,
@@ -25,7 +30,7 @@ pub(super) fn plan(config: &LayerConfig, lists: &Lists, parts: &Parts) -> Option
                 let kind = EventKind::IdentityMalformed { policy: first.policy.name(), error: &error };
                 limits.emit(kind, || EventKeys::None);
             }
-            Some(plan::rejection(config, parts, error, Ask::new(limits)))
+            Some(plan::rejection(config, parts, error, Ask::of_caller(limits, callers)))
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
@@ -10,11 +9,11 @@ use tokio::time::Sleep;
 
 use super::pending_lookup::{self, PendingLookup};
 use super::plan::{self, PlannedRejection};
-use super::quota_lookups::{self, QuotaLookups};
+use super::quotas::{self, QuotaLookups};
 use super::reject::{self, RejectedRequest};
 use crate::KeyError;
-use crate::config::{CallerQuotas, LayerConfig};
-use portcullis_engine::{Ask, Attempt, PolicySet, Rejected};
+use crate::config::LayerConfig;
+use portcullis_engine::{Ask, Attempt, CallerPolicies, CallerQuotas, PolicySet, Rejected};
 
 struct Lookups {
     keys: Vec<PendingLookup>,
@@ -23,22 +22,21 @@ struct Lookups {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// Looks up what a request needs that was let pass so far, and sets the configuration with the quotas of its caller. Returns what it asks
-/// then; `None` if nothing that counts it has to be looked up, or why it cannot wait.
+/// Looks up what a request needs that was let pass so far. Returns what it asks then; `None` if nothing that counts it has to be looked up, or why it cannot wait.
 ///
 /// # Errors
 ///
 /// If a look-up fails that an enforced policy needs. What was charged is not refunded yet.
 pub(crate) async fn ask(
     attempt: &mut Attempt,
-    config: &mut Arc<LayerConfig>,
+    config: &LayerConfig,
     awaited: PolicySet,
     parts: &Parts,
 ) -> Result<Result<Option<Ask>, Rejected>, KeyError> {
-    if attempt.look_up(|| quota_lookups::own_key(config, awaited, parts)).await {
-        let (with_quotas, found) = look_up(config, awaited, parts).await;
-        *config = with_quotas;
-        return Ok(Ok(Some(found?)));
+    if attempt.look_up(|| quotas::own_key(config, awaited, parts)).await {
+        let found = look_up(config, attempt.callers().clone(), awaited, parts).await?;
+        attempt.looked_up();
+        return Ok(Ok(Some(found)));
     }
     // Otherwise only policies that are tried out need the look-up: they do not count the request.
     let is_needed = pending_lookup::any_enforced(config, awaited, parts);
@@ -57,22 +55,22 @@ pub(crate) async fn failed(
     rejected
 }
 
-/// Looks up keys and quotas. Returns the configuration with the quotas that were found, and what the request asks then.
+/// Looks up keys and quotas. `callers` are those that are known. Returns what the request asks then.
 ///
 /// # Errors
 ///
 /// If a look-up fails that an enforced policy needs. The others are given up then.
 async fn look_up(
-    config: &Arc<LayerConfig>,
+    config: &LayerConfig,
+    callers: CallerPolicies,
     awaited: PolicySet,
     parts: &Parts,
-) -> (Arc<LayerConfig>, Result<Ask, KeyError>) {
+) -> Result<Ask, KeyError> {
     let keys = pending_lookup::start_all(config, parts);
-    let mut lookups = Lookups { keys, quotas: quota_lookups::start(config, awaited, parts), deadline: None };
+    let mut lookups = Lookups { keys, quotas: quotas::start(config, awaited, parts), deadline: None };
     let found = poll_fn(|cx| lookups.poll(config, cx)).await;
-    let config = config.with_quotas(&lookups.found_quotas(config)).unwrap_or_else(|| Arc::clone(config));
-    let ask = found.and_then(|()| plan::second(&config, parts, &lookups.keys, awaited));
-    (config, ask)
+    let callers = callers.and(&config.limits, &lookups.found_quotas(config));
+    found.and_then(|()| plan::second(config, &callers, parts, &lookups.keys, awaited))
 }
 
 impl Lookups {
@@ -101,7 +99,6 @@ impl Lookups {
         for lookup in &self.keys {
             lookup.add_quotas(config, &mut found);
         }
-        found.sort_unstable_by_key(|(index, _)| *index);
         found
     }
 }

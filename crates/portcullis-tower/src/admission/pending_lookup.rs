@@ -6,11 +6,11 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 use portcullis_core::{PolicyName, Quota};
 
-use crate::config::{CallerQuotas, LayerConfig};
+use crate::config::LayerConfig;
 use crate::policy::{KeySource, ResolvedKey};
 use crate::{KeyError, LookupFuture};
-use portcullis_engine::PolicySet;
 use portcullis_engine::QuotaRefusal;
+use portcullis_engine::{CallerQuotas, PolicySet};
 use portcullis_engine::{EventKeys, EventKind};
 
 /// A look-up for a policy, and for the following ones that have the same key.

@@ -4,13 +4,13 @@ use http::request::Parts;
 use http_body::Body;
 
 use super::pending_lookup::PendingLookup;
-use super::{listed, preflight};
+use super::{listed, preflight, quotas};
 use crate::KeyError;
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
 use portcullis_engine::EventKind;
 use portcullis_engine::PolicySet;
-use portcullis_engine::{Ask, Asked};
+use portcullis_engine::{Ask, Asked, CallerPolicies};
 
 /// What is to be done for a request before it is decided.
 #[derive(Default)]
@@ -33,19 +33,21 @@ pub(crate) enum PlannedRejection {
     Denied,
 }
 
-/// The plan of a request. `awaited` are the policies that the first checks leave out.
-pub(crate) fn of(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &impl Body) -> Plan {
+/// The plan of a request.
+pub(crate) fn of(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Plan {
+    let (callers, awaited) = quotas::known(config, parts);
     if let Some(lists) = config.lists.as_deref()
-        && let Some(plan) = listed::plan(config, lists, parts)
+        && let Some(plan) = listed::plan(config, lists, &callers, parts)
     {
         return plan;
     }
-    preflight::plan(config, parts, body).unwrap_or_else(|| first(config, awaited, parts))
+    let preflight = preflight::plan(config, &callers, parts, body);
+    preflight.unwrap_or_else(|| first(config, &callers, awaited, parts))
 }
 
 /// Finds the keys that need no look-up.
-fn first(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Plan {
-    let mut plan = Plan { awaited, ask: Ask::new(&config.limits), ..Plan::default() };
+fn first(config: &LayerConfig, callers: &CallerPolicies, awaited: PolicySet, parts: &Parts) -> Plan {
+    let mut plan = Plan { awaited, ask: Ask::of_caller(&config.limits, callers), ..Plan::default() };
     if let Err(error) = add_sync_keys(config, parts, &mut plan) {
         return rejection(config, parts, error, plan.ask);
     }
@@ -88,11 +90,12 @@ fn add_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Result
 /// What a request asks after its look-ups.
 pub(super) fn second(
     config: &LayerConfig,
+    callers: &CallerPolicies,
     parts: &Parts,
     lookups: &[PendingLookup],
     awaited: PolicySet,
 ) -> Result<Ask, KeyError> {
-    let mut ask = Ask::new(&config.limits);
+    let mut ask = Ask::of_caller(&config.limits, callers);
     let mut current = None;
     for (index, layer_policy) in config.policies().iter().enumerate() {
         if let KeySource::Sync(extractor) = &layer_policy.key {

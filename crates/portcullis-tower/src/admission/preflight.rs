@@ -9,18 +9,23 @@ use crate::config::LayerConfig;
 use crate::policy::KeySource;
 use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
-use portcullis_engine::Ask;
 use portcullis_engine::EventKind;
+use portcullis_engine::{Ask, CallerPolicies};
 
 /// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
 ///
 /// Each policy has a separate budget for preflights, so that a browser, which sends at most one before each request, is not
 /// limited earlier by them. Look-ups and shadow policies are left out: a preflight has no identity to look up.
-pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Option<Plan> {
+pub(super) fn plan(
+    config: &LayerConfig,
+    callers: &CallerPolicies,
+    parts: &Parts,
+    body: &impl Body,
+) -> Option<Plan> {
     if config.limits_preflights || !is_preflight(parts, body) {
         return None;
     }
-    let mut ask = Ask::new(&config.limits);
+    let mut ask = Ask::of_caller(&config.limits, callers);
     let mut previous: Option<(&KeySource, Option<Key>)> = None;
     for (index, layer_policy) in
         config.policies().iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())

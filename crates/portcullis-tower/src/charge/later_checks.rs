@@ -55,15 +55,14 @@ impl Charge {
     fn checks_of(&self, units: u64) -> Option<Checks> {
         let mut checks = None::<Checks>;
         for ChargedCheck { policy, key, .. } in self.checks() {
-            let policy = self.shared.config.limits.policy_as_of_now(policy);
             checks = Some(match checks {
-                None => Checks::one(policy, key, units),
+                None => Checks::one(policy.clone(), key, units),
                 Some(checks) => {
-                    checks.and(policy, key, units).expect("the same checks were made together before")
+                    checks.and(policy.clone(), key, units).expect("the same checks were made together before")
                 }
             });
         }
-        checks
+        Some(self.shared.config.limits.checks_as_of_now(&checks?))
     }
 
     /// Refunds `unused` of the units that were [charged ahead](Self::charge_ahead), and records the others.

@@ -68,7 +68,7 @@ impl SharedCharge {
             return shared.ledger.with_decisions(
                 Charged { limits: &config.limits, basis },
                 |decisive, all| {
-                    read(config, outer.as_ref(), decisive, all, basis.grantable());
+                    read(config, outer.as_ref(), decisive, all, basis.maybe_individual());
                 },
             );
         };
@@ -76,7 +76,7 @@ impl SharedCharge {
             memory.ledger.with_decisions_unshared(
                 Charged { limits: &config.limits, basis },
                 |decisive, all| {
-                    read(config, outer.as_ref(), decisive, all, basis.grantable());
+                    read(config, outer.as_ref(), decisive, all, basis.maybe_individual());
                 },
             );
         }

@@ -13,7 +13,7 @@ use crate::config::LayerConfig;
 use crate::{KeyError, Mode, admission};
 use portcullis_engine::EventKind;
 use portcullis_engine::engine::permits::Permits;
-use portcullis_engine::{Admitted, Ask, Attempt, Now, Patience, StoreCall, now};
+use portcullis_engine::{Admitted, Ask, Attempt, CallerPolicies, Now, Patience, StoreCall, now};
 
 /// A check that is admitted.
 pub(super) struct Checked {
@@ -24,13 +24,14 @@ pub(super) struct Checked {
 /// A check whose answer is not there yet.
 pub(super) type Pending = Pin<Box<dyn Future<Output = Result<Checked, Refusal>> + Send>>;
 
-/// Begins a check of the policies with these indexes. `Err` if the answer has to be awaited.
+/// Begins a check of the policies with these indexes, for a caller with these quotas. `Err` if the answer has to be awaited.
 pub(super) fn begin(
     config: &Arc<LayerConfig>,
+    callers: &CallerPolicies,
     checks: impl IntoIterator<Item = (usize, Result<Key, KeyError>, u64)>,
     max_wait: Option<Duration>,
 ) -> Result<Result<Checked, Refusal>, Pending> {
-    let ask = match ask(config, checks) {
+    let ask = match ask(config, callers, checks) {
         Ok(ask) => ask,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -61,6 +62,7 @@ async fn decide(
     call: Option<StoreCall>,
     max_wait: Option<Duration>,
 ) -> Result<Checked, Refusal> {
+    let callers = ask.callers().clone();
     let mut attempt = Attempt::new(&config.limits, max_wait, Patience::default());
     attempt.check(ask, call).await.map_err(Refusal::Limits)?;
     let Admitted { charged, shadows, held, keys, .. } = attempt.admit().await.map_err(Refusal::Limits)?;
@@ -68,23 +70,24 @@ async fn decide(
     config.emit_admitted(decisions, &shadows, keys.as_deref());
     let permits = (!held.is_empty()).then(|| Permits::new(held, false));
     // Also if the store could not answer: what a handler has checked is checked again for each message.
-    let basis = charged.map_or_else(|| not_asked(&config), ChargeBasis::Decided);
+    let basis = charged.map_or_else(|| not_asked(&config, &callers), ChargeBasis::Decided);
     Ok(Checked { basis, permits })
 }
 
 /// What a check is charged by that no policy counts.
-fn not_asked(config: &LayerConfig) -> ChargeBasis {
+fn not_asked(config: &LayerConfig, callers: &CallerPolicies) -> ChargeBasis {
     let at = SystemTime::now().into();
-    let policies = config.policies().iter();
-    ChargeBasis::Degraded(policies.map(|one| Decision::not_asked(&one.policy, at)).collect())
+    let policies = (0..config.policies().len()).map(|index| callers.policy(&config.limits, index));
+    ChargeBasis::Degraded(policies.map(|policy| Decision::not_asked(policy, at)).collect())
 }
 
 #[expect(clippy::result_large_err, reason = "moved no further than its caller")]
 fn ask(
     config: &LayerConfig,
+    callers: &CallerPolicies,
     checks: impl IntoIterator<Item = (usize, Result<Key, KeyError>, u64)>,
 ) -> Result<Ask, Refusal> {
-    let mut ask = Ask::new(&config.limits).without_outcome();
+    let mut ask = Ask::of_caller(&config.limits, callers).without_outcome();
     for (index, key, cost) in checks {
         let layer_policy = &config.policies()[index];
         let policy = layer_policy.policy.name();

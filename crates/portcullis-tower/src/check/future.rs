@@ -14,6 +14,7 @@ use super::Limited;
 use super::decide::{self, Checked, Pending};
 use crate::config::LayerConfig;
 use crate::{Charge, KeyError};
+use portcullis_engine::CallerPolicies;
 
 /// The future of a [`Check`](crate::Check). See there for what happens if it is dropped.
 #[must_use = "a check limits nothing until it is awaited"]
@@ -23,8 +24,18 @@ pub struct CheckFuture(State);
 pub(super) type Given = SmallVec<[(usize, Result<Key, KeyError>, u64); 2]>;
 
 enum State {
-    New { config: Arc<LayerConfig>, checks: Given, max_wait: Option<Duration>, accept: HeaderMap },
-    Deciding { config: Arc<LayerConfig>, pending: Pending, accept: HeaderMap },
+    New {
+        config: Arc<LayerConfig>,
+        callers: CallerPolicies,
+        checks: Given,
+        max_wait: Option<Duration>,
+        accept: HeaderMap,
+    },
+    Deciding {
+        config: Arc<LayerConfig>,
+        pending: Pending,
+        accept: HeaderMap,
+    },
     Refused(Limited),
     Over,
 }
@@ -32,11 +43,12 @@ enum State {
 impl CheckFuture {
     pub(super) fn new(
         config: Arc<LayerConfig>,
+        callers: CallerPolicies,
         checks: Given,
         max_wait: Option<Duration>,
         accept: HeaderMap,
     ) -> Self {
-        Self(State::New { config, checks, max_wait, accept })
+        Self(State::New { config, callers, checks, max_wait, accept })
     }
 
     pub(super) fn refused(limited: Limited) -> Self {
@@ -49,8 +61,8 @@ impl Future for CheckFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let (config, accept, checked) = match std::mem::replace(&mut self.0, State::Over) {
-            State::New { config, checks, max_wait, accept } => {
-                match decide::begin(&config, checks, max_wait) {
+            State::New { config, callers, checks, max_wait, accept } => {
+                match decide::begin(&config, &callers, checks, max_wait) {
                     Ok(checked) => (config, accept, checked),
                     Err(pending) => {
                         self.0 = State::Deciding { config, pending, accept };

@@ -10,6 +10,7 @@ use super::future::Given;
 use super::{Limited, Meter};
 use crate::Charge;
 use crate::config::LayerConfig;
+use portcullis_engine::{CallerPolicies, CallerQuotas};
 
 impl Charge {
     /// Checks `units` more, for a message of a stream: charges them under all policies that the charge was checked under, to
@@ -63,8 +64,8 @@ impl Charge {
     ///
     /// If the message has to wait for a slot in a queue or a window and there is no tokio runtime with a timer.
     pub async fn check(&self, units: u64) -> Result<Decision, Limited> {
-        let Some((config, checks)) = message(self, units) else { return Ok(self.decision()) };
-        let checked = match decide::begin(&config, checks, None) {
+        let Some((config, callers, checks)) = message(self, units) else { return Ok(self.decision()) };
+        let checked = match decide::begin(&config, &callers, checks, None) {
             Ok(checked) => checked,
             Err(pending) => pending.await,
         };
@@ -90,13 +91,17 @@ impl Charge {
 }
 
 /// The check of a message. `None` if the charge has no keys.
-fn message(charge: &Charge, units: u64) -> Option<(Arc<LayerConfig>, Given)> {
+fn message(charge: &Charge, units: u64) -> Option<(Arc<LayerConfig>, CallerPolicies, Given)> {
     let config = charge.config().for_later_checks();
     let index_of = |policy: &PolicyName| {
         config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy)
     };
-    let checks = charge.checks();
-    let checks: Given =
-        checks.filter_map(|check| Some((index_of(check.policy.name())?, Ok(check.key), units))).collect();
-    (!checks.is_empty()).then_some((config, checks))
+    let (mut quotas, mut checks) = (CallerQuotas::new(), Given::new());
+    for check in charge.checks() {
+        let Some(index) = index_of(check.policy.name()) else { continue };
+        quotas.extend(check.policy.caller_quota().map(|quota| (index, quota)));
+        checks.push((index, Ok(check.key), units));
+    }
+    let callers = CallerPolicies::of(&config.limits, &quotas);
+    (!checks.is_empty()).then_some((config, callers, checks))
 }

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use portcullis_core::{Policy, PolicyName, TooMuchWork};
+use portcullis_core::PolicyName;
 
 use super::LayerConfig;
 use crate::inventory::{LayerSummary, ListedLayer};
@@ -73,7 +73,6 @@ impl LiveConfig {
             let table = Arc::clone(built.registry.engine().policies());
             // The layer may have been changed in its place since it was applied last.
             built.version.set(NEVER);
-            built.variants.clear();
             built.find_fast_path();
             let ignored_share = LogThrottle::hourly();
             let new =
@@ -169,20 +168,8 @@ impl LayerConfig {
         }
         let names = self.policies().iter().map(|one| one.policy.name());
         let now = table.registered(names).1;
-        let with_policies = |policy: fn(&LayerPolicy, Policy) -> Policy| -> Vec<_> {
-            let with_policy = |(one, now): (&LayerPolicy, &Registered)| {
-                let mut with_policy = one.clone();
-                with_policy.policy = policy(one, now.policy.clone());
-                with_policy.lock_out.clone_from(&now.lock_out);
-                with_policy
-            };
-            self.policies().iter().zip(&now).map(with_policy).collect()
-        };
-        let mut policies = with_policies(|one, now| one.to_limit().for_caller(now));
-        // With the quotas of the caller they may cause too much work.
-        if TooMuchWork::check(policies.iter().map(|one| &one.policy)).is_err() {
-            policies = with_policies(|_, now| now);
-        }
+        let with_policy = |(one, now): (&LayerPolicy, Registered)| one.with_policy(now);
+        let policies: Vec<_> = self.policies().iter().zip(now).map(with_policy).collect();
         if are_same(&policies, self.policies()) { config } else { Arc::new(config.with_policies(policies)) }
     }
 
@@ -215,10 +202,6 @@ impl Deref for CurrentConfig<'_> {
 }
 
 impl Version {
-    pub(super) fn generation(&self) -> u64 {
-        self.generation.load(Relaxed)
-    }
-
     #[inline]
     fn is(&self, generation: u64) -> bool {
         self.generation.load(Relaxed) == generation

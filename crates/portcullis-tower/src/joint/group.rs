@@ -15,7 +15,7 @@ use super::member::Member;
 use crate::RateLimitHeaders;
 use crate::admission::{lookups, reject};
 use crate::headers::X_RATELIMIT_SHADOW;
-use crate::response::{Granted, shadow_names};
+use crate::response::{Individual, shadow_names};
 
 /// Requests that are decided at once, with the policies of all of them.
 pub(super) struct Group {
@@ -90,11 +90,9 @@ impl Group {
         decision: &mut JointDecision,
     ) -> Option<Result<(), Rejected>> {
         let only = &mut self.members[0];
-        match lookups::ask(attempt, &mut only.config, only.plan.awaited, &only.parts).await {
+        match lookups::ask(attempt, &only.config, only.plan.awaited, &only.parts).await {
             Ok(Ok(Some(ask))) => {
                 only.earlier = mem::replace(&mut only.plan.ask, ask);
-                self.collect_limits();
-                attempt.looked_up(&self.limits);
                 Some(attempt.check(self.ask(), None).await)
             }
             Ok(found) => Some(found.map(drop)),
@@ -150,8 +148,8 @@ impl Group {
         let Some(last) = self.members.last() else { return response };
         let responses = &last.config.responses;
         if let Some(own) = admitted.charged.as_ref().and_then(|charged| last.own(charged)) {
-            let granted = Granted::Among(own.checks().iter().as_slice());
-            responses.write_admitted(own.decision(), own.decisions(), granted, false, &mut response);
+            let individual = Individual::Among(own.checks().iter().as_slice());
+            responses.write_admitted(own.decision(), own.decisions(), individual, false, &mut response);
         }
         let tried = admitted.tried.iter().zip(&admitted.shadows);
         let denied = tried.filter(|(asked, shadow)| {
@@ -166,5 +164,6 @@ impl Group {
 }
 
 fn policies(member: &Member) -> impl Iterator<Item = &Policy> {
-    member.config.limits.policies().iter().map(|limit| &limit.policy)
+    let limits = &member.config.limits;
+    (0..limits.policies().len()).map(|index| member.plan.ask.callers().policy(limits, index))
 }

@@ -14,7 +14,7 @@ use super::JointRequest;
 use crate::KeyError;
 use crate::admission::plan::{self, Plan, PlannedRejection};
 use crate::admission::{RejectedRequest, later};
-use crate::config::{CurrentConfig, LayerConfig};
+use crate::config::LayerConfig;
 use crate::selected::{CurrentLayer, Selection, Target};
 
 /// A request that its limits decide about.
@@ -86,10 +86,7 @@ impl Member {
             Target::Layer(CurrentLayer(config)) if is_trial => Arc::new(config.in_trial()),
             Target::Layer(CurrentLayer(config)) => config,
         };
-        let mut config = CurrentConfig::Changed(config);
-        let awaited = config.for_caller(&parts);
-        let plan = plan::of(&config, awaited, &parts, &Empty::<Bytes>::new());
-        let config = Arc::clone(&config);
+        let plan = plan::of(&config, &parts, &Empty::<Bytes>::new());
         let error = match &plan.rejection {
             None => {
                 let earlier = Ask::default();

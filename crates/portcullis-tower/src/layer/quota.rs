@@ -121,27 +121,3 @@ impl RateLimitLayer {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use portcullis_core::{Policy, Quota, Secret};
-
-    use super::*;
-    use crate::{Global, LayerBuilder, Registry};
-
-    #[test]
-    fn of_257_quotas_the_settings_made_first_are_replaced() {
-        let registry = Registry::new(Arc::new(portcullis_memory::MemoryStore::new()), Secret::published());
-        let policy = Policy::gcra("calls", Quota::per_day(10));
-        let policy = policy.caller_quotas(Quota::per_day(1), Quota::per_day(10_000));
-        let layer = LayerBuilder::new(Arc::new(registry), policy).by(Global);
-        let settings = |limit| layer.config.with_quotas(&[(0, Quota::per_day(limit))]).unwrap();
-        let kept: Vec<_> = (1..=256).map(settings).collect();
-        let is_kept =
-            |limit: &u64| Arc::ptr_eq(&kept[usize::try_from(*limit - 1).unwrap()], &settings(*limit));
-        assert_eq!((1..=256).filter(is_kept).count(), 256);
-        settings(257);
-        assert_eq!((2..=256).filter(is_kept).count(), 255);
-        assert!(!is_kept(&1));
-    }
-}

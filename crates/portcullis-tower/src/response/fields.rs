@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
-use super::granted::Granted;
+use super::individual::Individual;
 use super::lines::Lines;
 use super::names::{self, Name};
 use super::prepared::{Figures, PreparedDenial};
@@ -125,8 +125,8 @@ pub(super) struct Fields {
     /// The value of `RateLimit-Policy` where all listed policies count the request.
     all: Option<HeaderValue>,
     listed: Vec<Rendered>,
-    /// Whether keys of a listed policy may have the quota of a grant.
-    any_grantable: bool,
+    /// Whether keys of a listed policy may have a quota of their own.
+    any_individual: bool,
 }
 
 #[derive(Clone)]
@@ -139,7 +139,7 @@ struct Rendered {
     /// The item of `RateLimit-Policy`.
     item: HeaderValue,
     is_in_flight: bool,
-    is_grantable: bool,
+    may_be_individual: bool,
     /// Present if a denial shows the three lines of `X-RateLimit` alone.
     denial: Option<PreparedDenial>,
 }
@@ -156,9 +156,9 @@ impl Fields {
             }
         }
         let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
-        let any_grantable = listed.iter().any(|policy| policy.is_grantable);
+        let any_individual = listed.iter().any(|policy| policy.may_be_individual);
         let all = has_list.then(|| join(listed.iter().map(|policy| &policy.item)));
-        Self { groups, all, listed, any_grantable }
+        Self { groups, all, listed, any_individual }
     }
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
@@ -167,7 +167,7 @@ impl Fields {
         &self,
         decisive: &Decision,
         all: &[Decision],
-        granted: Granted<'_>,
+        individual: Individual<'_>,
         headers: &mut HeaderMap,
     ) {
         if !self.groups.has_figures() {
@@ -187,7 +187,7 @@ impl Fields {
             let counted =
                 |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
             let mut lines = Lines::new(headers);
-            self.write((shown, listed), None, counted, granted, &mut lines);
+            self.write((shown, listed), None, counted, individual, &mut lines);
             lines.finish();
         }
     }
@@ -201,7 +201,7 @@ impl Fields {
         &self,
         denial: &Decision,
         checked: PolicySet,
-        granted: Granted<'_>,
+        individual: Individual<'_>,
         retry_after: Option<Duration>,
         headers: &mut HeaderMap,
     ) -> bool {
@@ -210,7 +210,7 @@ impl Fields {
         let listed = self.listed(denial.policy());
         if let Some(listed) = listed {
             let counts = |listed: &Rendered| checked.contains(listed.index);
-            self.write((denial, listed), retry_after, counts, granted, &mut lines);
+            self.write((denial, listed), retry_after, counts, individual, &mut lines);
         }
         if let Some(wait) = retry_after {
             lines.push_number(names::retry_after, wait.as_secs());
@@ -255,7 +255,7 @@ impl Fields {
         (decision, listed): (&Decision, &Rendered),
         retry_after: Option<Duration>,
         counts: impl Fn(&Rendered) -> bool,
-        granted: Granted<'_>,
+        individual: Individual<'_>,
         lines: &mut Lines<'_>,
     ) {
         // Under a limit on requests in flight it is unknown when more remain.
@@ -280,8 +280,8 @@ impl Fields {
             }
         }
         if let Some(all) = &self.all {
-            let list = if self.any_grantable && granted.any() {
-                self.list_granted(granted, counts)
+            let list = if self.any_individual && individual.any() {
+                self.list_individual(individual, counts)
             } else if self.listed.iter().all(&counts) {
                 all.clone()
             } else {
@@ -292,11 +292,11 @@ impl Fields {
         }
     }
 
-    /// The value of `RateLimit-Policy` for a key with a grant.
+    /// The value of `RateLimit-Policy` for a caller or key with a quota of its own.
     #[cold]
-    fn list_granted(&self, granted: Granted<'_>, counts: impl Fn(&Rendered) -> bool) -> HeaderValue {
+    fn list_individual(&self, individual: Individual<'_>, counts: impl Fn(&Rendered) -> bool) -> HeaderValue {
         join(self.listed.iter().filter(|listed| counts(listed)).map(|listed| {
-            let policy = granted.policy(&listed.name);
+            let policy = individual.policy(&listed.name);
             policy.map_or_else(|| listed.item.clone(), |policy| Rendered::new(listed.index, policy).item)
         }))
     }
@@ -335,8 +335,17 @@ impl Rendered {
             values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
         }
         let (limit_value, item) = (values::number(limit), values::value(&item));
-        let is_grantable = policy.reads_overrides();
-        Self { index, name: name.clone(), limit, limit_value, item, is_in_flight, is_grantable, denial: None }
+        let may_be_individual = policy.reads_overrides() || policy.quota_range().is_some();
+        Self {
+            index,
+            name: name.clone(),
+            limit,
+            limit_value,
+            item,
+            is_in_flight,
+            may_be_individual,
+            denial: None,
+        }
     }
 }
 

@@ -152,22 +152,13 @@ proptest! {
 }
 
 #[test]
-fn what_a_caller_was_charged_is_corrected_under_its_quota() {
+fn policy_of_a_caller_tells_its_quota() {
     let plans = Policy::token_bucket("plans", quota(60)).caller_quotas(quota(6), quota(6_000));
     let caller = plans.with_quota(quota(600)).unwrap();
-    let own = Policy::token_bucket("plans", quota(90)).caller_quotas(quota(6), quota(6_000));
-    assert_eq!(own.with_quota_of(&caller), Some(own.with_quota(quota(600)).unwrap()));
-    assert_eq!(own.with_quota_of(&plans), None);
-    let bucket = || Policy::token_bucket("plans", quota(60));
-    for other in [
-        bucket(),
-        bucket().caller_quotas(quota(6), quota(60)),
-        bucket().allow_debt(1).caller_quotas(quota(6), quota(6_000)),
-        bucket().wait_at_most(Duration::from_secs(1)).caller_quotas(quota(6), quota(6_000)),
-        bucket().lease(10).caller_quotas(quota(6), quota(6_000)),
-        Policy::token_bucket("others", quota(60)).caller_quotas(quota(6), quota(6_000)),
-    ] {
-        assert_eq!(other.with_quota_of(&caller), None, "{other:?}");
+    assert_eq!((caller.caller_quota(), caller.is_individual()), (Some(quota(600)), true));
+    assert_eq!(caller.with_quota(quota(90)), plans.with_quota(quota(90)));
+    for own in [plans.with_quota(quota(60)).unwrap(), plans] {
+        assert_eq!((own.caller_quota(), own.is_individual()), (None, false));
     }
 }
 

@@ -34,15 +34,15 @@ impl Outcome {
         self
     }
 
-    /// The same [remembered](Outcome::remembered) denial, which leaves out a check that has this policy, with the quota of a grant.
-    /// For stores.
-    pub fn leaving_out(mut self, granted: Policy) -> Self {
-        self.grants.get_or_insert_default().left_out.push(granted);
+    /// The same [remembered](Outcome::remembered) denial, which leaves out a check that has this policy, with the quota of a grant
+    /// or a caller. For stores.
+    pub fn leaving_out(mut self, policy: Policy) -> Self {
+        self.grants.get_or_insert_default().left_out.push(policy);
         self
     }
 
-    /// The policies that have the quota of a [grant](crate::overrides): those of checks that were decided under it, and those of checks
-    /// that a [remembered](Outcome::remembered) denial leaves out. Empty for nearly all outcomes.
+    /// The policies that have the quota of a caller or of a [grant](crate::overrides): those of checks that were decided under it, and
+    /// those of checks that a [remembered](Outcome::remembered) denial leaves out. Empty for nearly all outcomes.
     ///
     /// ```
     /// use core::time::Duration;
@@ -58,13 +58,13 @@ impl Outcome {
     /// let Effect::Granted(granted, _) = record.effect(&api, now) else { panic!("there is a grant") };
     ///
     /// let outcome = Outcome::unmetered(Checks::one(granted.clone(), hasher.finish()?, 1), now);
-    /// assert!(outcome.granted_policies().eq([&granted]));
+    /// assert!(outcome.individual_policies().eq([&granted]));
     /// # Ok::<(), portcullis_core::KeyWriteError>(())
     /// ```
-    pub fn granted_policies(&self) -> impl Iterator<Item = &Policy> {
+    pub fn individual_policies(&self) -> impl Iterator<Item = &Policy> {
         let of_checks = self.checks.iter().map(|Check { policy, .. }| policy);
         let left_out = self.grants.iter().flat_map(|grants| &grants.left_out);
-        of_checks.chain(left_out).filter(|policy| policy.is_granted())
+        of_checks.chain(left_out).filter(|policy| policy.is_individual())
     }
 
     /// The [grant](crate::overrides) under whose quota the check at `index` was decided: the policy in [`checks`](Outcome::checks)

@@ -21,7 +21,7 @@ use crate::charge::Asked;
 use crate::charge::LaterCharge;
 use crate::decide::call::StoreCall;
 use crate::decide::rejected::{deny, reject, store_failed};
-use crate::decide::{Ask, Rejected};
+use crate::decide::{Ask, CallerPolicies, Rejected};
 use crate::engine::Limits;
 use crate::engine::keyed_limit::WaitPermit;
 use crate::engine::permits::HeldPermit;
@@ -37,6 +37,7 @@ use crate::event::{EventKeys, EventKind, FoundKeys};
 /// [stay](Ask::stays), and what is to be charged later under such a policy is charged.
 pub struct Attempt {
     limits: Arc<Limits>,
+    callers: CallerPolicies,
     keys: Option<Box<FoundKeys>>,
     /// The longest wait that its caller accepts.
     max_wait: Option<Duration>,
@@ -85,6 +86,7 @@ impl Attempt {
     pub fn new(limits: &Arc<Limits>, max_wait: Option<Duration>, patience: Patience) -> Self {
         Self {
             limits: Arc::clone(limits),
+            callers: CallerPolicies::default(),
             keys: None,
             max_wait,
             patience,
@@ -103,6 +105,11 @@ impl Attempt {
     /// The keys that were found for the request.
     pub fn keys(&self) -> Option<&FoundKeys> {
         self.keys.as_deref()
+    }
+
+    /// The quotas of the caller that are known so far.
+    pub fn callers(&self) -> &CallerPolicies {
+        &self.callers
     }
 
     /// What the request was charged so far.
@@ -126,6 +133,7 @@ impl Attempt {
     /// Returns why the request is rejected. All that it was charged is refunded then.
     pub async fn check(&mut self, mut ask: Ask, call: Option<StoreCall>) -> Result<(), Rejected> {
         self.shadow.append(&mut ask.shadow);
+        self.callers.clone_from(&ask.callers);
         match (&mut self.keys, ask.keys.take()) {
             (Some(all), Some(found)) => found.iter().for_each(|(index, key)| all.add(index, key)),
             (all, found) => *all = all.take().or(found),
@@ -156,7 +164,7 @@ impl Attempt {
         let limits = Arc::clone(&self.limits);
         if limits.charges_later() && !ask.has_no_outcome {
             for asked in ask.take_later_costs(&limits) {
-                match LaterCharge::new(&limits, asked) {
+                match LaterCharge::new(&limits, asked, ask.callers.own(asked.index)) {
                     Some(later) => self.later.push(later),
                     None => return Err(self.too_many_unsettled(asked)),
                 }
@@ -243,9 +251,8 @@ impl Attempt {
         self.is_looking_up
     }
 
-    /// The look-up has found what follows. `limits` have the quotas of the caller.
-    pub fn looked_up(&mut self, limits: &Arc<Limits>) {
-        self.limits = Arc::clone(limits);
+    /// The look-up has found what follows.
+    pub fn looked_up(&mut self) {
         self.is_looking_up = false;
         self.later.iter_mut().for_each(|later| later.is_owed = false);
     }
@@ -279,7 +286,7 @@ impl Attempt {
         };
         let mut tried = mem::take(&mut self.shadow);
         tried.sort_by_key(|asked| asked.index);
-        let shadows = shadows::check(&limits, &tried, self.keys(), &self.patience).await;
+        let shadows = shadows::check(&limits, &self.callers, &tried, self.keys(), &self.patience).await;
         self.held.extend(shadows.held);
         let charged = match slot {
             None => self.charged.take(),

@@ -6,25 +6,30 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use portcullis_core::StoreError;
-use portcullis_core::store::Outcome;
+use portcullis_core::store::{Checks, Outcome};
 
 use super::patience::Patience;
 use crate::charge::Asked;
+use crate::decide::CallerPolicies;
 use crate::decide::call::StoreCall;
 use crate::engine::Limits;
 
-/// Makes the checks. `answered` takes each answer when it is there; what it returns is in the order of the policies.
+/// Makes the checks, of a caller with these quotas. `answered` takes each answer when it is there; what it returns is in the order of the policies.
 ///
 /// # Cancel safety
 ///
 /// What has answered was taken.
 pub(super) async fn check<T>(
     limits: &Arc<Limits>,
+    callers: &CallerPolicies,
     asked: &[Asked],
     patience: &Patience,
     mut answered: impl FnMut(Asked, Result<Outcome, StoreError>) -> T,
 ) -> Vec<T> {
-    let call = |&asked: &Asked| (asked, StoreCall::new(limits, limits.check(asked.to_checks(limits)), false));
+    let call = |&asked: &Asked| {
+        let checks = Checks::one(callers.policy(limits, asked.index).clone(), asked.key, asked.cost);
+        (asked, StoreCall::new(limits, limits.check(checks), false))
+    };
     let mut calls: Vec<(Asked, StoreCall)> = asked.iter().map(call).collect();
     if !calls.iter().all(|(_, call)| call.is_ready()) {
         patience.resume().await;

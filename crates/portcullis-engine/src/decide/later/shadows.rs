@@ -8,6 +8,7 @@ use portcullis_core::{Decision, Receipt, StoreError};
 use super::each;
 use super::patience::Patience;
 use crate::charge::Asked;
+use crate::decide::CallerPolicies;
 use crate::engine::Limits;
 use crate::engine::permits::HeldPermit;
 use crate::engine::report;
@@ -29,6 +30,7 @@ pub(super) struct Shadows {
 /// What has answered is reported, and its permits are released.
 pub(super) async fn check(
     limits: &Arc<Limits>,
+    callers: &CallerPolicies,
     asked: &[Asked],
     keys: Option<&FoundKeys>,
     patience: &Patience,
@@ -37,8 +39,8 @@ pub(super) async fn check(
     if asked.is_empty() {
         return shadows;
     }
-    let add = |asked: Asked, answer| (asked.index, shadows.add(limits, asked, answer));
-    let decided = each::check(limits, asked, patience, add).await;
+    let add = |asked: Asked, answer| (asked.index, shadows.add(limits, callers, asked, answer));
+    let decided = each::check(limits, callers, asked, patience, add).await;
     for (index, decision) in decided.iter().filter(|(_, decision)| !decision.is_allowed()) {
         let led = keys.map(|keys| keys.led_by(limits.policies(), |found, _| found == *index));
         limits.emit(EventKind::ShadowWouldReject { decision }, || EventKeys::found(led.as_ref()));
@@ -49,10 +51,16 @@ pub(super) async fn check(
 
 impl Shadows {
     /// Adds what a policy has charged. Returns its decision.
-    fn add(&mut self, limits: &Arc<Limits>, asked: Asked, answer: Result<Outcome, StoreError>) -> Decision {
+    fn add(
+        &mut self,
+        limits: &Arc<Limits>,
+        callers: &CallerPolicies,
+        asked: Asked,
+        answer: Result<Outcome, StoreError>,
+    ) -> Decision {
         report::answered(limits, answer.as_ref());
         let Ok(outcome) = answer else {
-            return Decision::degraded(asked.policy(limits), limits.engine().now());
+            return Decision::degraded(callers.policy(limits, asked.index), limits.engine().now());
         };
         report::charged(limits, outcome.checks().iter().as_slice(), outcome.decisions());
         self.held.extend(limits.engine().backlog.in_flight.hold(limits, &outcome));

@@ -44,7 +44,7 @@ async fn report_all(store: Arc<Limits>, lock_out: Arc<PolicyLockOut>, policy: Po
         if denials.is_empty() {
             return;
         }
-        let policy = store.policy_as_of_now(&policy);
+        let policy = store.engine().policy_as_of_now(&policy);
         for reports in denials.chunks(MAX_CONCURRENT) {
             let report = |&(key, denials): &(Key, u32)| {
                 let answer = store.engine().store().record_denials(&policy, key, denials, lock_out.rule());

@@ -92,7 +92,7 @@ async fn a_remembered_denial_tells_the_grants_of_all_checks() {
     admin.set_grant(&API, key(&["ada"]), TWENTY).await.unwrap();
     admin.set_grant(&hourly, key(&["ada"]), Some((Quota::per_week(7), DAY))).await.unwrap();
     let limits = |outcome: &Outcome| {
-        let granted = outcome.granted_policies();
+        let granted = outcome.individual_policies();
         granted.map(|policy| (policy.name().to_string(), policy.strategy().limit())).collect::<Vec<_>>()
     };
     let granted = [("api".to_owned(), 20), ("hourly".to_owned(), 7)];

@@ -15,8 +15,8 @@ impl Attempt {
     /// Returns why the request is rejected: the store could not answer. All that it was charged is refunded then.
     pub async fn check_each(&mut self, ask: Ask) -> Result<Vec<Decision>, Rejected> {
         let (limits, patience) = (self.limits.clone(), self.patience.clone());
-        let answers =
-            each::check(&limits, &ask.enforced, &patience, |asked, answer| (ask.only(asked), answer)).await;
+        let only = |asked, answer| (ask.only(asked), answer);
+        let answers = each::check(&limits, &ask.callers, &ask.enforced, &patience, only).await;
         let mut decisions = Vec::with_capacity(answers.len());
         let mut failed = None;
         for (ask, answer) in answers {

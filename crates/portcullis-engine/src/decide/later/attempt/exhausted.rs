@@ -21,9 +21,9 @@ pub(super) fn deny(
     let is_of = |check: &Check, later: &LaterCharge| {
         limits.policies()[later.index()].policy.name() == check.policy.name()
     };
-    for check in outcome.checks().iter().filter(|check| check.policy.is_granted()) {
+    for check in outcome.checks().iter().filter(|check| check.policy.is_individual()) {
         for later in later.iter_mut().filter(|later| is_of(check, later)) {
-            later.set_granted(&check.policy);
+            later.set_individual(&check.policy);
         }
     }
     let denial = outcome.denied_if_exhausted(|check| {

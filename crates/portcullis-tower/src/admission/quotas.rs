@@ -1,4 +1,4 @@
-//! Looks up the quotas of callers whose keys are known, with the look-ups of keys.
+//! The quotas of callers whose keys are known: those that are there, and the others, which are looked up with the keys.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,11 +8,38 @@ use portcullis_core::{Key, Quota};
 
 use super::pending_lookup::Progress;
 use crate::KeyError;
-use crate::config::{CallerQuotas, LayerConfig};
+use crate::config::LayerConfig;
 use crate::quota::QuotaSource;
-use portcullis_engine::PolicySet;
+use portcullis_engine::{CallerPolicies, CallerQuotas, PolicySet};
 use portcullis_engine::{EventKeys, EventKind};
 use portcullis_identity::lookup_cache::SharedLookup;
+
+/// The quotas of the caller of a request that are known at once, and the policies whose quotas have to be looked up first.
+#[inline]
+pub(super) fn known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet) {
+    if config.has_caller_quotas { find_known(config, parts) } else { <_>::default() }
+}
+
+#[inline(never)]
+fn find_known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet) {
+    let (mut quotas, mut awaited) = (CallerQuotas::new(), PolicySet::default());
+    for (index, layer_policy) in config.policies().iter().enumerate() {
+        let quota = match &layer_policy.quota {
+            None => None,
+            Some(QuotaSource::Function(function)) => function(parts),
+            Some(QuotaSource::LookUp(look_up)) => {
+                let key = layer_policy.own_key(config.registry.secret(), parts);
+                let kept = key.map(|key| look_up.kept(key));
+                if let Some(None) = kept {
+                    awaited = awaited.union(PolicySet::one(index));
+                }
+                kept.flatten().and_then(Result::ok).flatten()
+            }
+        };
+        quotas.extend(quota.map(|quota| (index, quota)));
+    }
+    (CallerPolicies::of(&config.limits, &quotas), awaited)
+}
 
 /// The quotas that a request waits for. A look-up that fails leaves a policy its own.
 #[derive(Default)]
