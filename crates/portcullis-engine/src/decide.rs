@@ -10,7 +10,6 @@
 
 mod ask;
 mod call;
-mod callers;
 #[cfg(feature = "runtime")]
 mod later;
 pub mod now;
@@ -18,8 +17,6 @@ mod rejected;
 
 pub use ask::Ask;
 pub use call::StoreCall;
-pub(crate) use callers::KnownCallers;
-pub use callers::{CallerPolicies, CallerQuotas};
 #[cfg(feature = "runtime")]
 pub use later::{Admitted, Attempt, Keep, Patience, Refunds};
 pub use now::Now;

@@ -4,6 +4,7 @@
 #[cfg(feature = "runtime")]
 mod backlog;
 mod by_key;
+mod callers;
 pub mod keyed_limit;
 mod limits;
 pub(crate) mod lock_outs;
@@ -30,6 +31,7 @@ use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
 #[cfg(feature = "runtime")]
 pub use backlog::Backlog;
+pub use callers::{CallerPolicies, CallerQuotas};
 pub use limits::{Limits, Signals};
 
 use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
@@ -232,7 +234,7 @@ impl Engine {
 ///
 /// What is refunded was charged at the rate of its own time: at a slower one, the refund of a few units would free a whole level. What
 /// is charged in addition is bounded by the quota that applies now. All that was charged under a grant is corrected under it.
-pub(crate) fn corrected_under(policy: &Policy, receipt: Receipt, cost: u64) -> Receipt {
+fn corrected_under(policy: &Policy, receipt: Receipt, cost: u64) -> Receipt {
     let charged = receipt.policy();
     let keeps_own =
         charged.is_granted() || (receipt.missing(cost) == 0 && Rate::of(charged) != Rate::of(policy));

@@ -39,8 +39,8 @@ pub use charge::{Asked, LaterCharge};
 pub use clock::RuntimeClock;
 #[cfg(feature = "runtime")]
 pub use decide::{Admitted, Attempt, Keep, Patience, Refunds};
-pub use decide::{Ask, CallerPolicies, CallerQuotas, Now, Rejected, StoreCall, now};
-pub use engine::{Engine, Limits, Signals, report};
+pub use decide::{Ask, Now, Rejected, StoreCall, now};
+pub use engine::{CallerPolicies, CallerQuotas, Engine, Limits, Signals, report};
 pub use error::{
     LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
 };

@@ -4,10 +4,9 @@ use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{FailureMode, Key, Strategy};
 use smallvec::SmallVec;
 
-use super::CallerPolicies;
 use crate::PolicySet;
 use crate::charge::Asked;
-use crate::engine::Limits;
+use crate::engine::{CallerPolicies, Limits};
 use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// The checks of a request that are made together.

@@ -7,7 +7,7 @@ use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 
 use super::Engine;
-use crate::decide::KnownCallers;
+use super::callers::KnownCallers;
 use crate::event::{Event, EventKeys, EventKind, Uncounted};
 #[cfg(feature = "runtime")]
 use crate::event::{EventLog, Observer as _};
@@ -96,7 +96,7 @@ impl Limits {
         self.holds_permits
     }
 
-    pub(crate) fn known_callers(&self) -> &KnownCallers {
+    pub(super) fn known_callers(&self) -> &KnownCallers {
         &self.known_callers
     }
 

@@ -17,15 +17,14 @@ use super::refunds::{Keep, Refunds};
 use super::slot::Slot;
 use super::{late, shadows, window};
 use crate::PolicySet;
-use crate::charge::Asked;
-use crate::charge::LaterCharge;
+use crate::charge::{Asked, LaterCharge};
 use crate::decide::call::StoreCall;
 use crate::decide::rejected::{deny, reject, store_failed};
-use crate::decide::{Ask, CallerPolicies, Rejected};
-use crate::engine::Limits;
+use crate::decide::{Ask, Rejected};
 use crate::engine::keyed_limit::WaitPermit;
 use crate::engine::permits::HeldPermit;
 use crate::engine::report;
+use crate::engine::{CallerPolicies, Limits};
 use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// A request that is decided step by step.

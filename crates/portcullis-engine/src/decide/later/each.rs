@@ -10,9 +10,8 @@ use portcullis_core::store::{Checks, Outcome};
 
 use super::patience::Patience;
 use crate::charge::Asked;
-use crate::decide::CallerPolicies;
 use crate::decide::call::StoreCall;
-use crate::engine::Limits;
+use crate::engine::{CallerPolicies, Limits};
 
 /// Makes the checks, of a caller with these quotas. `answered` takes each answer when it is there; what it returns is in the order of the policies.
 ///

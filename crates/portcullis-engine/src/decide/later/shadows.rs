@@ -8,10 +8,9 @@ use portcullis_core::{Decision, Receipt, StoreError};
 use super::each;
 use super::patience::Patience;
 use crate::charge::Asked;
-use crate::decide::CallerPolicies;
-use crate::engine::Limits;
 use crate::engine::permits::HeldPermit;
 use crate::engine::report;
+use crate::engine::{CallerPolicies, Limits};
 use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// What the policies have decided and charged.

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use portcullis_core::{Policy, Quota, TooMuchWork};
 use smallvec::SmallVec;
 
+use super::Limits;
 use crate::QuotaRefusal;
-use crate::engine::Limits;
 use crate::event::{EventKeys, EventKind};
 
 /// Quotas of one caller, by the indexes of the policies.
@@ -21,7 +21,7 @@ type Own = SmallVec<[(usize, Policy); 1]>;
 
 /// Those that were made for callers, so that callers of one plan share them. They belong to the policies as they are now.
 #[derive(Default)]
-pub(crate) struct KnownCallers(RwLock<HashMap<CallerQuotas, CallerPolicies>>);
+pub(super) struct KnownCallers(RwLock<HashMap<CallerQuotas, CallerPolicies>>);
 
 impl CallerPolicies {
     /// The policies of a caller with these quotas. One that cannot be used is refused, which is an event: the caller keeps the policy's
@@ -84,7 +84,7 @@ impl CallerPolicies {
     }
 
     /// Adds those of another request, whose policies begin at `offset`.
-    pub(super) fn join(&mut self, other: &Self, offset: usize) {
+    pub(crate) fn join(&mut self, other: &Self, offset: usize) {
         for (index, policy) in other.0.iter().flat_map(|policies| policies.iter()) {
             self.put(offset + index, policy.clone());
         }
@@ -92,7 +92,7 @@ impl CallerPolicies {
 
     /// Whether the caller has no quota of its own.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
