@@ -11,7 +11,7 @@ use http::Request;
 use http::request::Parts;
 use http_body::Body;
 
-use crate::response::is_grpc;
+use portcullis_response::internal::is_grpc;
 
 pub use claim::GrpcClaim;
 pub(crate) use erased::rated;

@@ -20,13 +20,13 @@ use crate::Registry;
 use crate::discard;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
-use crate::response::{ResponseSettings, SoftLimits};
 pub(crate) use live::LiveConfig;
 use live::Version;
 use portcullis_engine::policies::{Member, Membership};
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 use portcullis_engine::{Limits, Signals, report};
 use portcullis_identity::lists::Lists;
+use portcullis_response::internal::{ResponseSettings, ShownPolicy};
 
 /// The policies and options of a layer. It has at least one policy, unless it only denies.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
@@ -198,16 +198,26 @@ impl LayerConfig {
         self.has_caller_quotas = self.policies().iter().any(|layer_policy| layer_policy.quota.is_some());
         let limits = self.policies.iter().map(LayerPolicy::to_limit).collect();
         self.limits = Arc::new(self.limits.with_policies(limits));
-        let responses = Arc::make_mut(&mut self.responses);
-        responses.set_soft_limits(SoftLimits::of(&self.policies));
-        responses.render(
-            self.policies
-                .iter()
-                .enumerate()
-                .filter(|(_, layer_policy)| layer_policy.is_enforced_for_some() && !layer_policy.is_unlisted)
-                .map(|(index, layer_policy)| (index, &layer_policy.policy)),
-        );
+        let enforced: Vec<_> = shown(&self.policies).collect();
+        Arc::make_mut(&mut self.responses).render(&enforced);
     }
+
+    /// The policies that may reject requests, as responses show them.
+    #[cfg(feature = "openapi")]
+    pub(crate) fn shown(&self) -> Vec<ShownPolicy<'_>> {
+        shown(&self.policies).collect()
+    }
+}
+
+fn shown(policies: &[LayerPolicy]) -> impl Iterator<Item = ShownPolicy<'_>> {
+    let enforced =
+        policies.iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some());
+    enforced.map(|(index, layer_policy)| ShownPolicy {
+        index,
+        policy: &layer_policy.policy,
+        is_listed: !layer_policy.is_unlisted,
+        warn_at: layer_policy.warn_at,
+    })
 }
 
 impl Clone for LayerConfig {

@@ -22,9 +22,9 @@ use portcullis_core::{Policy, PolicyName};
 use tower_layer::Layer;
 
 use crate::OnMissing;
+use crate::RateLimitHeaders;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::policy::{KeySource, LayerPolicy};
-use crate::response::RateLimitHeaders;
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).

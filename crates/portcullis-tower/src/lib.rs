@@ -200,9 +200,7 @@ mod cost;
 mod discard;
 #[cfg(test)]
 mod event_log_tests;
-mod fraction;
 mod future;
-pub mod headers;
 mod inventory;
 pub mod joint;
 mod layer;
@@ -218,7 +216,6 @@ mod policy_sets;
 mod preflight;
 mod quota;
 mod registry;
-mod response;
 mod response_context;
 mod response_outcome;
 mod selected;
@@ -255,9 +252,9 @@ pub use portcullis_identity::{
     Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Or,
     Query, Route, Trust, TrustError, TrustedProxies, matching,
 };
+pub use portcullis_response::{RateLimitHeaders, Rejection, headers};
 pub use quota::{CallerQuota, QuotaLookup};
 pub use registry::{GrantBuilder, Installation, Registry};
-pub use response::{RateLimitHeaders, Rejection};
 pub use response_outcome::ResponseOutcome;
 pub use selected::{
     CurrentLayer, LayerLog, PreparedLayer, SelectLayer, SelectedFuture, SelectedRateLimit, Selection,

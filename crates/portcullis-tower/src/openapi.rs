@@ -67,7 +67,7 @@ impl RateLimitLayer {
     pub fn openapi(&self) -> Response {
         let live = LiveConfig::of(&self.config);
         let config = Arc::clone(&live.current());
-        config.responses.describe_limited(config.policies())
+        config.responses.describe_limited(&config.shown())
     }
 
     /// Returns the responses of this layer with their statuses: [429](Self::openapi), unless no policy is enforced, and 503, which
@@ -98,8 +98,8 @@ impl RateLimitLayer {
     pub fn openapi_responses(&self) -> Responses {
         let live = LiveConfig::of(&self.config);
         let config = Arc::clone(&live.current());
-        let is_enforced = config.policies().iter().any(crate::policy::LayerPolicy::is_enforced_for_some);
-        let limited = is_enforced.then(|| ("429", config.responses.describe_limited(config.policies())));
+        let enforced = config.shown();
+        let limited = (!enforced.is_empty()).then(|| ("429", config.responses.describe_limited(&enforced)));
         let unavailable = ("503", config.responses.describe_unavailable());
         limited.into_iter().chain([unavailable]).collect()
     }

@@ -7,7 +7,6 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
-use crate::fraction::Fraction;
 use crate::quota::QuotaSource;
 use crate::response_outcome::OutcomeRule;
 use crate::{
@@ -16,6 +15,7 @@ use crate::{
 use portcullis_engine::PolicyLockOut;
 use portcullis_engine::policies::{Member, Registered};
 use portcullis_engine::{HeldUntil, Limit, is_in_flight};
+use portcullis_response::internal::Fraction;
 
 /// A policy, and how to apply it to a request.
 #[derive(Clone)]

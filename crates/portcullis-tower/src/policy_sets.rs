@@ -7,10 +7,10 @@ use portcullis_core::Policy;
 use smallvec::SmallVec;
 
 use crate::policy::LayerPolicy;
-use crate::response::ResponseSettings;
 use portcullis_engine::EventLog;
 use portcullis_engine::Limits;
 use portcullis_engine::policies::Membership;
+use portcullis_response::internal::ResponseSettings;
 
 /// The sets of policies that handlers have checked, bounded in number.
 ///
@@ -107,7 +107,7 @@ mod tests {
         let set = PreparedSet {
             policies: Arc::new(by_global),
             limits,
-            responses: Arc::new(ResponseSettings::new()),
+            responses: Arc::new(ResponseSettings::default()),
             membership,
         };
         sets.insert(policies.into(), 0, set);

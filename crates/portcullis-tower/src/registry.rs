@@ -20,11 +20,11 @@ use tokio::time::{Instant, timeout};
 
 use crate::inventory::Inventory;
 use crate::policy_sets::PolicySets;
-use crate::response::ResponseSettings;
 use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 use portcullis_engine::Engine;
 use portcullis_engine::Observer;
 use portcullis_engine::engine::settler::Drained;
+use portcullis_response::internal::ResponseSettings;
 
 pub use install::Installation;
 pub use overrides::GrantBuilder;
@@ -71,7 +71,7 @@ impl Registry {
         Self {
             engine: Arc::new(Engine::new(store)),
             secret,
-            default_responses: Mutex::new(ResponseSettings::new()),
+            default_responses: Mutex::new(ResponseSettings::default()),
             policy_sets: PolicySets::default(),
             is_off: false,
             lookup_counts: LookupCounts::default(),

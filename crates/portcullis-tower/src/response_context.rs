@@ -12,8 +12,8 @@ use crate::Charge;
 use crate::config::LayerConfig;
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::owed::{self, Owed};
-use crate::response::Individual;
 use portcullis_engine::LaterCharge;
+use portcullis_response::internal::Individual;
 
 /// The data for the response to an admitted request.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode, header};
 
-use crate::headers::GRPC_STATUS;
+use portcullis_response::internal::GRPC_STATUS;
 
 /// The outcome of a request: its response, as far as it tells whether the request [stays
 /// charged](crate::RateLimitLayer::charge_when).

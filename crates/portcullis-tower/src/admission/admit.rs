@@ -10,12 +10,12 @@ use portcullis_core::store::{Check, Outcome};
 use super::nesting;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::response::shadow_names;
 use crate::response_context::ResponseContext;
 use crate::{Charge, RateLimitHeaders, Shadow};
 use portcullis_engine::Admitted;
 use portcullis_engine::FoundKeys;
 use portcullis_engine::engine::permits::Permits;
+use portcullis_response::internal::names_of_policies;
 
 /// Lets a request through that was decided at once.
 #[inline]
@@ -132,7 +132,7 @@ fn attach_shadows(
     let denied = decisions.iter().filter(|decision| !decision.is_allowed()).map(Decision::policy);
     let is_sent = config.responses.headers().contains(RateLimitHeaders::SHADOW);
     let mut denied = denied.peekable();
-    let names = (is_sent && denied.peek().is_some()).then(|| shadow_names(denied));
+    let names = (is_sent && denied.peek().is_some()).then(|| names_of_policies(denied));
     extensions.get_or_insert_default::<Shadow>().add(&config.limits, decisions);
     names
 }

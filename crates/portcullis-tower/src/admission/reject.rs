@@ -9,10 +9,11 @@ use portcullis_core::Key;
 use super::nesting;
 use super::plan::PlannedRejection;
 use crate::KeyError;
+use crate::Rejection;
 use crate::config::LayerConfig;
-use crate::response::{Cause, Rejection};
 use portcullis_engine::Rejected;
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
+use portcullis_response::internal::Cause;
 
 /// The response to a request that is rejected, with the key of its client, by which the discarding of bodies is limited.
 pub(crate) struct RejectedRequest {

@@ -10,9 +10,9 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use portcullis_core::Decision;
 
 use super::accept;
-use crate::response::{Cause, ResponseSettings};
 use crate::{KeyError, Reason, Rejection};
 use portcullis_engine::Rejected;
+use portcullis_response::internal::{Cause, ResponseSettings};
 
 /// Why a check in a handler is rejected, and the response of a layer to that: status, headers and body.
 ///
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     fn limited(cause: Refusal) -> Limited {
-        Limited::new(Arc::new(ResponseSettings::new()), cause, HeaderMap::new())
+        Limited::new(Arc::new(ResponseSettings::default()), cause, HeaderMap::new())
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::member::Member;
 use crate::RateLimitHeaders;
 use crate::admission::{lookups, reject};
 use crate::headers::X_RATELIMIT_SHADOW;
-use crate::response::{Individual, shadow_names};
+use portcullis_response::internal::{Individual, names_of_policies};
 
 /// Requests that are decided at once, with the policies of all of them.
 pub(super) struct Group {
@@ -157,7 +157,7 @@ impl Group {
         });
         let mut denied = denied.map(|(_, shadow)| shadow.policy()).peekable();
         if denied.peek().is_some() && responses.headers().contains(RateLimitHeaders::SHADOW) {
-            response.headers_mut().append(&X_RATELIMIT_SHADOW, shadow_names(denied));
+            response.headers_mut().append(&X_RATELIMIT_SHADOW, names_of_policies(denied));
         }
         last.response(response)
     }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fraction::Fraction;
-use crate::response::RetrySpread;
 use crate::{LayerOptionError, RateLimitLayer};
 use portcullis_engine::MAX_RETRY_SPREAD;
+use portcullis_response::internal::Fraction;
+use portcullis_response::internal::RetrySpread;
 
 impl RateLimitLayer {
     /// The longest time over which [retries](Self::spread_retries) can be spread: one hour.

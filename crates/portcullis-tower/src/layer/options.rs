@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::RateLimitLayer;
-use crate::response::ResponseSettings;
+use portcullis_response::internal::ResponseSettings;
 
 impl RateLimitLayer {
     /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.

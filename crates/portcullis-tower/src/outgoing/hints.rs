@@ -11,7 +11,8 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
 use super::settings::{HintSettings, RemainingHeaders, ResetFormat};
-use crate::headers::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS, RATELIMIT};
+use crate::headers::RATELIMIT;
+use portcullis_response::internal::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
 
 /// A header has a value that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,13 +8,14 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 
+use crate::Rejection;
 use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::inventory::ListedLayer as _;
-use crate::response::{Cause, Rejection};
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
 use portcullis_engine::Signals;
 use portcullis_engine::{Event, EventKind, Observer as _};
+use portcullis_response::internal::Cause;
 
 /// The log of layers that are chosen among each other: their lines are throttled together, and an outage of the store is one for all of
 /// them.

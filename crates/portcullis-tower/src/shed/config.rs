@@ -17,10 +17,10 @@ use super::shared::Shared;
 use crate::body_rate::BodyRate;
 use crate::matching::{PathReadings, RequestMatcher};
 use crate::registry::ListedShed as _;
-use crate::response::{Cause, ResponseSettings, RetrySpread};
 use crate::{Observer as _, Reason, Registry, Rejection};
 use portcullis_engine::Class;
 use portcullis_engine::{Event, EventKind};
+use portcullis_response::internal::{Cause, ResponseSettings, RetrySpread};
 
 /// The settings of a layer, and what its services share.
 #[derive(Clone)]

@@ -20,9 +20,9 @@ use crate::body_rate::BodyRate;
 use crate::discard;
 use crate::matching::RequestMatcher;
 use crate::registry::ListedShed as _;
-use crate::response::RetrySpread;
 use crate::{Registry, Rejection};
 use portcullis_engine::Class;
+use portcullis_response::internal::RetrySpread;
 
 /// A [`tower_layer::Layer`] that rejects requests while the service is overloaded, the least important ones first.
 ///

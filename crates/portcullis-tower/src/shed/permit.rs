@@ -10,8 +10,8 @@ use super::places::Place;
 use super::shared::{Counts, Shared};
 use super::window::{End, Sample};
 use crate::body_rate::GrpcClaim;
-use crate::headers::GRPC_STATUS;
 use crate::registry::ListedShed as _;
+use portcullis_response::internal::GRPC_STATUS;
 
 /// A request in flight. Dropped when the body of its response has ended, or whatever else ends it.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use http::HeaderMap;
 
 use super::{Hint, Invalid, number};
-use crate::headers::GRPC_RETRY_PUSHBACK_MS;
+use portcullis_response::internal::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS_DETAILS};
 
 pub(super) const RESOURCE_EXHAUSTED: &[u8] = b"8";
 pub(super) const UNAVAILABLE: &[u8] = b"14";
@@ -27,7 +27,7 @@ pub(super) fn retry_info(headers: &HeaderMap) -> Hint {
     use std::time::Duration;
     use tonic_types::pb;
 
-    let Some(value) = headers.get(&crate::headers::GRPC_STATUS_DETAILS) else { return Ok(None) };
+    let Some(value) = headers.get(&GRPC_STATUS_DETAILS) else { return Ok(None) };
     if value.len() > MAX_DETAILS {
         return Err(Invalid);
     }

@@ -66,6 +66,11 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         &["fred", "portcullis-engine", "portcullis-memory", "portcullis-redis", "portcullis-tower"],
         "the client is identified before anything decides",
     ),
+    (
+        "portcullis-response",
+        &["fred", "hyper*", "portcullis-memory", "portcullis-redis", "portcullis-tower", "tower*"],
+        "a response is made of what was decided, whichever layer asks for it",
+    ),
     ("portcullis-tower", STORES, "the layer does not depend on a store"),
     ("portcullis-config", STORES, "rules do not depend on a store"),
     ("portcullis-metrics", STORES, "metrics do not depend on a store"),

@@ -11,17 +11,16 @@ use std::fmt::Write as _;
 use portcullis_core::Policy;
 use utoipa::openapi::{Response, ResponseBuilder};
 
-use super::{Cause, ResponseSettings, whole_seconds};
-use crate::policy::LayerPolicy;
+use crate::fields::{ShownPolicy, whole_seconds};
+use crate::rejection::Cause;
+use crate::settings::ResponseSettings;
 use example::Example;
-use portcullis_engine::PolicySet;
-use portcullis_engine::Rejected;
-use portcullis_engine::is_in_flight;
+use portcullis_engine::{PolicySet, Rejected, is_in_flight};
 
 impl ResponseSettings {
-    /// Describes the response 429 of a layer with these policies.
-    pub(crate) fn describe_limited(&self, policies: &[LayerPolicy]) -> Response {
-        let enforced = Enforced::of(policies);
+    /// Describes the response 429 of a layer with these policies, which may reject requests.
+    pub fn describe_limited(&self, enforced: &[ShownPolicy<'_>]) -> Response {
+        let enforced = Enforced::of(enforced);
         let Some(first) = enforced.shown.first().or(enforced.unlisted.first()) else {
             return Response::new(NEVER);
         };
@@ -42,7 +41,7 @@ impl ResponseSettings {
     }
 
     /// Describes the response 503, which is the same for all policies.
-    pub(crate) fn describe_unavailable(&self) -> Response {
+    pub fn describe_unavailable(&self) -> Response {
         let example = Example::render(self, Cause::Limits(&Rejected::StoreFailed));
         let mut response = ResponseBuilder::new().description(UNAVAILABLE);
         response = response.header(headers::CACHE_CONTROL.name, headers::CACHE_CONTROL.build(Some(&example)));
@@ -83,15 +82,15 @@ struct Enforced<'a> {
 }
 
 impl<'a> Enforced<'a> {
-    fn of(policies: &'a [LayerPolicy]) -> Self {
-        let enforced = || policies.iter().enumerate().filter(|(_, one)| one.is_enforced_for_some());
-        let listed = |is_unlisted: bool| {
-            enforced().filter(move |(_, one)| one.is_unlisted == is_unlisted).map(|(_, one)| &one.policy)
+    fn of(enforced: &[ShownPolicy<'a>]) -> Self {
+        let listed = |is_listed: bool| {
+            let shown = enforced.iter().filter(move |shown| shown.is_listed == is_listed);
+            shown.map(|shown| shown.policy).collect()
         };
         Self {
-            indexes: enforced().map(|(index, _)| index).collect(),
-            shown: listed(false).collect(),
-            unlisted: listed(true).collect(),
+            indexes: enforced.iter().map(|shown| shown.index).collect(),
+            shown: listed(true),
+            unlisted: listed(false),
         }
     }
 

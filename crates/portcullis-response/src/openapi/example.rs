@@ -5,7 +5,8 @@ use portcullis_core::algorithm::State;
 use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Policy, Secret, Strategy, Timestamp};
 
-use crate::response::{Cause, Rejection, ResponseSettings};
+use crate::rejection::{Cause, Rejection};
+use crate::settings::ResponseSettings;
 
 /// The headers and the bodies of a response of the layer.
 pub(super) struct Example {
@@ -17,7 +18,7 @@ pub(super) struct Example {
 impl Example {
     /// Renders a rejection by the default responses.
     pub(super) fn render(settings: &ResponseSettings, cause: Cause<'_>) -> Self {
-        let settings = ResponseSettings { custom: None, ..settings.clone() };
+        let settings = settings.with_default_responses();
         let render = |accept: &'static str| {
             let mut request = Request::new(());
             request.headers_mut().insert(header::ACCEPT, HeaderValue::from_static(accept));

@@ -10,11 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 
-use super::{Rejection, USUAL_HEADERS, values};
-use crate::Reason;
+use super::USUAL_HEADERS;
+use crate::Rejection;
+use crate::fields::values;
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
+use portcullis_engine::Reason;
 
-pub(super) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
+pub(crate) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.reserve(USUAL_HEADERS);

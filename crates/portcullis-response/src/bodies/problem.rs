@@ -5,10 +5,11 @@ use http::{HeaderValue, Response, header};
 use portcullis_core::PolicyName;
 use serde::Serialize;
 
+use super::USUAL_HEADERS;
 use super::accept::{Format, preferred};
-use super::values::ItemBuf;
-use super::{Rejection, USUAL_HEADERS};
-use crate::Reason;
+use crate::Rejection;
+use crate::fields::values::ItemBuf;
+use portcullis_engine::Reason;
 
 impl Rejection<'_> {
     /// Returns the default response: plain text, `application/json` or `application/problem+json`, as the request's `Accept`
@@ -27,7 +28,7 @@ impl Rejection<'_> {
 static TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// The content type and the body of the default response.
-pub(super) fn rendered(rejection: &Rejection<'_>) -> (HeaderValue, Bytes) {
+pub(crate) fn rendered(rejection: &Rejection<'_>) -> (HeaderValue, Bytes) {
     let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));
     // In constants, so that their bytes are checked by the compiler.
     match format {
@@ -94,13 +95,13 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
 const JSON_CAPACITY: usize = 512;
 
 /// The type and the title of a rejection by a limit.
-pub(super) const QUOTA_EXCEEDED: (&str, &str) = (
+pub(crate) const QUOTA_EXCEEDED: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#quota-exceeded",
     "Request cannot be satisfied as assigned quota has been exceeded",
 );
 
 /// The same where the server cannot decide.
-pub(super) const REDUCED_CAPACITY: (&str, &str) = (
+pub(crate) const REDUCED_CAPACITY: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
     "Request cannot be satisfied due to temporary server capacity constraints",
 );

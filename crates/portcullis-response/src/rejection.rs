@@ -8,14 +8,13 @@ use http::{HeaderValue, StatusCode};
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, PolicyName, Retry};
 
-use super::fields;
-use super::values::{self, ItemBuf};
-use crate::{KeyError, Reason};
-use portcullis_engine::PolicySet;
-use portcullis_engine::Rejected;
+use crate::fields;
+use crate::fields::values::{self, ItemBuf};
+use portcullis_engine::{PolicySet, Reason, Rejected};
+use portcullis_identity::KeyError;
 
 /// A request that does not reach the inner service, and the reason. The argument of a closure given to
-/// [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with).
+/// `RateLimitLayer::reject_with`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rejection<'a> {
     parts: &'a Parts,
@@ -26,19 +25,22 @@ pub struct Rejection<'a> {
 
 /// Why a request is rejected.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cause<'a> {
+pub enum Cause<'a> {
     /// Its limits reject it.
     Limits(&'a Rejected),
     /// A list denies it.
     Denied,
+    /// It has no key.
     NoKey(&'a KeyError),
+    /// Its key could not be looked up.
     LookupFailed,
-    /// The wait is the offset.
+    /// The server is overloaded. The wait is the offset.
     Shed,
 }
 
 impl Cause<'_> {
-    pub(crate) fn reason(&self) -> Reason {
+    /// The reason, as events have it.
+    pub fn reason(&self) -> Reason {
         match self {
             Cause::Limits(rejected) => rejected.reason(),
             Cause::Denied => Reason::Denied,
@@ -52,17 +54,19 @@ impl Cause<'_> {
 }
 
 impl<'a> Rejection<'a> {
-    pub(crate) fn new(parts: &'a Parts, cause: Cause<'a>) -> Self {
+    /// The rejection of a request, for which no time is added to the wait.
+    pub fn new(parts: &'a Parts, cause: Cause<'a>) -> Self {
         Self { parts, cause, retry_offset: Duration::ZERO }
     }
 
     /// Adds to the wait of a client that may retry.
-    pub(crate) fn retried_later_by(self, retry_offset: Duration) -> Self {
+    #[must_use]
+    pub fn retried_later_by(self, retry_offset: Duration) -> Self {
         Self { retry_offset, ..self }
     }
 
-    /// Returns the request without its body. For a [check in a handler](crate::Limited), which has no request, it is an empty
-    /// `GET` of `/`, with the [`Accept`](crate::Check::accept) that the handler has given.
+    /// Returns the request without its body. For a check in a handler, which has no request, it is an empty
+    /// `GET` of `/`, with the `Check::accept` that the handler has given.
     pub fn parts(&self) -> &'a Parts {
         self.parts
     }
@@ -78,7 +82,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// The denial of a request that was limited, and the policies that were checked.
-    pub(super) fn limited(&self) -> Option<(&'a Outcome, PolicySet)> {
+    pub(crate) fn limited(&self) -> Option<(&'a Outcome, PolicySet)> {
         match self.cause {
             Cause::Limits(
                 Rejected::Limited { outcome, checked, .. } | Rejected::Late { outcome, checked },
@@ -88,7 +92,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// Returns the narrowest key of a request that was limited.
-    pub(crate) fn key(&self) -> Option<Key> {
+    pub fn key(&self) -> Option<Key> {
         self.limited().and_then(|(outcome, _)| outcome.checks().narrowest_key())
     }
 
@@ -110,13 +114,13 @@ impl<'a> Rejection<'a> {
         denials.map(Decision::policy).chain(unsettled)
     }
 
-    /// Returns whether the key of a policy is blocked: by a [lock-out](crate::RateLimitLayer::lock_out) or
-    /// [by hand](crate::Registry::block).
+    /// Returns whether the key of a policy is blocked: by a `RateLimitLayer::lock_out` or
+    /// by hand.
     pub fn is_blocked(&self) -> bool {
         self.decisions().iter().any(Decision::is_blocked)
     }
 
-    /// Returns the value of `Retry-After`: whole seconds, at least 1, [spread](crate::RateLimitLayer::spread_retries) if the layer
+    /// Returns the value of `Retry-After`: whole seconds, at least 1, `RateLimitLayer::spread_retries` if the layer
     /// does so. `None` if no retry can succeed, or the wait is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         self.wait().map(|wait| Duration::from_secs(fields::retry_after(wait)))
@@ -135,7 +139,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// Returns one sentence for people: lower case, no full stop. It does not describe errors of the server, except that in a
-    /// build with debug assertions it names the line that is missing where [`ClientIp`](crate::ClientIp) finds no address.
+    /// build with debug assertions it names the line that is missing where `ClientIp` finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
             Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => match self.retry_after() {
@@ -161,7 +165,7 @@ impl<'a> Rejection<'a> {
     }
 
     /// Appends the [message](Self::message). The most frequent one needs no allocation here.
-    pub(super) fn push_message(&self, text: &mut ItemBuf) {
+    pub(crate) fn push_message(&self, text: &mut ItemBuf) {
         match (self.limited(), self.retry_after()) {
             (Some(_), Some(wait)) => {
                 let start = if self.is_blocked() { BLOCKED } else { RETRY_AFTER };
@@ -173,12 +177,12 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    pub(super) fn cause(&self) -> Cause<'a> {
+    pub(crate) fn cause(&self) -> Cause<'a> {
         self.cause
     }
 
     /// The time until a retry can succeed, if that is possible and known: exact, or spread if the layer does so.
-    pub(super) fn wait(&self) -> Option<Duration> {
+    pub(crate) fn wait(&self) -> Option<Duration> {
         if matches!(self.cause, Cause::Shed) {
             return Some(self.retry_offset);
         }
@@ -193,7 +197,7 @@ impl<'a> Rejection<'a> {
         self.decision().and_then(Decision::retry) == Some(Retry::Unknown)
     }
 
-    pub(super) fn challenge(&self) -> Option<&'a HeaderValue> {
+    pub(crate) fn challenge(&self) -> Option<&'a HeaderValue> {
         match self.cause {
             Cause::NoKey(error) => error.challenge(),
             _ => None,

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::HeaderValue;
 
 use crate::Rejection;
-use crate::response::values;
+use crate::fields::values;
 
 /// The value of `grpc-status-details-bin`, if the request was limited.
 pub(super) fn header(code: u8, text: &str, rejection: &Rejection<'_>) -> Option<HeaderValue> {

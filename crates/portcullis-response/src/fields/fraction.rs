@@ -1,15 +1,19 @@
 //! A part of a limit, compared in integers.
 
-use crate::LayerOptionError;
+use portcullis_engine::LayerOptionError;
 
 /// A fraction between 0 and 1, both excluded, in billionths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Fraction(u32);
+pub struct Fraction(u32);
 
 impl Fraction {
     /// Rounds to the nearest billionth, and never to 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// If it is not between 0 and 1.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to a billion")]
-    pub(crate) fn new(fraction: f64) -> Result<Self, LayerOptionError> {
+    pub fn new(fraction: f64) -> Result<Self, LayerOptionError> {
         if fraction > 0.0 && fraction < 1.0 {
             let billionths = (fraction * f64::from(BILLION)).round() as u32;
             Ok(Self(billionths.clamp(1, BILLION - 1)))
@@ -19,7 +23,7 @@ impl Fraction {
     }
 
     /// Whether `part` is at least this fraction of `whole`.
-    pub(crate) fn is_reached(self, part: u64, whole: u64) -> bool {
+    pub fn is_reached(self, part: u64, whole: u64) -> bool {
         u128::from(part) * u128::from(BILLION) >= u128::from(whole) * u128::from(self.0)
     }
 }

@@ -5,7 +5,8 @@ use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 
 use super::{Enforced, Example};
-use crate::response::{RateLimitHeaders, ResponseSettings};
+use crate::RateLimitHeaders;
+use crate::settings::ResponseSettings;
 use portcullis_engine::is_in_flight;
 
 /// A header that may be present.

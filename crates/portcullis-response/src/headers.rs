@@ -1,7 +1,7 @@
 //! The names of the headers that the layer writes.
 //!
 //! A browser shows them to a script of another origin only if the CORS layer, which belongs *outside* of this layer,
-//! exposes them: [`RateLimitLayer::exposed_headers`](crate::RateLimitLayer::exposed_headers) lists those of one layer.
+//! exposes them: `RateLimitLayer::exposed_headers` lists those of one layer.
 
 use http::HeaderName;
 
@@ -17,7 +17,7 @@ pub static X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelim
 /// The names of the shadow policies that would have rejected the request, as a structured list of strings.
 pub static X_RATELIMIT_SHADOW: HeaderName = HeaderName::from_static("x-ratelimit-shadow");
 /// The names of the policies that the request comes near the limit of, as a structured list of strings: see
-/// [`RateLimitLayer::warn_at`](crate::RateLimitLayer::warn_at).
+/// `RateLimitLayer::warn_at`.
 pub static X_RATELIMIT_WARNING: HeaderName = HeaderName::from_static("x-ratelimit-warning");
 /// The decisive policy, the remaining units, and the time until there are more.
 pub static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -34,14 +34,17 @@ pub static RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-rese
 /// from another origin reads them only if the CORS layer exposes them.
 ///
 /// ```
-/// let names = portcullis_tower::headers::grpc_web();
+/// let names = portcullis_response::headers::grpc_web();
 /// assert_eq!(names[0], "grpc-status");
 /// ```
 pub fn grpc_web() -> [HeaderName; 4] {
     [&GRPC_STATUS, &GRPC_MESSAGE, &GRPC_STATUS_DETAILS, &GRPC_RETRY_PUSHBACK_MS].map(Clone::clone)
 }
 
-pub(crate) static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+/// The status of a call.
+pub static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-pub(crate) static GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
-pub(crate) static GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// The details of an error.
+pub static GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
+/// Milliseconds after which a call may be retried.
+pub static GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");

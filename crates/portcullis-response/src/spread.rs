@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use portcullis_core::Key;
 
-use crate::LayerOptionError;
-use portcullis_engine::MAX_RETRY_SPREAD;
+use portcullis_engine::{LayerOptionError, MAX_RETRY_SPREAD};
 
 /// The longest time that is added to the wait of a rejection, in microseconds, and the number of rejections without a key of
 /// their own.
 #[derive(Debug)]
-pub(crate) struct RetrySpread {
+pub struct RetrySpread {
     micros: u64,
     turn: AtomicU64,
 }
 
 impl RetrySpread {
-    pub(crate) fn new(spread: Duration) -> Result<Self, LayerOptionError> {
+    /// A spread over this time.
+    ///
+    /// # Errors
+    ///
+    /// If it is longer than [`MAX_RETRY_SPREAD`].
+    pub fn new(spread: Duration) -> Result<Self, LayerOptionError> {
         match u64::try_from(spread.as_micros()) {
             Ok(micros) if spread <= MAX_RETRY_SPREAD => Ok(Self { micros, turn: AtomicU64::new(0) }),
             _ => Err(LayerOptionError::RetrySpread { spread }),
@@ -27,7 +31,7 @@ impl RetrySpread {
 
     /// The time to add: the same for each seed, uniform over all seeds. Rejections without a seed take turns in a sequence whose
     /// members lie far from each other.
-    pub(crate) fn offset(&self, seed: Option<NonZeroU64>) -> Duration {
+    pub fn offset(&self, seed: Option<NonZeroU64>) -> Duration {
         let seed = seed.map_or_else(|| self.turn.fetch_add(1, Relaxed).wrapping_mul(GOLDEN), NonZeroU64::get);
         let scaled = u128::from(seed) * (u128::from(self.micros) + 1);
         Duration::from_micros(u64::try_from(scaled >> 64).unwrap_or(self.micros))

@@ -5,7 +5,7 @@ use utoipa::openapi::schema::{ArrayBuilder, KnownFormat, Object, ObjectBuilder, 
 use utoipa::openapi::{ContentBuilder, ResponseBuilder};
 
 use super::{Enforced, Example};
-use crate::response::problem;
+use crate::bodies::problem;
 
 /// Adds the types of which `Accept` chooses one. Problem details come first, because tools show the first.
 pub(super) fn with_content(

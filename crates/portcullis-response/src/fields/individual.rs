@@ -4,8 +4,8 @@ use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Policy, PolicyName};
 
 /// Where the policies are that have the quota of a caller or of a grant. Most requests have none.
-#[derive(Clone, Copy)]
-pub(crate) enum Individual<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum Individual<'a> {
     /// In the checks of an admitted request.
     Among(&'a [Check]),
     /// In a rejection.

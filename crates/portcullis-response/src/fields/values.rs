@@ -8,28 +8,28 @@ use portcullis_core::PolicyName;
 use smallvec::SmallVec;
 
 /// A buffer on the stack, large enough for one item.
-pub(super) type ItemBuf = SmallVec<[u8; 256]>;
+pub(crate) type ItemBuf = SmallVec<[u8; 256]>;
 
 /// No allocation for a small number. Otherwise half the allocations of `HeaderValue::from(number)`, which reserves 20 bytes and
 /// then shares them.
-pub(super) fn number(number: u64) -> HeaderValue {
+pub(crate) fn number(number: u64) -> HeaderValue {
     small_number(number).unwrap_or_else(|| value(itoa::Buffer::new().format(number).as_bytes()))
 }
 
 /// The value of a small number, without an allocation.
-pub(super) fn small_number(number: u64) -> Option<HeaderValue> {
+pub(crate) fn small_number(number: u64) -> Option<HeaderValue> {
     small::text(number).map(HeaderValue::from_static)
 }
 
 #[inline]
-pub(super) fn push_number(bytes: &mut ItemBuf, number: u64) {
+pub(crate) fn push_number(bytes: &mut ItemBuf, number: u64) {
     bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// An integer of a structured field, which has at most 15 digits.
 ///
 /// Source: RFC 9651, section 3.3.1.
-pub(super) fn push_integer(bytes: &mut ItemBuf, number: u64) {
+pub(crate) fn push_integer(bytes: &mut ItemBuf, number: u64) {
     push_number(bytes, number.min(999_999_999_999_999));
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn push_string(bytes: &mut impl Extend<u8>, name: &PolicyName) {
 }
 
 /// A list of strings of a structured field.
-pub(crate) fn list<'a>(names: impl Iterator<Item = &'a PolicyName>) -> HeaderValue {
+pub fn list<'a>(names: impl Iterator<Item = &'a PolicyName>) -> HeaderValue {
     let mut bytes = Vec::new();
     for name in names {
         if !bytes.is_empty() {
@@ -59,12 +59,12 @@ pub(crate) fn list<'a>(names: impl Iterator<Item = &'a PolicyName>) -> HeaderVal
     value(&bytes)
 }
 
-pub(super) fn value(bytes: &[u8]) -> HeaderValue {
+pub(crate) fn value(bytes: &[u8]) -> HeaderValue {
     HeaderValue::from_bytes(bytes).expect(PRINTABLE)
 }
 
 /// The value of bytes that are not copied.
-pub(super) fn shared(bytes: Bytes) -> HeaderValue {
+pub(crate) fn shared(bytes: Bytes) -> HeaderValue {
     HeaderValue::from_maybe_shared(bytes).expect(PRINTABLE)
 }
 

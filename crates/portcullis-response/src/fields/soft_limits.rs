@@ -3,16 +3,16 @@
 use http::{HeaderMap, HeaderName};
 use portcullis_core::{Decision, PolicyName};
 
+use super::fraction::Fraction;
+use super::shown::ShownPolicy;
 use super::values;
-use crate::fraction::Fraction;
 use crate::headers::X_RATELIMIT_WARNING;
-use crate::policy::LayerPolicy;
 
 /// The policies of a layer that warn. Empty in most layers.
-#[derive(Clone, Default)]
-pub(crate) struct SoftLimits(Vec<SoftLimit>);
+#[derive(Clone, Debug, Default)]
+pub struct SoftLimits(Vec<SoftLimit>);
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct SoftLimit {
     policy: PolicyName,
     at: Fraction,
@@ -21,32 +21,32 @@ struct SoftLimit {
 }
 
 impl SoftLimits {
-    pub(crate) fn of(policies: &[LayerPolicy]) -> Self {
-        let enforced = policies.iter().filter(|layer_policy| layer_policy.is_enforced_for_some());
-        let soft_limit = |layer_policy: &LayerPolicy| {
-            let policy = layer_policy.policy.name().clone();
-            Some(SoftLimit { policy, at: layer_policy.warn_at?, is_listed: !layer_policy.is_unlisted })
+    pub(crate) fn of(enforced: &[ShownPolicy<'_>]) -> Self {
+        let soft_limit = |shown: &ShownPolicy<'_>| {
+            let policy = shown.policy.name().clone();
+            Some(SoftLimit { policy, at: shown.warn_at?, is_listed: shown.is_listed })
         };
-        Self(enforced.filter_map(soft_limit).collect())
+        Self(enforced.iter().filter_map(soft_limit).collect())
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no policy warns.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The decisions that let a request pass near a limit.
-    pub(crate) fn reached<'a>(&self, decisions: &'a [Decision]) -> impl Iterator<Item = &'a Decision> {
+    pub fn reached<'a>(&self, decisions: &'a [Decision]) -> impl Iterator<Item = &'a Decision> {
         self.0.iter().flat_map(move |soft| decisions.iter().filter(move |decision| soft.is_reached(decision)))
     }
 
     /// The name of the header, if responses may have it.
-    pub(super) fn header_name(&self) -> Option<HeaderName> {
+    pub(crate) fn header_name(&self) -> Option<HeaderName> {
         self.0.iter().any(|soft| soft.is_listed).then(|| X_RATELIMIT_WARNING.clone())
     }
 
     /// Adds the names of the policies, to those that inner layers have written.
     #[inline]
-    pub(super) fn write(&self, decisions: &[Decision], headers: &mut HeaderMap) {
+    pub(crate) fn write(&self, decisions: &[Decision], headers: &mut HeaderMap) {
         if !self.is_empty() {
             self.write_reached(decisions, headers);
         }

@@ -1,0 +1,12 @@
+//! The bodies of rejections.
+
+mod accept;
+mod grpc;
+pub(crate) mod problem;
+
+pub(crate) use grpc::response as grpc_response;
+pub(crate) use problem::rendered;
+
+/// The headers that a rejection has in most cases, with the `Content-Length` that the server adds: reserved at once, because a
+/// header map that grows is allocated again.
+const USUAL_HEADERS: usize = 12;
