@@ -1,9 +1,12 @@
-//! The bodies of requests and the answers to changes, for the description of the API. Requests are read field by field: see `fields`.
-#![expect(dead_code, reason = "these forms describe what `fields` reads")]
+//! The bodies of requests and the answers to changes.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use portcullis_core::Quota;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// A policy and a caller.
@@ -12,42 +15,44 @@ use utoipa::ToSchema;
 pub(crate) struct TargetBody {
     /// The name of the policy.
     #[schema(example = "search")]
-    policy: String,
+    pub(crate) policy: String,
     /// The caller.
-    identity: IdentityBody,
+    #[serde(default)]
+    #[schema(required)]
+    pub(crate) identity: IdentityBody,
 }
 
 /// A caller: either the fingerprint that a list has shown, or a request that the caller would make.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub(crate) struct IdentityBody {
     /// The fingerprint of the key.
     #[schema(nullable, example = "273cd58cdb10bdc4ee988d13b5450c7d")]
-    fingerprint: Option<String>,
+    pub(crate) fingerprint: Option<String>,
     /// A request of the caller. The layer's own extractor finds the key in it.
     #[schema(nullable)]
-    request: Option<RequestBody>,
+    pub(crate) request: Option<RequestBody>,
 }
 
 /// The head of a request. It is not made; only the extractor of the layer reads it.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub(crate) struct RequestBody {
     /// `GET` if it is left out.
     #[schema(nullable)]
-    method: Option<String>,
+    pub(crate) method: Option<String>,
     /// The path, and a query if the extractor reads it. `/` if it is left out.
     #[schema(nullable)]
-    path: Option<String>,
+    pub(crate) path: Option<String>,
     /// The headers.
     #[schema(nullable)]
-    headers: Option<BTreeMap<String, String>>,
+    pub(crate) headers: Option<BTreeMap<String, String>>,
     /// The address at the other end of the connection, with or without a port.
     #[schema(nullable, example = "203.0.113.9")]
-    peer: Option<String>,
+    pub(crate) peer: Option<String>,
     /// The route of the layer, if layers with this policy find different keys.
     #[schema(nullable)]
-    route: Option<String>,
+    pub(crate) route: Option<String>,
 }
 
 /// A grant.
@@ -55,15 +60,19 @@ pub(crate) struct RequestBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrantBody {
     /// The name of the policy.
-    policy: String,
+    pub(crate) policy: String,
     /// The caller.
-    identity: IdentityBody,
+    #[serde(default)]
+    #[schema(required)]
+    pub(crate) identity: IdentityBody,
     /// The quota, with the period of the policy's own.
-    #[schema(example = "5000/d")]
-    quota: String,
+    #[serde(deserialize_with = "quota")]
+    #[schema(value_type = String, example = "5000/d")]
+    pub(crate) quota: Quota,
     /// How long it lasts from now on.
-    #[schema(minimum = 1)]
-    duration_seconds: u64,
+    #[serde(deserialize_with = "seconds")]
+    #[schema(value_type = u64, minimum = 1)]
+    pub(crate) duration_seconds: Duration,
 }
 
 /// A block.
@@ -71,12 +80,15 @@ pub(crate) struct GrantBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct BlockBody {
     /// The name of the policy.
-    policy: String,
+    pub(crate) policy: String,
     /// The caller.
-    identity: IdentityBody,
+    #[serde(default)]
+    #[schema(required)]
+    pub(crate) identity: IdentityBody,
     /// How long it lasts from now on.
-    #[schema(minimum = 1)]
-    duration_seconds: u64,
+    #[serde(deserialize_with = "seconds")]
+    #[schema(value_type = u64, minimum = 1)]
+    pub(crate) duration_seconds: Duration,
 }
 
 /// A mode of a policy.
@@ -84,10 +96,10 @@ pub(crate) struct BlockBody {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ModeBody {
     /// The name of the policy.
-    policy: String,
+    pub(crate) policy: String,
     /// `enforce`, `shadow`, `off`, or a share of the keys such as `10 %`, in steps of 0.1.
     #[schema(example = "10 %")]
-    mode: String,
+    pub(crate) mode: String,
 }
 
 /// The answer to a change that was made.
@@ -149,4 +161,15 @@ pub(crate) struct GrantUntil {
     pub(crate) quota: String,
     /// Its end, on the clock of the store, in milliseconds since the epoch.
     pub(crate) until: u64,
+}
+
+fn quota<'de, D: Deserializer<'de>>(field: D) -> Result<Quota, D::Error> {
+    // The error of the quota repeats the text.
+    let quota = String::deserialize(field)?.parse();
+    quota.map_err(|_| D::Error::custom("expected a quota such as `100/min burst 20`"))
+}
+
+fn seconds<'de, D: Deserializer<'de>>(field: D) -> Result<Duration, D::Error> {
+    let seconds = NonZeroU64::deserialize(field).map(|seconds| Duration::from_secs(seconds.get()));
+    seconds.map_err(|_| D::Error::custom("expected a whole number of seconds, 1 or more"))
 }

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
@@ -10,13 +9,13 @@ use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
-use portcullis_core::{PolicyName, Quota};
+use portcullis_core::PolicyName;
 use portcullis_tower::{LayerError, Mode, OverridingError, Percent};
 
 use crate::access::Actor;
 use crate::audit::{Audit, Ended};
 use crate::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
-use crate::fields::Fields;
+use crate::body::read;
 use crate::problem::{Problem, Problems};
 use crate::reads::json;
 use crate::recorder::now_ms;
@@ -51,13 +50,8 @@ pub(crate) async fn post_reset(Change { state, actor, body }: Change) -> Result<
 /// Gives a caller another quota for a length of time. It replaces an earlier grant.
 #[utoipa::path(post, path = "/v1/grant", request_body = GrantBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let target = Target::read(&state, &mut fields)?;
-    let quota: Result<Quota, _> = fields.required_text("quota")?.parse();
-    // The error repeats the text, which may be an identity in the wrong place.
-    let quota = quota.map_err(|_| Problem::invalid("quota", "is no quota such as `100/min burst 20`"))?;
-    let length = fields.required_seconds("duration_seconds")?;
-    fields.finish("`policy`, `identity`, `quota` and `duration_seconds`")?;
+    let GrantBody { policy, identity, quota, duration_seconds: length } = read(body).await?;
+    let target = Target::find(&state, &policy, identity)?;
     let mut audit = audit(&state, actor, "grant", &target);
     audit.detail = format!("{quota} for {} s", length.as_secs());
     let granted = state.options.registry.grant(&target.policy, target.key, quota).for_duration(length);
@@ -75,10 +69,8 @@ pub(crate) async fn post_revoke(Change { state, actor, body }: Change) -> Result
 /// Blocks a caller for a length of time: all its requests are rejected.
 #[utoipa::path(post, path = "/v1/block", request_body = BlockBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let target = Target::read(&state, &mut fields)?;
-    let length: Duration = fields.required_seconds("duration_seconds")?;
-    fields.finish("`policy`, `identity` and `duration_seconds`")?;
+    let BlockBody { policy, identity, duration_seconds: length } = read(body).await?;
+    let target = Target::find(&state, &policy, identity)?;
     let mut audit = audit(&state, actor, "block", &target);
     audit.detail = format!("for {} s", length.as_secs());
     let blocked = state.options.registry.block(&target.policy, target.key, length);
@@ -98,10 +90,8 @@ pub(crate) async fn post_unblock(Change { state, actor, body }: Change) -> Resul
 /// Sets the mode of a policy in all layers of this process.
 #[utoipa::path(post, path = "/v1/mode", request_body = ModeBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_mode(Change { state, actor, body }: Change) -> Result<Response, Problem> {
-    let mut fields = Fields::of_body(body).await?;
-    let policy = state.policy(&fields.required_text("policy")?)?;
-    let mode = mode(&fields.required_text("mode")?)?;
-    fields.finish("`policy` and `mode`")?;
+    let ModeBody { policy, mode: text } = read(body).await?;
+    let (policy, mode) = (state.policy(&policy)?, mode(&text)?);
     let name: &PolicyName = policy.name();
     let mut audit = Audit::new(actor, "mode", name);
     audit.detail = mode.to_string();

@@ -8,7 +8,8 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use portcullis_core::{Key, Policy};
 use portcullis_tower::{Fingerprint, FingerprintError};
 
-use crate::fields::Fields;
+use crate::bodies::{IdentityBody, RequestBody, TargetBody};
+use crate::body::read;
 use crate::problem::Problem;
 use crate::snapshot::shown_text;
 use crate::state::AdminState;
@@ -23,19 +24,14 @@ pub(crate) struct Target {
 impl Target {
     /// Reads a body that has `policy` and `identity` only.
     pub(crate) async fn of_body(state: &AdminState, body: Body) -> Result<Self, Problem> {
-        let mut fields = Fields::of_body(body).await?;
-        let target = Self::read(state, &mut fields)?;
-        fields.finish("`policy` and `identity`")?;
-        Ok(target)
+        let TargetBody { policy, identity } = read(body).await?;
+        Self::find(state, &policy, identity)
     }
 
-    /// Reads `policy` and `identity`.
-    pub(crate) fn read(state: &AdminState, fields: &mut Fields) -> Result<Self, Problem> {
-        let policy = state.policy(&fields.required_text("policy")?)?;
-        let mut identity = fields.object("identity")?.ok_or_else(|| fields.missing("identity"))?;
-        let (fingerprint, request) = (identity.text("fingerprint")?, identity.object("request")?);
-        identity.finish("`fingerprint` and `request`")?;
-        let key = match (fingerprint, request) {
+    /// Finds the policy and the key.
+    pub(crate) fn find(state: &AdminState, policy: &str, identity: IdentityBody) -> Result<Self, Problem> {
+        let policy = state.policy(policy)?;
+        let key = match (identity.fingerprint, identity.request) {
             (Some(text), None) => {
                 let invalid = |detail: String| Problem::invalid("identity.fingerprint", detail);
                 let key = text.parse().map(Fingerprint::key);
@@ -56,10 +52,9 @@ impl Target {
 }
 
 /// Runs the extractors of the layers that have the policy, as they would run on such a request.
-fn key_of_request(state: &AdminState, policy: &Policy, mut fields: Fields) -> Result<Key, Problem> {
-    let route = fields.text("route")?;
-    let parts = request(&mut fields)?;
-    fields.finish("`method`, `path`, `headers`, `peer` and `route`")?;
+fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> Result<Key, Problem> {
+    let route = request.route.clone();
+    let parts = head(request)?;
     let (mut keys, mut error, mut has_layer) = (Vec::new(), None, false);
     for layer in state.options.registry.layers() {
         let is_meant = route
@@ -101,31 +96,32 @@ fn key_of_request(state: &AdminState, policy: &Policy, mut fields: Fields) -> Re
 }
 
 /// The head of the request that is described.
-fn request(fields: &mut Fields) -> Result<Parts, Problem> {
+fn head(described: RequestBody) -> Result<Parts, Problem> {
     let mut request = Request::new(());
-    if let Some(method) = fields.text("method")? {
+    if let Some(method) = described.method {
         let method: Result<Method, _> = method.parse();
         *request.method_mut() =
-            method.map_err(|_| Problem::invalid(fields.path("method"), "is no method"))?;
+            method.map_err(|_| Problem::invalid("identity.request.method", "is no method"))?;
     }
-    if let Some(path) = fields.text("path")? {
+    if let Some(path) = described.path {
         let uri: Option<Uri> = path.parse().ok().filter(|_| path.starts_with('/'));
         *request.uri_mut() =
-            uri.ok_or_else(|| Problem::invalid(fields.path("path"), "is no path that begins with `/`"))?;
+            uri.ok_or_else(|| Problem::invalid("identity.request.path", "is no path that begins with `/`"))?;
     }
-    if let Some(headers) = fields.object("headers")? {
-        for (name, value) in headers.into_texts()? {
+    if let Some(headers) = described.headers {
+        for (name, value) in headers {
             let header = HeaderName::try_from(name).ok().zip(HeaderValue::try_from(value).ok());
-            let invalid =
-                || Problem::invalid(fields.path("headers"), "has a name or a value that no header can have");
+            let invalid = || {
+                Problem::invalid("identity.request.headers", "has a name or a value that no header can have")
+            };
             let (name, value) = header.ok_or_else(invalid)?;
             request.headers_mut().append(name, value);
         }
     }
-    if let Some(peer) = fields.text("peer")? {
+    if let Some(peer) = described.peer {
         let address: Option<SocketAddr> = peer.parse().ok();
         let address = address.or_else(|| Some(SocketAddr::new(peer.parse::<IpAddr>().ok()?, 0)));
-        let invalid = || Problem::invalid(fields.path("peer"), "is no address");
+        let invalid = || Problem::invalid("identity.request.peer", "is no address");
         request.extensions_mut().insert(address.ok_or_else(invalid)?);
     }
     Ok(request.into_parts().0)

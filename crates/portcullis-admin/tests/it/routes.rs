@@ -169,6 +169,13 @@ async fn mistakes_are_problems_that_name_the_field() {
         ("/v1/budget", json!({ "policy": "search" }), 422, "identity"),
         ("/v1/budget", json!({ "policy": "search", "identity": {} }), 422, "identity"),
         ("/v1/budget", json!({ "policy": "search", "identity": { "user": "a" } }), 422, "identity"),
+        ("/v1/budget", json!({ "policy": "search", "identity": ["0".repeat(32), null] }), 422, "identity"),
+        (
+            "/v1/budget",
+            json!({ "policy": "search", "identity": { "request": ["GET", "/", {}, null, null] } }),
+            422,
+            "identity.request",
+        ),
         (
             "/v1/budget",
             json!({ "policy": "search", "identity": { "fingerprint": "x" } }),
@@ -246,6 +253,39 @@ async fn mistakes_are_problems_that_name_the_field() {
     }
     let large = json!({ "policy": "x".repeat(16 * 1_024) });
     assert_eq!(limited.post("/v1/budget", &large).await.problem(), (413, None));
+}
+
+#[tokio::test]
+async fn mistakes_name_what_is_expected() {
+    let limited = Limited::new();
+    let request = |request: Value| json!({ "policy": "search", "identity": { "request": request } });
+    for (path, body, detail) in [
+        ("/v1/budget", json!({}), "is missing"),
+        ("/v1/budget", json!({ "policy": null }), "must be a string"),
+        ("/v1/budget", json!({ "policy": "search", "identity": [] }), "must be an object"),
+        ("/v1/budget", json!({ "policy": "search" }), "must have either `fingerprint` or `request`"),
+        (
+            "/v1/budget",
+            json!({ "policy": "search", ", expected ": 1 }),
+            "has an unknown field, expected `policy` or `identity`",
+        ),
+        ("/v1/budget", request(json!({ "peer": ", expected " })), "is no address"),
+        ("/v1/budget", request(json!({ "headers": ", expected " })), "must be a map"),
+        ("/v1/budget", request(json!({ "headers": { "a": 1 } })), "must have a string as each value"),
+        ("/v1/grant", with(of("a"), &json!({ "quota": 5 })), "must be a string"),
+        (
+            "/v1/grant",
+            with(of("a"), &json!({ "quota": "5 expected " })),
+            "must be a quota such as `100/min burst 20`",
+        ),
+        (
+            "/v1/block",
+            with(of("a"), &json!({ "duration_seconds": -1 })),
+            "must be a whole number of seconds, 1 or more",
+        ),
+    ] {
+        assert_eq!(limited.post(path, &body).await.json()["detail"], detail, "{path} {body}");
+    }
 }
 
 #[tokio::test]
