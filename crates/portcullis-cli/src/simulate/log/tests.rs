@@ -44,6 +44,13 @@ fn json_lines_are_read_by_their_usual_names() {
 }
 
 #[test]
+fn ignored_fields_may_have_any_bytes() {
+    let log = b"{\"ts\":7,\"ip\":\"192.0.2.1\",\"path\":\"/\",\"referer\":\"caf\xe9\"}";
+    let mut reader = LogReader::new(&log[..]);
+    assert_eq!(reader.next().unwrap().map(Line::target), Some(&b"/"[..]));
+}
+
+#[test]
 fn named_fields_replace_the_usual_ones() {
     let fields: Fields =
         "time=at,client=who,path=what,header:x-api-key=request.headers.X-Api-Key".parse().unwrap();
