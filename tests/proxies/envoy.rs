@@ -10,7 +10,7 @@ use axum::http::{Request, Response, header};
 use axum::routing::any;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::testing::{self, ManualClock};
-use portcullis_server::rls::{RateLimitService, ResponseHeaders};
+use portcullis_server::rls::{HEALTH_NAMES, RateLimitService, ResponseHeaders};
 use portcullis_server::serve::Server;
 use portcullis_servers::within_a_minute;
 use portcullis_tests::HttpClient;
@@ -41,8 +41,8 @@ impl Stack {
             .response_headers(ResponseHeaders::RateLimit);
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         // The listener of `portcullis serve`, on the loopback.
-        let rls =
-            Server::new(limiter).grpc((Ipv4Addr::LOCALHOST, 0).into(), Routes::new(service.clone().grpc()));
+        let services = Routes::new(service.clone().grpc());
+        let rls = Server::new(limiter).grpc((Ipv4Addr::LOCALHOST, 0).into(), services, &HEALTH_NAMES);
         let rls = block_in_place(|| runtime.block_on(rls.bind())).unwrap();
         let rls_address = rls.addresses().grpc.unwrap();
         runtime.spawn(rls.run(std::future::pending()));

@@ -111,7 +111,7 @@ use self::plan::Plan;
 
 pub use self::descriptors::SharedDescriptors;
 pub use self::error::CallError;
-pub use self::grpc::{Health, RateLimitServer, SERVICE_NAME};
+pub use self::grpc::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME};
 pub use self::headers::ResponseHeaders;
 pub use self::reflection::reflection;
 

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::admin::{Actor, Refused, has_bearer_token};
 use portcullis_cli::admin::token;
+use portcullis_server::rls::HEALTH_NAMES;
 use portcullis_server::serve::{Place, Server, Tls};
 
 use super::rules::Served;
@@ -116,7 +117,7 @@ impl ListenerArguments {
     ) -> anyhow::Result<Server> {
         let mut server = Server::new(limiter.clone()).metrics()?.http_hosts(&self.http_host)?;
         if let Some(addr) = self.grpc.0 {
-            server = server.grpc(addr, protocols.grpc()?);
+            server = server.grpc(addr, protocols.grpc()?, &HEALTH_NAMES);
         }
         if let Some(addr) = self.http.0 {
             server = server.http(addr, protocols.http());

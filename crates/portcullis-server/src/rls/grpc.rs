@@ -1,7 +1,6 @@
-//! The gRPC services: limits, and health.
+//! The gRPC service.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,16 +10,16 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use tonic::body::Body;
 use tonic::server::{Grpc, NamedService, UnaryService};
 use tonic::{Request, Response, Status};
-use tonic_health::ServingStatus;
-use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
-use tonic_health::server::{HealthReporter, health_reporter};
 use tower::Service;
 
 use super::wire::CallCodec;
 use super::{MAX_MESSAGE_BYTES, RateLimitService};
 
-/// The name of the gRPC service, for health checks.
+/// The name of the gRPC service.
 pub const SERVICE_NAME: &str = "envoy.service.ratelimit.v3.RateLimitService";
+
+/// The names under which clients ask the gRPC health service about this one: its own, and the name that Envoy's service has.
+pub const HEALTH_NAMES: [&str; 2] = [SERVICE_NAME, "ratelimit"];
 
 /// The path of its method.
 const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -77,43 +76,3 @@ impl UnaryService<RateLimitRequest> for RateLimitServer {
 }
 
 type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// Sets what the gRPC health service (`grpc.health.v1`) answers: for the whole server, for [`SERVICE_NAME`] and for `ratelimit`, the name that
-/// Envoy's service has. Not serving at the beginning. Clones set the same.
-#[derive(Clone)]
-pub struct Health(HealthReporter);
-
-impl Health {
-    /// Makes the health service and what sets its answers.
-    pub async fn new() -> (Self, HealthServer<impl HealthService>) {
-        let (reporter, server) = health_reporter();
-        let health = Self(reporter);
-        health.set_ready(false).await;
-        (health, server.max_decoding_message_size(MAX_MESSAGE_BYTES))
-    }
-
-    /// Sets whether the service is ready: `SERVING`, or `NOT_SERVING`. Those who watch it are told.
-    pub async fn set_ready(&self, ready: bool) {
-        let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for service in SERVICES {
-            self.0.set_service_status(service, status).await;
-        }
-    }
-
-    /// Ends the answers to those who watch, which have no end otherwise, and would keep a server that shuts down. Nothing is served
-    /// from then on.
-    pub(crate) async fn end(mut self) {
-        for service in SERVICES {
-            self.0.clear_service_status(service).await;
-        }
-    }
-}
-
-/// The names under which the service is asked for; the first is that of the whole server.
-const SERVICES: [&str; 3] = ["", SERVICE_NAME, "ratelimit"];
-
-impl fmt::Debug for Health {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").finish_non_exhaustive()
-    }
-}

@@ -1,5 +1,7 @@
 //! The gRPC health service, which reports the readiness of the server.
 
+use std::fmt;
+use std::iter;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +13,16 @@ use axum::middleware::{Next, from_fn};
 use http_body_util::BodyExt as _;
 use tonic::Status;
 use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::{Health as HealthService, HealthServer};
+use tonic_health::server::{HealthReporter, health_reporter};
 
 use super::Readiness;
 use crate::places::{Client, Places};
-use crate::rls::Health;
 
-/// Adds `grpc.health.v1.Health`, for the whole server and for Envoy's rate limit service.
-pub(super) async fn with_health(services: Routes) -> (Router, Health) {
-    let (health, service) = Health::new().await;
+/// Adds `grpc.health.v1.Health`, for the whole server and under the names of services.
+pub(super) async fn with_health(services: Routes, names: &[String]) -> (Router, Health) {
+    let (health, service) = Health::new(names).await;
     (bounded(services.add_service(service).into_axum_router()), health)
 }
 
@@ -45,6 +49,48 @@ fn bounded(router: Router) -> Router {
     }))
 }
 
+/// Sets what the gRPC health service answers: for the whole server, and under the names of services. Not serving at the beginning. Clones
+/// set the same.
+#[derive(Clone)]
+pub(super) struct Health {
+    reporter: HealthReporter,
+    /// The first is that of the whole server.
+    names: Arc<[String]>,
+}
+
+impl Health {
+    /// Makes the health service and what sets its answers.
+    async fn new(names: &[String]) -> (Self, HealthServer<impl HealthService>) {
+        let (reporter, server) = health_reporter();
+        let names = iter::once(String::new()).chain(names.iter().cloned()).collect();
+        let health = Self { reporter, names };
+        health.set_ready(false).await;
+        (health, server.max_decoding_message_size(MAX_QUESTION_BYTES))
+    }
+
+    /// Sets whether the server is ready: `SERVING`, or `NOT_SERVING`. Those who watch it are told.
+    pub(super) async fn set_ready(&self, ready: bool) {
+        let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+        for name in &*self.names {
+            self.reporter.set_service_status(name, status).await;
+        }
+    }
+
+    /// Ends the answers to those who watch, which have no end otherwise, and would keep a server that shuts down. Nothing is served
+    /// from then on.
+    pub(super) async fn end(mut self) {
+        for name in &*self.names {
+            self.reporter.clear_service_status(name).await;
+        }
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").finish_non_exhaustive()
+    }
+}
+
 /// Reports the readiness until it is dropped. Clients that watch get each change within a second.
 pub(super) async fn follow(health: Health, readiness: Readiness) {
     loop {
@@ -54,6 +100,8 @@ pub(super) async fn follow(health: Health, readiness: Readiness) {
 }
 
 const INTERVAL: Duration = Duration::from_millis(500);
+/// The bytes of a question about health.
+const MAX_QUESTION_BYTES: usize = 1 << 20;
 const WATCH: &str = "/grpc.health.v1.Health/Watch";
 
 /// As many as a server has connections by default.

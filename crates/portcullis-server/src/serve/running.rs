@@ -7,9 +7,9 @@ use portcullis::Limiter;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::health::{self, Health};
 use super::listener::Listener;
-use super::{Addresses, Limits, Place, Readiness, health};
-use crate::rls::Health;
+use super::{Addresses, Limits, Place, Readiness};
 
 /// A server that has its addresses. Connections wait until it [runs](Self::run).
 #[derive(Debug)]

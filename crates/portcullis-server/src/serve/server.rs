@@ -29,6 +29,7 @@ pub struct Server {
     limiter: Limiter,
     readiness: Readiness,
     grpc: Routes,
+    health_names: Vec<String>,
     places: Vec<(Place, SocketAddr, Router)>,
     limits: Limits,
     tls: Option<Tls>,
@@ -47,6 +48,7 @@ impl Server {
             limiter,
             readiness,
             grpc: Routes::default(),
+            health_names: Vec::new(),
             places: Vec::new(),
             limits: Limits::default(),
             tls: None,
@@ -58,9 +60,11 @@ impl Server {
         }
     }
 
-    /// Serves gRPC services at this address, over HTTP/2 alone. `grpc.health.v1.Health` is added, and reports the [readiness](Self::readiness).
-    pub fn grpc(self, addr: SocketAddr, services: Routes) -> Self {
-        Self { grpc: services, ..self.place(Place::Grpc, addr, Router::new()) }
+    /// Serves gRPC services at this address, over HTTP/2 alone. `grpc.health.v1.Health` is added, and reports the [readiness](Self::readiness) of the
+    /// whole server, also under the names of services that are given here.
+    pub fn grpc(self, addr: SocketAddr, services: Routes, health_names: &[&str]) -> Self {
+        let health_names = health_names.iter().map(|name| (*name).to_owned()).collect();
+        Self { grpc: services, health_names, ..self.place(Place::Grpc, addr, Router::new()) }
     }
 
     /// Serves checks over HTTP at this address, with the pages of the [status](Self::status), whose paths `checks` must not have.
@@ -176,7 +180,8 @@ impl Server {
             let pages = || status::router(&self.readiness, &self.limiter, self.exporter.as_ref());
             let router = match place {
                 Place::Grpc => {
-                    let (router, reports) = super::health::with_health(self.grpc.clone()).await;
+                    let (router, reports) =
+                        super::health::with_health(self.grpc.clone(), &self.health_names).await;
                     health = Some(reports);
                     web_pages::only_grpc(router)
                 }

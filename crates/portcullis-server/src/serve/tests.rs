@@ -5,7 +5,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use portcullis::rules::envoy::Descriptors;
 use portcullis::{Limiter, Policy, Quota};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -18,18 +17,11 @@ use tonic_health::pb::health_client::HealthClient;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::rls::RateLimitService;
 
 /// No test waits for longer, and none takes nearly as long.
 const BOUND: Duration = Duration::from_secs(20);
 
 const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
-
-fn services(limiter: &Limiter) -> Routes {
-    let file = "{domain: shop, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 1}}]}";
-    let descriptors = Descriptors::parse(&[("shop.yaml", file)]).unwrap();
-    Routes::new(RateLimitService::envoy(limiter.clone(), descriptors).grpc())
-}
 
 async fn status(addr: SocketAddr) -> ServingStatus {
     let channel = Endpoint::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap();
@@ -45,7 +37,7 @@ async fn status(addr: SocketAddr) -> ServingStatus {
 #[tokio::test]
 async fn grpc_health_follows_readiness() {
     let limiter = Limiter::memory();
-    let server = Server::new(limiter.clone()).grpc(LOOPBACK.into(), services(&limiter));
+    let server = Server::new(limiter.clone()).grpc(LOOPBACK.into(), Routes::default(), &[]);
     let readiness = server.readiness().clone();
     let server = server.bind().await.unwrap();
     let addr = server.addresses().grpc.unwrap();
@@ -70,7 +62,7 @@ async fn grpc_health_follows_readiness() {
 #[tokio::test]
 async fn those_who_watch_health_do_not_keep_the_server() {
     let limiter = Limiter::memory();
-    let server = Server::new(limiter.clone()).grpc(LOOPBACK.into(), services(&limiter));
+    let server = Server::new(limiter.clone()).grpc(LOOPBACK.into(), Routes::default(), &[]);
     let server = server.limits(Limits::default().drain_timeout(10 * BOUND)).bind().await.unwrap();
     let addr = server.addresses().grpc.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::rls::{Health, SERVICE_NAME, reflection};
+use crate::rls::{SERVICE_NAME, reflection};
 
 const LIMITS: &str = "
 domain: shop
@@ -109,27 +109,6 @@ async fn value_without_utf_8_is_invalid_argument() {
     let status = tonic::Status::from_header_map(response.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
     assert!(status.message().contains("Entry.value") && status.message().contains("UTF-8"), "{status}");
-}
-
-#[tokio::test]
-async fn health_follows_readiness() {
-    use tonic_health::pb::HealthCheckRequest;
-    use tonic_health::pb::health_check_response::ServingStatus;
-    use tonic_health::pb::health_client::HealthClient;
-
-    let (health, server) = Health::new().await;
-    let mut client = HealthClient::new(server);
-    for (ready, expected) in [
-        (false, ServingStatus::NotServing),
-        (true, ServingStatus::Serving),
-        (false, ServingStatus::NotServing),
-    ] {
-        health.set_ready(ready).await;
-        for name in ["", SERVICE_NAME, "ratelimit"] {
-            let request = HealthCheckRequest { service: name.to_owned() };
-            assert_eq!(client.check(request).await.unwrap().into_inner().status(), expected, "{name}");
-        }
-    }
 }
 
 #[tokio::test]

@@ -6,8 +6,27 @@ use tonic_health::pb::health_client::HealthClient;
 use super::*;
 
 #[tokio::test]
+async fn health_follows_readiness() {
+    use tonic_health::pb::health_check_response::ServingStatus;
+
+    let (health, server) = Health::new(&["a.B".to_owned(), "b".to_owned()]).await;
+    let mut client = HealthClient::new(server);
+    for (ready, expected) in [
+        (false, ServingStatus::NotServing),
+        (true, ServingStatus::Serving),
+        (false, ServingStatus::NotServing),
+    ] {
+        health.set_ready(ready).await;
+        for name in ["", "a.B", "b"] {
+            let request = HealthCheckRequest { service: name.to_owned() };
+            assert_eq!(client.check(request).await.unwrap().into_inner().status(), expected, "{name}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn health_watches_are_bounded() {
-    let (router, _health) = with_health(Routes::default()).await;
+    let (router, _health) = with_health(Routes::default(), &[]).await;
     let mut client = HealthClient::new(router.into_service::<tonic::body::Body>());
     let mut watches = Vec::new();
     for _ in 0..MAX_WATCHES {
@@ -22,7 +41,7 @@ async fn health_watches_are_bounded() {
 
 #[tokio::test]
 async fn watches_of_one_address_leave_room() {
-    let (router, _health) = with_health(Routes::default()).await;
+    let (router, _health) = with_health(Routes::default(), &[]).await;
     let client = |host: u8| {
         let peer = ConnectInfo(SocketAddr::from(([192, 0, 2, host], 41_000)));
         HealthClient::new(router.clone().layer(Extension(peer)).into_service::<tonic::body::Body>())
