@@ -8,6 +8,7 @@ mod failure;
 mod forward;
 mod forwarded;
 mod hop_by_hop;
+mod place;
 mod pool;
 mod prepare;
 mod request_body;

@@ -18,12 +18,11 @@ use hyper_util::rt::TokioIo;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
+use super::place::{RequestPlace, Stream};
 use super::request_body::RequestBody;
-use super::settings::RequestPlace;
 use super::socket::SocketView;
 use super::upstream::{Connected, Upstream};
 use http2::Http2;
-pub(super) use http2::Stream;
 
 #[derive(Debug)]
 pub(super) struct Pool {

@@ -10,7 +10,7 @@ use portcullis::SlowBody;
 
 use super::activity::Activity;
 use super::hop_by_hop;
-use super::settings::Place;
+use super::place::Place;
 use crate::serve::listener::ClientBody;
 
 /// The error of a body. It ends the connection, or the stream of HTTP/2.

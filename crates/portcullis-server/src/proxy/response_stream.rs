@@ -12,9 +12,9 @@ use tokio::task::AbortHandle;
 
 use super::activity::Activity;
 use super::hop_by_hop;
+use super::place::Place;
 use super::pool::Reusable;
 use super::request_body::BodyError;
-use super::settings::Place;
 
 /// What a request has until its response ends.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What all requests of a proxy share.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -12,9 +12,9 @@ use portcullis_core::log::LogThrottle;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::pool::{Pool, Stream};
+use super::pool::Pool;
 use super::upstream::Timeouts;
-use crate::places::{self, Places};
+use crate::places::Places;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -32,27 +32,6 @@ pub(super) struct Shared {
     pub(super) scheme: &'static str,
     pub(super) pseudonym: String,
     pub(super) failures: Failures,
-}
-
-/// The place of one request with the upstream. It is free once nothing of the request and its response is left.
-pub(super) type Place = Arc<RequestPlace>;
-
-#[derive(Debug)]
-pub(super) struct RequestPlace {
-    _place: places::Place,
-    /// Of a connection of HTTP/2, once the request has one.
-    stream: Mutex<Option<Stream>>,
-}
-
-impl RequestPlace {
-    pub(super) fn new(place: places::Place) -> Self {
-        Self { _place: place, stream: Mutex::default() }
-    }
-
-    /// Counts the stream of the request as open until the place is free, in place of a former one.
-    pub(super) fn keep(&self, stream: Stream) {
-        *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
-    }
 }
 
 /// The host that the upstream sees.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::io::{InspectReader, InspectWriter};
 
 use super::activity::Activity;
-use super::settings::Place;
+use super::place::Place;
 
 /// What the connection holds until it ends.
 #[derive(Debug)]

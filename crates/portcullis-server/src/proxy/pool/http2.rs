@@ -11,11 +11,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::{Duration, Instant};
 
 use super::Lease;
+use crate::proxy::place::Stream;
 use crate::proxy::request_body::RequestBody;
 use crate::proxy::upstream::Io;
-
-/// What a request holds as long as its stream may be open: the connection counts them.
-pub(in crate::proxy) type Stream = Arc<()>;
 
 #[derive(Debug)]
 pub(super) struct Http2 {
