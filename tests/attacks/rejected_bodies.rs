@@ -15,7 +15,7 @@ use hyper::body::{Bytes, Frame};
 use hyper::client::conn::http2::SendRequest;
 use portcullis::key::Header;
 use portcullis::{Limiter, Policy, RateLimitLayer};
-use portcullis_server::serve::Server;
+use portcullis_server::Server;
 use portcullis_servers::within_a_minute;
 use portcullis_tests::per_half_century;
 use tokio::net::TcpStream;

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::extract::Request;
 use portcullis::Limiter;
 use portcullis::rules::{Format, Loader, Rules};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper_util::rt::TokioIo;
 use portcullis::rules::{Format, Loader, Rules};
 use portcullis::{ClientIp, Limiter};
-use portcullis_server::check::CheckEndpoint;
+use portcullis_server::CheckEndpoint;
 use portcullis_tests::HttpClient;
 
 use crate::process::{Proxy, free_address};

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::routing::get;
 use portcullis::Limiter;
 use portcullis::rules::{Format, Loader, Rules};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

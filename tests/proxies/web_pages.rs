@@ -7,8 +7,7 @@ use axum::http::Method;
 use axum::routing::any;
 use portcullis::Limiter;
 use portcullis::rules::{Format, Loader, Rules};
-use portcullis_server::check::CheckEndpoint;
-use portcullis_server::serve::Server;
+use portcullis_server::{CheckEndpoint, Server};
 
 use crate::checks::{Client, Start, figures};
 

@@ -13,7 +13,7 @@ use clap::Args;
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchOptions};
 use portcullis::{ClientIp, Limiter, key::Trust};
 use portcullis_cli::findings;
-use portcullis_server::proxy::{BoundProxy, ReverseProxy};
+use portcullis_proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
 
 use self::status::Status;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use portcullis_server::serve::{BoundServer, Finished, ServeError};
+use portcullis_server::{BoundServer, Finished, ServeError};
 use serde_json::json;
 
 use crate::service::log::LogArguments;

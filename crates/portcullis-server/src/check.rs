@@ -6,10 +6,10 @@
 //! the figures.
 
 mod answer;
+mod client_request;
 mod dialect;
 mod endpoint;
 mod error;
-mod forwarded;
 mod trusted;
 
 #[cfg(test)]

@@ -1,7 +1,35 @@
-//! Servers of the rate limiter, for services that do not contain it: each is the engine of [`portcullis`] behind another protocol.
+//! A server in production: listeners with limits and TLS, readiness, metrics, and an end that drains.
+//!
+//! [`Server`] serves the routers that it is given, such as those of [`CheckEndpoint`], which decides requests for proxies that ask over HTTP, and
+//! of the crate `portcullis-rls`. The crate `portcullis-proxy` has a server of its own on the same [`listener`].
+//!
+//! ```
+//! use axum::Router;
+//! use axum::routing::get;
+//! use portcullis::Limiter;
+//! use portcullis_server::Server;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::memory();
+//! let checks = Router::new().route("/check", get(async || "admitted"));
+//! let server = Server::new(limiter).http(([127, 0, 0, 1], 0).into(), checks).bind().await?;
+//! assert!(server.addresses().http.is_some());
+//! let finished = server.run(async { /* until a signal arrives */ }).await;
+//! assert_eq!(finished.cut_off, 0);
+//! # Ok(())
+//! # }
+//! ```
 
-pub mod check;
-mod places;
-pub mod proxy;
-pub mod rls;
-pub mod serve;
+mod check;
+pub mod listener;
+mod pages;
+mod readiness;
+mod server;
+mod tls;
+
+pub use check::{CheckEndpoint, CheckEndpointError};
+pub use pages::MetricsError;
+pub use readiness::{NotReady, Readiness};
+pub use server::{Addresses, BoundServer, DescriptorFiles, Finished, Limits, Place, ServeError, Server};
+pub use tls::{Tls, TlsError};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use portcullis::Limiter;
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use portcullis_servers::RedisServer;
 
 use super::TWO;

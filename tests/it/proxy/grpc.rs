@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::http::{Request, Response};
 use portcullis::{BodyRate, Limiter};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};

@@ -3,7 +3,7 @@
 use axum::http::{Request, header};
 use portcullis::key::Trust;
 use portcullis::{ClientIp, Limiter};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use portcullis_tests::HttpClient;
 
 use super::TWO;

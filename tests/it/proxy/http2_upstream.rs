@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::Request;
 use axum::routing::get;
-use portcullis_server::proxy::Upstream;
+use portcullis_proxy::Upstream;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;

@@ -10,7 +10,7 @@ use axum::extract::Request;
 use http_body_util::BodyExt as _;
 use portcullis::rules::{Format, Loader, Rules};
 use portcullis::{ClientIp, Limiter};
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;

@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use portcullis_server::proxy::Upstream;
+use portcullis_proxy::Upstream;
 use portcullis_tests::HttpClient;
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::http::Request;
-use portcullis_server::proxy::{ProxyError, ReverseProxy, Upstream};
-use portcullis_server::serve::Tls;
+use portcullis_proxy::{ProxyError, ReverseProxy, Upstream};
+use portcullis_server::Tls;
 use portcullis_tests::HttpClient;
 use rustls::{ClientConfig, RootCertStore};
 

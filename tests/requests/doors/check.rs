@@ -6,7 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
 use portcullis::Limiter;
-use portcullis_server::check::CheckEndpoint;
+use portcullis_server::CheckEndpoint;
 
 use crate::timeline::Step;
 

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use axum::body::Body;
 use axum::http::Request;
 use portcullis::Limiter;
-use portcullis_server::proxy::{ReverseProxy, Upstream};
+use portcullis_proxy::{ReverseProxy, Upstream};
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;

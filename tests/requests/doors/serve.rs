@@ -6,7 +6,7 @@ use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descri
 use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use portcullis::Limiter;
-use portcullis_server::rls::{RateLimitService, ResponseHeaders};
+use portcullis_rls::{RateLimitService, ResponseHeaders};
 
 use super::{Answer, answer};
 use crate::timeline::Step;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use portcullis::BodyRate;
-use portcullis_server::proxy::ReverseProxy;
+use portcullis_proxy::ReverseProxy;
 
 /// What clients and the upstream may take.
 #[derive(Debug, Args)]

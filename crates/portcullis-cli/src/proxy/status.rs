@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use portcullis::Limiter;
-use portcullis_server::serve::{Place, Readiness, Server};
+use portcullis_server::{Place, Readiness, Server};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use portcullis_server::serve::{Limits, Server};
+use portcullis_server::{Limits, Server};
 
 /// What clients can use of the service, at each of its addresses.
 #[derive(Debug, Args)]

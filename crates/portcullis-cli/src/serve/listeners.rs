@@ -11,8 +11,8 @@ use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::admin::{Actor, Refused, has_bearer_token};
 use portcullis_cli::admin::token;
-use portcullis_server::rls::HEALTH_NAMES;
-use portcullis_server::serve::{Place, Server, Tls};
+use portcullis_rls::HEALTH_NAMES;
+use portcullis_server::{Place, Server, Tls};
 
 use super::rules::Served;
 use crate::service::tls::TlsArguments;

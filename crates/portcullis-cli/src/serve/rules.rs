@@ -11,9 +11,8 @@ use portcullis::rules::{Door, Loader, Rules, Watch, WatchHandle, WatchOptions};
 use portcullis::{FailureMode, Limiter};
 use portcullis_cli::findings;
 use portcullis_cli::kind::{Kind, KindArguments};
-use portcullis_server::check::CheckEndpoint;
-use portcullis_server::rls::{RateLimitService, ResponseHeaders, reflection};
-use portcullis_server::serve::{DescriptorFiles, Readiness};
+use portcullis_rls::{RateLimitService, ResponseHeaders, reflection};
+use portcullis_server::{CheckEndpoint, DescriptorFiles, Readiness};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
 

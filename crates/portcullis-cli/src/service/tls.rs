@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use portcullis_server::serve::Tls;
+use portcullis_server::Tls;
 
 /// The files of TLS.
 #[derive(Debug, Args)]

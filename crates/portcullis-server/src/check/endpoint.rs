@@ -18,9 +18,9 @@ use portcullis_engine::log_throttle::LogThrottle;
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::answer::{self, Admitted};
+use super::client_request::client_request;
 use super::dialect::Dialect;
 use super::error::CheckEndpointError;
-use super::forwarded::client_request;
 use super::trusted::TrustedPeers;
 
 /// Answers proxies that ask over HTTP whether a request may pass, by the [rules](Limiter::rules) of a limiter.
@@ -52,7 +52,7 @@ use super::trusted::TrustedPeers;
 /// use http::Request;
 /// use portcullis::Limiter;
 /// use portcullis::rules::{Format, Loader, Rules};
-/// use portcullis_server::check::CheckEndpoint;
+/// use portcullis_server::CheckEndpoint;
 /// use tower::ServiceExt as _;
 ///
 /// # #[tokio::main(flavor = "current_thread")]

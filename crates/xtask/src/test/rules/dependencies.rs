@@ -81,11 +81,21 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     ),
     ("portcullis-regions", HTTP, "regions are two stores of any kind, without HTTP"),
     ("portcullis-regions", STORES, "regions are two stores of any kind, without HTTP"),
-    ("portcullis", &["portcullis-cli", "portcullis-server"], "the servers are programs around the facade"),
+    ("portcullis", &["portcullis-cli"], "the servers are programs around the facade"),
+    ("portcullis", SERVERS, "the servers are programs around the facade"),
+    (
+        "portcullis-rls",
+        &["portcullis-proxy", "portcullis-server"],
+        "Envoy's service opens no socket: programs serve it",
+    ),
+    ("portcullis-server", &["portcullis-proxy", "portcullis-rls"], "the server serves what programs give it"),
+    ("portcullis-proxy", &["portcullis-rls"], "the proxy speaks no protocol of Envoy"),
 ];
 
 /// What has to do with HTTP.
 const HTTP: &[&str] = &["axum*", "http*", "hyper*", "tonic*", "tower*", "portcullis-tower"];
+/// The crates that serve.
+const SERVERS: &[&str] = &["portcullis-proxy", "portcullis-rls", "portcullis-server"];
 /// The stores, and what only one of them uses.
 const STORES: &[&str] = &["fred", "portcullis-memory", "portcullis-redis"];
 

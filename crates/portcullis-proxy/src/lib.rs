@@ -1,0 +1,16 @@
+//! A reverse proxy with limits in front of its upstream.
+//!
+//! A request is normalised, then limited by the [rules](portcullis::rules) of a limiter, then forwarded; request and response are
+//! streams both ways, with their trailers. `docs/reverse-proxy.md` has the tables of headers and limits.
+
+mod failure;
+mod forward;
+mod headers;
+mod request;
+mod reverse_proxy;
+mod running;
+mod upstream;
+
+pub use reverse_proxy::{ProxyError, ReverseProxy};
+pub use running::BoundProxy;
+pub use upstream::{Upstream, UpstreamError};

@@ -1,0 +1,273 @@
+//! Connections to the upstream: of HTTP/2 as few as have streams for all requests, or one of HTTP/1.1 for each, kept for the next.
+//!
+//! The client of hyper-util keys its connections by the authority of the URI, which is `:authority` of HTTP/2 as well: with the host
+//! that the client has written it would keep connections for each of them.
+
+mod http2;
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2::SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout};
+
+use super::socket::SocketView;
+use super::{Connected, Upstream};
+use crate::request::{RequestBody, RequestPlace, Stream};
+use http2::Http2;
+
+#[derive(Debug)]
+pub(crate) struct Pool {
+    upstream: Upstream,
+    max_idle: usize,
+    idle_timeout: Duration,
+    idle: Mutex<Vec<Idle>>,
+    settings: http2::Settings,
+    shared: Mutex<Vec<Http2>>,
+    /// Held while one is opened that may be shared, so that there are no more than are needed.
+    opening: tokio::sync::Mutex<()>,
+    /// Whether the upstream has selected HTTP/1.1.
+    is_http1: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Http1,
+    since: Instant,
+}
+
+/// A connection of HTTP/1.1, and the task that reads and writes it.
+#[derive(Debug)]
+pub(crate) struct Http1 {
+    sender: http1::SendRequest<RequestBody>,
+    task: AbortHandle,
+    socket: SocketView,
+}
+
+/// A connection for one request.
+pub(crate) enum Lease {
+    Http1 { connection: Http1, is_reused: bool },
+    Http2 { sender: SendRequest<RequestBody>, stream: Stream },
+}
+
+/// A connection of HTTP/1.1 that can be used again once its response has ended.
+pub(crate) struct Reusable {
+    connection: Http1,
+    /// Whether the upstream may still send a body that is not one.
+    is_doubtful: bool,
+    pool: Arc<Pool>,
+}
+
+/// Why there is no response.
+pub(crate) enum SendError {
+    /// Nothing was sent: the connection had ended before. The request may be sent on another one.
+    NotSent(Box<Request<RequestBody>>),
+    /// It may have been sent.
+    Failed(hyper::Error),
+}
+
+impl From<TrySendError<Request<RequestBody>>> for SendError {
+    fn from(mut error: TrySendError<Request<RequestBody>>) -> Self {
+        match error.take_message() {
+            Some(request) => Self::NotSent(Box::new(request)),
+            None => Self::Failed(error.into_error()),
+        }
+    }
+}
+
+impl Pool {
+    pub(crate) fn new(
+        upstream: Upstream,
+        max_idle: usize,
+        idle_timeout: Duration,
+        max_header_bytes: usize,
+        max_requests: u32,
+    ) -> Self {
+        Self {
+            upstream,
+            max_idle,
+            idle_timeout,
+            idle: Mutex::default(),
+            settings: http2::Settings::new(max_header_bytes, max_requests),
+            shared: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+            is_http1: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns a connection: an open one, unless `fresh` or for an upgrade.
+    ///
+    /// # Errors
+    ///
+    /// If none can be opened.
+    pub(crate) async fn lease(&self, is_upgrade: bool, fresh: bool) -> io::Result<Lease> {
+        if is_upgrade {
+            return self.open(true).await;
+        }
+        if self.upstream.may_be_http2() {
+            if let Some(lease) = self.lease_stream() {
+                return Ok(lease);
+            }
+            if !self.is_http1.load(Ordering::Relaxed) {
+                let _opening = self.opening.lock().await;
+                if let Some(lease) = self.lease_stream() {
+                    return Ok(lease);
+                }
+                if !self.is_http1.load(Ordering::Relaxed) {
+                    return self.open(false).await;
+                }
+            }
+        }
+        if !fresh && let Some(connection) = self.take_idle() {
+            return Ok(Lease::Http1 { connection, is_reused: true });
+        }
+        self.open(false).await
+    }
+
+    fn lease_stream(&self) -> Option<Lease> {
+        self.settings.lease(&mut self.shared(), self.idle_timeout)
+    }
+
+    async fn open(&self, is_upgrade: bool) -> io::Result<Lease> {
+        let Connected { is_http2, io, socket } = self.upstream.connect(is_upgrade).await?;
+        let io = TokioIo::new(io);
+        if !is_upgrade {
+            self.is_http1.store(!is_http2, Ordering::Relaxed);
+        }
+        if is_http2 {
+            let mut connection = self.settings.connect(io).await?;
+            let lease = connection.lease();
+            self.shared().push(connection);
+            return Ok(lease);
+        }
+        let (sender, connection) = http1::Builder::new()
+            .max_header_size(self.settings.max_header_bytes)
+            .handshake(io)
+            .await
+            .map_err(io::Error::other)?;
+        let task = tokio::spawn(async move {
+            if let Err(error) = connection.with_upgrades().await {
+                tracing::debug!(%error, "a connection to the upstream has ended");
+            }
+        });
+        let connection = Http1 { sender, task: task.abort_handle(), socket };
+        Ok(Lease::Http1 { connection, is_reused: false })
+    }
+
+    fn take_idle(&self) -> Option<Http1> {
+        let mut idle = self.idle();
+        self.sweep(&mut idle);
+        while let Some(Idle { connection, .. }) = idle.pop() {
+            if connection.socket.is_quiet() {
+                return Some(connection);
+            }
+            tracing::debug!("the upstream has closed a kept connection, or sent what is of no response");
+            connection.task.abort();
+        }
+        None
+    }
+
+    fn put(&self, connection: Http1) {
+        let mut idle = self.idle();
+        self.sweep(&mut idle);
+        if idle.len() < self.max_idle {
+            idle.push(Idle { connection, since: Instant::now() });
+        }
+    }
+
+    fn sweep(&self, idle: &mut Vec<Idle>) {
+        idle.retain(|idle| idle.connection.sender.is_ready() && idle.since.elapsed() < self.idle_timeout);
+    }
+
+    /// The list is consistent between any two statements, so a poisoned lock is safe to use.
+    fn idle(&self) -> MutexGuard<'_, Vec<Idle>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Like [`idle`](Self::idle).
+    fn shared(&self) -> MutexGuard<'_, Vec<Http2>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease {
+    pub(crate) fn is_http2(&self) -> bool {
+        matches!(self, Self::Http2 { .. })
+    }
+
+    /// Whether the connection was there before.
+    pub(crate) fn is_reused(&self) -> bool {
+        matches!(self, Self::Http2 { .. } | Self::Http1 { is_reused: true, .. })
+    }
+
+    /// Sends a request in its place, and returns the response with what is kept of the connection.
+    pub(crate) async fn send(
+        self,
+        request: Request<RequestBody>,
+        pool: &Arc<Pool>,
+        place: &RequestPlace,
+    ) -> Result<(Response<Incoming>, Option<Reusable>), SendError> {
+        match self {
+            Self::Http1 { mut connection, .. } => {
+                let is_head = request.method() == Method::HEAD;
+                let response = connection.sender.try_send_request(request).await?;
+                let is_doubtful = is_head || may_have_wrong_body(response.status(), response.headers());
+                Ok((response, Some(Reusable { connection, is_doubtful, pool: Arc::clone(pool) })))
+            }
+            Self::Http2 { mut sender, stream } => {
+                place.keep(stream);
+                Ok((sender.try_send_request(request).await?, None))
+            }
+        }
+    }
+}
+
+impl Reusable {
+    /// Gives the connection to the next request once it is ready. The upstream may have responded before it had the whole request;
+    /// then the client has a moment for the rest, and the connection ends with it.
+    pub(crate) fn release(self) {
+        let Self { mut connection, is_doubtful, pool } = self;
+        if is_doubtful {
+            connection.task.abort();
+            return;
+        }
+        if connection.sender.is_ready() {
+            pool.put(connection);
+            return;
+        }
+        tokio::spawn(async move {
+            if matches!(timeout(READY_WITHIN, connection.sender.ready()).await, Ok(Ok(()))) {
+                pool.put(connection);
+            } else {
+                connection.task.abort();
+            }
+        });
+    }
+}
+
+/// Whether a response that has no body by its status announces one. An upstream that then sends it may do so after the next request, and
+/// nothing would tell it from a response. To `HEAD` no response shows whether that happens.
+fn may_have_wrong_body(status: StatusCode, headers: &HeaderMap) -> bool {
+    let has_length = headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0");
+    matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
+        && (has_length || headers.contains_key(header::TRANSFER_ENCODING))
+}
+
+impl fmt::Debug for Reusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reusable").finish_non_exhaustive()
+    }
+}
+
+/// A connection whose request is not read to its end is not worth waiting for.
+const READY_WITHIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,46 @@
+//! What the descriptors of a call are compared with.
+
+mod decide;
+mod descriptors;
+mod native;
+mod plan;
+
+use std::sync::Arc;
+
+use portcullis::rules::LiveRules;
+use portcullis::{LayerError, Limiter};
+
+use crate::{CallError, RateLimitService, call, verdict};
+use native::NativeRules;
+use plan::Plan;
+
+pub use descriptors::SharedDescriptors;
+
+/// What descriptors are compared with.
+#[derive(Clone, Debug)]
+pub(super) enum Limits {
+    Envoy(SharedDescriptors),
+    Native(Arc<NativeRules>),
+}
+
+impl Limits {
+    pub(super) fn native(limiter: &Limiter, rules: &LiveRules) -> Result<Self, LayerError> {
+        Ok(Self::Native(Arc::new(NativeRules::new(limiter, rules)?)))
+    }
+
+    /// Decides a call by the settings of the service.
+    pub(super) async fn decide(
+        &self,
+        service: &RateLimitService,
+        call: &call::Call<'_>,
+    ) -> Result<verdict::Verdict, CallError> {
+        match self {
+            Self::Envoy(descriptors) => {
+                let plan = Plan::of(service, &descriptors.load(), call);
+                let limits = Arc::new(service.no_limits.with_policies(plan.limits()));
+                decide::decide(&plan, &limits, service.charge_denied_hits).await
+            }
+            Self::Native(rules) => rules.decide(call, service.shadow).await,
+        }
+    }
+}

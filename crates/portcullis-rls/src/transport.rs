@@ -1,0 +1,12 @@
+//! The service over gRPC, with its description, and over HTTP with JSON.
+
+mod grpc;
+mod json;
+mod reflection;
+mod wire;
+
+pub use grpc::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME};
+pub use reflection::reflection;
+
+#[cfg(test)]
+pub(super) use reflection::files;
