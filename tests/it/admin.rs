@@ -18,7 +18,7 @@ use portcullis_tests::HttpClient;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-const SEARCHES: Policy = Policy::fixed_window("searches", Quota::per_week(2)).grantable();
+const SEARCHES: Policy = Policy::fixed_window("searches", Quota::per_week(2)).allow_overrides();
 
 const TOKEN: &str = "9f86d081884c7d65";
 

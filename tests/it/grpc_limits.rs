@@ -277,7 +277,8 @@ async fn calls_are_charged_for_their_status_after_it() {
     for limiter in limiters {
         let is_wrong =
             |outcome: &ResponseOutcome<'_>| outcome.grpc_status() == Some(Code::Unauthenticated as i32);
-        let layer = limiter.layer(PASSWORDS).by(ClientIp::peer()).charge_when(is_wrong).look_first_at_most(3);
+        let layer =
+            limiter.layer(PASSWORDS).by(ClientIp::peer()).charge_when(is_wrong).charge_after_at_most(3);
         let mut ada = Service::start(layer).await.client(ADA).await;
         // Three streams with the right password pass at once, though the limit is one wrong password.
         let streams = [ada.watch().await, ada.watch().await, ada.watch().await];

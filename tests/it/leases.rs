@@ -189,11 +189,11 @@ async fn a_new_mode_applies_to_the_next_request_despite_a_lease() {
 async fn a_block_applies_to_the_next_request_despite_a_lease() {
     let _lock = timing_lock().await;
     // A policy with a lease has no blocks, so that operators block under another one.
-    let guard = Policy::fixed_window("guard", Quota::per_week(LIMIT)).grantable();
+    let guard = Policy::fixed_window("guard", Quota::per_week(LIMIT)).allow_overrides();
     let service = Service::start(|limiter| leased(limiter).and_policy(guard.clone()).by(tenant())).await;
     let (hour, key) = (Duration::from_secs(3_600), service.key());
     let refused = service.limiter.block(&TENANT, key, hour).await.unwrap_err().to_string();
-    assert!(refused.contains("grantable"), "{refused}");
+    assert!(refused.contains("overrides"), "{refused}");
     let mut admitted = 0;
     while service.figure("leased_units") == 0 {
         assert_eq!(service.send().await.0, 200);

@@ -26,7 +26,7 @@ const LOG_INS: Policy = Policy::fixed_window("log-ins", Quota::per_week(1));
 const LOCK_OUT: LockOut = LockOut::after(6).within(DAY).block_for(DAY);
 
 /// Reports of a customer.
-const REPORTS: Policy = Policy::fixed_window("reports", Quota::per_week(1)).grantable();
+const REPORTS: Policy = Policy::fixed_window("reports", Quota::per_week(1)).allow_overrides();
 
 /// A service, with paths for its operators.
 fn app(limiter: &Limiter) -> Router {

@@ -70,7 +70,7 @@ impl Observer for Events {
 }
 
 fn layers(limiter: &Limiter) -> Vec<(&'static str, RateLimitLayer)> {
-    let policy = |name| Policy::fixed_window(name, Quota::per_week(2)).grantable();
+    let policy = |name| Policy::fixed_window(name, Quota::per_week(2)).allow_overrides();
     let clients = ClientIp::behind(Trust::networks(["127.0.0.0/8"])).x_forwarded_for();
     let account = |parts: &Parts| {
         let is_known = parts.headers.contains_key("x-api-key");

@@ -82,7 +82,7 @@ impl LogIns {
 }
 
 async fn twenty_valid_log_ins_pass_at_once(limiter: Limiter) {
-    let layer = limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).look_first_at_most(20);
+    let layer = limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(20);
     let server = LogIns::start(layer, 20).await;
     // Each waits in the handler for the last of them.
     assert_eq!(server.send(20, "correct horse", [204, 429]).await, [20, 0]);
@@ -104,10 +104,10 @@ async fn five_of_fifty_parallel_guesses_are_checked(limiter: Limiter) {
     assert_eq!(server.remaining("correct horse").await, (429, "0".to_owned()));
 }
 
-async fn parallel_guesses_are_bounded_where_the_policy_looks_first(limiter: Limiter) {
+async fn parallel_guesses_are_bounded_where_the_policy_charges_after(limiter: Limiter) {
     let bound = 10;
     let layer =
-        limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).look_first_at_most(bound);
+        limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(bound);
     let server = LogIns::start(layer, 1).await;
     let [failed, rejected] = server.send(1_000, "guess", [401, 429]).await;
     assert_eq!((failed + rejected, server.checked.load(Relaxed)), (1_000, failed));
@@ -141,14 +141,14 @@ async fn parallel_guesses_are_the_limit_in_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parallel_guesses_that_look_first_are_bounded_in_memory() {
-    parallel_guesses_are_bounded_where_the_policy_looks_first(Limiter::memory()).await;
+async fn parallel_guesses_that_charge_after_are_bounded_in_memory() {
+    parallel_guesses_are_bounded_where_the_policy_charges_after(Limiter::memory()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parallel_guesses_that_look_first_are_bounded_in_redis() {
+async fn parallel_guesses_that_charge_after_are_bounded_in_redis() {
     let redis = RedisServer::start().unwrap();
-    parallel_guesses_are_bounded_where_the_policy_looks_first(in_redis(&redis).await).await;
+    parallel_guesses_are_bounded_where_the_policy_charges_after(in_redis(&redis).await).await;
 }
 
 /// Tonic sends `OK` in the trailers, and an error without a message in the headers.

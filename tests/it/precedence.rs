@@ -21,7 +21,7 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// 100 a week, and up to 500 for callers with a plan or a contract.
 fn weekly() -> Policy {
     let (smallest, largest) = (Quota::per_week(10), Quota::per_week(500));
-    Policy::fixed_window("weekly", Quota::per_week(100)).grantable().caller_quotas(smallest, largest)
+    Policy::fixed_window("weekly", Quota::per_week(100)).allow_overrides().caller_quotas(smallest, largest)
 }
 
 fn quota(headers: &HeaderMap, name: &str) -> Option<Quota> {

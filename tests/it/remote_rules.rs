@@ -155,7 +155,7 @@ async fn documents_that_nobody_trusts_change_nothing() {
     let refusals = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&refusals);
     let live = instance.limiter.live_rules().unwrap();
-    live.registry().add_observer(Arc::new(move |event: &Event<'_>| {
+    live.registry().observe(Arc::new(move |event: &Event<'_>| {
         if matches!(event.kind, EventKind::RulesRejected { .. }) {
             count.fetch_add(1, Ordering::SeqCst);
         }

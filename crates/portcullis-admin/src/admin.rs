@@ -118,7 +118,7 @@ impl Admin {
     /// A router that has a state takes it by `Router::nest_service`, or by `nest` and `with_state(())`.
     pub fn into_router(self) -> Router {
         let recorder = Arc::new(Recorder::new());
-        self.0.registry.add_observer(Arc::new(RecorderObserver(Arc::clone(&recorder))));
+        self.0.registry.observe(Arc::new(RecorderObserver(Arc::clone(&recorder))));
         let (streams, last_line) = Default::default();
         router(Arc::new(AdminState { options: self.0, recorder, streams, last_line }))
     }

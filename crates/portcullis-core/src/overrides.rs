@@ -1,14 +1,14 @@
 //! Overrides of single keys: grants of another quota, and blocks.
 //!
 //! An [`Override`] is a small record that a store keeps for one key under one policy, beside its state. Only the checks of a policy
-//! that [reads overrides](crate::Policy::grantable) look for it. Its parts, each with an end on the store's clock:
+//! that [reads overrides](crate::Policy::allow_overrides) look for it. Its parts, each with an end on the store's clock:
 //!
 //! - a [`Block`]: the key is denied until the end, and nothing is charged;
 //! - a [`Grant`]: the key has another quota of the same period until the end;
 //! - what a [`LockOut`] has counted: denials within a time, and strikes, which are earlier blocks and make the next one longer.
 //!
 //! **Precedence.** A block comes before a grant, and a grant before the quota of the check. A peek (a check of cost 0) is denied by a
-//! block as well: a policy that looks first and charges later must not let a blocked key in. Refunds and settlements correct
+//! block as well: a policy that peeks first and charges later must not let a blocked key in. Refunds and settlements correct
 //! what was charged, and do not read blocks.
 //!
 //! A [reset](crate::store::Store::reset) removes the state of a key and keeps its override.
@@ -21,7 +21,7 @@
 //! use portcullis_core::overrides::{Effect, Override};
 //! use portcullis_core::{Policy, Quota, Timestamp};
 //!
-//! let api = Policy::gcra("api", Quota::per_second(10)).grantable();
+//! let api = Policy::gcra("api", Quota::per_second(10)).allow_overrides();
 //! let (now, hour) = (Timestamp::EPOCH, Duration::from_secs(3_600));
 //! let mut record = Override::NONE;
 //! record.set_grant(now, Some((Quota::per_second(100), 2 * hour)));

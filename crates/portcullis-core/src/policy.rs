@@ -297,7 +297,7 @@ impl Policy {
     ///
     /// If the policy is a leaky bucket, a calendar window, a sliding log or a limit on requests in flight, or a token bucket or GCRA with a burst below
     /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant; if
-    /// requests [wait](Policy::wait_at_most) under the policy; if it reads [overrides](Policy::grantable).
+    /// requests [wait](Policy::wait_at_most) under the policy; if it reads [overrides](Policy::allow_overrides).
     pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {
         match lease::validate(&self, units) {
             Ok(units) => Ok(Self { lease_or_wait: LeaseOrWait::lease(units), ..self }),

@@ -135,7 +135,7 @@ impl Engine {
         self.policies.join(members, added).map(Arc::new)
     }
 
-    /// Sets the lock-out of a registered policy, which makes it grantable, in all layers.
+    /// Sets the lock-out of a registered policy, which lets it have overrides, in all layers.
     ///
     /// # Errors
     ///

@@ -37,10 +37,8 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// A policy reserves units, which are charged at the admission, and looks first, which charges nothing then.
-    #[error(
-        "policy {policy} reserves units and looks first, which charges nothing before the response: use one of the two"
-    )]
+    /// A policy reserves units, which are charged at the admission, and is charged after the response.
+    #[error("policy {policy} reserves units and is charged after the response: use one of the two")]
     ReservesAndLooks {
         /// The name.
         policy: PolicyName,
@@ -119,10 +117,10 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy reads grants and blocks, because it has a lock-out (`RateLimitLayer::lock_out`) or is
-    /// [grantable](portcullis_core::Policy::grantable), and would have a lease.
+    /// The policy reads grants and blocks, because it has a lock-out (`RateLimitLayer::lock_out`) or
+    /// [allows overrides](portcullis_core::Policy::allow_overrides), and would have a lease.
     #[error(
-        "policy {policy} has a lock-out or is grantable, and a process that spends a lease would not see its blocks and grants: leave \
+        "policy {policy} has a lock-out or allows overrides, and a process that spends a lease would not see its blocks and grants: leave \
          out the lease"
     )]
     LeasedOverrides {

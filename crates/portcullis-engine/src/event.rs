@@ -36,7 +36,7 @@ pub use uncounted::Uncounted;
 /// Observes what the layers of a `Registry` do, for metrics and diagnostics.
 ///
 /// Closures implement it. The log of a layer is an observer as well, which is always present; an observer that is added
-/// by `Registry::add_observer` does not replace it.
+/// by `Registry::observe` does not replace it.
 ///
 /// An observer is called inline, by the task that handles the request, so it must not block: it should count, or hand over
 /// what it needs through a bounded channel by `try_send`, and return. One that blocks delays the request, and all others that its thread would
@@ -63,7 +63,7 @@ pub use uncounted::Uncounted;
 /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let rejected = Arc::new(AtomicU64::new(0));
 /// let counter = Arc::clone(&rejected);
-/// registry.add_observer(Arc::new(move |event: &Event<'_>| {
+/// registry.observe(Arc::new(move |event: &Event<'_>| {
 ///     if let EventKind::Rejected { .. } = event.kind {
 ///         counter.fetch_add(1, Ordering::Relaxed);
 ///     }
@@ -83,7 +83,7 @@ pub trait Observer: Send + Sync + 'static {
     fn on_event(&self, event: &Event<'_>);
 
     /// Whether events should have the [fingerprints](Event::fingerprints) of keys. Asked once, when the observer is
-    /// added by `Registry::add_observer`. `false` by default, as for closures.
+    /// added by `Registry::observe`. `false` by default, as for closures.
     ///
     /// If one observer of a registry asks, all of them get the fingerprints. Each request then makes an allocation or two.
     fn wants_fingerprints(&self) -> bool {
@@ -91,7 +91,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// Whether [`EventKind::Charged`] and [`EventKind::PermitAcquired`] are emitted. Asked once, when the observer is
-    /// added by `Registry::add_observer`. `false` by default, as for closures.
+    /// added by `Registry::observe`. `false` by default, as for closures.
     ///
     /// If one observer of a registry asks, all of them get these events.
     fn wants_charges(&self) -> bool {
@@ -184,7 +184,7 @@ impl<'a> Event<'a> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let last = LastRejected::default();
-    /// registry.add_observer(Arc::new(last.clone()));
+    /// registry.observe(Arc::new(last.clone()));
     /// let by_user = Header::named("x-user");
     /// let service = LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("daily", Quota::per_day(1)))
     ///     .by(by_user.clone())

@@ -214,7 +214,7 @@ impl PolicyTable {
         Ok(())
     }
 
-    /// Sets the lock-out of a policy in all layers, and makes the policy grantable: then its checks read blocks. Returns the lock-out
+    /// Sets the lock-out of a policy in all layers, and lets the policy have overrides: then its checks read blocks. Returns the lock-out
     /// that all layers share.
     pub(crate) fn set_lock_out(
         &self,
@@ -240,7 +240,7 @@ impl PolicyTable {
         Ok(lock_out)
     }
 
-    /// Replaces a policy by one of the same name, and returns the former one. A policy that is grantable stays so.
+    /// Replaces a policy by one of the same name, and returns the former one. A policy that allows overrides stays so.
     pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         let mut entries = self.lock();
         let Some(entry) = entries.policies.get(policy.name()) else {
@@ -376,7 +376,7 @@ impl Drop for Membership {
 /// [`LayerError::LeasedOverrides`] if the policy is leased.
 pub fn reading_overrides(policy: &Policy) -> Result<Policy, LayerError> {
     let leased = |_| LayerError::LeasedOverrides { policy: policy.name().clone() };
-    policy.clone().try_with_overrides().map_err(leased)
+    policy.clone().try_allow_overrides().map_err(leased)
 }
 
 const REGISTERED: &str = "the policies of a layer are registered as long as it exists";

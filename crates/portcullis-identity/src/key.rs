@@ -152,7 +152,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// `false` by default. Return `true` only for identities that a client cannot choose: otherwise a client could use up the
     /// budget of another one with requests that are never admitted. [`ClientIp`] returns `true`. For [`and`](Self::and) one of
     /// the two is enough, because the key contains both; for [`or`](Self::or) both must return `true`, because the key may be
-    /// either one. `RateLimitLayer::counts_rejections` sets it for one policy.
+    /// either one. `RateLimitLayer::count_rejections` sets it for one policy.
     fn counts_rejections(&self) -> bool {
         false
     }

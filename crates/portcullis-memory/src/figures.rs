@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    const LOGIN: Policy = Policy::gcra("login", Quota::per_day(5)).with_overrides();
+    const LOGIN: Policy = Policy::gcra("login", Quota::per_day(5)).allow_overrides();
     const SEARCH: Policy = Policy::fixed_window("search", Quota::per_day(5));
 
     #[test]

@@ -127,7 +127,7 @@ impl Metrics {
     /// Called twice for one registry, everything counts twice. Several registries may be observed, each by its own call: their numbers are
     /// added, also under one name of a policy.
     pub fn observe(&self, registry: &Registry) {
-        registry.add_observer(Arc::clone(&self.events) as _);
+        registry.observe(Arc::clone(&self.events) as _);
         registry.store().observe_calls(Arc::clone(&self.calls) as _);
     }
 

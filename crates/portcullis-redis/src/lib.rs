@@ -27,7 +27,7 @@
 //! integers, and the numbers of requests in flight doubles, with the most significant byte first.
 //!
 //! A key that has a [grant or a block](portcullis_core::overrides) has a second string, whose name ends in `:override`. Only the
-//! checks of policies that are [grantable](portcullis_core::Policy::grantable) read it.
+//! checks of policies that [allow overrides](portcullis_core::Policy::allow_overrides) read it.
 //!
 //! A denial or a peek writes nothing, except to repair what it found: a value that this store did not write, or a state from
 //! before the server's clock was set back.

@@ -21,7 +21,7 @@ impl ResponseSettings {
     /// Describes the response 429 of a layer with these policies, which may reject requests.
     pub fn describe_limited(&self, enforced: &[ShownPolicy<'_>]) -> Response {
         let enforced = Enforced::of(enforced);
-        let Some(first) = enforced.shown.first().or(enforced.unlisted.first()) else {
+        let Some(first) = enforced.shown.first().or(enforced.hidden.first()) else {
             return Response::new(NEVER);
         };
         let checked = PolicySet::of(enforced.indexes.iter().copied());
@@ -78,7 +78,7 @@ impl ResponseSettings {
 struct Enforced<'a> {
     indexes: Vec<usize>,
     shown: Vec<&'a Policy>,
-    unlisted: Vec<&'a Policy>,
+    hidden: Vec<&'a Policy>,
 }
 
 impl<'a> Enforced<'a> {
@@ -90,12 +90,12 @@ impl<'a> Enforced<'a> {
         Self {
             indexes: enforced.iter().map(|shown| shown.index).collect(),
             shown: listed(true),
-            unlisted: listed(false),
+            hidden: listed(false),
         }
     }
 
     fn iter(&self) -> impl Iterator<Item = &'a Policy> {
-        self.shown.iter().chain(&self.unlisted).copied()
+        self.shown.iter().chain(&self.hidden).copied()
     }
 }
 

@@ -76,7 +76,7 @@ impl<'a> CheckBuilder<'a> {
 /// The policies are registered by the first check. A policy that the limiter refuses, such as a different one of a registered
 /// name, is an error of the server: the check returns [`Reason::Misconfigured`](crate::Reason::Misconfigured), 500, and
 /// [the event](crate::EventKind::Misconfigured), which is logged, names the policy. The same holds for a key to which nothing is
-/// written. The [headers](Registry::set_headers) and the [closure](Registry::set_rejection) of the response are those that the
+/// written. The [headers](Registry::headers) and the [closure](Registry::reject_with) of the response are those that the
 /// registry has when these policies are checked together for the first time.
 ///
 /// A policy that limits [requests in flight](crate::RateLimitLayer::and_in_flight) counts the check until the last clone of the `Charge`

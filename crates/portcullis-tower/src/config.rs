@@ -215,7 +215,7 @@ fn shown(policies: &[LayerPolicy]) -> impl Iterator<Item = ShownPolicy<'_>> {
     enforced.map(|(index, layer_policy)| ShownPolicy {
         index,
         policy: &layer_policy.policy,
-        is_listed: !layer_policy.is_unlisted,
+        is_listed: !layer_policy.is_hidden,
         warn_at: layer_policy.warn_at,
     })
 }

@@ -37,10 +37,10 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 ///
 /// | | of the policy that was added last | of the layer |
 /// |---|---|---|
-/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`counts_rejections`](Self::counts_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
-/// | the charge | [`until_headers`](Self::until_headers), [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
+/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`count_rejections`](Self::count_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
+/// | the charge | [`release_at_headers`](Self::release_at_headers), [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
 /// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
-/// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`discard_bodies`](Self::discard_bodies), [`decision_in_response`](Self::decision_in_response) |
+/// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`discard_bodies`](Self::discard_bodies), [`decision_in_response`](Self::decision_in_response) |
 /// | a wait | [`Policy::wait_at_most`] | [`ready_deadline`](Self::ready_deadline) |
 ///
 /// ```
@@ -138,7 +138,7 @@ impl RateLimitLayer {
     /// refunded.
     ///
     /// Combine a policy that has a look-up with one [by address](crate::ClientIp): it limits the look-ups that an address
-    /// starts, because its charge [stays](Self::counts_rejections) when an unknown identity is rejected.
+    /// starts, because its charge [stays](Self::count_rejections) when an unknown identity is rejected.
     ///
     /// [`CachedLookup`](crate::CachedLookup) keeps what was found. A look-up may tell the
     /// [quota](crate::Lookup::quota) of the identity as well; it takes the place of [`quota_by_async`](Self::quota_by_async).
@@ -181,7 +181,7 @@ impl RateLimitLayer {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let tokens = Policy::gcra("tokens", Quota::per_second(10));
     /// let all = Policy::sliding_window("all", Quota::per_minute(2));
-    /// let layer = LayerBuilder::new(registry, tokens).by(Bearer).and_policy(all).by(Global).counts_rejections();
+    /// let layer = LayerBuilder::new(registry, tokens).by(Bearer).and_policy(all).by(Global).count_rejections();
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -191,7 +191,7 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn counts_rejections(self) -> Self {
+    pub fn count_rejections(self) -> Self {
         self.with_last(|last| last.counts_rejections = true)
     }
 
@@ -263,7 +263,7 @@ impl RateLimitLayer {
     /// not see, such as one that protects the service as a whole. It decides like any other policy.
     ///
     /// The figures are then those of the decisive one among the other policies. A request that this policy rejects has
-    /// `Retry-After`, its name in the body, and no figures. A layer whose policies are all unlisted writes none at all, so that
+    /// `Retry-After`, its name in the body, and no figures. A layer whose policies are all hidden writes none at all, so that
     /// those of an outer layer are shown.
     ///
     /// ```
@@ -281,7 +281,7 @@ impl RateLimitLayer {
     /// let total = Policy::gcra("total", Quota::per_second(500).burst(50));
     /// let layer = LayerBuilder::new(registry, user)
     ///     .by(Header::named("x-user"))
-    ///     .and_policy(total).by(Global).unlisted()
+    ///     .and_policy(total).by(Global).hide()
     ///     .headers(RateLimitHeaders::IETF);
     /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
     /// let response = service.oneshot(Request::builder().header("x-user", "ada").body(String::new())?).await?;
@@ -290,12 +290,12 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn unlisted(self) -> Self {
-        self.with_last(|last| last.is_unlisted = true)
+    pub fn hide(self) -> Self {
+        self.with_last(|last| last.is_hidden = true)
     }
 
     /// Sets the headers that show clients their budget, by default those of
-    /// [the limiter](crate::Registry::set_headers). The default there is [`RateLimitHeaders::X_RATELIMIT`].
+    /// [the limiter](crate::Registry::headers). The default there is [`RateLimitHeaders::X_RATELIMIT`].
     ///
     /// They list only the policies that count the request. With nested layers, the innermost that decided writes all of its
     /// headers, and the others write none.

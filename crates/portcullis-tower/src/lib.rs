@@ -91,7 +91,7 @@
 //! | cause | HTTP | gRPC status |
 //! |---|---|---|
 //! | limited: it fits later | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
-//! | [too many requests](RateLimitLayer::look_first) of the client have no outcome yet | 429, no `retry-after` | 8 `RESOURCE_EXHAUSTED` |
+//! | [too many requests](RateLimitLayer::charge_after) of the client have no outcome yet | 429, no `retry-after` | 8 `RESOURCE_EXHAUSTED` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
 //! | a [list](RateLimitLayer::deny) denies it | 403 | 7 `PERMISSION_DENIED` |
 //! | the identity is missing or malformed | 400 | 3 `INVALID_ARGUMENT` |
@@ -101,9 +101,9 @@
 //! | the store fails, and a policy is closed in that case, or has been open for its maximum time | 503 | 14 `UNAVAILABLE` |
 //! | the store is overloaded, regardless of the failure modes | 503 | 14 `UNAVAILABLE` |
 //! | the service is overloaded, in front of which a layer [sheds load](shed) | 503, `retry-after` | 14 `UNAVAILABLE`, `grpc-retry-pushback-ms` |
-//! | [too many requests wait](Registry::set_max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
+//! | [too many requests wait](Registry::max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
-//! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the response
+//! A request that is rejected for its identity stays charged [by address](RateLimitLayer::count_rejections), and the response
 //! is 429 once that budget is used up. A layer with [look-ups](RateLimitLayer::by_async) starts them only if all policies with
 //! synchronous keys let the request pass.
 //!
@@ -166,7 +166,7 @@
 //! policy. Requests that shadow policies would have rejected are counted like missing identities. No line contains a value
 //! from a request.
 //!
-//! The log is written from [events](EventKind), which an [`Observer`] gets as well: [`Registry::add_observer`].
+//! The log is written from [events](EventKind), which an [`Observer`] gets as well: [`Registry::observe`].
 //!
 //! # Position in the stack
 //!

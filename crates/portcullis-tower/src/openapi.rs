@@ -12,7 +12,7 @@ impl RateLimitLayer {
     ///
     /// It has the headers that this layer may send with its [settings](Self::headers), each with its unit, its schema and an example,
     /// and the body in its three types: problem details, the same members as JSON, and text. The examples are what the layer sends to a
-    /// client that has used up the first policy that is not [unlisted](Self::unlisted), at a fixed instant, so that the document
+    /// client that has used up the first policy that is not [hidden](Self::hide), at a fixed instant, so that the document
     /// changes only with the policies. They are those of now: see [`Registry::set_policy`](crate::Registry::set_policy).
     ///
     /// - The response of a closure ([`reject_with`](Self::reject_with)) has the headers, and no content, because only the closure knows

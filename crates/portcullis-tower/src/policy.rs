@@ -33,7 +33,7 @@ pub(crate) struct LayerPolicy {
     /// The keys for which a shadow policy is enforced.
     share: Percent,
     /// Whether the headers of the budget leave the policy out.
-    pub(crate) is_unlisted: bool,
+    pub(crate) is_hidden: bool,
     /// Whether charges of requests that are rejected for their identity stay, set on the layer.
     pub(crate) counts_rejections: bool,
     /// The part of the limit from which on requests are marked.
@@ -42,7 +42,7 @@ pub(crate) struct LayerPolicy {
     pub(crate) outcome: Option<Box<OutcomeRule>>,
     /// Where the quota of the caller comes from.
     pub(crate) quota: Option<QuotaSource>,
-    /// See [`until_headers`](crate::RateLimitLayer::until_headers).
+    /// See [`release_at_headers`](crate::RateLimitLayer::release_at_headers).
     pub(crate) held_until: HeldUntil,
     /// Blocks keys with many denials. It belongs to the policy in all layers.
     pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
@@ -60,7 +60,7 @@ impl LayerPolicy {
             mode: Mode::default(),
             is_shadow: false,
             share: Percent::ALL,
-            is_unlisted: false,
+            is_hidden: false,
             counts_rejections: false,
             warn_at: None,
             outcome: None,
@@ -121,7 +121,7 @@ impl LayerPolicy {
     pub(crate) fn to_limit(&self) -> Limit {
         let outcome = self.outcome.as_deref();
         let most = || usize::try_from(self.policy.strategy().limit()).unwrap_or(usize::MAX);
-        let unsettled = outcome.filter(|rule| rule.looks_first);
+        let unsettled = outcome.filter(|rule| rule.charges_after);
         Limit {
             mode: self.mode,
             share: self.share,

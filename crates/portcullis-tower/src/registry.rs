@@ -140,23 +140,23 @@ impl Registry {
     /// At most one sixteenth of them, and at least one, may have the same key. Requests are counted by the narrowest key of
     /// the decision, never by a key that clients share, such as [`Global`](crate::Global). Requests beyond the limit are
     /// rejected with 503, without `Retry-After`, and charged nothing.
-    pub fn set_max_waiting_requests(&self, requests: usize) {
+    pub fn max_waiting_requests(&self, requests: usize) {
         self.engine.backlog.wait_limit.set_limit(requests);
     }
 
-    /// Returns how many requests wait now, in all layers together. See [`set_max_waiting_requests`](Self::set_max_waiting_requests).
+    /// Returns how many requests wait now, in all layers together. See [`max_waiting_requests`](Self::max_waiting_requests).
     pub fn waiting_requests(&self) -> usize {
         self.engine.backlog.wait_limit.held()
     }
 
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
     /// in the order in which they were added, and cannot be removed.
-    pub fn add_observer(&self, observer: Arc<dyn Observer>) {
+    pub fn observe(&self, observer: Arc<dyn Observer>) {
         self.engine.observers().add(observer);
     }
 
     /// Sets the [headers](crate::RateLimitLayer::headers) of all layers that are made from now on and do not set their own.
-    pub fn set_headers(&self, headers: RateLimitHeaders) {
+    pub fn headers(&self, headers: RateLimitHeaders) {
         self.default_responses_mut().set_headers(headers);
     }
 
@@ -176,8 +176,8 @@ impl Registry {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// registry.set_headers(RateLimitHeaders::NONE);
-    /// registry.set_rejection(|rejection| {
+    /// registry.headers(RateLimitHeaders::NONE);
+    /// registry.reject_with(|rejection| {
     ///     let mut response = Response::new("slow down".into());
     ///     *response.status_mut() = rejection.status();
     ///     response
@@ -191,7 +191,7 @@ impl Registry {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn set_rejection<F>(&self, response: F)
+    pub fn reject_with<F>(&self, response: F)
     where
         F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
@@ -200,7 +200,7 @@ impl Registry {
 
     /// Makes all layers that are made from now on put the [decision](crate::RateLimitLayer::decision_in_response) into the
     /// extensions of responses. A layer cannot revert it.
-    pub fn put_decision_in_responses(&self) {
+    pub fn decision_in_response(&self) {
         self.default_responses_mut().put_decision_in_extensions();
     }
 

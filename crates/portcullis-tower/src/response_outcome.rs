@@ -89,7 +89,7 @@ pub(crate) struct OutcomeRule {
     /// Every outcome is charged without one.
     pub(crate) charge_when: Option<Arc<ChargeWhen>>,
     /// Whether a request is charged after its response, and not before it.
-    pub(crate) looks_first: bool,
+    pub(crate) charges_after: bool,
     /// The number of unsettled requests per key; the limit of the policy if `None`.
     pub(crate) max_unsettled: Option<usize>,
     /// Whether a request without an outcome is not charged.
@@ -110,7 +110,7 @@ impl OutcomeRule {
 
 impl fmt::Debug for OutcomeRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutcomeRule").field("looks_first", &self.looks_first).finish_non_exhaustive()
+        f.debug_struct("OutcomeRule").field("charges_after", &self.charges_after).finish_non_exhaustive()
     }
 }
 

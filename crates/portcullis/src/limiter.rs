@@ -104,7 +104,7 @@ impl Limiter {
 
     /// Sets the maximum number of requests that wait at the same time in all layers of this limiter: for their slot in the queue
     /// of a leaky bucket, under a policy that lets them [wait](crate::Policy::wait_at_most), for a look-up, or afterwards for the
-    /// inner service. 4 096 by default, and one sixteenth of that per key. Requests beyond that are rejected with 503 and not charged. See [`Registry::set_max_waiting_requests`].
+    /// inner service. 4 096 by default, and one sixteenth of that per key. Requests beyond that are rejected with 503 and not charged. See [`Registry::max_waiting_requests`].
     ///
     /// It also applies to clones of this limiter, and to layers that it has built already.
     ///
@@ -117,7 +117,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn max_waiting_requests(self, requests: usize) -> Self {
-        self.registry.set_max_waiting_requests(requests);
+        self.registry.max_waiting_requests(requests);
         self
     }
 
@@ -146,7 +146,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn observe(self, observer: impl Observer) -> Self {
-        self.registry.add_observer(Arc::new(observer));
+        self.registry.observe(Arc::new(observer));
         self
     }
 
@@ -166,7 +166,7 @@ impl Limiter {
     /// ```
     #[must_use]
     pub fn headers(self, headers: RateLimitHeaders) -> Self {
-        self.registry.set_headers(headers);
+        self.registry.headers(headers);
         self
     }
 
@@ -191,7 +191,7 @@ impl Limiter {
     where
         F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
-        self.registry.set_rejection(response);
+        self.registry.reject_with(response);
         self
     }
 
@@ -199,7 +199,7 @@ impl Limiter {
     /// a clone of it. See [`RateLimitLayer::decision_in_response`](crate::RateLimitLayer::decision_in_response).
     #[must_use]
     pub fn decision_in_response(self) -> Self {
-        self.registry.put_decision_in_responses();
+        self.registry.decision_in_response();
         self
     }
 

@@ -26,8 +26,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 // Grantable, so that operators can block clients and give them other quotas.
-const SEARCH: Policy = Policy::token_bucket("search", Quota::per_second(5).burst(10)).grantable();
-const LOGIN: Policy = Policy::sliding_window("login", Quota::per_minute(5)).grantable();
+const SEARCH: Policy = Policy::token_bucket("search", Quota::per_second(5).burst(10)).allow_overrides();
+const LOGIN: Policy = Policy::sliding_window("login", Quota::per_minute(5)).allow_overrides();
 /// Tried out: it never rejects.
 const STRICT: Policy = Policy::sliding_window("search strict", Quota::per_minute(20));
 

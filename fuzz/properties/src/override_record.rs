@@ -34,7 +34,7 @@ pub fn override_record(input: &[u8]) {
             assert_eq!(record.encode(), encoded, "{record:?}");
             assert!(encoded.len() <= MOST_BYTES, "{record:?}");
             for policy in [Policy::new(PolicyName::literal("p"), strategy), window()] {
-                has_an_effect(record, &policy.grantable(), now);
+                has_an_effect(record, &policy.allow_overrides(), now);
             }
             changes(record, now);
         }
@@ -116,7 +116,7 @@ impl SystemUnderTest {
         self.server.call(&[vec![b"FLUSHALL"]]);
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("run", &self.runs.to_be_bytes());
-        let (key, policy) = (hasher.finish().expect("a short key"), window().grantable());
+        let (key, policy) = (hasher.finish().expect("a short key"), window().allow_overrides());
         if !encoded.is_empty() {
             let name = name_of(&policy, key, &format!("{}:override", policy.strategy().tag()));
             self.server.call(&[vec![b"SETEX", &name, b"600", encoded]]);

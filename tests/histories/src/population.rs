@@ -161,8 +161,8 @@ impl Family {
             }
             Self::CancelledBucket => Policy::token_bucket("cancelled_bucket", quota).lease(LEASE),
             Self::CancelledExact => Policy::gcra("cancelled_exact", quota),
-            Self::Blocked => Policy::gcra("blocked", quota).grantable(),
-            Self::Granted => Policy::fixed_window("granted", quota).grantable(),
+            Self::Blocked => Policy::gcra("blocked", quota).allow_overrides(),
+            Self::Granted => Policy::fixed_window("granted", quota).allow_overrides(),
             Self::Calendar => {
                 let window = CalendarWindow::new(quota.limit(), calendar()).expect("the limit is in bounds");
                 Policy::literal("calendar", Strategy::CalendarWindow(window))

@@ -34,7 +34,7 @@ impl Drop for LocalFile {
 fn refusals(limiter: &Limiter) -> Arc<Mutex<Vec<String>>> {
     let list = Arc::<Mutex<Vec<String>>>::default();
     let refused = Arc::clone(&list);
-    limiter.live_rules().unwrap().registry().add_observer(Arc::new(move |event: &Event<'_>| {
+    limiter.live_rules().unwrap().registry().observe(Arc::new(move |event: &Event<'_>| {
         if let EventKind::RulesRejected { findings, .. } = event.kind {
             refused.lock().unwrap().push(findings.to_owned());
         }

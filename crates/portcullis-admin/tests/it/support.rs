@@ -31,7 +31,7 @@ pub(crate) fn registry(store: impl Store, secret: Secret) -> Arc<Registry> {
 
 /// Three requests per week, with grants and blocks.
 pub(crate) fn search() -> Policy {
-    Policy::fixed_window("search", Quota::per_week(3)).grantable()
+    Policy::fixed_window("search", Quota::per_week(3)).allow_overrides()
 }
 
 pub(crate) fn authorize(parts: &Parts) -> Result<Actor, Refused> {

@@ -130,7 +130,7 @@ where
         let store = Arc::new(RecordingStore::new(inner, clock.clone(), recording));
         let registry = Arc::new(Registry::new(Arc::clone(&store) as _, Secret::published()));
         let recorder = Recorder::new(options.kept_callers);
-        registry.add_observer(Arc::new(recorder.clone()));
+        registry.observe(Arc::new(recorder.clone()));
         let upstream = Upstream::default();
         let service = {
             let _context = runtime.enter();

@@ -29,7 +29,7 @@ impl Service {
     async fn start(store: Arc<dyn Store>) -> Self {
         let secret = Secret::new("test", b"0123456789abcdef").unwrap();
         let registry = Arc::new(Registry::new(store, secret));
-        let search = Policy::fixed_window("search", Quota::per_week(2)).with_overrides();
+        let search = Policy::fixed_window("search", Quota::per_week(2)).allow_overrides();
         let layer = LayerBuilder::new(Arc::clone(&registry), search).by(Header::named("x-api-key"));
         let admin = Admin::new(registry, |parts: &http::request::Parts| {
             if has_bearer_token(parts, TOKEN) {

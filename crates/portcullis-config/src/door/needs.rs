@@ -56,7 +56,7 @@ fn of_policy(table: &str, policy: &Node, found: &mut Vec<Need>) {
             "strategy" if entry.node.text() == Some("in_flight") => Kind::End,
             "in_flight" => Kind::End,
             "charge_when" => Kind::Response,
-            "look_first" | "refund_unanswered" if is_on(&entry.node) => Kind::Response,
+            "charge_after" | "refund_unanswered" if is_on(&entry.node) => Kind::Response,
             "reserve" => Kind::Usage,
             "tiers" if policy.get("tier").is_none() => Kind::Tier,
             _ => continue,

@@ -131,7 +131,7 @@ impl Loader {
     /// or of `[layer]`. It is that of [`RateLimitLayer::reject_with`](portcullis_tower::RateLimitLayer::reject_with).
     ///
     /// If several policies match a request, the function of the one that rejects it is called. One without a function has that
-    /// of `[layer]`, else that of [the limiter](portcullis_tower::Registry::set_rejection). A request that no policy of the file
+    /// of `[layer]`, else that of [the limiter](portcullis_tower::Registry::reject_with). A request that no policy of the file
     /// rejects, such as one without a key, has the function of the first policy that matches it and names one.
     ///
     /// ```

@@ -14,7 +14,7 @@ use portcullis_tower::{
 };
 
 use super::key::KeySource;
-use super::rule::{LookFirst, QuotaSource, Rule};
+use super::rule::{ChargeAfter, QuotaSource, Rule};
 use crate::hooks::RejectWith;
 
 /// The options of `[layer]`.
@@ -104,11 +104,11 @@ impl Rule {
             }
         };
         let mut layer = layer.on_missing(self.options.on_missing);
-        if self.options.counts_rejections {
-            layer = layer.counts_rejections();
+        if self.options.count_rejections {
+            layer = layer.count_rejections();
         }
-        if self.options.unlisted {
-            layer = layer.unlisted();
+        if self.options.hide {
+            layer = layer.hide();
         }
         Ok(layer)
     }
@@ -144,13 +144,13 @@ impl Rule {
             .map_err(at("charge_when"))
     }
 
-    fn add_look_first(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
-        let Some(look_first) = self.options.look_first else { return Ok(layer) };
-        let layer = layer.try_look_first().map_err(at("look_first"))?;
-        Ok(match look_first {
-            LookFirst::Default => layer,
+    fn add_charge_after(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
+        let Some(charge_after) = self.options.charge_after else { return Ok(layer) };
+        let layer = layer.try_charge_after().map_err(at("charge_after"))?;
+        Ok(match charge_after {
+            ChargeAfter::Default => layer,
             // It panics where the method before returns an error.
-            LookFirst::AtMost(requests) => layer.look_first_at_most(requests),
+            ChargeAfter::AtMost(requests) => layer.charge_after_at_most(requests),
         })
     }
 
@@ -167,7 +167,11 @@ impl Rule {
     }
 
     fn add_until(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
-        if self.options.until_headers { layer.try_until_headers().map_err(at("until")) } else { Ok(layer) }
+        if self.options.release_at_headers {
+            layer.try_release_at_headers().map_err(at("until"))
+        } else {
+            Ok(layer)
+        }
     }
 
     fn add_warning(&self, layer: RateLimitLayer) -> Result<RateLimitLayer, AtField> {
@@ -197,7 +201,7 @@ const STEPS: [(Step, &[&str]); 9] = [
     (Rule::add_cost, &["strategy"]),
     (Rule::add_quota, &["strategy", "caller_quotas"]),
     (Rule::add_charge_when, &["strategy"]),
-    (Rule::add_look_first, &["strategy"]),
+    (Rule::add_charge_after, &["strategy"]),
     (Rule::add_refund, &["strategy"]),
     (Rule::add_until, &["strategy"]),
     (Rule::add_warning, &[]),

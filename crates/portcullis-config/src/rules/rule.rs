@@ -33,15 +33,15 @@ pub struct Rule {
 #[expect(clippy::struct_excessive_bools, reason = "one for each method of the builder")]
 pub(super) struct RuleOptions {
     pub(super) on_missing: OnMissing,
-    pub(super) counts_rejections: bool,
+    pub(super) count_rejections: bool,
     pub(super) cost: Option<Arc<dyn Cost>>,
     pub(super) reserve: Option<OnAbort>,
     pub(super) quota: Option<QuotaSource>,
     pub(super) charge_when: Option<Arc<ChargeWhen>>,
-    pub(super) look_first: Option<LookFirst>,
+    pub(super) charge_after: Option<ChargeAfter>,
     pub(super) refund_unanswered: bool,
-    pub(super) until_headers: bool,
-    pub(super) unlisted: bool,
+    pub(super) release_at_headers: bool,
+    pub(super) hide: bool,
     pub(super) warn_at: Option<f64>,
     pub(super) reject_with: Option<Arc<RejectWith>>,
 }
@@ -53,9 +53,9 @@ pub(super) enum QuotaSource {
     Async(QuotaLookup),
 }
 
-/// A policy that looks first: how many requests of a key may be unsettled at the same time.
+/// A policy that charges afterwards: how many requests of a key may be unsettled at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LookFirst {
+pub(super) enum ChargeAfter {
     /// As many as the builder allows by itself.
     Default,
     AtMost(usize),

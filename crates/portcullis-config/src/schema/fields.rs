@@ -170,7 +170,7 @@ pub(super) fn policy() -> Table {
             text(),
             "The look-up of the quotas of single callers that the program registered by this name.",
         )
-        .field("grantable", boolean(), "Whether operators may grant and block single keys.")
+        .field("overrides", boolean(), "Whether operators may grant and block single keys.")
         .field("lock_out", defined("lock_out"), "Blocks keys that are rejected again and again.")
         .field("in_flight", defined("in_flight"), "A limit on requests in flight, beside the quota.")
         .field("charge_when", defined("charge_when"), "The responses that are charged.")
@@ -181,15 +181,15 @@ pub(super) fn policy() -> Table {
         )
         .field("until", choice(&["headers", "body"]), "When a request in flight is over.")
         .field(
-            "look_first",
+            "charge_after",
             any_of(&[boolean(), integer(0, 1_024)]),
             "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.",
         )
         .field("reject_with", defined("reject_with"), "What makes the responses to requests that it rejects.")
         .field("refund_unanswered", boolean(), "Whether requests without a response are refunded.")
-        .field("unlisted", boolean(), "Whether it is left out of the headers.")
+        .field("hide", boolean(), "Whether it is left out of the headers.")
         .field("warn_at", number(0.0, 1.0), "The share of the limit at which an event is raised.")
-        .field("counts_rejections", boolean(), "Whether rejected requests count.")
+        .field("count_rejections", boolean(), "Whether rejected requests count.")
 }
 
 fn mode_percent() -> Table {

@@ -185,7 +185,7 @@ async fn a_file_that_is_deleted_keeps_the_rules_until_it_is_back() {
 fn count_rejections(live: &LiveRules) -> Arc<AtomicUsize> {
     let count = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&count);
-    live.registry().add_observer(Arc::new(move |event: &Event<'_>| {
+    live.registry().observe(Arc::new(move |event: &Event<'_>| {
         if matches!(event.kind, EventKind::RulesRejected { .. }) {
             counter.fetch_add(1, Ordering::SeqCst);
         }

@@ -14,7 +14,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-const API: Policy = Policy::gcra("api", Quota::per_second(1).burst(10)).grantable();
+const API: Policy = Policy::gcra("api", Quota::per_second(1).burst(10)).allow_overrides();
 const LOCK_OUT: LockOut = LockOut::after(3).within(seconds(10)).block_for(seconds(20)).up_to(seconds(60));
 
 #[test]
@@ -41,7 +41,7 @@ fn a_granted_policy_keeps_all_but_the_quota() {
     let policy = Policy::token_bucket("bucket", Quota::per_minute(60))
         .on_store_failure(crate::FailureMode::local(2))
         .wait_at_most(seconds(2))
-        .grantable();
+        .allow_overrides();
     let granted = policy.granted(Quota::per_minute(600)).unwrap();
     assert!(granted.reads_overrides() && granted.max_wait() == policy.max_wait());
     assert_eq!((granted.digest(), granted.failure_mode()), (policy.digest(), policy.failure_mode()));
@@ -60,7 +60,7 @@ fn a_grant_that_no_longer_fits_the_policy_has_no_effect() {
     let (minute, hour) = (Quota::per_minute(5), Quota::per_hour(5));
     let mut record = Override::NONE;
     record.set_grant(at(0), Some((minute, seconds(50))));
-    let of = |quota| Policy::fixed_window("window", quota).grantable();
+    let of = |quota| Policy::fixed_window("window", quota).allow_overrides();
     assert!(matches!(record.effect(&of(minute), at(1)), Effect::Granted(..)));
     assert_eq!(record.effect(&of(hour), at(1)), Effect::None);
 }
@@ -151,13 +151,13 @@ fn the_largest_lock_out_saturates() {
 #[test]
 fn a_policy_reads_overrides_or_has_a_lease() {
     let leased = Policy::token_bucket("leased", Quota::per_second(100)).lease(10);
-    let error = leased.try_with_overrides().unwrap_err();
+    let error = leased.try_allow_overrides().unwrap_err();
     assert!(alloc::format!("{error}").contains("policy leased"), "{error}");
     assert!(matches!(
-        Policy::fixed_window("window", Quota::per_second(100)).grantable().try_lease(1),
+        Policy::fixed_window("window", Quota::per_second(100)).allow_overrides().try_lease(1),
         Err(crate::PolicyError::Lease { error: crate::policy::LeaseError::Overrides, .. })
     ));
-    let waits = Policy::gcra("waits", Quota::per_second(1)).grantable().wait_at_most(seconds(1));
+    let waits = Policy::gcra("waits", Quota::per_second(1)).allow_overrides().wait_at_most(seconds(1));
     assert!(waits.reads_overrides() && waits.max_wait() == Some(seconds(1)) && waits.max_lease().is_none());
     assert!(waits.share_among(core::num::NonZeroU32::MIN).unwrap().reads_overrides());
     assert_ne!(Policy::gcra("api", Quota::per_second(1).burst(10)), API);

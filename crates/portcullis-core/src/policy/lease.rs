@@ -38,7 +38,7 @@ pub enum LeaseError {
     Waits,
     /// The checks of the policy read overrides, which a process that spends a lease would not see.
     #[error(
-        "a policy with grants or blocks cannot be leased: leave out the lease, or `grantable` and lock-outs"
+        "a policy with grants or blocks cannot be leased: leave out the lease, or overrides and lock-outs"
     )]
     Overrides,
 }

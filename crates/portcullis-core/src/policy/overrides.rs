@@ -16,7 +16,7 @@ impl Policy {
     /// ```
     /// use portcullis_core::{Policy, Quota};
     ///
-    /// const API: Policy = Policy::gcra("api", Quota::per_second(10)).grantable();
+    /// const API: Policy = Policy::gcra("api", Quota::per_second(10)).allow_overrides();
     /// assert!(API.reads_overrides());
     /// ```
     ///
@@ -25,37 +25,28 @@ impl Policy {
     /// If the policy has a lease.
     #[must_use]
     #[track_caller]
-    pub const fn grantable(self) -> Self {
-        self.with_overrides()
-    }
-
-    /// Like [`grantable`](Policy::grantable), for a policy whose keys are blocked rather than granted another quota: the checks of
-    /// both read both.
-    ///
-    /// # Panics
-    ///
-    /// If the policy has a lease.
-    #[must_use]
-    #[track_caller]
-    pub const fn with_overrides(mut self) -> Self {
-        assert!(self.max_lease().is_none(), "a policy with a lease cannot be grantable: leave out the lease");
+    pub const fn allow_overrides(mut self) -> Self {
+        assert!(
+            self.max_lease().is_none(),
+            "a policy with a lease cannot allow overrides: leave out the lease"
+        );
         self.lease_or_wait = self.lease_or_wait.with_overrides();
         self
     }
 
-    /// Like [`Policy::with_overrides`], for a policy that is not a constant.
+    /// Like [`Policy::allow_overrides`], for a policy that is not a constant.
     ///
     /// # Errors
     ///
     /// If the policy has a lease.
-    pub fn try_with_overrides(self) -> Result<Self, PolicyError> {
+    pub fn try_allow_overrides(self) -> Result<Self, PolicyError> {
         if self.max_lease().is_some() {
             return Err(PolicyError::Lease { policy: self.name, error: LeaseError::Overrides });
         }
-        Ok(self.with_overrides())
+        Ok(self.allow_overrides())
     }
 
-    /// Whether the checks of the policy look for [overrides](Policy::grantable).
+    /// Whether the checks of the policy look for [overrides](Policy::allow_overrides).
     #[inline]
     pub const fn reads_overrides(&self) -> bool {
         self.lease_or_wait.reads_overrides()
@@ -87,7 +78,7 @@ impl Policy {
     /// use portcullis_core::overrides::{Effect, Override};
     /// use portcullis_core::{Policy, Quota, Timestamp};
     ///
-    /// let api = Policy::gcra("api", Quota::per_second(10)).grantable();
+    /// let api = Policy::gcra("api", Quota::per_second(10)).allow_overrides();
     /// let mut record = Override::NONE;
     /// record.set_grant(Timestamp::EPOCH, Some((Quota::per_second(100), Duration::from_secs(60))));
     /// let Effect::Granted(granted, _) = record.effect(&api, Timestamp::EPOCH) else { panic!("there is a grant") };

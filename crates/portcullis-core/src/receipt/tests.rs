@@ -104,7 +104,7 @@ fn absorb_rejects_receipts_of_other_states() {
 
 #[test]
 fn absorb_rejects_charges_under_a_grant_of_another_quota() {
-    let own = policy().grantable();
+    let own = policy().allow_overrides();
     let granted = |units| own.granted(Quota::per_second(units).burst(9)).unwrap();
     let of = |policy: &Policy| Receipt::new(policy.clone(), key("ada"), run(2, 20), NOW, None);
     for (one, other) in [(&own, granted(7)), (&granted(7), own.clone()), (&granted(7), granted(8))] {
@@ -116,7 +116,7 @@ fn absorb_rejects_charges_under_a_grant_of_another_quota() {
     assert_eq!(all.absorb(of(&granted(7))), None);
     assert_eq!(all.cost(), 4);
     // Units of a window are the same under each quota.
-    let window = Policy::fixed_window("pages", Quota::per_day(5)).grantable();
+    let window = Policy::fixed_window("pages", Quota::per_day(5)).allow_overrides();
     let mut all = of(&window);
     assert_eq!(all.absorb(of(&window.granted(Quota::per_day(9)).unwrap())), None);
 }

@@ -125,7 +125,7 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
         policy = policy.try_caller_quotas(smallest, largest).map_err(D::Error::custom)?;
     }
     if fields.overrides == Some(true) {
-        policy = policy.try_with_overrides().map_err(D::Error::custom)?;
+        policy = policy.try_allow_overrides().map_err(D::Error::custom)?;
     }
     Ok(policy)
 }

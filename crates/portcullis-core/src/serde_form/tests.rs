@@ -208,7 +208,7 @@ fn policies_are_read_and_written() {
         r#"{"name":"tokens","strategy":"token_bucket","quota":"9/min","debt":0,"caller_quotas":["1/min","90/min burst 99"]}"#,
     );
     reads_and_writes(
-        &Policy::fixed_window("daily", Quota::per_day(9)).grantable(),
+        &Policy::fixed_window("daily", Quota::per_day(9)).allow_overrides(),
         r#"{"name":"daily","strategy":"fixed_window","quota":"9/d","overrides":true}"#,
     );
     let slotted = Strategy::SlidingWindow(SlidingWindow::with_slots(Quota::per_minute(5), 6).unwrap());

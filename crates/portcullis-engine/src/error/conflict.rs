@@ -151,7 +151,11 @@ impl fmt::Display for Described<'_> {
             _ => {}
         }
         if self.shows_overrides {
-            f.write_str(if self.policy.reads_overrides() { " (grantable)" } else { " (not grantable)" })?;
+            f.write_str(if self.policy.reads_overrides() {
+                " (with overrides)"
+            } else {
+                " (without overrides)"
+            })?;
         }
         Ok(())
     }

@@ -7,9 +7,9 @@ use portcullis_core::{PolicyName, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverridingError {
-    /// The limiter has no policy of this name, and the given one is not [grantable](portcullis_core::Policy::grantable).
+    /// The limiter has no policy of this name, and the given one does not [allow overrides](portcullis_core::Policy::allow_overrides).
     #[error(
-        "no layer of the limiter has the policy {policy}: use the policy of a layer, or one that is built with `Policy::grantable`"
+        "no layer of the limiter has the policy {policy}: use the policy of a layer, or one that is built with `Policy::allow_overrides`"
     )]
     Unknown {
         /// The name.

@@ -131,7 +131,7 @@ pub enum EventKind<'a> {
         error: &'a StoreError,
     },
     /// A request would have to wait for a slot, a window, a look-up or the inner service, and as many wait
-    /// as `Registry::set_max_waiting_requests` allows.
+    /// as `Registry::max_waiting_requests` allows.
     TooManyWaiting,
     /// A request has waited for its slot in a queue or for a window, and goes on: it is admitted next, unless something else rejects
     /// it. Emitted for each of these waits.
@@ -153,7 +153,7 @@ pub enum EventKind<'a> {
         units: u64,
     },
     /// A handler has charged more for a request, by its `Charge`, or the layer has charged one that had
-    /// looked first (`RateLimitLayer::look_first`).
+    /// looked first (`RateLimitLayer::charge_after`).
     ChargedMore {
         /// The new decision of each policy that was charged.
         decisions: &'a [Decision],
@@ -177,11 +177,11 @@ pub enum EventKind<'a> {
     },
     /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
     RefundDropped,
-    /// A request stays uncharged whose policy looks first (`RateLimitLayer::look_first`), because its client has
+    /// A request stays uncharged whose policy charges afterwards (`RateLimitLayer::charge_after`), because its client has
     /// disconnected outside of a runtime.
     ChargeDropped,
     /// A request is rejected, because too many with its key are unsettled under a policy that
-    /// looks first (`RateLimitLayer::look_first`).
+    /// charges afterwards (`RateLimitLayer::charge_after`).
     TooManyUnsettled {
         /// The policy.
         policy: &'a PolicyName,

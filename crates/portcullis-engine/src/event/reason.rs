@@ -10,7 +10,7 @@ pub enum Reason {
     /// Its key is blocked, by a lock-out (`RateLimitLayer::lock_out`) or by hand (`Registry::block`), until the end of
     /// the wait: 429, in gRPC `RESOURCE_EXHAUSTED`.
     Blocked,
-    /// Too many requests with its key are unsettled under a policy that looks first (`RateLimitLayer::look_first`): 429
+    /// Too many requests with its key are unsettled under a policy that charges afterwards (`RateLimitLayer::charge_after`): 429
     /// without a wait, in gRPC `RESOURCE_EXHAUSTED`.
     Unsettled,
     /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.
@@ -25,7 +25,7 @@ pub enum Reason {
     /// `UNAVAILABLE`.
     StoreFailed,
     /// The store is overloaded, the inner service is not ready after a wait, or more requests wait than
-    /// `Registry::set_max_waiting_requests` allows: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
+    /// `Registry::max_waiting_requests` allows: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
     /// of the policies do not apply.
     Overloaded,
     /// A look-up has failed, or took longer than its deadline (`RateLimitLayer::lookup_deadline`): 503, in gRPC

@@ -7,7 +7,7 @@ use super::{Event, EventKind, Observer, Uncounted};
 use crate::{Mode, OnMissing};
 
 /// Records what is decided about a request in the current [span](tracing::Span), usually that of the request. An
-/// [`Observer`] that `Registry::add_observer` adds once.
+/// [`Observer`] that `Registry::observe` adds once.
 ///
 /// It records the fields that the span declares, and no others:
 ///
@@ -36,7 +36,7 @@ use crate::{Mode, OnMissing};
 /// use portcullis_tower::{Registry, SpanFields};
 ///
 /// let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
-/// registry.add_observer(Arc::new(SpanFields::new()));
+/// registry.observe(Arc::new(SpanFields::new()));
 ///
 /// // The span of a request, as a layer such as `tower_http::trace::TraceLayer` makes it.
 /// let span = tracing::info_span!(

@@ -14,8 +14,8 @@ use portcullis_core::{
 };
 use portcullis_memory::MemoryStore;
 
-const API: Policy = Policy::fixed_window("api", Quota::per_hour(2)).grantable();
-const BURST: Policy = Policy::gcra("burst", Quota::per_second(1).burst(2)).grantable();
+const API: Policy = Policy::fixed_window("api", Quota::per_hour(2)).allow_overrides();
+const BURST: Policy = Policy::gcra("burst", Quota::per_second(1).burst(2)).allow_overrides();
 const PLAIN: Policy = Policy::fixed_window("plain", Quota::per_hour(2));
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -213,7 +213,7 @@ fn invalid_changes_are_errors_that_name_the_policy() {
     };
     let (store, ada) = (&memory.store, key("ada"));
     error(store.set_grant(&PLAIN, ada, Some((Quota::per_hour(5), MINUTE))), "plain has no grants and blocks");
-    error(store.block(&PLAIN, ada, MINUTE), "`Policy::grantable`");
+    error(store.block(&PLAIN, ada, MINUTE), "`Policy::allow_overrides`");
     error(store.unblock(&PLAIN, ada), "plain");
     error(store.block(&API, ada, Duration::ZERO), "at least 1 us");
     error(store.block(&API, ada, Duration::MAX), "2^51");

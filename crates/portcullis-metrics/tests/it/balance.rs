@@ -80,7 +80,7 @@ async fn charged_minus_refunded_is_what_the_store_has_counted() {
         layer("plain").cost(|_| 2),
         layer("with another").and_policy(policy("other")),
         layer("refused").charge_when(is_refused),
-        layer("looks first").charge_when(is_refused).look_first(),
+        layer("charges afterwards").charge_when(is_refused).charge_after(),
         layer("reserved").reserve(|_| 5),
         layer("shadow").shadow(),
         layer("shadow refused").charge_when(is_refused).shadow(),
@@ -97,8 +97,16 @@ async fn charged_minus_refunded_is_what_the_store_has_counted() {
         format!("{}", series[&name]).parse::<u64>().unwrap()
     };
     let mut refunding = 0;
-    let names =
-        ["plain", "with another", "other", "refused", "looks first", "reserved", "shadow", "shadow refused"];
+    let names = [
+        "plain",
+        "with another",
+        "other",
+        "refused",
+        "charges afterwards",
+        "reserved",
+        "shadow",
+        "shadow refused",
+    ];
     for name in names.into_iter().chain(["before a look-up", "before an identity"]) {
         let policy = policy(name);
         let (charged, refunded) = (units("charged", policy.name()), units("refunded", policy.name()));

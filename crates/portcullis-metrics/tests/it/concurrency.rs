@@ -18,7 +18,7 @@ const USERS: u64 = 4;
 fn metrics_equal_what_clients_and_another_observer_count() {
     let (registry, recorded) = Recorded::registry(1_000);
     let truth = Truth::default();
-    registry.add_observer(Arc::new(truth.clone()));
+    registry.observe(Arc::new(truth.clone()));
     let window = |name, limit| Policy::fixed_window(name, Quota::per_week(limit));
     let search = LayerBuilder::new(Arc::clone(&registry), window("search", 300))
         .by(Header::named("x-user"))

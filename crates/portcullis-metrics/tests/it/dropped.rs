@@ -32,7 +32,7 @@ fn dropped_corrections_are_counted_by_what_they_are() {
         let layer = LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global);
         layer.charge_when(|outcome: &ResponseOutcome<'_>| outcome.status() == 401)
     };
-    let (refunds, charges) = (layer("refunds").refund_unanswered(), layer("charges").look_first());
+    let (refunds, charges) = (layer("refunds").refund_unanswered(), layer("charges").charge_after());
     for _ in 0..3 {
         leave(&setup, &refunds, Mode::Later);
     }

@@ -58,11 +58,11 @@ async fn each_cause_of_overload_is_counted_exactly() {
         tokio::task::yield_now().await;
         Ok(Lookup::found("user", "ada"))
     });
-    setup.registry.set_max_waiting_requests(0);
+    setup.registry.max_waiting_requests(0);
     for _ in 0..4 {
         assert_eq!(send(&looks_up, from_user("ada")).await, 503);
     }
-    setup.registry.set_max_waiting_requests(16);
+    setup.registry.max_waiting_requests(16);
     let late = looks_up.ready_deadline(Duration::from_secs(1));
     for _ in 0..6 {
         let response = late.layer(ReadyOnce(true)).oneshot(from_user("ada")).await.unwrap();

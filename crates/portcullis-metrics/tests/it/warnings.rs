@@ -22,7 +22,7 @@ async fn each_warning_is_counted_exactly() {
     let layer = |policy| LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global);
 
     let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == 401;
-    let full = layer(plenty("guesses")).charge_when(is_refused).look_first().look_first_at_most(0);
+    let full = layer(plenty("guesses")).charge_when(is_refused).charge_after().charge_after_at_most(0);
     for _ in 0..3 {
         assert_eq!(respond(&full, 0).await.status(), 429);
     }

@@ -25,22 +25,23 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// All algorithms; all but the last of each kind read overrides.
 fn policies() -> Vec<Policy> {
-    let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy).grantable();
+    let named =
+        |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy).allow_overrides();
     let refilled = TokenBucket::new(QUOTA).unwrap().refilled(Refill::Interval);
     let since = FixedWindow::new(QUOTA).unwrap().anchored(Anchor::FirstRequest);
     let slots = SlidingWindow::with_slots(QUOTA, 10).unwrap();
     vec![
-        Policy::token_bucket("bucket", QUOTA).grantable(),
+        Policy::token_bucket("bucket", QUOTA).allow_overrides(),
         named("refilled", Strategy::TokenBucket(refilled)),
-        Policy::gcra("gcra", QUOTA.burst(3)).grantable(),
-        Policy::leaky_bucket("queue", QUOTA).grantable(),
-        Policy::fixed_window("window", QUOTA).grantable(),
+        Policy::gcra("gcra", QUOTA.burst(3)).allow_overrides(),
+        Policy::leaky_bucket("queue", QUOTA).allow_overrides(),
+        Policy::fixed_window("window", QUOTA).allow_overrides(),
         named("since", Strategy::FixedWindow(since)),
-        Policy::calendar_window("calendar", 7, &calendars()[0]).grantable(),
-        Policy::sliding_window("sliding", QUOTA).grantable(),
+        Policy::calendar_window("calendar", 7, &calendars()[0]).allow_overrides(),
+        Policy::sliding_window("sliding", QUOTA).allow_overrides(),
         named("slots", Strategy::SlidingWindow(slots)),
-        Policy::sliding_log("log", QUOTA).grantable(),
-        Concurrency::new("permits", 7).policy().grantable(),
+        Policy::sliding_log("log", QUOTA).allow_overrides(),
+        Concurrency::new("permits", 7).policy().allow_overrides(),
         Policy::fixed_window("plain", QUOTA),
     ]
 }

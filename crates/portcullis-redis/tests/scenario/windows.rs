@@ -112,8 +112,8 @@ async fn a_receipt_of_the_old_window_is_refunded_there() {
 #[tokio::test]
 async fn a_block_and_a_grant_outlive_a_change_of_the_window() {
     let fleet = Fleet::start().await;
-    let [old, new] =
-        [HOUR, DAY].map(|period| Policy::fixed_window("fixed", Quota::new(3, period).unwrap()).grantable());
+    let [old, new] = [HOUR, DAY]
+        .map(|period| Policy::fixed_window("fixed", Quota::new(3, period).unwrap()).allow_overrides());
     fleet.stores[0].block(&old, key("ada"), HOUR).await.unwrap();
     assert_eq!(fleet.admitted(&[old.clone(), new.clone()]).await, [0, 0]);
     fleet.stores[1].unblock(&new, key("ada")).await.unwrap();

@@ -30,8 +30,8 @@ pub(super) fn with_content(
 /// The members of the problem details of a response 429.
 pub(super) fn quota_exceeded(enforced: &Enforced<'_>) -> Object {
     let mut name = ObjectBuilder::new().schema_type(Type::String);
-    // The names of unlisted policies are not published before they reject a request.
-    if enforced.unlisted.is_empty() {
+    // The names of hidden policies are not published before they reject a request.
+    if enforced.hidden.is_empty() {
         name = name.enum_values(Some(enforced.shown.iter().map(|policy| PolicyName::as_str(policy.name()))));
     }
     let policies = ArrayBuilder::new().items(name).min_items(Some(1));

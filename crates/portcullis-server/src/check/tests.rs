@@ -111,7 +111,7 @@ async fn method_path_host_and_headers_choose_rules_and_keys() {
     let router = router(
         "[policy.posts]\nstrategy = \"gcra\"\nquota = \"1/min\"\nkey = { header = \"x-api-key\" }\n\
          match = { path = \"/posts\", methods = [\"POST\"], hosts = [\"api.example.com\"] }\n\
-         [policy.all]\nstrategy = \"gcra\"\nquota = \"50/min burst 50\"\nkey = \"client_ip\"\nunlisted = true\n",
+         [policy.all]\nstrategy = \"gcra\"\nquota = \"50/min burst 50\"\nkey = \"client_ip\"\nhide = true\n",
     );
     let ask = async |method: &str, uri: &str, host: &str, key: &str| {
         let more = [

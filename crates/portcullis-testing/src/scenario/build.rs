@@ -44,7 +44,7 @@ fn build(source: SourceFile<'_>, offset: usize, raw: RawCase) -> Result<Case, Sc
     };
     let mut policies = policies(&strategies).map_err(|message| source.error(offset, message))?;
     if raw.steps.iter().any(|step| step.as_ref().op.is_some_and(Op::is_override)) {
-        policies = policies.into_iter().map(Policy::with_overrides).collect();
+        policies = policies.into_iter().map(Policy::allow_overrides).collect();
     }
     let start = raw.start.map_or_else(|| default_start(&strategies), |Instant(start)| start);
     let mut builder =
@@ -243,7 +243,7 @@ impl Builder<'_> {
 /// The policy with another strategy, which reads overrides if the first does.
 pub(crate) fn with_strategy(policy: &Policy, strategy: Strategy) -> Policy {
     let changed = Policy::new(policy.name().clone(), strategy);
-    if policy.reads_overrides() { changed.with_overrides() } else { changed }
+    if policy.reads_overrides() { changed.allow_overrides() } else { changed }
 }
 
 fn instant(start: Timestamp, at: Option<Duration>) -> Result<Timestamp, String> {

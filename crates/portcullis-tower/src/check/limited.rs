@@ -76,7 +76,7 @@ impl Limited {
         Self(Box::new(Inner { responses, cause, retry_offset, parts }))
     }
 
-    /// Returns what the closure for [rejections](crate::Registry::set_rejection) gets: the reason, the decisions, the
+    /// Returns what the closure for [rejections](crate::Registry::reject_with) gets: the reason, the decisions, the
     /// violated policies and the message. Its [parts](Rejection::parts) are those of an empty request.
     pub fn rejection(&self) -> Rejection<'_> {
         Rejection::new(&self.0.parts, self.0.cause.as_cause()).retried_later_by(self.0.retry_offset)
@@ -109,7 +109,7 @@ impl Limited {
         self
     }
 
-    /// Returns the response of a layer: from the closure for [rejections](crate::Registry::set_rejection) if there is one, with
+    /// Returns the response of a layer: from the closure for [rejections](crate::Registry::reject_with) if there is one, with
     /// the headers of a rejection.
     pub fn into_http(self) -> Response<Bytes> {
         // An outer layer, if there is one, does not write its budget where this response has no figures.

@@ -90,7 +90,7 @@ impl RateLimitLayer {
     ///
     /// - The response has the header [`X-RateLimit-Warning`](crate::headers::X_RATELIMIT_WARNING) with the name of the policy, by
     ///   the figures that the response shows: what a handler has charged or refunded counts. Nested layers each add theirs. It is
-    ///   not written if the policy is [unlisted](Self::unlisted), or if the [headers](Self::headers) of the layer show no budget.
+    ///   not written if the policy is [hidden](Self::hide), or if the [headers](Self::headers) of the layer show no budget.
     /// - [`EventKind::SoftLimitReached`](crate::EventKind::SoftLimitReached) is emitted for each such request, by the figures at its
     ///   admission. The log counts them, at most once a minute.
     ///

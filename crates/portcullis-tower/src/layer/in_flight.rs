@@ -16,7 +16,7 @@ impl RateLimitLayer {
     ///
     /// - **How long.** The permit is held until the body of the response ends, with or without trailers, or is dropped half-way; until
     ///   the client disconnects before the response, or the inner service fails or panics; or [until the
-    ///   headers](Self::until_headers). A request holds it while it waits, as for its slot in a queue of another policy. A handler can
+    ///   headers](Self::release_at_headers). A request holds it while it waits, as for its slot in a queue of another policy. A handler can
     ///   move it into a task: [`Charge::take_permit`](crate::Charge::take_permit).
     /// - **Release.** In the background, once. One that the store has not made, or whose fate is unknown, is repeated for about 90
     ///   seconds. [`Registry::drain`](crate::Registry::drain) waits for it. The queue has room for 65 536 releases.
@@ -93,7 +93,7 @@ impl RateLimitLayer {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Concurrency::new("queries", 1).into()).by(Global).until_headers();
+    /// let layer = LayerBuilder::new(registry, Concurrency::new("queries", 1).into()).by(Global).release_at_headers();
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("rows")))
     /// }));
@@ -105,18 +105,18 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the policy does not limit requests in flight: [`try_until_headers`](Self::try_until_headers) returns an error.
+    /// If the policy does not limit requests in flight: [`try_release_at_headers`](Self::try_release_at_headers) returns an error.
     #[track_caller]
-    pub fn until_headers(self) -> Self {
-        or_panic(self.try_until_headers())
+    pub fn release_at_headers(self) -> Self {
+        or_panic(self.try_release_at_headers())
     }
 
-    /// Like [`until_headers`](Self::until_headers), for layers that are built from a configuration.
+    /// Like [`release_at_headers`](Self::release_at_headers), for layers that are built from a configuration.
     ///
     /// # Errors
     ///
     /// If the policy does not limit requests in flight.
-    pub fn try_until_headers(self) -> Result<Self, LayerError> {
+    pub fn try_release_at_headers(self) -> Result<Self, LayerError> {
         let last = &self.config.last().policy;
         if !is_in_flight(last) {
             return Err(LayerError::NotInFlight { policy: last.name().clone() });

@@ -58,7 +58,7 @@ impl RateLimitLayer {
     ///
     /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is rejected too: with 403 if it is
     /// ambiguous; if its identity cannot be determined, with the response to that error, and it stays charged as with any
-    /// identity that is malformed ([`counts_rejections`](Self::counts_rejections)).
+    /// identity that is malformed ([`count_rejections`](Self::count_rejections)).
     ///
     /// ```
     /// use std::net::SocketAddr;

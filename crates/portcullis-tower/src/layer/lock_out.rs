@@ -23,7 +23,7 @@ impl RateLimitLayer {
     ///
     /// - **The policy** has the lock-out in all layers of the limiter, and in the [checks](crate::Check) of handlers: their denials
     ///   count, and they reject a blocked key. Another layer may state the same lock-out, and not a different one. It lasts as long
-    ///   as a layer has the policy. The policy becomes [grantable](portcullis_core::Policy::grantable): its checks read blocks.
+    ///   as a layer has the policy. The policy [allows overrides](portcullis_core::Policy::allow_overrides): its checks read blocks.
     /// - **What counts** is a request that the policy denies and that would fit later, in any algorithm of a rate, also if the denial was
     ///   [remembered](portcullis_core::store::Outcome::is_remembered). What does not count: requests that are denied in
     ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); exempt

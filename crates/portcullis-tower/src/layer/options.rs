@@ -12,7 +12,7 @@ impl RateLimitLayer {
     ///
     /// The request's extensions have it in any case, unless the layer is [without charges](Self::without_charge). With nested
     /// layers, the innermost that decided wins.
-    /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.
+    /// [`Registry::decision_in_response`](crate::Registry::decision_in_response) sets it for all layers of a limiter.
     pub fn decision_in_response(mut self) -> Self {
         Arc::make_mut(&mut self.config).change_responses(ResponseSettings::put_decision_in_extensions);
         self

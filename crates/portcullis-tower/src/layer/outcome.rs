@@ -14,7 +14,7 @@ impl RateLimitLayer {
     ///
     /// The [`cost`](Self::cost) is charged before the inner service is called, as without this option, and refunded unless `charge`
     /// returns `true`. So of fifty guesses that are sent at the same time under a limit of five, five reach the service. A policy
-    /// that also has to let many valid requests run at the same time can [look first](Self::look_first).
+    /// that also has to let many valid requests run at the same time can [charge afterwards](Self::charge_after).
     ///
     /// - In HTTP the response is judged by its head, and is held back until the store has answered the refund, for at most the
     ///   deadline of the store. Its headers show the budget after the refund. Whether a client reads the body does not matter, so a
@@ -33,7 +33,7 @@ impl RateLimitLayer {
     /// by outcome settles the charge under this policy. If the handler has settled or refunded it before, the outcome changes
     /// nothing. A [reservation](Self::reserve) is settled at its end only if the outcome has not changed the charge. Each layer
     /// corrects only its own charges. A request that this layer rejects is not judged, and its charges are those [of any
-    /// rejection](Self::counts_rejections). A [shadow](Self::shadow) policy is refunded in the same way. A leaky bucket frees only
+    /// rejection](Self::count_rejections). A [shadow](Self::shadow) policy is refunded in the same way. A leaky bucket frees only
     /// the last slot of its queue.
     ///
     /// ```
@@ -97,11 +97,11 @@ impl RateLimitLayer {
     /// allows. The response is judged, and a request without an outcome is charged, as described for
     /// [`charge_when`](Self::charge_when); the units are then charged in a task if the store does not answer at once, or not at all
     /// outside of a tokio runtime. A policy by address charges requests that end during [look-ups](Self::by_async), or are rejected
-    /// because of them, if it [counts rejections](Self::counts_rejections). A shadow policy does not look first: it holds the units
+    /// because of them, if it [counts rejections](Self::count_rejections). A shadow policy does not charge afterwards: it holds the units
     /// during the request.
     ///
     /// Guesses that are sent at the same time would all find a unit left. So at most as many requests per key are unsettled at the
-    /// same time in this process as the policy has units ([`look_first_at_most`](Self::look_first_at_most) sets another number). A
+    /// same time in this process as the policy has units ([`charge_after_at_most`](Self::charge_after_at_most) sets another number). A
     /// client thus has at most its limit and this number of failed requests, less one. In several processes, each has this number.
     /// More requests are rejected with 429 ([`Reason::Unsettled`](crate::Reason::Unsettled)), without `Retry-After` and figures,
     /// since the wait is unknown. A gRPC request is unsettled until its body ends. A key has at most 1 024 unsettled requests, and all keys of a limiter have 16 384: beyond them, a
@@ -121,7 +121,7 @@ impl RateLimitLayer {
     /// let layer = LayerBuilder::new(registry, Policy::fixed_window("renewals", Quota::per_day(2)))
     ///     .by(Global)
     ///     .charge_when(|outcome| outcome.status().is_client_error())
-    ///     .look_first_at_most(20);
+    ///     .charge_after_at_most(20);
     /// let mut service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
     /// let mut responses = Vec::new();
     /// for _ in 0..20 {
@@ -139,38 +139,38 @@ impl RateLimitLayer {
     /// # Panics
     ///
     /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units or limits [requests in
-    /// flight](Self::and_in_flight): [`try_look_first`](Self::try_look_first) returns an error.
+    /// flight](Self::and_in_flight): [`try_charge_after`](Self::try_charge_after) returns an error.
     #[track_caller]
-    pub fn look_first(self) -> Self {
-        or_panic(self.try_look_first())
+    pub fn charge_after(self) -> Self {
+        or_panic(self.try_charge_after())
     }
 
-    /// Like [`look_first`](Self::look_first), for layers that are built from a configuration.
+    /// Like [`charge_after`](Self::charge_after), for layers that are built from a configuration.
     ///
     /// # Errors
     ///
     /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units or limits [requests in
     /// flight](Self::and_in_flight).
-    pub fn try_look_first(self) -> Result<Self, LayerError> {
-        self.with_outcome(|rule| rule.looks_first = true)
+    pub fn try_charge_after(self) -> Result<Self, LayerError> {
+        self.with_outcome(|rule| rule.charges_after = true)
     }
 
-    /// Like [`look_first`](Self::look_first), with this number of unsettled requests per key at the same time in this process, at
+    /// Like [`charge_after`](Self::charge_after), with this number of unsettled requests per key at the same time in this process, at
     /// most 1 024. With 0, every request is rejected.
     ///
     /// # Panics
     ///
-    /// As for [`look_first`](Self::look_first).
+    /// As for [`charge_after`](Self::charge_after).
     #[track_caller]
-    pub fn look_first_at_most(self, requests: usize) -> Self {
+    pub fn charge_after_at_most(self, requests: usize) -> Self {
         or_panic(self.with_outcome(|rule| {
-            rule.looks_first = true;
+            rule.charges_after = true;
             rule.max_unsettled = Some(requests);
         }))
     }
 
     /// Refunds requests without an outcome under the policy that was added last, or does not charge them if it
-    /// [looks first](Self::look_first). By default they are charged, as described for [`charge_when`](Self::charge_when).
+    /// [charges afterwards](Self::charge_after). By default they are charged, as described for [`charge_when`](Self::charge_when).
     ///
     /// A client that disconnects early is then not charged although its request may have run, so this is not for limits on
     /// guesses.
@@ -201,8 +201,9 @@ impl RateLimitLayer {
     pub(super) fn with_config(mut self, change: impl FnOnce(&mut LayerConfig)) -> Result<Self, LayerError> {
         let config = Arc::make_mut(&mut self.config);
         change(config);
-        let looks_first = |policy: &LayerPolicy| policy.outcome.as_ref().is_some_and(|rule| rule.looks_first);
-        let both = |policy: &&LayerPolicy| policy.reservation.is_some() && looks_first(policy);
+        let charges_after =
+            |policy: &LayerPolicy| policy.outcome.as_ref().is_some_and(|rule| rule.charges_after);
+        let both = |policy: &&LayerPolicy| policy.reservation.is_some() && charges_after(policy);
         if let Some(layer_policy) = config.policies().iter().find(both) {
             return Err(LayerError::ReservesAndLooks { policy: layer_policy.policy.name().clone() });
         }

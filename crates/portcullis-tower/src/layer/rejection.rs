@@ -9,7 +9,7 @@ use crate::{RateLimitLayer, Rejection};
 
 impl RateLimitLayer {
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
-    /// [the limiter](crate::Registry::set_rejection). It is not called for gRPC requests, whose response has a fixed form.
+    /// [the limiter](crate::Registry::reject_with). It is not called for gRPC requests, whose response has a fixed form.
     ///
     /// The closure sets status, body and headers, and may start from the default response, [`Rejection::response`]. These
     /// headers are written over its response, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where a
@@ -55,7 +55,7 @@ impl RateLimitLayer {
     }
 
     /// Returns the closure that makes the responses to rejected requests: that of [`reject_with`](Self::reject_with), else that of
-    /// [the limiter](crate::Registry::set_rejection). `None` without one: the response is [`Rejection::response`].
+    /// [the limiter](crate::Registry::reject_with). `None` without one: the response is [`Rejection::response`].
     ///
     /// With it, a closure for some rejections leaves the others as they are:
     ///
@@ -71,7 +71,7 @@ impl RateLimitLayer {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// registry.set_rejection(|rejection| Response::builder().status(rejection.status()).body("no".into()).unwrap());
+    /// registry.reject_with(|rejection| Response::builder().status(rejection.status()).body("no".into()).unwrap());
     /// let policy = Policy::fixed_window("all", Quota::per_day(1));
     /// let layer = LayerBuilder::new(registry, policy).by(Global).deny(RequestPath::exact("/admin"));
     /// let otherwise = layer.rejection().expect("the limiter has a closure");

@@ -67,7 +67,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first) or limits
+    /// If the layer was made [without charges](Self::without_charge), or the policy [charges afterwards](Self::charge_after) or limits
     /// [requests in flight](Self::and_in_flight):
     /// [`try_reserve_or`](Self::try_reserve_or) returns an error.
     #[track_caller]
@@ -89,7 +89,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first) or limits
+    /// If the layer was made [without charges](Self::without_charge), or the policy [charges afterwards](Self::charge_after) or limits
     /// [requests in flight](Self::and_in_flight).
     pub fn try_reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Result<Self, LayerError> {
         self.with_config(|config| {

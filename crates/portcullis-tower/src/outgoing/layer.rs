@@ -38,7 +38,7 @@ impl OutgoingLayer {
 
     /// Like [`new`](Self::new), for policies that are not literals.
     ///
-    /// The policy becomes [grantable](Policy::grantable), because its keys are blocked in the store.
+    /// The policy [allows overrides](Policy::allow_overrides), because its keys are blocked in the store.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl OutgoingLayer {
     pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
         let name = policy.name().clone();
         let leased = |_| LayerError::LeasedOverrides { policy: name };
-        let policy = policy.try_with_overrides().map_err(leased)?;
+        let policy = policy.try_allow_overrides().map_err(leased)?;
         let member = Member { policy: policy.name().clone(), has_chosen_key: false };
         let membership = registry.engine().join(Box::new([member]), Some(&policy))?;
         let (key, hints) = (Arc::new(Authority), HintSettings::default());

@@ -39,7 +39,7 @@ mod tests {
         let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
-        registry.add_observer(Arc::new(move |event: &Event<'_>| {
+        registry.observe(Arc::new(move |event: &Event<'_>| {
             assert_eq!(event.policies.names().count(), 0);
             counter.fetch_add(1, Relaxed);
         }));

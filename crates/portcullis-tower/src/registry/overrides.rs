@@ -66,8 +66,8 @@ impl Registry {
     /// rejected, as by a [lock-out](crate::RateLimitLayer::lock_out). It replaces a block of the key. One line is logged, without the
     /// key.
     ///
-    /// The policy has to be [grantable](Policy::grantable) or have a lock-out. It is taken as it is registered under its name; if no
-    /// layer has the name, as in a tool of its own, `policy` itself has to be grantable.
+    /// The policy has to [allow overrides](Policy::allow_overrides) or have a lock-out. It is taken as it is registered under its name; if no
+    /// layer has the name, as in a tool of its own, `policy` itself has to allow overrides.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Registry {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let api = Policy::fixed_window("api", Quota::per_day(1_000)).grantable();
+    /// let api = Policy::fixed_window("api", Quota::per_day(1_000)).allow_overrides();
     /// let by_user = Header::named("x-user");
     /// let service = LayerBuilder::new(Arc::clone(&registry), api.clone()).by(by_user.clone()).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
@@ -140,7 +140,7 @@ impl Registry {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).grantable();
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).allow_overrides();
     /// let by_user = Header::named("x-user");
     /// let service = LayerBuilder::new(Arc::clone(&registry), daily.clone()).by(by_user.clone()).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),

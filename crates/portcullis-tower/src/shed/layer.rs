@@ -271,7 +271,7 @@ impl ShedLayer {
     /// Counts a request as in flight until its response head is made, instead of until its body has ended: for services whose
     /// responses stream for long and cost little meanwhile, such as server-sent events.
     #[must_use]
-    pub fn until_headers(self) -> Self {
+    pub fn release_at_headers(self) -> Self {
         self.with(|config| config.until_head = true)
     }
 

@@ -165,7 +165,7 @@ fn an_observer_adds_no_allocation() {
         let registry = NonAllocatingStore::registry(admitted);
         let seen = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&seen);
-        registry.add_observer(Arc::new(move |_: &Event<'_>| {
+        registry.observe(Arc::new(move |_: &Event<'_>| {
             counter.fetch_add(1, Ordering::Relaxed);
         }));
         let layer = layer_in(registry);

@@ -36,7 +36,7 @@ fn registry(clock: &ManualClock) -> Arc<Registry> {
 async fn headers_count_to_the_end_of_the_month() {
     let clock = ManualClock::new(STARTS[1]);
     let registry = registry(&clock);
-    registry.set_headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT);
+    registry.headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT);
     let policy = Policy::calendar_window("monthly", 1, &MONTHS);
     let (service, _) = probed(&LayerBuilder::new(registry, policy).by(Global));
 

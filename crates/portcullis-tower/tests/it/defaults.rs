@@ -27,9 +27,9 @@ fn rejection(
 #[tokio::test]
 async fn a_layer_has_the_defaults_of_its_limiter() {
     let registry = registry();
-    registry.set_headers(RateLimitHeaders::IETF);
-    registry.set_rejection(rejection("the limiter's"));
-    registry.put_decision_in_responses();
+    registry.headers(RateLimitHeaders::IETF);
+    registry.reject_with(rejection("the limiter's"));
+    registry.decision_in_response();
     let (service, _) = probed(&layer(&registry, "one"));
 
     let admitted = send(&service, request(&[])).await;
@@ -50,8 +50,8 @@ async fn a_layer_has_the_defaults_of_its_limiter() {
 )]
 async fn a_layer_overrides_the_defaults() {
     let registry = registry();
-    registry.set_headers(RateLimitHeaders::IETF);
-    registry.set_rejection(rejection("the limiter's"));
+    registry.headers(RateLimitHeaders::IETF);
+    registry.reject_with(rejection("the limiter's"));
     let own =
         layer(&registry, "own").headers(RateLimitHeaders::X_RATELIMIT).reject_with(rejection("its own"));
     let default = layer(&registry, "default").reject_with(|rejection| rejection.response());
@@ -69,8 +69,8 @@ async fn a_layer_overrides_the_defaults() {
 async fn layers_made_earlier_keep_their_responses() {
     let registry = registry();
     let earlier = layer(&registry, "earlier");
-    registry.set_headers(RateLimitHeaders::NONE);
-    registry.put_decision_in_responses();
+    registry.headers(RateLimitHeaders::NONE);
+    registry.decision_in_response();
     let answer = send(&probed(&earlier).0, request(&[])).await;
     assert_eq!(answer.header("x-ratelimit-limit"), Some("1"));
     assert!(answer.in_response.is_none());

@@ -98,7 +98,7 @@ impl Observed {
         store.set(mode);
         let registry = registry_of(Arc::clone(&store));
         let events = Recorder::default();
-        registry.add_observer(Arc::new(events.clone()));
+        registry.observe(Arc::new(events.clone()));
         Self { store, registry, events }
     }
 
@@ -331,7 +331,7 @@ async fn an_expired_failure_mode_emits_one_event() {
 
     let registry = Arc::new(Registry::new(Arc::new(Failing), Secret::published()));
     let events = Recorder::default();
-    registry.add_observer(Arc::new(events.clone()));
+    registry.observe(Arc::new(events.clone()));
     let minute = policy("minute", 9).on_store_failure(FailureMode::OpenFor(Duration::from_mins(1)));
     let (service, _) = probed(&LayerBuilder::new(registry, minute).by(Global));
     send(&service, request(&[])).await;
@@ -347,7 +347,7 @@ async fn every_observer_is_called_besides_the_log() {
     let second = Recorder::default();
     let layer = observed.layer(policy("a", 9), Bearer);
     // Layers that exist already have it too.
-    observed.registry.add_observer(Arc::new(second.clone()));
+    observed.registry.observe(Arc::new(second.clone()));
     let (log, _guard) = log();
     let events = observed.after(&layer, request(&[])).await;
     assert_eq!(events, ["missing a Reject", "rejected Unauthenticated"]);

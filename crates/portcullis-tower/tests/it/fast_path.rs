@@ -31,7 +31,7 @@ const SETTINGS: [Setting; 9] = [
     RateLimitLayer::decision_in_response,
     |layer| layer.reject_with(|rejection: &Rejection<'_>| rejection.response()),
     |layer| layer.on_missing(OnMissing::Shared).cost(|_: &Parts| 2),
-    |layer| layer.on_missing(OnMissing::Exempt).counts_rejections(),
+    |layer| layer.on_missing(OnMissing::Exempt).count_rejections(),
 ];
 
 fn requests() -> Vec<Request<String>> {
@@ -102,7 +102,7 @@ fn without_instants(text: &str) -> String {
 fn record(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
     let events = Arc::<Mutex<Vec<String>>>::default();
     let recorded = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         recorded.lock().unwrap().push(without_instants(&format!("{:?}", event.kind)));
     }));
     events

@@ -19,7 +19,7 @@ use crate::probe::{Answer, Probe, request, send};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(2)).grantable();
+const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(2)).allow_overrides();
 
 fn limiter() -> (Arc<Registry>, ManualClock) {
     let clock = ManualClock::default();
@@ -94,7 +94,7 @@ async fn a_grant_that_does_not_fit_is_an_error() {
     let not_read = grant(&plain, Quota::per_second(9), DAY).await.unwrap_err();
     assert_eq!(
         not_read.to_string(),
-        "policy plain has no grants and blocks: build it with `Policy::grantable`, or give it a lock-out in a layer"
+        "policy plain has no grants and blocks: build it with `Policy::allow_overrides`, or give it a lock-out in a layer"
     );
     let unknown = grant(&Policy::gcra("typo", Quota::per_second(1)), Quota::per_second(2), DAY).await;
     assert!(matches!(unknown, Err(OverridingError::Unknown { policy }) if policy.as_str() == "typo"));
@@ -115,7 +115,7 @@ async fn a_limiter_that_is_off_grants_nothing() {
 #[tokio::test]
 async fn a_charge_under_a_grant_is_corrected_under_it() {
     let (registry, _clock) = limiter();
-    let calls = Policy::gcra("calls", Quota::per_minute(1)).grantable();
+    let calls = Policy::gcra("calls", Quota::per_minute(1)).allow_overrides();
     let layer = LayerBuilder::new(Arc::clone(&registry), calls.clone())
         .by(Header::named("x-user"))
         .charge_when(|outcome| outcome.status() != 404);
@@ -153,7 +153,7 @@ async fn a_handler_charges_more_under_the_grant_of_its_key() {
 #[tokio::test]
 async fn a_refund_after_the_end_of_a_grant_frees_what_was_charged() {
     let (registry, _clock) = limiter();
-    let calls = Policy::gcra("calls", Quota::per_minute(1).burst(10)).grantable();
+    let calls = Policy::gcra("calls", Quota::per_minute(1).burst(10)).allow_overrides();
     let check = || CheckBuilder::new(&registry, &calls).by(|key| key.part("user", b"ada"));
     let mut hasher = Secret::published().hasher();
     hasher.writer().part("user", b"ada");

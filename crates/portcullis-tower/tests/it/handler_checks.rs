@@ -91,7 +91,7 @@ async fn the_response_is_that_of_a_layer() {
     for mode in MODES {
         for accept in ["text/plain", "application/json", "application/problem+json", "image/png"] {
             let (_, registry) = store(mode);
-            registry.set_headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT);
+            registry.headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT);
             let layer = LayerBuilder::new(Arc::clone(&registry), MAILS.clone())
                 .by(|parts: &http::request::Parts, key: &mut portcullis_tower::KeyWriter<'_>| {
                     key.part("user", parts.headers["x-user"].as_bytes());
@@ -119,7 +119,7 @@ async fn the_response_is_that_of_a_layer() {
 #[tokio::test]
 async fn the_response_of_a_closure_keeps_the_headers() {
     let registry = registry_of(Arc::default());
-    registry.set_rejection(|rejection| {
+    registry.reject_with(|rejection| {
         assert_eq!((rejection.parts().method.as_str(), rejection.parts().uri.path()), ("GET", "/"));
         Response::builder().status(420).body("calm down".into()).unwrap()
     });
@@ -258,7 +258,7 @@ async fn a_check_that_is_not_awaited_charges_nothing() {
 async fn a_check_that_would_wait_is_rejected_if_too_many_wait() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        registry.set_max_waiting_requests(0);
+        registry.max_waiting_requests(0);
         assert!(check(&registry, &QUEUE, "ada").await.is_ok());
         let limited = check(&registry, &QUEUE, "ada").await.unwrap_err();
         assert_eq!(limited.reason(), Reason::Overloaded, "{mode:?}");
@@ -285,7 +285,7 @@ async fn a_response_of_a_handler_passes_through_a_layer() {
     let outer = LayerBuilder::new(Arc::clone(&registry), BYTES.clone()).by(Header::named("x-user"));
     for (headers, shown) in [(RateLimitHeaders::X_RATELIMIT, Some("2")), (RateLimitHeaders::NONE, None)] {
         let registry = registry_of(Arc::default());
-        registry.set_headers(headers);
+        registry.headers(headers);
         let service = tower::Layer::layer(
             &outer,
             tower::service_fn(move |_: Request<String>| {

@@ -49,7 +49,7 @@ impl Setup {
     fn of(store: Arc<TestStore>, registry: Arc<Registry>) -> Self {
         let seen = Arc::<Mutex<Vec<_>>>::default();
         let list = Arc::clone(&seen);
-        registry.add_observer(Arc::new(move |event: &Event<'_>| {
+        registry.observe(Arc::new(move |event: &Event<'_>| {
             list.lock().unwrap().push(match event.kind {
                 EventKind::PermitReleased { .. } => "released",
                 EventKind::PermitLapsed { .. } => "lapsed",
@@ -151,7 +151,7 @@ async fn a_body_that_is_dropped_releases_its_permit() {
 async fn permits_can_be_held_until_the_headers() {
     let setup = Setup::new(Mode::Ready);
     let queries = Concurrency::new("queries", 1);
-    let layer = setup.layer().and_in_flight(queries).until_headers();
+    let layer = setup.layer().and_in_flight(queries).release_at_headers();
     let first = respond(&layer, &[Step::Data]).await;
     assert_eq!((setup.held().await, setup.seen()), (1, vec!["released"]), "only that of the other policy");
     let second = respond(&layer, &[Step::Data]).await;

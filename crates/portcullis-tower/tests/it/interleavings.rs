@@ -160,7 +160,7 @@ type Stack = BoxCloneService<Request<String>, Response<Body3>, &'static str>;
 /// Three layers: by outcome, by both on one policy, and a reservation.
 fn stack(registry: &Arc<Registry>) -> Stack {
     let outcome = layer(registry, "guesses").charge_when(is_refused);
-    let outcome = outcome.and_policy(policy("looked")).charge_when(is_refused).look_first_at_most(1_024);
+    let outcome = outcome.and_policy(policy("looked")).charge_when(is_refused).charge_after_at_most(1_024);
     let both = layer(registry, "both").reserve_or(|_| 10, OnAbort::Nothing).charge_when(is_refused);
     let reserved = layer(registry, "calls").and_policy(policy("tokens")).reserve(|_| 10);
     let inner = both
@@ -365,7 +365,7 @@ fn random_interleavings_leave_the_exact_balance() {
         assert_eq!(charged(&store), expected, "{mode:?}");
         // No permit is left: a request is admitted where one may be unsettled.
         for key in KEYS {
-            let one = layer(&registry, "looked").charge_when(is_refused).look_first_at_most(1);
+            let one = layer(&registry, "looked").charge_when(is_refused).charge_after_at_most(1);
             let service =
                 one.layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(()))));
             let request = Request::builder().header("x-key", key).body(String::new()).unwrap();

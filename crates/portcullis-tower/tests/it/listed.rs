@@ -86,9 +86,9 @@ async fn an_unlisted_policy_decides_and_is_in_no_header() {
     for (unlisted_first, remaining) in [(true, ["2/1", "2/0"]), (false, ["2/1", "2/0"])] {
         let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(2));
         let layer = if unlisted_first {
-            LayerBuilder::new(registry(), unlisted).by(Global).unlisted().and_policy(USER)
+            LayerBuilder::new(registry(), unlisted).by(Global).hide().and_policy(USER)
         } else {
-            LayerBuilder::new(registry(), USER).by(Global).and_policy(unlisted).unlisted()
+            LayerBuilder::new(registry(), USER).by(Global).and_policy(unlisted).hide()
         };
         let (service, _) = probed(&layer.headers(ALL).decision_in_response());
         for figures in remaining {
@@ -106,8 +106,7 @@ async fn a_rejection_by_an_unlisted_policy_has_no_figures() {
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(1));
     for mode in [Mode::Ready, Mode::Remembering] {
         let store = Arc::<TestStore>::default();
-        let layer =
-            LayerBuilder::new(registry_of(Arc::clone(&store)), unlisted.clone()).by(Global).unlisted();
+        let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), unlisted.clone()).by(Global).hide();
         let (service, _) = probed(&layer.and_policy(USER).headers(ALL));
         let admitted = send(&service, request(&[])).await;
         assert_eq!(admitted.header("x-ratelimit-remaining"), Some("1"));
@@ -126,7 +125,7 @@ async fn figures_of_an_outer_layer_show_around_unlisted_policies() {
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(1));
     let layers = (
         LayerBuilder::new(Arc::clone(&registry), USER).by(Global).headers(ALL),
-        LayerBuilder::new(registry, unlisted).by(Global).unlisted(),
+        LayerBuilder::new(registry, unlisted).by(Global).hide(),
     );
     let service = layers
         .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
@@ -143,7 +142,7 @@ async fn figures_of_an_outer_layer_show_around_unlisted_policies() {
 async fn later_charges_change_the_listed_figures() {
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(10));
     let daily = Policy::fixed_window("daily", Quota::per_day(100));
-    let layer = LayerBuilder::new(registry(), unlisted).by(Global).unlisted().and_policy(daily).headers(ALL);
+    let layer = LayerBuilder::new(registry(), unlisted).by(Global).hide().and_policy(daily).headers(ALL);
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<portcullis_tower::Charge>().unwrap().clone();
         assert_eq!(charge.decision().policy().as_str(), "unlisted", "the decisive policy");

@@ -65,7 +65,7 @@ async fn a_denied_request_is_rejected_and_not_charged() {
     let store = Arc::<TestStore>::default();
     let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("all"))
         .by(Global)
-        .counts_rejections()
+        .count_rejections()
         .deny(RequestPath::prefix("/admin"));
     let (service, probe) = probed(&layer);
     let denied = send(&service, get("/admin/users")).await;
@@ -278,7 +278,7 @@ async fn lists_have_events_and_one_throttled_line() {
     let events = Arc::<Mutex<Vec<String>>>::default();
     let registry = registry();
     let seen = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         seen.lock().unwrap().push(format!("{:?}", event.kind));
     }));
     let layer = LayerBuilder::new(registry, policy("all"))

@@ -59,7 +59,7 @@ async fn statuses(service: &RateLimit<Probe>, client: u8, requests: usize) -> Ve
 fn blocks(registry: &Registry) -> Arc<Mutex<Vec<Duration>>> {
     let blocks = Arc::<Mutex<Vec<Duration>>>::default();
     let seen = Arc::clone(&blocks);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         if let EventKind::LockedOut { policy, block } = event.kind {
             assert_eq!(policy.as_str(), "login");
             seen.lock().unwrap().push(block.length());

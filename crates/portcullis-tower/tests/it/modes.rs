@@ -82,7 +82,7 @@ async fn users_beyond_the_share_are_in_shadow() {
     let registry = registry();
     let rejected = Arc::new(Mutex::new(HashMap::<String, (u32, u32)>::new()));
     let counts = Arc::clone(&rejected);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         let mut counts = counts.lock().unwrap();
         match event.kind {
             EventKind::ShadowWouldReject { decision } => {
@@ -157,7 +157,7 @@ async fn a_look_up_is_not_started_for_a_policy_that_is_off() {
         registry.set_policy(Policy::fixed_window("on", Quota::per_day(1_000))).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let names = Arc::clone(&seen);
-        registry.add_observer(Arc::new(move |event: &Event<'_>| {
+        registry.observe(Arc::new(move |event: &Event<'_>| {
             *names.lock().unwrap() = event.policies.names().map(ToString::to_string).collect();
         }));
         assert_eq!(send(&service, request(&[])).await.status, 200);

@@ -60,7 +60,7 @@ impl Setup {
         store.set(mode);
         let registry = registry_of(Arc::clone(&store));
         let seen = Fingerprints { asks, ..Fingerprints::default() };
-        registry.add_observer(Arc::new(seen.clone()));
+        registry.observe(Arc::new(seen.clone()));
         Self { registry, store, seen }
     }
 
@@ -189,7 +189,7 @@ async fn without_an_observer_that_asks_there_are_none() {
     assert_eq!(setup.events(&layer, by_ada(), &[]).await, ["Admitted "]);
     // One that asks later is enough, for all of them.
     let asking = Fingerprints { asks: true, ..Fingerprints::default() };
-    setup.registry.add_observer(Arc::new(asking));
+    setup.registry.observe(Arc::new(asking));
     assert_eq!(setup.events(&layer, by_ada(), &[("user", ada())]).await, ["Rejected user"]);
 }
 
@@ -242,7 +242,7 @@ async fn a_lock_out_shows_the_key_that_is_locked_out() {
     let store = MemoryStore::builder().clock(ManualClock::default()).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     let seen = Fingerprints { asks: true, ..Fingerprints::default() };
-    registry.add_observer(Arc::new(seen.clone()));
+    registry.observe(Arc::new(seen.clone()));
     let rule = LockOut::after(1).within(Duration::from_secs(60)).block_for(Duration::from_secs(60));
     let layer =
         LayerBuilder::new(Arc::clone(&registry), daily("user", 1)).by(Header::named("x-user")).lock_out(rule);
@@ -261,7 +261,7 @@ async fn a_request_that_has_waited_is_an_event() {
     let store = MemoryStore::builder().clock(ManualClock::default()).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     let sink = Arc::clone(&waited);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| match event.kind {
+    registry.observe(Arc::new(move |event: &Event<'_>| match event.kind {
         EventKind::Waited { policy, waited } => sink.lock().unwrap().push(format!("{policy} {waited:?}")),
         EventKind::Admitted { .. } => sink.lock().unwrap().push("admitted".to_owned()),
         _ => {}
@@ -280,12 +280,12 @@ async fn panics_of_an_observer_change_nothing_and_are_logged_once() {
     let setup = Setup::new(Mode::Ready, false);
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
-    setup.registry.add_observer(Arc::new(move |_: &Event<'_>| {
+    setup.registry.observe(Arc::new(move |_: &Event<'_>| {
         counter.fetch_add(1, Ordering::Relaxed);
         panic!("a bug in an observer");
     }));
     let last = Fingerprints::default();
-    setup.registry.add_observer(Arc::new(last.clone()));
+    setup.registry.observe(Arc::new(last.clone()));
     let layer = setup.layer(daily("user", 2), Header::named("x-user"));
     let (service, probe) = probed(&layer);
     for status in [200, 200, 429] {

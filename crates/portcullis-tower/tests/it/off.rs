@@ -139,7 +139,7 @@ async fn each_request_emits_an_admission_without_decisions() {
     let registry = off();
     let events = Arc::<Mutex<Vec<usize>>>::default();
     let sink = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         let EventKind::Admitted { decisions } = event.kind else { panic!("{event:?}") };
         sink.lock().unwrap().push(decisions.len());
     }));

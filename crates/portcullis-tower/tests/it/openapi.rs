@@ -182,7 +182,7 @@ async fn a_custom_rejection_has_headers_and_no_content() {
 
     // So does a closure of the limiter.
     let registry = registry();
-    registry.set_rejection(|rejection| Response::new(rejection.message().into_owned().into()));
+    registry.reject_with(|rejection| Response::new(rejection.message().into_owned().into()));
     let layer = LayerBuilder::new(registry, search()).by(Global);
     assert!(described(&layer).get("content").is_none());
 }
@@ -190,7 +190,7 @@ async fn a_custom_rejection_has_headers_and_no_content() {
 #[tokio::test]
 async fn unlisted_policies_stay_unknown() {
     let total = Policy::gcra("total", Quota::per_minute(1));
-    let layer = LayerBuilder::new(registry(), total).by(Global).unlisted();
+    let layer = LayerBuilder::new(registry(), total).by(Global).hide();
     let response = described(&layer);
     let expected = ["cache-control", "retry-after", "x-ratelimit-degraded"].map(ToOwned::to_owned);
     assert_eq!(declared(&response), expected.into());
@@ -243,7 +243,7 @@ async fn a_blocked_client_is_described_where_clients_can_be_blocked() {
     };
     let layer = LayerBuilder::new(registry(), search()).by(Header::named("x-api-key"));
     assert!(!blocked(&layer).1);
-    let layer = LayerBuilder::new(registry(), search().with_overrides())
+    let layer = LayerBuilder::new(registry(), search().allow_overrides())
         .by(Header::named("x-api-key"))
         .lock_out(LockOut::after(3));
     let (response, is_declared) = blocked(&layer);

@@ -80,7 +80,7 @@ struct Recorder(Arc<Mutex<Vec<&'static str>>>);
 impl Recorder {
     fn new(registry: &Registry) -> Self {
         let recorder = Self::default();
-        registry.add_observer(Arc::new(recorder.clone()));
+        registry.observe(Arc::new(recorder.clone()));
         recorder
     }
 
@@ -250,14 +250,14 @@ async fn a_refund_by_outcome_settles_the_charge() {
 #[tokio::test]
 async fn shadow_policies_are_charged_by_outcome_as_well() {
     for mode in [Mode::Ready, Mode::Later] {
-        for (looks_first, status, expected) in
+        for (charges_after, status, expected) in
             [(false, 200, 9), (false, 401, 8), (true, 200, 9), (true, 401, 8)]
         {
             let store = Arc::<TestStore>::default();
             store.set(mode);
             let registry = registry_of(store);
             let shadow = layer(&registry, 9).shadow().charge_when(is_refused);
-            let shadow = if looks_first { shadow.look_first() } else { shadow };
+            let shadow = if charges_after { shadow.charge_after() } else { shadow };
             let all = Policy::fixed_window("all", Quota::per_day(9));
             send(&echo(&shadow.and_policy(all)), request(status)).await;
             assert_eq!(left(&registry, 9).await, expected, "{status}, {mode:?}");
@@ -281,15 +281,15 @@ fn a_layer_without_charges_is_not_charged_by_outcome() {
     let error = || LayerError::NeedsCharge { policy: guesses(9).name().clone() };
     let bare = || layer().without_charge();
     assert_eq!(bare().try_charge_when(is_refused).err(), Some(error()));
-    assert_eq!(bare().try_look_first().err(), Some(error()));
+    assert_eq!(bare().try_charge_after().err(), Some(error()));
     assert_eq!(layer().charge_when(is_refused).try_without_charge().err(), Some(error()));
     let panics = |made: fn(RateLimitLayer) -> RateLimitLayer, layer| {
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made(layer)));
         *made.unwrap_err().downcast::<String>().unwrap() == error().to_string()
     };
     assert!(panics(|layer| layer.charge_when(is_refused), bare()));
-    assert!(panics(RateLimitLayer::look_first, bare()));
-    assert!(panics(RateLimitLayer::without_charge, layer().look_first()));
+    assert!(panics(RateLimitLayer::charge_after, bare()));
+    assert!(panics(RateLimitLayer::without_charge, layer().charge_after()));
 }
 
 #[tokio::test]
@@ -300,7 +300,7 @@ async fn nothing_is_refunded_where_the_store_had_failed() {
     let events = Recorder::new(&registry);
     let open = || guesses(9).on_store_failure(FailureMode::Open);
     let layer = LayerBuilder::new(Arc::clone(&registry), open()).by(Global).charge_when(is_refused);
-    for layer in [layer.clone(), layer.look_first()] {
+    for layer in [layer.clone(), layer.charge_after()] {
         let response = echo(&layer).oneshot(request(200)).await.unwrap();
         assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
         assert_eq!(events.take(), ["failed"]);
@@ -310,12 +310,12 @@ async fn nothing_is_refunded_where_the_store_had_failed() {
 #[tokio::test]
 async fn a_charge_of_the_fallback_is_corrected_there() {
     for (down, ready) in [(Mode::Down, Mode::Ready), (Mode::DownLater, Mode::Later)] {
-        for looks_first in [false, true] {
+        for charges_after in [false, true] {
             let store = Arc::<TestStore>::default();
             let fallback = Fallback::builder(Arc::clone(&store)).clock(ManualClock::default()).build();
             let registry = Arc::new(Registry::new(Arc::new(fallback), Secret::published()));
             let layer = layer(&registry, 3).charge_when(is_refused);
-            let layer = if looks_first { layer.look_first() } else { layer };
+            let layer = if charges_after { layer.charge_after() } else { layer };
             store.set(down);
             assert_eq!(send(&echo(&layer), request(200)).await, (200, 3));
             assert_eq!(send(&echo(&layer), request(401)).await, (401, 2));

@@ -265,7 +265,7 @@ async fn observers_see_what_closes_a_key() {
     let (peer, registry) = (Peer::new(), registry_of(Arc::default()));
     let events = Arc::<Mutex<Vec<String>>>::default();
     let list = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         let text = match event.kind {
             EventKind::OutgoingClosed { policy, length, is_capped } => {
                 format!("closed {policy} {length:?} {is_capped}")

@@ -80,7 +80,7 @@ pub(crate) fn setup() -> Setup {
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     let refusals = Refusals::default();
-    registry.add_observer(Arc::new(refusals.clone()));
+    registry.observe(Arc::new(refusals.clone()));
     Setup { registry, clock, refusals }
 }
 

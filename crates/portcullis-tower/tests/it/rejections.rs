@@ -171,7 +171,7 @@ async fn the_shared_budget_counts_no_rejections() {
     }
     let marked = LayerBuilder::new(registry_of(Arc::default()), policy("users", 2))
         .by(Header::named("x-user"))
-        .counts_rejections()
+        .count_rejections()
         .and_policy(policy("keys", 9))
         .by(Bearer);
     for expected in [401, 401, 429] {

@@ -244,7 +244,7 @@ async fn streams_cannot_lock_the_service() {
 async fn a_shadow_layer_rejects_nothing() {
     let (registry, seen) = (registry(), Arc::new(Mutex::new(Vec::new())));
     let events = Arc::clone(&seen);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         events.lock().unwrap().push(format!("{:?}", event.kind));
     }));
     let held = Held::new();
@@ -263,7 +263,7 @@ async fn a_shadow_layer_rejects_nothing() {
 async fn a_request_that_is_shed_is_an_event_and_not_charged() {
     let (registry, seen) = (registry(), Arc::new(Mutex::new(Vec::new())));
     let events = Arc::clone(&seen);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         let text = match event.kind {
             EventKind::Shed { class, limit, in_flight, is_shadow } => {
                 format!("shed {} {in_flight} of {limit} {is_shadow}", class.as_str())

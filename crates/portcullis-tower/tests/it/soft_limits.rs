@@ -34,7 +34,7 @@ impl Reported {
     fn by(registry: &Registry) -> Self {
         let reported = Self::default();
         let sink = reported.clone();
-        registry.add_observer(Arc::new(move |event: &Event<'_>| {
+        registry.observe(Arc::new(move |event: &Event<'_>| {
             if let EventKind::SoftLimitReached { decision } = event.kind {
                 sink.0.lock().unwrap().push(decision.policy().to_string());
             }
@@ -98,7 +98,7 @@ async fn each_policy_has_a_fraction_of_its_own() {
 
 #[tokio::test]
 async fn unlisted_policies_and_layers_without_figures_only_report() {
-    let unlisted = |layer: RateLimitLayer| layer.unlisted();
+    let unlisted = |layer: RateLimitLayer| layer.hide();
     let no_headers = |layer: RateLimitLayer| layer.headers(RateLimitHeaders::NONE);
     for hide in [unlisted, no_headers] {
         let registry = registry();

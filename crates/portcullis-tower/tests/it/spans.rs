@@ -80,7 +80,7 @@ fn span() -> Span {
 
 fn recording(store: &Arc<TestStore>) -> Arc<Registry> {
     let registry = registry_of(Arc::clone(store));
-    registry.add_observer(Arc::new(SpanFields::new()));
+    registry.observe(Arc::new(SpanFields::new()));
     registry
 }
 
@@ -208,7 +208,7 @@ async fn shadow_policies_leave_other_outcomes() {
 async fn requests_are_skipped_where_limits_are_off() {
     let (recorded, _guard) = Recorded::start();
     let off = Arc::new(Registry::off());
-    off.add_observer(Arc::new(SpanFields::new()));
+    off.observe(Arc::new(SpanFields::new()));
     let (service, _) = probed(&LayerBuilder::new(off, policy("all", 9)).by(Global));
     assert_eq!(recorded.send(&service, span(), request(&[])).await, (200, "outcome=skipped".to_owned()));
 

@@ -187,7 +187,7 @@ async fn an_error_while_getting_ready_is_returned_and_refunded() {
 async fn waiting_requests_are_bounded_per_key_and_in_total() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        registry.set_max_waiting_requests(32);
+        registry.max_waiting_requests(32);
         let (log, _guard) = log();
         let found = Arc::<Notify>::default();
         let (mut service, probe) = probed(&slow(&registry, &found));
@@ -222,7 +222,7 @@ async fn waiting_requests_are_bounded_per_key_and_in_total() {
 #[tokio::test(start_paused = true)]
 async fn a_shared_key_counts_in_total_only() {
     let (_, registry) = store(Mode::Ready);
-    registry.set_max_waiting_requests(4);
+    registry.max_waiting_requests(4);
     let (mut service, _) = probed(&queue(&registry, Global));
     let mut queued = Vec::new();
     for _ in 0..5 {
@@ -231,7 +231,7 @@ async fn a_shared_key_counts_in_total_only() {
     assert_eq!(answers(queued).await.last(), Some(&(200, 4_000)));
 
     let (_, registry) = store(Mode::Ready);
-    registry.set_max_waiting_requests(4);
+    registry.max_waiting_requests(4);
     let layer = queue(&registry, Global).and_policy(policy("users", 99)).by(Header::named("x-user"));
     let (mut service, _) = probed(&layer);
     let mut queued = Vec::new();
@@ -247,7 +247,7 @@ async fn a_shared_key_counts_in_total_only() {
 async fn a_request_without_a_permit_gives_its_slot_up() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        registry.set_max_waiting_requests(0);
+        registry.max_waiting_requests(0);
         let layer = queue(&registry, Global);
         assert_eq!(status(&layer, user("ada")).await, 200, "no request has to wait yet");
         for _ in 0..20 {
@@ -255,7 +255,7 @@ async fn a_request_without_a_permit_gives_its_slot_up() {
             // The slot is refunded in the background.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        registry.set_max_waiting_requests(16);
+        registry.max_waiting_requests(16);
         let (mut service, _) = probed(&layer);
         assert_eq!(spawn(&mut service, user("ada")).await.await.unwrap(), (200, 1_000), "{mode:?}");
     }
@@ -264,7 +264,7 @@ async fn a_request_without_a_permit_gives_its_slot_up() {
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_behind_a_look_up_charges_nothing() {
     let (store, registry) = store(Mode::Ready);
-    registry.set_max_waiting_requests(32);
+    registry.max_waiting_requests(32);
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
     let layer = LayerBuilder::new(Arc::clone(&registry), queue)
         .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
@@ -284,7 +284,7 @@ async fn a_full_queue_behind_a_look_up_charges_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_shadow_look_up_without_a_permit_is_skipped() {
     let (_, registry) = store(Mode::Ready);
-    registry.set_max_waiting_requests(0);
+    registry.max_waiting_requests(0);
     let pending = |_: &Parts| std::future::pending();
     let layer = LayerBuilder::new(registry, policy("planned", 9))
         .by_async(pending)

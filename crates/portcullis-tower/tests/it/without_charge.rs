@@ -30,7 +30,7 @@ async fn answer(_: Request<String>) -> Result<Response<Body>, Infallible> {
 fn record(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
     let events = Arc::new(Mutex::new(Vec::new()));
     let recorded = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         let line = match event.kind {
             EventKind::Admitted { decisions } => format!("admitted {}", decisions[0].remaining()),
             EventKind::ChargedTwice { policy } => format!("charged twice {policy}"),

@@ -51,7 +51,7 @@ impl Limiter {
     /// Blocks a key under a policy for a length of time from now on, in all instances that share the store: its requests are rejected
     /// with 429 and `Retry-After`, as by a [lock-out](crate::RateLimitLayer::lock_out). Under other policies the key is not blocked.
     ///
-    /// The policy has to be [grantable](Policy::grantable) or have a lock-out in a layer.
+    /// The policy has to [allow overrides](Policy::allow_overrides) or have a lock-out in a layer.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -78,7 +78,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If no layer has the policy and it is not grantable itself; if the policy of the layers is not grantable and has no lock-out; if
+    /// If no layer has the policy and it allows none itself; if the policy of the layers allows none and has no lock-out; if
     /// `length` is shorter than a microsecond or longer than 2^51 microseconds; if the store fails or keeps no blocks. See
     /// [`Registry::block`](portcullis_tower::Registry::block).
     pub async fn block(&self, policy: &Policy, key: Key, length: Duration) -> Result<(), OverridingError> {
@@ -94,7 +94,7 @@ impl Limiter {
         self.registry.unblock(policy, key).await
     }
 
-    /// Grants a key another quota under a [grantable](Policy::grantable) policy, in all instances that share the store, until an
+    /// Grants a key another quota under a policy that [allows overrides](Policy::allow_overrides) policy, in all instances that share the store, until an
     /// instant or for a length of time. It ends by itself.
     ///
     /// The quota has the period of the policy's own. It goes before a [quota of the caller](crate::RateLimitLayer::quota), and need not be
@@ -108,7 +108,7 @@ impl Limiter {
     /// use portcullis::{Limiter, Policy, Quota};
     ///
     /// let limiter = Limiter::memory();
-    /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).grantable();
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).allow_overrides();
     /// let ada = limiter.key(|key| key.part("user", b"ada"))?;
     ///
     /// let monday = SystemTime::now() + Duration::from_secs(3 * 86_400);

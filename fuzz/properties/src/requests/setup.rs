@@ -186,7 +186,7 @@ impl Plan {
         if self.is_shadow {
             layer = layer.shadow();
         }
-        if self.counts_rejections { layer.counts_rejections() } else { layer }
+        if self.counts_rejections { layer.count_rejections() } else { layer }
     }
 }
 

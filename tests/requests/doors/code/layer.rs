@@ -29,7 +29,7 @@ pub(super) fn with(
     let layer = shared(layer, table);
     let layer = outcome(costs(layer, table), table);
     let layer = quotas(layer, table).mode(policy::mode(table.get("mode")));
-    let layer = if text(table, "until") == Some("headers") { layer.until_headers() } else { layer };
+    let layer = if text(table, "until") == Some("headers") { layer.release_at_headers() } else { layer };
     let layer = match table.get("warn_at") {
         Some(share) => layer.warn_at(share.as_float().unwrap()),
         None => layer,
@@ -40,7 +40,7 @@ pub(super) fn with(
     };
     let Some(places) = table.get("in_flight").and_then(Value::as_table) else { return layer };
     let layer = layer.and_in_flight(policy::concurrency(&format!("{name}.in_flight"), places));
-    let layer = if text(places, "until") == Some("headers") { layer.until_headers() } else { layer };
+    let layer = if text(places, "until") == Some("headers") { layer.release_at_headers() } else { layer };
     shared(layer, table)
 }
 
@@ -51,8 +51,8 @@ fn shared(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
         Some("shared") => layer.on_missing(OnMissing::Shared),
         _ => layer,
     };
-    let layer = if flag(table, "counts_rejections") { layer.counts_rejections() } else { layer };
-    if flag(table, "unlisted") { layer.unlisted() } else { layer }
+    let layer = if flag(table, "count_rejections") { layer.count_rejections() } else { layer };
+    if flag(table, "hide") { layer.hide() } else { layer }
 }
 
 fn costs(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
@@ -100,11 +100,11 @@ fn outcome(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
             || charge.get("grpc_status").is_some_and(|value| each(value).iter().any(is_grpc))
             || charge.contains_key("function") && program::failed(outcome)
     });
-    match table.get("look_first") {
+    match table.get("charge_after") {
         Some(Value::Integer(requests)) => {
-            layer.look_first().look_first_at_most(usize::try_from(*requests).unwrap())
+            layer.charge_after().charge_after_at_most(usize::try_from(*requests).unwrap())
         }
-        Some(Value::Boolean(true)) => layer.look_first(),
+        Some(Value::Boolean(true)) => layer.charge_after(),
         _ => layer,
     }
 }

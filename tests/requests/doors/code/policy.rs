@@ -38,7 +38,7 @@ pub(super) fn of(name: &str, table: &Table) -> Policy {
         duration(table, "wait").map_or_else(|| policy.clone(), |wait| policy.clone().wait_at_most(wait));
     let policy =
         number(table, "debt").map_or_else(|| policy.clone(), |units| policy.clone().allow_debt(units));
-    let policy = if flag(table, "grantable") { policy.grantable() } else { policy };
+    let policy = if flag(table, "overrides") { policy.allow_overrides() } else { policy };
     match range(table) {
         Some((smallest, largest)) => policy.caller_quotas(smallest, largest),
         None => policy,

@@ -87,8 +87,8 @@ impl Drop for Guard {
 pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
     let shared = Shared {
         limiter: limiter.clone(),
-        guarded: policy("guarded", 1_000_000)?.grantable(),
-        granted: policy("granted", burst)?.grantable(),
+        guarded: policy("guarded", 1_000_000)?.allow_overrides(),
+        granted: policy("granted", burst)?.allow_overrides(),
         restarted: policy("restarted", 1_000_000)?,
         running: Running::default(),
         arrived: Arc::default(),

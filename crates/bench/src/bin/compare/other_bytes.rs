@@ -81,17 +81,17 @@ pub(crate) fn runtime() -> Result<Runtime> {
 }
 
 async fn keep(kept: Kept, store: &dyn Store, key: Key) -> Result<(), StoreError> {
-    let grantable = gcra().grantable();
+    let granted = gcra().allow_overrides();
     match kept {
         Kept::State(policy, cost) => {
             let outcome = store.check(Checks::one(policy(), key, cost)).await?;
             assert!(outcome.is_allowed(), "all fit");
         }
-        Kept::Grant => store.set_grant(&grantable, key, Some((QUOTA, HOUR))).await?,
-        Kept::Block => store.block(&grantable, key, HOUR).await?,
+        Kept::Grant => store.set_grant(&granted, key, Some((QUOTA, HOUR))).await?,
+        Kept::Block => store.block(&granted, key, HOUR).await?,
         Kept::Denials => {
             let lock_out = LockOut::after(10).within(HOUR).block_for(HOUR);
-            let block = store.record_denials(&grantable, key, 1, &lock_out).await?;
+            let block = store.record_denials(&granted, key, 1, &lock_out).await?;
             assert!(block.is_none(), "one of ten denials");
         }
     }

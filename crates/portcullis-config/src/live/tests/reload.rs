@@ -30,7 +30,7 @@ impl Drop for File {
 pub(super) fn events(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
     let events = Arc::<Mutex<Vec<String>>>::default();
     let list = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &portcullis_tower::Event<'_>| {
+    registry.observe(Arc::new(move |event: &portcullis_tower::Event<'_>| {
         let text = match event.kind {
             EventKind::RulesReloaded { generation } => format!("reloaded {generation}"),
             EventKind::RulesRejected { generation, findings } => format!("rejected {generation}: {findings}"),

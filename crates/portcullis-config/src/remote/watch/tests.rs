@@ -60,7 +60,7 @@ impl Setting {
         let live = LiveRules::new(registry, rules).unwrap();
         let rejected = Arc::new(Mutex::new(Vec::new()));
         let list = Arc::clone(&rejected);
-        live.registry().add_observer(Arc::new(move |event: &Event<'_>| {
+        live.registry().observe(Arc::new(move |event: &Event<'_>| {
             if let EventKind::RulesRejected { findings, .. } = event.kind {
                 list.lock().unwrap().push(findings.to_owned());
             }

@@ -1,6 +1,6 @@
-//! `charge_when` and `look_first`: which responses are charged, and what happens before.
+//! `charge_when` and `charge_after`: which responses are charged, and what happens before.
 
-use super::super::rule::{ChargeWhen, LookFirst};
+use super::super::rule::{ChargeAfter, ChargeWhen};
 use super::Reader;
 use crate::fields::{Fields, decode, quoted};
 use crate::tree::{Node, Value};
@@ -10,12 +10,12 @@ const MOST_UNSETTLED: usize = 1_024;
 
 impl Reader<'_> {
     /// `true`, or the most requests of a key that are unsettled at the same time.
-    pub(super) fn look_first(&self, fields: &mut Fields<'_>) -> Option<LookFirst> {
-        let node = fields.node("look_first")?;
+    pub(super) fn charge_after(&self, fields: &mut Fields<'_>) -> Option<ChargeAfter> {
+        let node = fields.node("charge_after")?;
         match node.value {
-            Value::Bool(looks) => looks.then_some(LookFirst::Default),
+            Value::Bool(looks) => looks.then_some(ChargeAfter::Default),
             Value::Integer(_) | Value::Float(_) => {
-                let path = fields.path("look_first");
+                let path = fields.path("charge_after");
                 let requests: usize = decode(node, &path, self.findings)?;
                 if requests > MOST_UNSETTLED {
                     let message =
@@ -30,11 +30,11 @@ impl Reader<'_> {
                         .warning(path, node.span, "every request is rejected")
                         .help("write how many requests of a key may be without a response at the same time");
                 }
-                Some(LookFirst::AtMost(requests))
+                Some(ChargeAfter::AtMost(requests))
             }
             _ => {
                 fields
-                    .expected("look_first", node, "true, false or a number of requests")
+                    .expected("charge_after", node, "true, false or a number of requests")
                     .help("write true, or the most requests of a key at the same time, such as 20");
                 None
             }

@@ -49,7 +49,7 @@ impl Reader<'_> {
         let matcher = self.matcher(fields).unwrap_or_else(Matcher::everything);
         let lock_out = self.lock_out(fields);
         let mut options = Self::options(fields);
-        options.look_first = self.look_first(fields);
+        options.charge_after = self.charge_after(fields);
         options.charge_when = self.charge_when(fields).map(Arc::new);
         options.reject_with = self.reject_with(fields);
         let is_valid = policy.is_some();
@@ -90,7 +90,7 @@ impl Reader<'_> {
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let wait = fields.duration("wait");
         let debt: Option<u64> = fields.read("debt");
-        let grantable: Option<bool> = fields.read("grantable");
+        let overrides: Option<bool> = fields.read("overrides");
         let Some(strategy) = strategy else {
             wait_alone(fields, name, wait);
             return None;
@@ -100,8 +100,8 @@ impl Reader<'_> {
         let policy = with(fields, "lease", policy, lease, Policy::try_lease);
         let policy = with(fields, "wait", policy, wait, Policy::try_wait_at_most);
         let policy = with(fields, "debt", policy, debt, Policy::try_allow_debt);
-        let grantable = grantable.filter(|grantable| *grantable);
-        Some(with(fields, "grantable", policy, grantable, |policy, _| policy.try_with_overrides()))
+        let overrides = overrides.filter(|overrides| *overrides);
+        Some(with(fields, "overrides", policy, overrides, |policy, _| policy.try_allow_overrides()))
     }
 
     fn options(fields: &mut Fields<'_>) -> RuleOptions {
@@ -110,17 +110,17 @@ impl Reader<'_> {
         let on_abort =
             [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
         let mut flag = |field: &'static str| fields.read::<bool>(field).unwrap_or_default();
-        let counts_rejections = flag("counts_rejections");
+        let count_rejections = flag("count_rejections");
         let refund_unanswered = flag("refund_unanswered");
-        let unlisted = flag("unlisted");
+        let hide = flag("hide");
         RuleOptions {
             on_missing: fields.choice("on_missing", &on_missing).unwrap_or_default(),
-            counts_rejections,
+            count_rejections,
             reserve: fields.choice("reserve", &on_abort),
-            look_first: None,
+            charge_after: None,
             refund_unanswered,
-            until_headers: fields.choice("until", &UNTIL).unwrap_or_default(),
-            unlisted,
+            release_at_headers: fields.choice("until", &UNTIL).unwrap_or_default(),
+            hide,
             warn_at: fields.read("warn_at"),
             ..RuleOptions::default()
         }
@@ -133,7 +133,7 @@ impl Reader<'_> {
         fields.required("limit", limit);
         let lease = fields.duration("lease");
         let failure: Option<FailureMode> = fields.read("on_store_failure");
-        let until_headers = fields.choice("until", &UNTIL).unwrap_or_default();
+        let release_at_headers = fields.choice("until", &UNTIL).unwrap_or_default();
         let name = format!("{}.in_flight", beside.name());
         let at = |field: &str, error: PolicyError| fields.error(field, error.to_string());
         let valid = limit
@@ -159,10 +159,10 @@ impl Reader<'_> {
         let Rule { mode, key, key_span, source, matcher, options, table, span, .. } = beside;
         let options = RuleOptions {
             on_missing: options.on_missing,
-            counts_rejections: options.counts_rejections,
-            unlisted: options.unlisted,
+            count_rejections: options.count_rejections,
+            hide: options.hide,
             reject_with: options.reject_with.clone(),
-            until_headers,
+            release_at_headers,
             ..RuleOptions::default()
         };
         fields.finish();

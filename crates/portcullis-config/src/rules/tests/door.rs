@@ -76,7 +76,7 @@ fn refusal_names_everything_at_once() {
     let rules = with_program(
         "[layer]\ndeny = [{ path = \"/a\" }, { route = \"/b\" }]\n\
          [policy.p]\nstrategy = \"gcra\"\nquota = \"5/s\"\nkey = \"route\"\n\
-         charge_when = { status = 401 }\nlook_first = true\n\
+         charge_when = { status = 401 }\ncharge_after = true\n\
          [policy.q]\nstrategy = \"in_flight\"\nlimit = 2\nkey = \"client_ip\"\n",
     );
     let fields = |door| refused(&rules, door).into_iter().map(|(field, _)| field).collect::<Vec<_>>();
@@ -85,7 +85,7 @@ fn refusal_names_everything_at_once() {
         "layer.deny.route",
         "policy.p.key",
         "policy.p.charge_when",
-        "policy.p.look_first",
+        "policy.p.charge_after",
         "policy.q.strategy",
     ];
     assert_eq!(fields(Door::Check), all);

@@ -167,13 +167,13 @@ fn text(fields: &str) -> String {
 fn keyed(key: &str) -> String {
     format!(
         "[policy.p]\nstrategy = \"gcra\"\nquota = \"2/s burst 3\"\non_missing = \"shared\"\nkey = {key}\n\
-         [policy.all]\nstrategy = \"gcra\"\nquota = \"100000/s burst 100000\"\nkey = \"peer\"\nunlisted = true"
+         [policy.all]\nstrategy = \"gcra\"\nquota = \"100000/s burst 100000\"\nkey = \"peer\"\nhide = true"
     )
 }
 
 fn beside(layer: RateLimitLayer) -> RateLimitLayer {
     let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-    layer.on_missing(OnMissing::Shared).and_policy(all).by(ClientIp::peer()).unlisted()
+    layer.on_missing(OnMissing::Shared).and_policy(all).by(ClientIp::peer()).hide()
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,10 @@ async fn strategies_are_those_of_the_builders() {
             Policy::gcra("p", five).wait_at_most(Duration::from_millis(500)),
         ),
         ("strategy = \"gcra\"\nquota = \"5/min\"\ndebt = 50", Policy::gcra("p", five).allow_debt(50)),
-        ("strategy = \"gcra\"\nquota = \"5/min\"\ngrantable = true", Policy::gcra("p", five).grantable()),
+        (
+            "strategy = \"gcra\"\nquota = \"5/min\"\ngrantable = true",
+            Policy::gcra("p", five).allow_overrides(),
+        ),
         (
             "strategy = \"gcra\"\nquota = \"1000/min burst 1000\"\nlease = 10",
             Policy::gcra("p", Quota::per_minute(1_000).burst(1_000)).lease(10),
@@ -271,7 +274,7 @@ async fn a_challenge_is_that_of_a_credential() {
     assert_same(&text, |registry| {
         let key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
         let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-        LayerBuilder::new(registry, gcra()).by(key).and_policy(all).by(ClientIp::peer()).unlisted()
+        LayerBuilder::new(registry, gcra()).by(key).and_policy(all).by(ClientIp::peer()).hide()
     })
     .await;
 }
@@ -343,25 +346,25 @@ async fn options_of_a_policy_are_those_of_the_builders() {
         layer.charge_when(|outcome| outcome.status() == 401)
     })
     .await;
-    same("charge_when = { status = \"4xx\" }\nlook_first = true", |layer| {
-        layer.charge_when(|outcome| outcome.status() == 401).look_first()
+    same("charge_when = { status = \"4xx\" }\ncharge_after = true", |layer| {
+        layer.charge_when(|outcome| outcome.status() == 401).charge_after()
     })
     .await;
     for requests in [0, 1, 20] {
-        let fields = format!("charge_when = {{ status = 401 }}\nlook_first = {requests}");
+        let fields = format!("charge_when = {{ status = 401 }}\ncharge_after = {requests}");
         assert_same(&text(&fields), |registry| {
             let layer = peer(registry, gcra()).charge_when(|outcome| outcome.status() == 401);
-            layer.look_first_at_most(requests)
+            layer.charge_after_at_most(requests)
         })
         .await;
     }
     same("refund_unanswered = true", RateLimitLayer::refund_unanswered).await;
-    same("unlisted = true", RateLimitLayer::unlisted).await;
+    same("hide = true", RateLimitLayer::hide).await;
     same("warn_at = 0.5", |layer| layer.warn_at(0.5)).await;
-    same("counts_rejections = true", RateLimitLayer::counts_rejections).await;
+    same("count_rejections = true", RateLimitLayer::count_rejections).await;
     same("in_flight = { limit = 4, lease = \"10s\", until = \"headers\" }", |layer| {
         let in_flight = Concurrency::new("p.in_flight", 4).lease(Duration::from_secs(10));
-        layer.and_in_flight(in_flight).until_headers()
+        layer.and_in_flight(in_flight).release_at_headers()
     })
     .await;
 }
@@ -376,7 +379,7 @@ async fn exemptions_and_missing_identities_are_as_written() {
             let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
             let layer =
                 LayerBuilder::new(registry, gcra()).by(Header::named("x-api-key")).on_missing(on_missing);
-            layer.and_policy(all).by(ClientIp::peer()).unlisted()
+            layer.and_policy(all).by(ClientIp::peer()).hide()
         })
         .await;
     }
@@ -388,7 +391,7 @@ async fn exemptions_and_missing_identities_are_as_written() {
                 }
                 ClientIp::peer().extract(parts, key)
             })
-            .counts_rejections()
+            .count_rejections()
     })
     .await;
 }

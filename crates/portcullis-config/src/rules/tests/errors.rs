@@ -29,8 +29,8 @@ fn what_builders_refuse_is_an_error_at_its_field() {
             "limits.toml:5:9: error: policy.p.until: policy p does not limit requests in flight",
         ),
         (
-            "reserve = \"used\"\nlook_first = true",
-            "error: policy.p.look_first: policy p reserves units and looks first",
+            "reserve = \"used\"\ncharge_after = true",
+            "error: policy.p.charge_after: policy p reserves units and is charged after the response",
         ),
         (
             "match = \"/search\"",
@@ -68,10 +68,10 @@ fn what_builders_refuse_is_an_error_at_its_field() {
             "tiers = { pro = \"9/s\" }\nquota_lookup = \"plans\"",
             "policy.p.quota_lookup: `tiers` and `quota_lookup` are both given",
         ),
-        ("look_first = 1025", "policy.p.look_first: a policy cannot wait for 1025 responses of a key"),
-        ("look_first = -1", "policy.p.look_first: "),
-        ("look_first = 2.5", "policy.p.look_first: "),
-        ("look_first = \"20\"", "policy.p.look_first: expected true, false or a number of requests"),
+        ("charge_after = 1025", "policy.p.charge_after: a policy cannot wait for 1025 responses of a key"),
+        ("charge_after = -1", "policy.p.charge_after: "),
+        ("charge_after = 2.5", "policy.p.charge_after: "),
+        ("charge_after = \"20\"", "policy.p.charge_after: expected true, false or a number of requests"),
         ("quoto = 1", "error: policy.p.quoto: unknown field"),
         ("except = [{ path = \"/a/{b}\" }]", "error: policy.p.except.path: "),
     ] {
@@ -176,8 +176,8 @@ fn an_unverified_key_needs_an_address_beside_it() {
 fn rules_that_limit_nothing_are_warned_about() {
     assert_warns(&with("mode = \"off\""), "policy.p.mode: the policy is off");
     assert_warns(
-        &with("charge_when = { status = 401 }\nlook_first = 0"),
-        "policy.p.look_first: every request is rejected",
+        &with("charge_when = { status = 401 }\ncharge_after = 0"),
+        "policy.p.charge_after: every request is rejected",
     );
     assert_warns(&with("cost = 0"), "policy.p.cost: a cost of 0 charges nothing");
     assert_warns(

@@ -31,7 +31,7 @@ async fn made_by(text: &str, of_limiter: bool) -> [Option<String>; 3] {
     let rules = Rules::load(&loader).unwrap_or_else(|findings| panic!("{text}\n{findings}"));
     let (registry, _) = registry();
     if of_limiter {
-        registry.set_rejection(says("limiter"));
+        registry.reject_with(says("limiter"));
     }
     let all = (0..rules.iter().len()).collect();
     let layer = rules.layer(&registry, &all).unwrap().unwrap();

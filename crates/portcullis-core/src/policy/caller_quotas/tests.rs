@@ -165,7 +165,7 @@ fn policy_of_a_caller_tells_its_quota() {
 #[test]
 fn a_grant_beyond_the_declared_quotas_is_not_cut() {
     let plans = [Policy::token_bucket("p", quota(60)), Policy::leaky_bucket("p", quota(60))];
-    for policy in plans.map(|policy| policy.on_store_failure(FailureMode::local(2)).grantable()) {
+    for policy in plans.map(|policy| policy.on_store_failure(FailureMode::local(2)).allow_overrides()) {
         let granted = policy.caller_quotas(quota(60), quota(120)).granted(quota(6).burst(600)).unwrap();
         for (policy, full) in [(granted.share().unwrap(), 300), (granted, 600)] {
             let (strategy, mut state) = (policy.strategy(), None);
@@ -185,9 +185,9 @@ fn a_grant_beyond_the_declared_quotas_is_not_cut() {
 fn a_grant_has_at_most_the_debt_that_its_quota_permits() {
     let fast =
         Policy::token_bucket("p", Quota::per_hour(Quota::MAX_UNITS).burst(9)).allow_debt(Quota::MAX_UNITS);
-    let slow = fast.grantable().granted(Quota::per_hour(1)).unwrap();
+    let slow = fast.allow_overrides().granted(Quota::per_hour(1)).unwrap();
     assert_eq!(slow.max_debt(), Some((1 << 51) / 3_600_000_000));
-    let log = Policy::sliding_log("p", Quota::per_hour(10)).allow_debt(199_990).grantable();
+    let log = Policy::sliding_log("p", Quota::per_hour(10)).allow_debt(199_990).allow_overrides();
     assert_eq!(log.granted(Quota::per_hour(100_000)).unwrap().max_debt(), Some(100_000));
     assert_eq!(log.granted(Quota::per_hour(5)).unwrap().max_debt(), Some(199_990));
 }

@@ -52,7 +52,7 @@ impl Outcome {
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
-    /// let (now, api) = (Timestamp::EPOCH, Policy::gcra("api", Quota::per_second(10)).grantable());
+    /// let (now, api) = (Timestamp::EPOCH, Policy::gcra("api", Quota::per_second(10)).allow_overrides());
     /// let mut record = Override::NONE;
     /// record.set_grant(now, Some((Quota::per_second(100), Duration::from_secs(60))));
     /// let Effect::Granted(granted, _) = record.effect(&api, now) else { panic!("there is a grant") };

@@ -30,7 +30,7 @@ impl Outcome {
     /// assert!(!denial.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // For the layer alone, whose policies may look first and charge afterwards.
+    // For the layer alone, whose policies may charge afterwards.
     #[doc(hidden)]
     pub fn denied_if_exhausted(&self, requires_unit: impl Fn(&Check) -> bool) -> Option<Self> {
         let is_exhausted = |index: &usize| {

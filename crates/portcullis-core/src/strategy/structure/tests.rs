@@ -139,7 +139,7 @@ fn a_changed_policy_has_the_digest_of_a_fresh_one() {
             ("wait", policy.clone().try_wait_at_most(HOUR).ok()),
             ("debt", policy.clone().try_allow_debt(1).ok()),
             ("lease", policy.clone().try_lease(2).ok()),
-            ("overrides", policy.clone().try_with_overrides().ok()),
+            ("overrides", policy.clone().try_allow_overrides().ok()),
         ] {
             changed.inspect(|changed| check(what, changed));
         }

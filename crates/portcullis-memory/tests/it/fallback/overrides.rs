@@ -10,7 +10,7 @@ use super::{Duration, Fallback};
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn local() -> Policy {
-    LOCAL.grantable()
+    LOCAL.allow_overrides()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn changes_through_the_fallback_are_known_without_an_answer() {
 #[test]
 fn a_known_block_denies_under_an_open_policy_as_well() {
     let env = Env::new(false);
-    let open = OPEN.grantable();
+    let open = OPEN.allow_overrides();
     env.down(true);
     assert!(env.ask(&open, 1).is_err(), "the caller allows it");
     env.down(false);

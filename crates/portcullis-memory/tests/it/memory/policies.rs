@@ -105,7 +105,7 @@ fn the_policy_that_was_not_used_for_longest_is_forgotten_first() {
 fn a_block_keeps_its_policy_until_it_ends() {
     let clock = Hand::default();
     let store = MemoryStore::builder().capacity(100).total_capacity(100).clock(clock.clone()).build();
-    let login = Policy::fixed_window("login", Quota::per_minute(2)).grantable();
+    let login = Policy::fixed_window("login", Quota::per_minute(2)).allow_overrides();
     let block = |length| store.block(&login, key("ada"), length).into_ready().unwrap().unwrap();
     block(Duration::from_hours(1));
     clock.set(Duration::from_mins(59));

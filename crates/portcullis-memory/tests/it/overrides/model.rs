@@ -54,8 +54,8 @@ fn policies() -> impl Strategy<Value = [Policy; 3]> {
     (any(), any()).prop_map(move |(first, second)| {
         let of = |name, algorithm| Policy::literal(name, algorithm);
         [
-            of("a", first).grantable(),
-            of("b", second).grantable(),
+            of("a", first).allow_overrides(),
+            of("b", second).allow_overrides(),
             Policy::fixed_window("c", Quota::per_minute(9)),
         ]
     })

@@ -3,7 +3,7 @@
 use super::*;
 
 const HOURLY: Policy = API;
-const DAILY: Policy = Policy::fixed_window("api", Quota::per_day(2)).grantable();
+const DAILY: Policy = Policy::fixed_window("api", Quota::per_day(2)).allow_overrides();
 
 #[test]
 fn a_block_is_kept_when_a_window_gets_another_length() {
@@ -39,6 +39,6 @@ fn a_grant_of_another_period_has_no_effect_and_is_kept() {
 fn other_strategies_have_overrides_of_their_own() {
     let memory = Memory::new();
     memory.block(&HOURLY, "ada", MINUTE);
-    let sliding = Policy::sliding_window("api", Quota::per_hour(2)).grantable();
+    let sliding = Policy::sliding_window("api", Quota::per_hour(2)).allow_overrides();
     assert!(memory.check(&sliding, "ada", 1).is_allowed());
 }

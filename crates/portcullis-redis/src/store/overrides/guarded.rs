@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn the_numbers_of_a_grant_are_those_of_its_encoding() {
-        let policy = Policy::gcra("api", Quota::per_minute(1)).grantable();
+        let policy = Policy::gcra("api", Quota::per_minute(1)).allow_overrides();
         let now = Timestamp::from_micros(1_000);
         for (quota, burst) in [(Quota::per_second(7), 0), (Quota::per_second(7).burst(9), 9)] {
             let mut record = Override::NONE;

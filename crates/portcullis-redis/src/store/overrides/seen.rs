@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::store::tests::key;
 
-    const API: Policy = Policy::gcra("api", Quota::per_minute(5)).grantable();
+    const API: Policy = Policy::gcra("api", Quota::per_minute(5)).allow_overrides();
 
     fn until(end: u64) -> GrantNumbers {
         [end, 60, 7, 60, 0]

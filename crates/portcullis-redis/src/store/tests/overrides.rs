@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use super::{MONTHLY, RedisStore, Server, check, key, open, policies, receipt, remembered};
 use crate::connection::tests::waiting::until;
 
-const API: Policy = Policy::fixed_window("api", Quota::per_week(10)).grantable();
+const API: Policy = Policy::fixed_window("api", Quota::per_week(10)).allow_overrides();
 const DAY: Duration = Duration::from_secs(86_400);
 const TWENTY: Option<(Quota, Duration)> = Some((Quota::per_week(20), DAY));
 
@@ -87,7 +87,7 @@ async fn a_block_charges_nothing_and_is_remembered_until_it_is_removed() {
 async fn a_remembered_denial_tells_the_grants_of_all_checks() {
     let server = Server::start(&[]);
     let [admin, store] = two_stores(&server).await;
-    let hourly = Policy::fixed_window("hourly", Quota::per_week(5)).grantable();
+    let hourly = Policy::fixed_window("hourly", Quota::per_week(5)).allow_overrides();
     let both = || Checks::one(API, key(&["ada"]), 6).and(hourly.clone(), key(&["ada"]), 6).unwrap();
     admin.set_grant(&API, key(&["ada"]), TWENTY).await.unwrap();
     admin.set_grant(&hourly, key(&["ada"]), Some((Quota::per_week(7), DAY))).await.unwrap();
@@ -120,7 +120,7 @@ async fn every_algorithm_reads_grants_and_blocks() {
     let store = open(&server).await;
     let ada = key(&["ada"]);
     for policy in policies(Quota::per_week(50)) {
-        let policy = policy.grantable();
+        let policy = policy.allow_overrides();
         let name = policy.name().as_str();
         assert!(check(&store, &policy, 10).await.is_allowed(), "{name}");
         let more = Quota::per_week(80);

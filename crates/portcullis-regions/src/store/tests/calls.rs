@@ -248,7 +248,7 @@ async fn what_cannot_be_bought_is_never_bought() {
 #[tokio::test(start_paused = true)]
 async fn blocks_are_those_of_the_region_and_grants_are_refused() {
     let world = World::new();
-    let policy = DAILY.grantable();
+    let policy = DAILY.allow_overrides();
     world.store.block(&policy, key(), Duration::from_secs(9)).await.unwrap();
     assert!(world.check(&policy, 1).await.decision().is_blocked());
     let grant = world.store.set_grant(&policy, key(), Some((Quota::per_day(500), Duration::from_secs(9))));

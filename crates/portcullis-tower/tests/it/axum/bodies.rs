@@ -107,7 +107,7 @@ async fn answers(setting: Setting, is_for_axum: bool, taken: Taken) -> Vec<Strin
     let registry = registry();
     let seen = Arc::<Mutex<Vec<String>>>::default();
     let list = Arc::clone(&seen);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         list.lock().unwrap().push(format!("{:?}", event.kind));
     }));
     let see = |what: String| seen.lock().unwrap().push(what);

@@ -101,12 +101,12 @@ fn a_dropped_refund_emits_an_event() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_cannot_wait_emits_an_event() {
     let observed = Observed::new(Mode::Ready);
-    observed.registry.set_max_waiting_requests(0);
+    observed.registry.max_waiting_requests(0);
     let expected = ["too many waiting", "rejected Overloaded"];
     let known = || request(&[("x-api-key", "known")]);
     assert_eq!(observed.after(&observed.looks_up(policy("a", 10)), known()).await, expected);
 
-    observed.registry.set_max_waiting_requests(16);
+    observed.registry.max_waiting_requests(16);
     let layer = observed.looks_up(policy("a", 10)).ready_deadline(Duration::from_secs(1));
     let late = layer.layer(ReadyOnce(true)).oneshot(known()).await.unwrap();
     assert_eq!(late.status(), 503);

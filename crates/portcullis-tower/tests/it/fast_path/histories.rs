@@ -192,7 +192,7 @@ impl World {
 }
 
 fn policy((policy, quota): Limited, limit: u64) -> Policy {
-    policy(quota(limit)).grantable()
+    policy(quota(limit)).allow_overrides()
 }
 
 fn name() -> PolicyName {

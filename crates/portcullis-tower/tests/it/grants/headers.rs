@@ -10,7 +10,7 @@ use portcullis_tower::{
 use super::{DAILY, DAY, limiter, of};
 use crate::probe::{Answer, grpc, probed, send};
 
-const BURST: Policy = Policy::gcra("burst", Quota::per_second(10).burst(20)).grantable();
+const BURST: Policy = Policy::gcra("burst", Quota::per_second(10).burst(20)).allow_overrides();
 
 const ALL: RateLimitHeaders =
     RateLimitHeaders::IETF.union(RateLimitHeaders::X_RATELIMIT).union(RateLimitHeaders::IETF_DRAFT_6);
@@ -80,7 +80,7 @@ async fn a_block_shows_the_quota_of_the_policy() {
 #[tokio::test]
 async fn a_check_of_a_handler_tells_the_grant() {
     let (registry, _clock) = limiter();
-    registry.set_headers(ALL);
+    registry.headers(ALL);
     let ada = registry.key_of(&Header::named("x-user"), of("ada")).unwrap();
     let daily = DAILY;
     let check = || CheckBuilder::new(&registry, &daily).by_key(ada);

@@ -19,7 +19,7 @@ const SLOW: Quota = Quota::per_minute(60).burst(60);
 const FAST: Quota = Quota::per_minute(6_000).burst(6_000);
 
 fn calls(quota: Quota) -> Policy {
-    Policy::gcra("calls", quota).grantable()
+    Policy::gcra("calls", quota).allow_overrides()
 }
 
 struct Setup {
@@ -181,7 +181,7 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_is_given_up_is_freed_at_its_own_rate() {
     let setup = Setup::new();
-    let queue = || Policy::leaky_bucket("calls", Quota::per_second(1).burst(10)).grantable();
+    let queue = || Policy::leaky_bucket("calls", Quota::per_second(1).burst(10)).allow_overrides();
     let layer = LayerBuilder::new(Arc::clone(&setup.registry), queue()).by(Header::named("x-user"));
     let (service, _) = probed(&layer);
     let start = tokio::time::Instant::now();

@@ -16,7 +16,7 @@ use crate::probe::{Answer, probed, request, send};
 /// 100 a day, and up to 500 for callers with a plan.
 fn daily() -> Policy {
     let (smallest, largest) = (Quota::per_day(10), Quota::per_day(500));
-    Policy::fixed_window("daily", Quota::per_day(100)).grantable().caller_quotas(smallest, largest)
+    Policy::fixed_window("daily", Quota::per_day(100)).allow_overrides().caller_quotas(smallest, largest)
 }
 
 fn quota(parts: &Parts, header: &str) -> Option<Quota> {

@@ -17,7 +17,7 @@ fn observed(mode: Mode) -> (Arc<TestStore>, Arc<Registry>, Arc<Mutex<Vec<String>
     let (store, registry) = store(mode);
     let events = Arc::<Mutex<Vec<String>>>::default();
     let seen = Arc::clone(&events);
-    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    registry.observe(Arc::new(move |event: &Event<'_>| {
         let kind = match event.kind {
             EventKind::Admitted { decisions } => format!("admitted {}", decisions.len()),
             EventKind::Rejected { reason, decisions } => format!("rejected {reason:?} {}", decisions.len()),

@@ -16,8 +16,8 @@ use crate::support::Mode;
 async fn the_status_is_that_of_a_layer() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        registry.set_headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
-        registry.set_rejection(|_| unreachable!("gRPC has a fixed form"));
+        registry.headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
+        registry.reject_with(|_| unreachable!("gRPC has a fixed form"));
         let layer = LayerBuilder::new(Arc::clone(&registry), MAILS.clone()).by(
             |_: &http::request::Parts, key: &mut portcullis_tower::KeyWriter<'_>| {
                 key.part("user", b"ada");

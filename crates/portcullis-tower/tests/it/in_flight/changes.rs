@@ -92,8 +92,9 @@ async fn status(layer: &RateLimitLayer) -> u16 {
 #[tokio::test(start_paused = true)]
 async fn a_permit_under_a_grant_is_released_by_the_lease_of_now() {
     let (registry, clock) = memory();
-    let exports =
-        |seconds| Concurrency::new("exports", 1).lease(Duration::from_secs(seconds)).policy().grantable();
+    let exports = |seconds| {
+        Concurrency::new("exports", 1).lease(Duration::from_secs(seconds)).policy().allow_overrides()
+    };
     let layer = LayerBuilder::new(Arc::clone(&registry), exports(1)).by(Global);
     registry.grant(&exports(1), global(), Quota::per_hour(2)).for_duration(LEASE).await.unwrap();
     let first = respond(&layer, &[]).await;
@@ -109,7 +110,7 @@ async fn a_permit_under_a_grant_is_released_by_the_lease_of_now() {
 #[tokio::test(start_paused = true)]
 async fn a_grant_changes_the_number_of_permits_and_ends() {
     let (registry, clock) = memory();
-    let exports = EXPORTS.policy().grantable();
+    let exports = EXPORTS.policy().allow_overrides();
     let layer = LayerBuilder::new(Arc::clone(&registry), exports.clone()).by(Global);
     registry.grant(&exports, global(), Quota::per_hour(1_000)).for_duration(LEASE).await.unwrap();
     let mut responses = Vec::new();

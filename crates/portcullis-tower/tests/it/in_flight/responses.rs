@@ -58,8 +58,7 @@ async fn a_rate_beside_it_has_its_own_figures() {
         ]
     );
     let unlisted = LayerBuilder::new(Setup::new(Mode::Ready).registry, Concurrency::new("exports", 1).into());
-    let unlisted =
-        unlisted.by(Global).unlisted().and_policy(Policy::fixed_window("daily", Quota::per_day(9)));
+    let unlisted = unlisted.by(Global).hide().and_policy(Policy::fixed_window("daily", Quota::per_day(9)));
     let [admitted, rejected] = headers(&unlisted).await;
     assert_eq!(admitted, ["x-ratelimit-limit: 9", "x-ratelimit-remaining: 8", "x-ratelimit-reset: 86400"]);
     assert!(rejected.is_empty());
@@ -104,13 +103,13 @@ fn options_for_charges_are_refused() {
     let refused = |layer: Result<RateLimitLayer, LayerError>| layer.unwrap_err().to_string();
     for error in [
         refused(layer.clone().try_charge_when(|_| true)),
-        refused(layer.clone().try_look_first()),
+        refused(layer.clone().try_charge_after()),
         refused(layer.clone().try_reserve_or(|_| 1, portcullis_tower::OnAbort::Used)),
     ] {
         assert!(error.contains("exports") && error.contains("in flight"), "{error}");
     }
     let daily = layer.and_policy(Policy::fixed_window("daily", Quota::per_day(9)));
     assert!(daily.clone().try_charge_when(|_| true).is_ok(), "the rate beside it");
-    let error = refused(daily.try_until_headers());
+    let error = refused(daily.try_release_at_headers());
     assert!(error.contains("daily") && error.contains("in flight"), "{error}");
 }

@@ -38,7 +38,7 @@ async fn requests_pass_are_limited_or_cannot_be_decided() {
     let layer = by_user(&registry, hourly("p", 1));
     let misconfigured = Arc::new(AtomicU64::new(0));
     let counter = Arc::clone(&misconfigured);
-    registry.add_observer(Arc::new(move |event: &portcullis_tower::Event<'_>| {
+    registry.observe(Arc::new(move |event: &portcullis_tower::Event<'_>| {
         if let EventKind::Rejected { reason: Reason::Misconfigured, .. } = event.kind {
             counter.fetch_add(1, Ordering::Relaxed);
         }

@@ -283,7 +283,8 @@ pub(super) fn stack(registry: &Arc<Registry>) -> Stack {
     let cost =
         |parts: &http::request::Parts| parts.headers["x-cost"].to_str().unwrap().parse::<u64>().unwrap();
     let outer = layer("guesses").charge_when(is_refused).and_policy(units("guarded")).and_in_flight(EXPORTS);
-    let inner = layer("daily").cost(cost).and_policy(units("loose")).and_in_flight(UPLOADS).until_headers();
+    let inner =
+        layer("daily").cost(cost).and_policy(units("loose")).and_in_flight(UPLOADS).release_at_headers();
     let inner = inner.layer(service_fn(|request: Request<String>| handle(&request)));
     outer.layer(Between(inner)).boxed_clone()
 }

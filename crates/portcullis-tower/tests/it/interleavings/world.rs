@@ -25,8 +25,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 pub(super) fn units(name: &str) -> Policy {
     let policy = |limit| Policy::try_fixed_window(name, Quota::per_day(limit)).unwrap();
     match name {
-        "daily" => policy(DAILY_LIMIT).grantable(),
-        "guarded" | "loose" => policy(LIMIT).grantable(),
+        "daily" => policy(DAILY_LIMIT).allow_overrides(),
+        "guarded" | "loose" => policy(LIMIT).allow_overrides(),
         "restarted" => {
             let window = portcullis_core::FixedWindow::new(Quota::per_day(LIMIT)).unwrap();
             let window = window.anchored(portcullis_core::Anchor::FirstRequest);

@@ -57,7 +57,7 @@ async fn a_request_that_cannot_wait_does_not_reach_the_store() {
     let store = Arc::new(Slow { memory, latency: LATER });
     let mut full = None;
     let queue = Queue::of(start, Arc::clone(&store), |registry| {
-        registry.set_max_waiting_requests(2);
+        registry.max_waiting_requests(2);
         full = Some(Arc::clone(&registry));
         queue(registry, 5)
     });

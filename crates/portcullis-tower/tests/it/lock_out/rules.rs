@@ -175,9 +175,9 @@ async fn denials_by_another_policy_lock_no_key_out() {
 }
 
 #[tokio::test]
-async fn denials_of_a_policy_that_looks_first_lock_out() {
+async fn denials_of_a_policy_that_charges_after_lock_out() {
     let (registry, _clock) = limiter();
-    let layer = by_address(&registry).charge_when(|outcome| outcome.status() == 200).look_first();
+    let layer = by_address(&registry).charge_when(|outcome| outcome.status() == 200).charge_after();
     let service = layer.lock_out(RULE).layer(Probe::default());
     assert_eq!(statuses(&service, 1, 4).await, [200, 429, 429, 429]);
     assert_eq!(get(&service, 1).await.header("retry-after"), Some("600"));
@@ -187,7 +187,7 @@ async fn denials_of_a_policy_that_looks_first_lock_out() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_waits_when_its_key_is_blocked_is_rejected() {
     let (registry, clock) = limiter();
-    let patient = LOGIN.wait_at_most(MINUTE * 2).grantable();
+    let patient = LOGIN.wait_at_most(MINUTE * 2).allow_overrides();
     let layer = LayerBuilder::new(Arc::clone(&registry), patient.clone()).by(ClientIp::peer());
     let service = layer.layer(Probe::default());
     assert_eq!(get(&service, 1).await.status, 200);
@@ -264,11 +264,11 @@ async fn blocks_by_hand_need_a_policy_that_reads_them() {
 
     let unknown = OverridingError::Unknown { policy: LOGIN.name().clone() };
     assert_eq!(block(&LOGIN, MINUTE).await, Err(unknown));
-    assert_eq!(block(&LOGIN.grantable(), MINUTE).await, Ok(()), "a tool without layers");
+    assert_eq!(block(&LOGIN.allow_overrides(), MINUTE).await, Ok(()), "a tool without layers");
     let _layer = by_address(&registry);
     assert_eq!(
-        block(&LOGIN.grantable(), MINUTE).await.unwrap_err().to_string(),
-        "policy login has no grants and blocks: build it with `Policy::grantable`, or give it a lock-out in a layer"
+        block(&LOGIN.allow_overrides(), MINUTE).await.unwrap_err().to_string(),
+        "policy login has no grants and blocks: build it with `Policy::allow_overrides`, or give it a lock-out in a layer"
     );
     let _locked_out = by_address(&registry).lock_out(RULE);
     assert_eq!(block(&LOGIN, MINUTE).await, Ok(()));

@@ -37,7 +37,7 @@ async fn call(layer: &RateLimitLayer, head: &[(&str, &str)], status: u16, body: 
 #[tokio::test]
 async fn a_call_is_judged_by_the_status_in_its_trailers() {
     for mode in [Mode::Ready, Mode::Later] {
-        for (looks_first, at_head) in [(false, 8), (true, 9)] {
+        for (charges_after, at_head) in [(false, 8), (true, 9)] {
             for (status, expected) in
                 [(Some("0"), 9), (Some("16"), 8), (Some("5"), 9), (None, 8), (Some("malformed"), 9)]
             {
@@ -45,7 +45,7 @@ async fn a_call_is_judged_by_the_status_in_its_trailers() {
                 store.set(mode);
                 let registry = registry_of(store);
                 let layer = layer(&registry, 9).charge_when(is_unauthenticated);
-                let layer = if looks_first { layer.look_first() } else { layer };
+                let layer = if charges_after { layer.charge_after() } else { layer };
                 let response = call(&layer, &[], 200, body(&[Step::Data, Step::Trailers(status)])).await;
                 assert_eq!(remaining(&response), at_head, "the headers come before the outcome");
                 assert_eq!(left(&registry, 9).await, at_head);
@@ -99,7 +99,7 @@ async fn a_call_without_a_status_stays_charged() {
 #[tokio::test]
 async fn a_permit_is_held_until_the_trailers() {
     let registry = registry();
-    let layer = layer(&registry, 9).charge_when(is_unauthenticated).look_first_at_most(1);
+    let layer = layer(&registry, 9).charge_when(is_unauthenticated).charge_after_at_most(1);
     let response = call(&layer, &[], 200, body(&[Step::Data, Step::Trailers(Some("16"))])).await;
     let rejected = echo(&layer).oneshot(request(200)).await.unwrap();
     assert_eq!(rejected.status(), 429);

@@ -30,8 +30,8 @@ fn rows(registry: &Arc<Registry>) -> [(RateLimitLayer, u64); 4] {
     [
         (layer(), 8),
         (layer().refund_unanswered(), 9),
-        (layer().look_first(), 8),
-        (layer().look_first().refund_unanswered(), 9),
+        (layer().charge_after(), 8),
+        (layer().charge_after().refund_unanswered(), 9),
     ]
 }
 
@@ -93,7 +93,7 @@ async fn a_request_stays_charged_if_the_closure_panics() {
     let events = Recorder::new(&registry);
     let layer = layer(&registry, 9).charge_when(|_| panic!("a bug")).refund_unanswered();
     assert_eq!(send(&echo(&layer), request(200)).await, (200, 8));
-    assert_eq!(send(&echo(&layer.look_first()), request(200)).await, (200, 7));
+    assert_eq!(send(&echo(&layer.charge_after()), request(200)).await, (200, 7));
     assert_eq!(events.take(), ["panicked", "panicked", "charged"]);
 }
 

@@ -34,7 +34,7 @@ fn count(measured: impl FnOnce()) -> u64 {
 #[tokio::test(start_paused = true)]
 async fn a_request_allocates_no_more_than_its_check() {
     let [registry] = processes();
-    let policy = Policy::gcra("peer", Quota::per_second(10).burst(10)).grantable();
+    let policy = Policy::gcra("peer", Quota::per_second(10).burst(10)).allow_overrides();
     let mut client = OutgoingLayer::new(Arc::clone(&registry), policy.clone()).layer(Inner);
     let mut context = Context::from_waker(Waker::noop());
     let check = || CheckBuilder::new(&registry, &policy).by(|key| key.part("host", b"api.example.com"));

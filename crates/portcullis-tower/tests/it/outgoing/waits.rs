@@ -83,7 +83,7 @@ async fn futures_are_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bo
 #[tokio::test(start_paused = true)]
 async fn the_number_of_waiting_requests_is_bounded() {
     let (peer, [registry]) = (Peer::new(), processes());
-    registry.set_max_waiting_requests(32);
+    registry.max_waiting_requests(32);
     let client = peer.client(&OutgoingLayer::new(Arc::clone(&registry), waiting()));
     peer.will_answer(429, &[("retry-after", "5")]);
     assert_eq!(send(&client).await.unwrap(), 429);

@@ -91,7 +91,7 @@ async fn a_slot_is_refunded_at_the_rate_that_has_charged_it() {
 #[tokio::test(start_paused = true)]
 async fn too_many_look_ups_leave_no_enforced_key_unlimited() {
     let setup = setup();
-    setup.registry.set_max_waiting_requests(0);
+    setup.registry.max_waiting_requests(0);
     let contracts = QuotaLookup::new(|_: &Parts| async {
         tokio::task::yield_now().await;
         Ok(Some(FAST))

@@ -295,7 +295,7 @@ async fn a_policy_looks_up_key_and_quota_at_once_or_the_quota_alone() {
 #[tokio::test(start_paused = true)]
 async fn one_client_waits_for_few_look_ups() {
     let setup = setup();
-    setup.registry.set_max_waiting_requests(32);
+    setup.registry.max_waiting_requests(32);
     let layer = by_user(&setup, contracts().0);
     let waiting: Vec<_> = (0..2)
         .map(|_| {
@@ -326,10 +326,10 @@ async fn a_look_up_may_name_a_policy_that_is_off() {
 #[tokio::test]
 async fn too_many_waiting_look_ups_are_rejected() {
     let setup = setup();
-    setup.registry.set_max_waiting_requests(0);
+    setup.registry.max_waiting_requests(0);
     let waiting = Count::default();
     let seen = Arc::clone(&waiting);
-    setup.registry.add_observer(Arc::new(move |event: &portcullis_tower::Event<'_>| {
+    setup.registry.observe(Arc::new(move |event: &portcullis_tower::Event<'_>| {
         seen.fetch_add(usize::from(matches!(event.kind, EventKind::TooManyWaiting)), Ordering::Relaxed);
     }));
     let layer = by_user(&setup, contracts().0);

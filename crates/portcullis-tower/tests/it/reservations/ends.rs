@@ -61,11 +61,11 @@ async fn a_response_that_is_not_charged_refunds_the_reservation() {
 async fn each_policy_of_a_layer_is_charged_by_its_own_rule() {
     for mode in [Mode::Ready, Mode::Later] {
         for is_grpc in [false, true] {
-            for looks_first in [false, true] {
+            for charges_after in [false, true] {
                 for (refuses, guesses) in [(true, 1), (false, 0)] {
                     let setup = Setup::new(mode);
                     let layer = setup.layer("guesses").charge_when(is_refused);
-                    let layer = if looks_first { layer.look_first() } else { layer };
+                    let layer = if charges_after { layer.charge_after() } else { layer };
                     let layer = layer.and_policy(policy("tokens")).reserve(|_| 10);
                     let service = layer.layer(refusing(is_grpc, refuses));
                     service.oneshot(request()).await.unwrap().into_body().collect().await.unwrap();
@@ -81,13 +81,13 @@ async fn each_policy_of_a_layer_is_charged_by_its_own_rule() {
 }
 
 #[test]
-fn a_policy_reserves_or_looks_first() {
+fn a_policy_reserves_or_charges_after() {
     let setup = Setup::new(Mode::Ready);
     let error = || LayerError::ReservesAndLooks { policy: PolicyName::new("tokens").unwrap() };
     let layer = || setup.layer("tokens").charge_when(is_refused);
-    assert_eq!(layer().reserve(|_| 1).try_look_first().err(), Some(error()));
-    assert_eq!(layer().look_first().try_reserve_or(|_| 1, OnAbort::Used).err(), Some(error()));
-    assert!(layer().look_first().and_policy(policy("bytes")).try_reserve_or(|_| 1, OnAbort::Used).is_ok());
+    assert_eq!(layer().reserve(|_| 1).try_charge_after().err(), Some(error()));
+    assert_eq!(layer().charge_after().try_reserve_or(|_| 1, OnAbort::Used).err(), Some(error()));
+    assert!(layer().charge_after().and_policy(policy("bytes")).try_reserve_or(|_| 1, OnAbort::Used).is_ok());
 }
 
 #[tokio::test]
@@ -152,7 +152,7 @@ async fn a_body_that_panics_is_settled_once_with_its_last_count() {
 #[tokio::test]
 async fn a_panic_of_an_observer_does_not_leave_a_destructor() {
     let setup = Setup::new(Mode::Ready);
-    setup.registry.add_observer(Arc::new(|event: &Event<'_>| {
+    setup.registry.observe(Arc::new(|event: &Event<'_>| {
         assert!(!matches!(event.kind, EventKind::Refunded { .. }), "a bug in an observer");
     }));
     let layer = setup.layer("tokens").reserve(|_| 100);

@@ -87,8 +87,8 @@ async fn a_client_that_leaves_ends_the_request() {
 }
 
 #[tokio::test]
-async fn until_headers_ends_a_request_at_its_head() {
-    let layer = of_ten(&registry()).until_headers();
+async fn release_at_headers_ends_a_request_at_its_head() {
+    let layer = of_ten(&registry()).release_at_headers();
     let answer = layer.layer(Probe::default()).oneshot(get("/")).await.unwrap();
     assert_eq!(layer.in_flight(), 0);
     drop(answer);

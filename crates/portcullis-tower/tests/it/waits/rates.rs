@@ -111,7 +111,7 @@ async fn a_request_waits_for_its_refill_at_intervals() {
 #[tokio::test(start_paused = true)]
 async fn more_requests_than_may_wait_are_503() {
     let server = Server::new(Duration::ZERO, |layer| layer.policy(bucket()).by(Header::named("x-user")));
-    server.registry.set_max_waiting_requests(32);
+    server.registry.max_waiting_requests(32);
     let mut responses: Vec<_> = (0..6).map(|number| server.send_as(number, "ada")).collect();
     responses.push(server.send_as(6, "bob"));
     assert_eq!(statuses(responses).await, [200, 200, 200, 200, 503, 503, 200], "a sixteenth per key");

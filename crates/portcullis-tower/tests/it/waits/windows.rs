@@ -133,11 +133,11 @@ async fn a_request_keeps_its_wait_when_the_policy_is_switched_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_policy_may_wait_and_another_look_first() {
+async fn one_policy_may_wait_and_another_charge_after() {
     let server = Server::new(Duration::ZERO, |layer| {
         let guesses = Policy::fixed_window("guesses", Quota::per_day(3));
         let both = layer.policy(window()).by(Global).and_policy(guesses).by(Global);
-        both.charge_when(|outcome| outcome.status() == 200).look_first_at_most(4)
+        both.charge_when(|outcome| outcome.status() == 200).charge_after_at_most(4)
     });
     let first = (0..2).map(|number| server.send(number)).collect();
     assert_eq!(statuses(first).await, [200, 200]);
@@ -206,10 +206,10 @@ async fn a_waiter_that_is_not_polled_does_not_keep_others_forever() {
 #[tokio::test(start_paused = true)]
 async fn more_requests_than_may_wait_for_a_window_are_503() {
     let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Header::named("x-user")));
-    server.registry.set_max_waiting_requests(32);
+    server.registry.max_waiting_requests(32);
     let overloaded = Arc::<AtomicBool>::default();
     let seen = Arc::clone(&overloaded);
-    server.registry.add_observer(Arc::new(move |event: &Event<'_>| {
+    server.registry.observe(Arc::new(move |event: &Event<'_>| {
         if let EventKind::Rejected { reason: Reason::Overloaded, .. } = event.kind {
             seen.store(true, Relaxed);
         }
@@ -228,7 +228,7 @@ async fn a_request_that_waits_twice_is_counted_once() {
         layer.policy(window()).by(Header::named("x-user")).and_policy(tenants).by_async(found)
     });
     // One for each key.
-    server.registry.set_max_waiting_requests(16);
+    server.registry.max_waiting_requests(16);
     for number in 0..3 {
         assert_eq!(statuses(vec![server.send_as(number, "ada")]).await, [200]);
     }
@@ -293,7 +293,7 @@ async fn thousands_of_waiters_ask_about_once_each() {
     let policy = Policy::fixed_window("window", per_second(1_000)).wait_at_most(20 * SECOND);
     let server =
         Server::new(Duration::from_millis(1), |layer| layer.policy(policy).by(Header::named("x-user")));
-    server.registry.set_max_waiting_requests(160_000);
+    server.registry.max_waiting_requests(160_000);
     let responses = (0..10_000).map(|number| server.send_as(number, "ada")).collect();
     assert!(statuses(responses).await.iter().all(|status| *status == 200));
     let passed = server.passed();

@@ -36,7 +36,7 @@ async fn responses_are_those_of_the_builder() {
         same(&text.replace("shared", "reject"), |registry| {
             let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
             let layer = LayerBuilder::new(registry, gcra()).by(Header::named("x-api-key"));
-            layer.and_policy(all).by(ClientIp::peer()).unlisted().reject_with(page)
+            layer.and_policy(all).by(ClientIp::peer()).hide().reject_with(page)
         })
         .await;
     }
@@ -71,7 +71,7 @@ async fn matchers_are_those_of_the_builder() {
                 }
                 ClientIp::peer().extract(parts, key)
             })
-            .counts_rejections()
+            .count_rejections()
     })
     .await;
 }

@@ -41,8 +41,9 @@ async fn a_decision_over_slots_is_made_under_grants_or_charges_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn known_overrides_of_a_failed_slot_apply_beside_healthy_ones() {
-    const OPEN: Policy =
-        Policy::fixed_window("open", Quota::per_week(9)).on_store_failure(FailureMode::Open).grantable();
+    const OPEN: Policy = Policy::fixed_window("open", Quota::per_week(9))
+        .on_store_failure(FailureMode::Open)
+        .allow_overrides();
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = Fallback::new(open(&cluster).await);
