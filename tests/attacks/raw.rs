@@ -36,7 +36,7 @@ pub(crate) async fn proxy_with(
     configure: impl FnOnce(ReverseProxy) -> ReverseProxy,
 ) -> SocketAddr {
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, rules)).unwrap();
-    let limiter = Limiter::memory().rules(rules).unwrap();
+    let limiter = Limiter::memory().with_rules(rules).unwrap();
     let proxy = ReverseProxy::new(&limiter, Upstream::new(&format!("http://{upstream}")).unwrap()).unwrap();
     let bound = configure(proxy).bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await.unwrap();
     let address = bound.local_addr();

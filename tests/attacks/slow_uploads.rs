@@ -68,7 +68,7 @@ async fn uploads_of_one_address_leave_places_to_others() {
     let with_rules = |table: &str| {
         let rules = format!("{table}\n{POLICY}");
         let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, rules)).unwrap();
-        layer(Limiter::memory().rules(rules).unwrap())
+        layer(Limiter::memory().with_rules(rules).unwrap())
     };
     others_are_served(with_rules("[client_ip]")).await;
 

@@ -20,7 +20,7 @@ async fn proxy(upstream: &str, requests: u32) -> String {
     let text =
         format!("[policy.all]\nstrategy = 'fixed_window'\nquota = '{requests}/18250d'\nkey = 'client_ip'\n");
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, text)).unwrap();
-    let limiter = Limiter::memory().rules(rules).unwrap();
+    let limiter = Limiter::memory().with_rules(rules).unwrap();
     let proxy = ReverseProxy::new(&limiter, Upstream::new(upstream).unwrap()).unwrap();
     let bound = proxy.bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
     let address = bound.local_addr().to_string();

@@ -25,7 +25,7 @@ async fn the_proxy_limits_its_upstream() {
     let upstream = echo().await;
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
-        let proxy = start(limiter.rules(limits(TWO, None)).unwrap(), &upstream, |proxy| proxy).await;
+        let proxy = start(limiter.with_rules(limits(TWO, None)).unwrap(), &upstream, |proxy| proxy).await;
         for client in [HttpClient::http_1(), HttpClient::http_2()] {
             let response = client.send(Request::get(format!("{proxy}/a")), ()).await;
             assert_eq!(response.status(), 200);
@@ -51,7 +51,7 @@ async fn a_charge_by_outcome_sees_the_response_of_the_upstream() {
     })
     .await;
     let text = format!("{TWO}charge_when = {{ status = [401, 502] }}\n");
-    let limiter = portcullis::Limiter::memory().rules(limits(&text, None)).unwrap();
+    let limiter = portcullis::Limiter::memory().with_rules(limits(&text, None)).unwrap();
     let proxy = start(limiter, &upstream, |proxy| proxy).await;
     let mut statuses = Vec::new();
     for _ in 0..3 {
@@ -62,8 +62,8 @@ async fn a_charge_by_outcome_sees_the_response_of_the_upstream() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reload_keeps_rules_that_proxy_can_apply() {
-    let limiter = portcullis::Limiter::memory().rules(limits(TWO, None)).unwrap();
-    let live = limiter.live_rules().unwrap().clone();
+    let limiter = portcullis::Limiter::memory().with_rules(limits(TWO, None)).unwrap();
+    let live = limiter.rules().unwrap().clone();
     let proxy = start(limiter, &echo().await, |proxy| proxy).await;
     let by_route = limits(&TWO.replace("'client_ip'", "{ all = ['client_ip', 'route'] }"), None);
     let refused = live.swap(by_route.clone()).unwrap_err().to_string();

@@ -63,16 +63,17 @@ impl Instance {
     }
 
     fn follow(limiter: Limiter, file: &Loader, documents: Arc<dyn DocumentStore>) -> Self {
-        let limiter = limiter.rules(Rules::load(file).unwrap()).unwrap();
-        let remote = RemoteWatch::start(limiter.live_rules().unwrap(), documents).unwrap();
-        let app = Router::new().route("/search", get(|| async { "found" })).layer(limiter.rules_layer());
+        let limiter = limiter.with_rules(Rules::load(file).unwrap()).unwrap();
+        let remote = RemoteWatch::start(limiter.rules().unwrap(), documents).unwrap();
+        let app =
+            Router::new().route("/search", get(|| async { "found" })).layer(limiter.rules().unwrap().layer());
         Self { limiter, app, _remote: remote }
     }
 
     /// Waits for the rules of this generation.
     async fn generation(&self, generation: u64) {
         let end = Instant::now() + Duration::from_secs(60);
-        let live = self.limiter.live_rules().unwrap();
+        let live = self.limiter.rules().unwrap();
         while live.generation() < generation {
             assert!(Instant::now() < end, "no generation {generation} after a minute");
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -90,7 +91,7 @@ impl Instance {
     }
 
     fn limit(&self) -> u64 {
-        let rules = self.limiter.live_rules().unwrap().current();
+        let rules = self.limiter.rules().unwrap().current();
         rules.get("search").unwrap().policy().strategy().limit()
     }
 }
@@ -154,7 +155,7 @@ async fn documents_that_nobody_trusts_change_nothing() {
     let signed = sign(&key, 9);
     let refusals = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&refusals);
-    let live = instance.limiter.live_rules().unwrap();
+    let live = instance.limiter.rules().unwrap();
     live.registry().observe(Arc::new(move |event: &Event<'_>| {
         if matches!(event.kind, EventKind::RulesRejected { .. }) {
             count.fetch_add(1, Ordering::SeqCst);

@@ -82,7 +82,7 @@ fn limits(search: u64) -> String {
 
 /// A handler that limits mails by their recipient.
 async fn send_mail(limiter: Extension<Limiter>) -> Result<String, Limited> {
-    let mails = limiter.rule_policy("mails").expect("the file has the rule");
+    let mails = limiter.rules().unwrap().policy("mails").expect("the file has the rule");
     let charge = limiter.check(&mails).by(|key| key.part("email", b"ada@example.com")).await?;
     Ok(charge.decision().remaining().to_string())
 }
@@ -91,7 +91,7 @@ async fn serve(limiter: &Limiter) -> String {
     let app = Router::new()
         .route("/search", get(async |charge: Charge| charge.decision().remaining().to_string()))
         .route("/health", get(async || "ok"))
-        .layer(limiter.rules_layer())
+        .layer(limiter.rules().unwrap().layer())
         .route("/mail", get(send_mail))
         .layer(Extension(limiter.clone()));
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -112,7 +112,7 @@ async fn call(client: &HttpClient, url: &str) -> (u16, u64, u64, u64) {
 }
 
 async fn operators_change_limits(limits_file: &Limits, limiter: Limiter) {
-    let live = limiter.live_rules().unwrap();
+    let live = limiter.rules().unwrap();
     let url = serve(&limiter).await;
     let (client, search) = (HttpClient::http_1(), format!("{url}/search"));
     for remaining in (6..10).rev() {
@@ -162,7 +162,7 @@ async fn clients_call_while_limits_change(limits_file: &Limits, limiter: Limiter
             })
         })
         .collect();
-    let live = limiter.live_rules().unwrap();
+    let live = limiter.rules().unwrap();
     for generation in 2..=101 {
         limits_file.write(&limits(100_000 + generation % 2));
         assert_eq!(live.reload().unwrap(), generation);
@@ -180,13 +180,13 @@ async fn clients_call_while_limits_change(limits_file: &Limits, limiter: Limiter
 }
 
 async fn on_redis(redis: &RedisServer, rules: Rules) -> Limiter {
-    Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).rules(rules).await.unwrap()
+    Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).with_rules(rules).await.unwrap()
 }
 
 #[tokio::test]
 async fn operators_change_limits_in_memory() {
     let file = Limits::new("memory", &limits(10));
-    let limiter = Limiter::memory().rules(file.rules()).unwrap();
+    let limiter = Limiter::memory().with_rules(file.rules()).unwrap();
     operators_change_limits(&file, limiter).await;
 }
 
@@ -200,7 +200,7 @@ async fn operators_change_limits_on_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_call_while_limits_change_in_memory() {
     let file = Limits::new("load-memory", &limits(100_001));
-    let limiter = Limiter::memory().rules(file.rules()).unwrap();
+    let limiter = Limiter::memory().with_rules(file.rules()).unwrap();
     clients_call_while_limits_change(&file, limiter).await;
 }
 
@@ -214,10 +214,10 @@ async fn clients_call_while_limits_change_on_redis() {
 #[tokio::test]
 async fn a_name_that_the_file_lacks_is_an_error_at_the_start() {
     let file = Limits::new("names", &limits(10));
-    let limiter = Limiter::memory().rules(file.rules()).unwrap();
-    let error = limiter.rule("serach").unwrap_err();
+    let limiter = Limiter::memory().with_rules(file.rules()).unwrap();
+    let error = limiter.rules().unwrap().layer_of("serach").unwrap_err();
     assert_eq!(error.to_string(), "there is no rule serach: the rules are mails, search");
-    assert!(Limiter::memory().rule("search").is_err());
+    assert!(Limiter::memory().rules().is_err());
 }
 
 fn grpc_limits(calls: u64) -> String {
@@ -236,20 +236,22 @@ fn grpc_limits(calls: u64) -> String {
 #[tokio::test]
 async fn grpc_calls_meet_the_limits_of_the_file() {
     let file = Limits::new("grpc", &grpc_limits(1));
-    let limiter = Limiter::memory().rules(file.rules()).unwrap();
+    let limiter = Limiter::memory().with_rules(file.rules()).unwrap();
     let (all, url) = listen().await;
-    let server =
-        Server::builder().layer(limiter.rules_layer()).add_service(tonic_health::server::health_reporter().1);
+    let server = Server::builder()
+        .layer(limiter.rules().unwrap().layer())
+        .add_service(tonic_health::server::health_reporter().1);
     tokio::spawn(server.serve_with_incoming(all));
     let (one, other_url) = listen().await;
-    let service = limiter.rule("calls").unwrap().layer(tonic_health::server::health_reporter().1);
+    let service =
+        limiter.rules().unwrap().layer_of("calls").unwrap().layer(tonic_health::server::health_reporter().1);
     tokio::spawn(Server::builder().add_service(service).serve_with_incoming(one));
 
     let mut clients = [connect(url).await, connect(other_url).await];
     let mut calls = Vec::new();
     for limit in [1, 3, 2] {
         file.write(&grpc_limits(limit));
-        limiter.live_rules().unwrap().reload().unwrap();
+        limiter.rules().unwrap().reload().unwrap();
         for client in &mut clients {
             calls.push(match client.check(HealthCheckRequest::default()).await {
                 Ok(_) => Code::Ok,

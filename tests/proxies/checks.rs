@@ -69,7 +69,7 @@ impl Checked {
 
     pub(crate) async fn trusting(network: &str) -> Self {
         let rules = Loader::text("limits.toml", Format::Toml, RULES).without_environment();
-        let limiter = Limiter::memory().rules(Rules::load(&rules).unwrap()).unwrap();
+        let limiter = Limiter::memory().with_rules(Rules::load(&rules).unwrap()).unwrap();
         let endpoint = CheckEndpoint::new(&limiter).unwrap().trust([network.parse().unwrap()]);
         let served = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&served);
@@ -96,7 +96,7 @@ impl Checked {
     pub(crate) async fn remaining(&self, address: &str) -> u64 {
         let prefix = ClientIp::peer().prefix(address.parse().unwrap());
         let key = self.limiter.key(|key| prefix.write(key)).unwrap();
-        let policy = self.limiter.rule_policy("address").unwrap();
+        let policy = self.limiter.rules().unwrap().policy("address").unwrap();
         self.limiter.peek(&policy, key).await.unwrap().remaining()
     }
 

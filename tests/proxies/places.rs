@@ -45,7 +45,7 @@ async fn start() -> SocketAddr {
     let upstream = Upstream::new(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
     tokio::spawn(axum::serve(listener, app).into_future());
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).unwrap();
-    let proxy = ReverseProxy::new(&Limiter::memory().rules(rules).unwrap(), upstream).unwrap();
+    let proxy = ReverseProxy::new(&Limiter::memory().with_rules(rules).unwrap(), upstream).unwrap();
     let proxy = proxy.max_connections(CLIENTS).max_requests(CLIENTS);
     let bound = proxy.bind((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
     let address = bound.local_addr();

@@ -17,7 +17,7 @@ const LOOPBACK: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
 /// The listener of `portcullis serve` on the loopback answers the checks of a proxy about a request across origins.
 pub(crate) async fn requests_across_origins_are_checked(start: Start) {
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, RULES)).unwrap();
-    let limiter = Limiter::memory().rules(rules).unwrap();
+    let limiter = Limiter::memory().with_rules(rules).unwrap();
     let checks = CheckEndpoint::new(&limiter).unwrap().router();
     let server = Server::new(limiter).http(LOOPBACK.into(), checks).bind().await.unwrap();
     let endpoint = server.addresses().http.unwrap();

@@ -83,7 +83,7 @@ impl DoorKind {
         if self == Self::Code {
             return Ok(Opened::Code(Box::new(code::Code::new(&file.rules, limiter, service))));
         }
-        let limiter = limiter.rules(load(file)).map_err(|error| error.to_string())?;
+        let limiter = limiter.with_rules(load(file)).map_err(|error| error.to_string())?;
         Ok(match self {
             Self::Code | Self::Rules => Opened::Rules(rules::router(&limiter, service)),
             Self::Check => Opened::Check(check::router(&limiter)?),

@@ -62,7 +62,7 @@ pub(crate) struct PolicyInUse {
     /// What finds the key in a request, such as `client_ip`; if layers differ, four of them with commas.
     pub(crate) key: String,
     /// Whether it reads grants and blocks.
-    pub(crate) grantable: bool,
+    pub(crate) allows_overrides: bool,
     /// How many layers and rules of files limit by it. Those that were built and never applied to a service do not, nor do checks in handlers.
     pub(crate) layers: u64,
     /// Since when it is registered in this process. `null` if it has just been removed.

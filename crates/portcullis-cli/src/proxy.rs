@@ -84,7 +84,7 @@ impl Proxy {
         let tls = self.tls.read()?;
         let Some(rules) = self.load()? else { return Ok(false) };
         let limiter = self.store.limiter(Some(rules)).await?;
-        let _watch = match limiter.live_rules() {
+        let _watch = match limiter.rules().ok() {
             Some(live) => Some(Watch::start(live, WatchOptions::new())?),
             None => None,
         };
@@ -128,7 +128,7 @@ impl Proxy {
     }
 
     fn announce(&self, bound: &BoundProxy, limiter: &Limiter, status: Option<SocketAddr>) {
-        let header = limiter.live_rules().and_then(|live| live.current().client_ip().header().cloned());
+        let header = limiter.rules().ok().and_then(|live| live.current().client_ip().header().cloned());
         if header.is_none() {
             tracing::info!(
                 "no proxy is named, so the peer is the client: behind a proxy, name its network by --trust or [client_ip]"

@@ -32,7 +32,7 @@ mod yaml;
 pub use diagnostic::{Diagnostic, Diagnostics, Location, Severity};
 pub use door::Door;
 pub use live::{
-    LiveRules, ReloadError, RulesClients, RulesLayer, RulesRequirement, RulesService, UnknownRule,
+    LiveRules, NoRules, ReloadError, RulesClients, RulesLayer, RulesRequirement, RulesService, UnknownRule,
 };
 pub use load::Loader;
 pub use rules::{Match, Rule, RuleSet, Rules, Tier};

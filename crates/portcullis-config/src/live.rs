@@ -19,7 +19,7 @@ use portcullis_tower::{Installation, InstalledPolicy, LayerError, LayerLog, Regi
 
 use crate::rules::{Rule, Rules};
 pub use clients::RulesClients;
-pub use error::{ReloadError, UnknownRule};
+pub use error::{NoRules, ReloadError, UnknownRule};
 #[cfg(any(feature = "watch", feature = "signed"))]
 pub(crate) use following::WeakLiveRules;
 pub use layer::{RulesLayer, RulesService};
@@ -130,7 +130,7 @@ impl LiveRules {
     /// # Errors
     ///
     /// If the current rules have no rule of this name.
-    pub fn rule(&self, name: &str) -> Result<RulesLayer, UnknownRule> {
+    pub fn layer_of(&self, name: &str) -> Result<RulesLayer, UnknownRule> {
         // Under the lock, so that the rule is not removed meanwhile.
         let mut changes = self.0.changes();
         let version = self.0.current.load();
@@ -169,7 +169,7 @@ impl LiveRules {
     ///
     /// # Errors
     ///
-    /// [`LayerError::RuleInUse`] if a rule lacks that a [layer](Self::rule) is made of; the error of what is [required](Self::require);
+    /// [`LayerError::RuleInUse`] if a rule lacks that a [layer](Self::layer_of) is made of; the error of what is [required](Self::require);
     /// otherwise if a rule cannot be a layer of the registry. The former rules stay then.
     pub fn swap(&self, rules: Rules) -> Result<u64, LayerError> {
         let swapped = self.0.swap(self.0.changes(), rules);

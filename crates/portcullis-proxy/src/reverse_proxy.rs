@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::uri::Authority;
-use portcullis::rules::{Door, LiveRules, RulesRequirement};
+use portcullis::rules::{Door, LiveRules, NoRules, RulesRequirement};
 use portcullis::{BodyRate, LayerError, Limiter};
 use portcullis_server::Tls;
 use portcullis_server::listener::{Client, Listener, ListenerOptions, Peer, Places};
@@ -34,7 +34,7 @@ use crate::upstream::{Pool, Timeouts, Upstream};
 ///     quota = "50/s burst 100"
 ///     key = "client_ip"
 /// "#);
-/// let limiter = Limiter::memory().rules(Rules::load(&limits)?)?;
+/// let limiter = Limiter::memory().with_rules(Rules::load(&limits)?)?;
 /// let proxy = ReverseProxy::new(&limiter, Upstream::new("http://127.0.0.1:3000")?)?;
 /// let bound = proxy.bind("127.0.0.1:0".parse()?).await?;
 /// assert!(bound.local_addr().ip().is_loopback());
@@ -60,9 +60,9 @@ pub struct ReverseProxy {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
-    /// The limiter has no rules: see [`Limiter::rules`].
-    #[error("the limiter has no rules")]
-    NoRules,
+    /// The limiter has no rules: see [`Limiter::with_rules`].
+    #[error(transparent)]
+    NoRules(#[from] NoRules),
     /// The rules need more than a proxy has.
     #[error(transparent)]
     Rules(#[from] LayerError),
@@ -86,7 +86,7 @@ impl ReverseProxy {
     ///
     /// If the limiter has no rules, if a proxy cannot apply them, or if an `https://` upstream has no roots.
     pub fn new(limiter: &Limiter, upstream: Upstream) -> Result<Self, ProxyError> {
-        let rules = limiter.live_rules().ok_or(ProxyError::NoRules)?.clone();
+        let rules = limiter.rules()?.clone();
         if !upstream.is_complete() {
             return Err(ProxyError::NoRoots);
         }

@@ -138,7 +138,7 @@ impl RateLimitService {
         Self::new(limiter, Limits::Envoy(descriptors.into()))
     }
 
-    /// Answers with native rules, such as [those of the limiter](Limiter::live_rules).
+    /// Answers with native rules, such as [those of the limiter](Limiter::rules).
     ///
     /// ```
     /// use portcullis::Limiter;
@@ -152,8 +152,8 @@ impl RateLimitService {
     ///     key = "client_ip"
     ///     match = { path = "/search" }
     /// "#);
-    /// let limiter = Limiter::memory().rules(Rules::load(&limits)?)?;
-    /// let rules = limiter.live_rules().cloned().ok_or("the limiter has rules")?;
+    /// let limiter = Limiter::memory().with_rules(Rules::load(&limits)?)?;
+    /// let rules = limiter.rules()?.clone();
     /// let service = RateLimitService::native(limiter, rules)?;
     /// # let _ = service;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

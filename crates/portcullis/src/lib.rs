@@ -38,7 +38,7 @@
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
 //! | to try a limit out, or to change it while the service runs | [`RateLimitLayer::shadow`] and [`enforce`](RateLimitLayer::enforce); [`Limiter::set_mode`] and [`Limiter::set_policy`] |
-//! | limits in a file that is reloaded while the service runs | `Limiter::rules` and `Limiter::rules_layer`, see the [guide](guide::rules) (feature `rules`) |
+//! | limits in a file that is reloaded while the service runs | `Limiter::with_rules` and `Limiter::rules`, see the [guide](guide::rules) (feature `rules`) |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
@@ -102,7 +102,7 @@
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
 //! | grants and blocks | [`Limiter::grant`], [`Limiter::block`], [`Limiter::overrides`], [`Limiter::key_of`]; [`store::GrantBuilder`], [`store::Override`] with its [`store::Grant`] and [`store::Block`] | [`store::OverridingError`], [`store::OverrideError`], [`key::KeyError`] |
 //! | events | the module [`event`] | |
-//! | rules in files | `Limiter::rules` and the module `rules` | `rules::Diagnostics`, `rules::ReloadError`, `rules::UnknownRule`, `rules::WatchError` |
+//! | rules in files | `Limiter::with_rules` and the module `rules` | `rules::Diagnostics`, `rules::NoRules`, `rules::ReloadError`, `rules::UnknownRule`, `rules::WatchError` |
 //! | operators | the modules `admin` and `metrics`; [`Limiter::layers`], [`Limiter::policies`] | `admin::HostError` |
 //! | tests | the module [`testing`] | |
 //!

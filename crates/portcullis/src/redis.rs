@@ -110,9 +110,9 @@ impl RedisLimiter {
         Self { region: Some(region), ..self }
     }
 
-    /// Gives the limiter its rules, which are usually read from a file. See [`Limiter::rules`].
+    /// Gives the limiter its rules, which are usually read from a file. See [`Limiter::with_rules`].
     #[cfg(feature = "rules")]
-    pub fn rules(self, rules: crate::rules::Rules) -> Self {
+    pub fn with_rules(self, rules: crate::rules::Rules) -> Self {
         Self { rules: Some(rules), ..self }
     }
 
@@ -210,7 +210,7 @@ impl RedisLimiter {
         let limiter = (self.finish)(store, regional, self.fallback_capacity, secret);
         #[cfg(feature = "rules")]
         if let Some(rules) = self.rules {
-            return limiter.rules(rules).map_err(RedisLimiterError::Rules);
+            return limiter.with_rules(rules).map_err(RedisLimiterError::Rules);
         }
         Ok(limiter)
     }

@@ -1,3 +1,3 @@
-//! Rules in files, which change while they limit requests. See [`Limiter::rules`](crate::Limiter::rules).
+//! Rules in files, which change while they limit requests. See [`Limiter::with_rules`](crate::Limiter::with_rules).
 
 pub use portcullis_config::*;

@@ -23,11 +23,11 @@ async fn main() -> anyhow::Result<()> {
     let file = env::var("RULES").unwrap_or_else(|_| LIMITS.to_owned());
     let rules = Rules::from_file(&file)?;
     let limiter = match env::var("REDIS_URL") {
-        Ok(url) => Limiter::redis(url).rules(rules).await.context("REDIS_URL")?,
-        Err(VarError::NotPresent) => Limiter::memory().rules(rules)?,
+        Ok(url) => Limiter::redis(url).with_rules(rules).await.context("REDIS_URL")?,
+        Err(VarError::NotPresent) => Limiter::memory().with_rules(rules)?,
         Err(error) => return Err(error).context("REDIS_URL"),
     };
-    let live = limiter.live_rules().context("the limiter has rules")?;
+    let live = limiter.rules()?;
     // Reads the file again when it changes, and on SIGHUP, for as long as the handle exists.
     let _watch = Watch::start(live, WatchOptions::default())?;
 
@@ -35,7 +35,7 @@ async fn main() -> anyhow::Result<()> {
         .route("/", get(show))
         .route("/search", get(show))
         .route("/health", get(async || "fine\n"))
-        .layer(limiter.rules_layer());
+        .layer(limiter.rules()?.layer());
 
     let port =
         env::var("PORT").map_or(Ok(3000), |port| port.parse()).context("PORT must be a port number")?;

@@ -52,7 +52,8 @@ async fn requests_cannot_be_smuggled() {
             }
         })
         .await;
-        let limiter = Limiter::memory().rules(limits(&TWO.replace("2/18250d", "100/18250d"), None)).unwrap();
+        let limiter =
+            Limiter::memory().with_rules(limits(&TWO.replace("2/18250d", "100/18250d"), None)).unwrap();
         let proxy = start(limiter, &upstream, |proxy| proxy).await;
         let last = "GET /last HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
         let request = format!("POST /first HTTP/1.1\r\nHost: a\r\n{head}\r\n{chunked}{last}");

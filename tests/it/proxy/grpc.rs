@@ -141,7 +141,7 @@ Content-Length: 1
 
 #[tokio::test]
 async fn the_limit_of_the_proxy_is_resource_exhausted() {
-    let limiter = Limiter::memory().rules(limits(TWO, None)).unwrap();
+    let limiter = Limiter::memory().with_rules(limits(TWO, None)).unwrap();
     let (_proxy, channel) = through(limiter, |proxy| proxy).await;
     let mut client = HealthClient::new(channel);
     for _ in 0..2 {

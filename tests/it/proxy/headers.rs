@@ -50,7 +50,7 @@ async fn the_charged_client_is_the_forwarded_one() {
     let table = "[client_ip]\nheader = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.0/8']\n";
     let from_program = ClientIp::behind(Trust::networks(["127.0.0.0/8"])).x_forwarded_for();
     for rules in [limits(&format!("{TWO}{table}"), None), limits(TWO, Some(from_program))] {
-        let proxy = start(Limiter::memory().rules(rules).unwrap(), &upstream, |proxy| proxy).await;
+        let proxy = start(Limiter::memory().with_rules(rules).unwrap(), &upstream, |proxy| proxy).await;
         let send = async |chain: &str| {
             let request = Request::get(format!("{proxy}/")).header("x-forwarded-for", chain);
             let request = request.header("forwarded", "for=6.6.6.6").header("x-forwarded-proto", "https");

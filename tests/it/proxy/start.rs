@@ -29,7 +29,7 @@ pub(super) fn limits(text: &str, clients: Option<ClientIp>) -> Rules {
 /// Rules that limit nothing that these tests send.
 pub(super) fn unlimited() -> Limiter {
     let text = "[policy.all]\nstrategy = 'gcra'\nquota = '1000/s burst 1000'\nkey = 'client_ip'\n";
-    Limiter::memory().rules(limits(text, None)).unwrap()
+    Limiter::memory().with_rules(limits(text, None)).unwrap()
 }
 
 /// A proxy that serves. Its text is its URL.

@@ -122,7 +122,7 @@ async fn trailers_pass_both_ways() {
 async fn a_client_that_expects_100_gets_it_when_it_is_admitted() {
     let upstream = serve(axum::Router::new().fallback(async |body: Bytes| body)).await;
     let limiter = portcullis::Limiter::memory()
-        .rules(super::start::limits(&super::TWO.replace("2/18250d", "1/18250d"), None))
+        .with_rules(super::start::limits(&super::TWO.replace("2/18250d", "1/18250d"), None))
         .unwrap();
     let proxy = start(limiter, &upstream, |proxy| proxy).await;
     for expected in ["HTTP/1.1 100 Continue\r\n", "HTTP/1.1 429 "] {

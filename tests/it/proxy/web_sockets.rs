@@ -87,7 +87,7 @@ async fn bytes_pass_both_ways_and_each_end_is_passed_on() {
 #[tokio::test]
 async fn a_web_socket_is_in_flight_until_it_ends() {
     let text = "[policy.open]\nstrategy = 'in_flight'\nlimit = 1\nkey = 'client_ip'\n";
-    let limiter = Limiter::memory().rules(limits(text, None)).unwrap();
+    let limiter = Limiter::memory().with_rules(limits(text, None)).unwrap();
     let proxy = start(limiter, &shouting().await, |proxy| proxy).await;
     let mut first = open(proxy.addr).await.unwrap();
     read(&mut first, "HELLO ADA ").await;

@@ -34,7 +34,7 @@ impl Drop for LocalFile {
 fn refusals(limiter: &Limiter) -> Arc<Mutex<Vec<String>>> {
     let list = Arc::<Mutex<Vec<String>>>::default();
     let refused = Arc::clone(&list);
-    limiter.live_rules().unwrap().registry().observe(Arc::new(move |event: &Event<'_>| {
+    limiter.rules().unwrap().registry().observe(Arc::new(move |event: &Event<'_>| {
         if let EventKind::RulesRejected { findings, .. } = event.kind {
             refused.lock().unwrap().push(findings.to_owned());
         }
@@ -63,7 +63,7 @@ async fn refusal(refusals: &Mutex<Vec<String>>, number: usize) -> String {
 async fn a_document_changes_what_the_local_file_allows() {
     let (redis, file) = (RedisServer::start().unwrap(), LocalFile::new("allow"));
     let instance = Instance::with(redis.url(), &Loader::file(&file.path)).await;
-    let (store, live) = (pusher(&redis).await, instance.limiter.live_rules().unwrap());
+    let (store, live) = (pusher(&redis).await, instance.limiter.rules().unwrap());
     let refused = refusals(&instance.limiter);
 
     // Limits, bursts and modes, and nothing else.
@@ -124,12 +124,16 @@ async fn minimum_number_keeps_old_documents_away_after_a_restart() {
 
     // It discards the document where that applies, and keeps it away from where it does not.
     file.write("minimum_number = 2");
-    assert_eq!(restarted.limiter.live_rules().unwrap().reload().unwrap(), 3);
+    assert_eq!(restarted.limiter.rules().unwrap().reload().unwrap(), 3);
     assert_eq!(restarted.limit(), 5);
     let rules = Rules::from_file(&file.path).unwrap();
-    let limiter =
-        Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap().rules(rules).unwrap();
-    let (refused, live) = (refusals(&limiter), limiter.live_rules().unwrap());
+    let limiter = Limiter::redis(redis.url())
+        .deadline(Duration::from_secs(5))
+        .await
+        .unwrap()
+        .with_rules(rules)
+        .unwrap();
+    let (refused, live) = (refusals(&limiter), limiter.rules().unwrap());
     let _remote = RemoteWatch::start(live, Arc::new(store)).unwrap();
     let findings = refusal(&refused, 1).await;
     assert!(findings.contains("document 1 is stale: the lowest number that is accepted is 2"), "{findings}");

@@ -21,8 +21,8 @@ async fn is_read(options: &str) -> bool {
              [policy.search]\nstrategy = \"gcra\"\nquota = \"1/d\"\nkey = \"global\"\nmatch = {{ path = \"/search\" }}\n"
         ),
     );
-    let limiter = Limiter::memory().rules(file.rules()).unwrap();
-    let app = Router::new().fallback(async || "").layer(limiter.rules_layer());
+    let limiter = Limiter::memory().with_rules(file.rules()).unwrap();
+    let app = Router::new().fallback(async || "").layer(limiter.rules().unwrap().layer());
     let (parts, body) = channel::<Bytes>(1);
     let body = Body::from_stream(ReceiverStream::new(body).map(Ok::<_, Infallible>));
     let response = app.oneshot(Request::post("/upload").body(body).unwrap()).await.unwrap();

@@ -74,7 +74,7 @@ async fn serve(limiter: &Limiter) -> String {
     let app = Router::new()
         .route("/orders", get(async || "ordered"))
         .route("/search", get(async || "found"))
-        .layer(limiter.rules_layer())
+        .layer(limiter.rules().unwrap().layer())
         .layer(authenticate);
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -83,7 +83,7 @@ async fn serve(limiter: &Limiter) -> String {
 }
 
 async fn functions_of_the_program_apply(file: &Limits, limiter: Limiter) {
-    let live = limiter.live_rules().unwrap().clone();
+    let live = limiter.rules().unwrap().clone();
     let (url, client) = (serve(&limiter).await, HttpClient::http_1());
     let call = async |path: &str, token: &str| {
         let request = Request::get(format!("{url}{path}")).header("authorization", format!("Bearer {token}"));
@@ -132,7 +132,7 @@ async fn functions_of_the_program_apply(file: &Limits, limiter: Limiter) {
 async fn functions_of_the_program_apply_in_memory() {
     let file = Limits::new("functions-memory", &limits(PAGE));
     let rules = Rules::load(&loader(&file)).unwrap_or_else(|findings| panic!("{findings}"));
-    functions_of_the_program_apply(&file, Limiter::memory().rules(rules).unwrap()).await;
+    functions_of_the_program_apply(&file, Limiter::memory().with_rules(rules).unwrap()).await;
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ impl Shown {
         });
         let app = Router::new()
             .route("/search", get(async || "found"))
-            .layer(limiter.rules_layer())
+            .layer(limiter.rules().unwrap().layer())
             .nest("/limits", admin.into_router());
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -55,7 +55,7 @@ impl Shown {
 }
 
 async fn generations_are_shown(file: &Limits, limiter: Limiter) {
-    let live = limiter.live_rules().unwrap().clone();
+    let live = limiter.rules().unwrap().clone();
     let shown = Shown::start(limiter).await;
     assert_eq!(shown.generations().await, [1; 3]);
 
@@ -76,7 +76,7 @@ async fn generations_are_shown(file: &Limits, limiter: Limiter) {
 #[tokio::test]
 async fn the_generation_is_the_same_everywhere_in_memory() {
     let file = Limits::new("generation-memory", &limits(10));
-    generations_are_shown(&file, Limiter::memory().rules(file.rules()).unwrap()).await;
+    generations_are_shown(&file, Limiter::memory().with_rules(file.rules()).unwrap()).await;
 }
 
 #[tokio::test]

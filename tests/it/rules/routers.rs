@@ -49,7 +49,7 @@ enum Place {
 
 fn app(place: Place) -> Router {
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, LIMITS)).unwrap();
-    let layer = Limiter::memory().rules(rules).unwrap().rules_layer();
+    let layer = Limiter::memory().with_rules(rules).unwrap().rules().unwrap().layer();
     let api = Router::new()
         .route("/search", get(async || "found"))
         .route("/users/{user}", get(async || "user"))
@@ -169,7 +169,7 @@ async fn the_key_of_a_route_is_its_pattern_with_the_prefix() {
     "#;
     for is_inside in [false, true] {
         let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, limits)).unwrap();
-        let layer = Limiter::memory().rules(rules).unwrap().rules_layer();
+        let layer = Limiter::memory().with_rules(rules).unwrap().rules().unwrap().layer();
         let users = Router::new().route("/users/{id}", get(async || "user"));
         let app = if is_inside {
             Router::new().nest("/a", users.clone().layer(layer.clone())).nest("/b", users.layer(layer))

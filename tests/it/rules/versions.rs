@@ -39,7 +39,7 @@ impl Instance {
 
     fn reload(&self, text: &str) {
         self.file.write(text);
-        self.limiter.live_rules().unwrap().reload().unwrap();
+        self.limiter.rules().unwrap().reload().unwrap();
     }
 }
 

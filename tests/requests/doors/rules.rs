@@ -6,5 +6,5 @@ use portcullis::Limiter;
 use crate::program::Service;
 
 pub(super) fn router(limiter: &Limiter, service: &Service) -> Router {
-    Service::router().layer(limiter.rules_layer()).layer(service.extension())
+    Service::router().layer(limiter.rules().unwrap().layer()).layer(service.extension())
 }

@@ -15,7 +15,7 @@ pub(crate) struct Serve(RateLimitService);
 
 impl Serve {
     pub(super) fn new(limiter: &Limiter) -> Result<Self, String> {
-        let rules = limiter.live_rules().expect("the limiter has rules").clone();
+        let rules = limiter.rules().unwrap().clone();
         let service = RateLimitService::native(limiter.clone(), rules).map_err(|error| error.to_string())?;
         Ok(Self(service.response_headers(ResponseHeaders::XRateLimit)))
     }

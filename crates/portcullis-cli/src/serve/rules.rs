@@ -164,7 +164,7 @@ impl Limits {
                 Some(Served { service, check: None, files: Some(files), limiter: limiter.clone() })
             }
             Self::Native(_) => {
-                let live = limiter.live_rules().cloned()?;
+                let live = limiter.rules().ok()?.clone();
                 let check = if arguments.has_check(listeners) {
                     let check = unless_refused(CheckEndpoint::new(limiter))?;
                     let trusted = listeners.trust.iter().copied();
@@ -226,7 +226,7 @@ impl Served {
             };
             let apply = move |descriptors| service.replace(descriptors);
             task.spawn(files.follow(readiness.clone(), poll, now, apply));
-        } else if let Some(live) = self.limiter.live_rules() {
+        } else if let Ok(live) = self.limiter.rules() {
             watch = Some(Watch::start(live, WatchOptions::new().poll(poll))?);
         }
         Ok(Following { _watch: watch, _task: task })

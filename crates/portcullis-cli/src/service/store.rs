@@ -73,7 +73,7 @@ impl StoreArguments {
             builder = builder.fallback_capacity(keys);
         }
         if let Some(rules) = rules {
-            builder = builder.rules(rules);
+            builder = builder.with_rules(rules);
         }
         builder.await.with_context(|| format!("the store {}", self.shown()))
     }
@@ -89,7 +89,7 @@ impl StoreArguments {
             }
         };
         Ok(match rules {
-            Some(rules) => limiter.rules(rules)?,
+            Some(rules) => limiter.with_rules(rules)?,
             None => limiter,
         })
     }

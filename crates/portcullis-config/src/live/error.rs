@@ -20,12 +20,6 @@ impl UnknownRule {
         Self { rule: rule.to_owned(), known }
     }
 
-    /// The error of a limiter without rules.
-    #[doc(hidden)]
-    pub fn without_rules(rule: &str) -> Self {
-        Self { rule: rule.to_owned(), known: Vec::new() }
-    }
-
     /// Returns the name that is unknown.
     pub fn rule(&self) -> &str {
         &self.rule
@@ -39,6 +33,11 @@ fn list(known: &[String]) -> String {
         format!("the rules are {}", known.join(", "))
     }
 }
+
+/// A limiter was not given rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limiter has no rules: give it some by `Limiter::with_rules`")]
+pub struct NoRules;
 
 /// Why rules were not reloaded. The former ones stay.
 #[derive(Clone, Debug, thiserror::Error)]

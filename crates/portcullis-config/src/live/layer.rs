@@ -17,7 +17,7 @@ use crate::rules::RuleSet;
 /// A service whose requests are limited by rules. Made by a [`RulesLayer`].
 pub type RulesService<S> = SelectedRateLimit<S, RulesLayer>;
 
-/// Limits requests by rules that may change: by all that match, or by one. Made by [`LiveRules::layer`] and [`LiveRules::rule`].
+/// Limits requests by rules that may change: by all that match, or by one. Made by [`LiveRules::layer`] and [`LiveRules::layer_of`].
 ///
 /// It is applied as a [`RateLimitLayer`](portcullis_tower::RateLimitLayer) is, and makes of a request what a layer of the same policies
 /// makes of it.

@@ -82,7 +82,7 @@ async fn matching_rules_limit_in_one_decision_and_no_rule_passes() {
     assert_eq!(get(&layer, "/search").await, left(429, "0"));
     assert_eq!(get(&layer, "/").await, left(200, "2"));
 
-    let one = live.rule("search").unwrap();
+    let one = live.layer_of("search").unwrap();
     assert_eq!(get(&one, "/anywhere").await, left(429, "0"));
     live.swap(rules(&window("search", "2/h", "match = { path = \"/search\" }"))).unwrap();
     assert_eq!(get(&layer, "/").await, (200, None));
@@ -148,9 +148,9 @@ async fn lock_outs_begin_and_end_with_the_file() {
 async fn a_rule_that_the_program_uses_is_not_removed() {
     let both = window("search", "5/h", "") + &window("login", "5/h", "");
     let live = live(&both);
-    let unknown = live.rule("serach").unwrap_err();
+    let unknown = live.layer_of("serach").unwrap_err();
     assert_eq!(unknown.to_string(), "there is no rule serach: the rules are login, search");
-    let search = live.rule("search").unwrap();
+    let search = live.layer_of("search").unwrap();
     let service = search.layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(()))));
     drop(search);
     let without = window("login", "5/h", "");
@@ -161,7 +161,7 @@ async fn a_rule_that_the_program_uses_is_not_removed() {
     assert_eq!(response.headers()["x-ratelimit-remaining"], "4");
     drop((service, response));
     assert_eq!(live.swap(rules(&without)), Ok(2));
-    assert!(live.rule("search").is_err() && live.policy("search").is_err());
+    assert!(live.layer_of("search").is_err() && live.policy("search").is_err());
 }
 
 #[test]

@@ -41,7 +41,7 @@ bitflags::bitflags! {
         /// Source: draft-ietf-httpapi-ratelimit-headers-11.
         const IETF = 1 << 1;
         /// `RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up: the headers of the drafts
-        /// before the two fields of [`IETF`](Self::IETF).
+        /// before the two fields of [`IETF`](Self::IETF), for clients of services that have sent them, such as Kong or Express.
         ///
         /// Source: draft-ietf-httpapi-ratelimit-headers-06.
         const IETF_DRAFT_6 = 1 << 2;

@@ -39,8 +39,8 @@ fn native_of(clock: &ManualClock, text: &str) -> RateLimitService {
 /// A service with native rules.
 pub(super) fn native_by(limiter: Limiter, loader: &Loader) -> RateLimitService {
     let rules = Rules::load(loader).expect("the rules are valid");
-    let limiter = limiter.rules(rules).unwrap();
-    let rules = limiter.live_rules().unwrap().clone();
+    let limiter = limiter.with_rules(rules).unwrap();
+    let rules = limiter.rules().unwrap().clone();
     RateLimitService::native(limiter, rules).unwrap()
 }
 
@@ -326,13 +326,13 @@ async fn rules_without_charges_are_refused() {
     let clock = ManualClock::default();
     let load = |text: String| Rules::load(&Loader::text("limits.toml", Format::Toml, text)).unwrap();
     let without = load(format!("[layer]\nwithout_charge = true\n{RULES}"));
-    let limiter = testing::limiter(&clock).rules(without.clone()).unwrap();
-    let refused = RateLimitService::native(limiter.clone(), limiter.live_rules().unwrap().clone());
+    let limiter = testing::limiter(&clock).with_rules(without.clone()).unwrap();
+    let refused = RateLimitService::native(limiter.clone(), limiter.rules().unwrap().clone());
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("limits.toml:2:18: error: layer.without_charge: "), "{error}");
 
-    let limiter = testing::limiter(&clock).rules(load(RULES.to_owned())).unwrap();
-    let live = limiter.live_rules().unwrap().clone();
+    let limiter = testing::limiter(&clock).with_rules(load(RULES.to_owned())).unwrap();
+    let live = limiter.rules().unwrap().clone();
     let service = RateLimitService::native(limiter, live.clone()).unwrap();
     assert!(live.swap(without).is_err());
     assert_eq!(outcome(&service, &of([hits(ACCOUNT, 3)])).await, (true, vec![2]));

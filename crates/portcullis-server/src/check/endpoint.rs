@@ -13,7 +13,7 @@ use axum::routing::any;
 use http::{Request, Response, StatusCode};
 use ipnet::IpNet;
 use portcullis::Limiter;
-use portcullis::rules::{Door, RulesRequirement, RulesService};
+use portcullis::rules::{Door, LiveRules, RulesRequirement, RulesService};
 use portcullis_engine::log_throttle::LogThrottle;
 use tower::{Layer as _, Service, ServiceExt as _};
 
@@ -23,7 +23,7 @@ use super::dialect::Dialect;
 use super::error::CheckEndpointError;
 use super::trusted::TrustedPeers;
 
-/// Answers proxies that ask over HTTP whether a request may pass, by the [rules](Limiter::rules) of a limiter.
+/// Answers proxies that ask over HTTP whether a request may pass, by the [rules](Limiter::with_rules) of a limiter.
 ///
 /// Each kind of proxy has a path of its own, which determines in which headers it forwards the head of the client's request. Headers of
 /// other kinds are not looked at.
@@ -64,7 +64,7 @@ use super::trusted::TrustedPeers;
 ///     key = "client_ip"
 ///     match = { path = "/search" }
 /// "#);
-/// let limiter = Limiter::memory().rules(Rules::load(&limits)?)?;
+/// let limiter = Limiter::memory().with_rules(Rules::load(&limits)?)?;
 /// let router = CheckEndpoint::new(&limiter)?.trust(["10.0.0.0/8".parse::<ipnet::IpNet>()?]).router();
 ///
 /// let check = || {
@@ -88,7 +88,7 @@ use super::trusted::TrustedPeers;
 #[derive(Clone, Debug)]
 #[must_use = "an endpoint answers nothing until its router is served"]
 pub struct CheckEndpoint {
-    limiter: Limiter,
+    rules: LiveRules,
     requirement: RulesRequirement,
     trusted: TrustedPeers,
 }
@@ -102,9 +102,9 @@ impl CheckEndpoint {
     ///
     /// If the limiter has no rules, or one of them needs more than the head of a request.
     pub fn new(limiter: &Limiter) -> Result<Self, CheckEndpointError> {
-        let live = limiter.live_rules().ok_or(CheckEndpointError::NoRules)?;
-        let requirement = live.require_usable_by(Door::Check)?;
-        Ok(Self { limiter: limiter.clone(), requirement, trusted: TrustedPeers::loopback() })
+        let rules = limiter.rules()?;
+        let requirement = rules.require_usable_by(Door::Check)?;
+        Ok(Self { rules: rules.clone(), requirement, trusted: TrustedPeers::loopback() })
     }
 
     /// Believes the peers in these networks, and no others: the loopback only if it is among them.
@@ -121,7 +121,7 @@ impl CheckEndpoint {
     /// [`into_make_service_with_connect_info`](Router::into_make_service_with_connect_info) in Axum; otherwise each answer is 500.
     pub fn router(self) -> Router {
         let checks = Arc::new(Checks {
-            service: self.limiter.rules_layer().layer(Admit),
+            service: self.rules.layer().layer(Admit),
             trusted: self.trusted,
             _requirement: self.requirement,
             untrusted: LogThrottle::per_minute(),

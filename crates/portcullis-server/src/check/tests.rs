@@ -9,7 +9,7 @@ use axum::extract::ConnectInfo;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use portcullis::rules::{Format, Loader, Rules};
+use portcullis::rules::{Format, Loader, NoRules, Rules};
 use portcullis::testing::{self, ManualClock};
 use portcullis::{LayerError, Limiter};
 use tower::ServiceExt as _;
@@ -30,7 +30,7 @@ fn rules(text: &str) -> Rules {
 
 fn limiter(text: &str) -> (Limiter, ManualClock) {
     let clock = ManualClock::default();
-    (testing::limiter(&clock).rules(rules(text)).unwrap(), clock)
+    (testing::limiter(&clock).with_rules(rules(text)).unwrap(), clock)
 }
 
 fn router(text: &str) -> Router {
@@ -237,7 +237,7 @@ async fn no_rejection_passes_as_an_admission() {
 #[tokio::test]
 async fn rules_that_need_more_than_a_head_are_refused() {
     let without = testing::limiter(&ManualClock::default());
-    assert_eq!(CheckEndpoint::new(&without).unwrap_err(), CheckEndpointError::NoRules);
+    assert_eq!(CheckEndpoint::new(&without).unwrap_err(), CheckEndpointError::NoRules(NoRules));
     for (more, field, needs) in [
         ("in_flight = { limit = 2 }", "in_flight", "the end of each request"),
         ("charge_when = { status = 401 }", "charge_when", "the response to each request"),
@@ -267,7 +267,7 @@ async fn rules_that_need_more_than_a_head_are_refused() {
 async fn reload_keeps_the_rules_if_a_check_cannot_apply_others() {
     let (limiter, _) = limiter(TWO);
     let router = CheckEndpoint::new(&limiter).unwrap().router();
-    let live = limiter.live_rules().unwrap();
+    let live = limiter.rules().unwrap();
     let more = rules(&(TWO.to_owned() + "refund_unanswered = true\n"));
     assert!(matches!(live.swap(more.clone()), Err(LayerError::Unusable { .. })));
     assert_eq!(seen(&router, check(Dialect::Caddy, "::1", &[])).await.2, Some("1".to_owned()));

@@ -156,7 +156,7 @@ impl RateLimitLayer {
     }
 
     /// Like [`charge_after`](Self::charge_after), with this number of unsettled requests per key at the same time in this process, at
-    /// most 1 024. With 0, every request is rejected.
+    /// most 1 024: for a limit that is much larger than the attempts that one client makes at a time. With 0, every request is rejected.
     ///
     /// # Panics
     ///

@@ -11,7 +11,7 @@ impl Limiter {
     /// `Retry-After`. It adapts its limit on requests in flight within this range, beginning at the floor. See [`shed`](crate::shed) and
     /// [Load shedding](crate::guide::load_shedding).
     ///
-    /// A limiter with [rules](Self::rules) whose files have the table `[client_ip]` shares the places [per client](ShedLayer::share_per), unless
+    /// A limiter with [rules](Self::with_rules) whose files have the table `[client_ip]` shares the places [per client](ShedLayer::share_per), unless
     /// the table has `share_places = false`.
     ///
     /// It belongs outside of the layers that limit rates, so that a request that is shed is not charged.

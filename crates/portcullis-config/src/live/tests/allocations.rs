@@ -57,7 +57,7 @@ fn a_request_allocates_what_one_through_a_layer_does() {
             + &window("other", "1/d", "match = { path = \"/other\" }");
         let live = live(&text);
         assert_eq!(allocations(&live.layer(), "/search", status), expected, "{status}");
-        assert_eq!(allocations(&live.rule("search").unwrap(), "/", status), expected, "{status}");
+        assert_eq!(allocations(&live.layer_of("search").unwrap(), "/", status), expected, "{status}");
     }
 }
 

@@ -162,7 +162,7 @@ async fn interleave(seed: u64) {
     let loader = loader(&file, &interruption);
     let live = LiveRules::new(registry(), Rules::load(&loader).unwrap()).unwrap();
     let observed = events(live.registry());
-    let (layer, _used) = (live.layer(), live.rule("p").unwrap());
+    let (layer, _used) = (live.layer(), live.layer_of("p").unwrap());
     let mut model = Model::new(disk);
     for step in 0..400 {
         let limit = 100_000 + rng.u64(..1_000);

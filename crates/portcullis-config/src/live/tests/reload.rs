@@ -53,7 +53,7 @@ async fn a_bad_file_keeps_the_last_good_rules() {
     file.write(&window("p", "nine an hour", ""));
     let error = live.reload().unwrap_err();
     assert!(matches!(error, ReloadError::Invalid(_)));
-    let _used = live.rule("p").unwrap();
+    let _used = live.layer_of("p").unwrap();
     file.write(&window("other", "9/h", ""));
     assert!(matches!(live.reload(), Err(ReloadError::Refused(LayerError::RuleInUse { .. }))));
     assert_eq!((live.generation(), get(&layer, "/").await), (1, left(200, "3")));
@@ -74,7 +74,7 @@ async fn a_file_that_is_cut_off_anywhere_never_ends_a_limit() {
     let whole = window("p", "5/h", "mode = \"enforce\"");
     let file = File::new("cut", &whole);
     let live = LiveRules::new(registry(), Rules::from_file(&file.0).unwrap()).unwrap();
-    let layer = live.rule("p").unwrap();
+    let layer = live.layer_of("p").unwrap();
     for length in 0..whole.len() {
         file.write(&whole[..length]);
         let _ = live.reload();

@@ -72,7 +72,7 @@ fn requests_whose_layer_is_kept_take_no_lock() {
     let status = |layer: &RulesLayer, path: &str| runtime.block_on(get(layer, path)).0;
     let text = window("search", "100/h", "match = { path = \"/search\" }") + &window("all", "100/h", "");
     let live = live(&text);
-    let (layer, one) = (live.layer(), live.rule("search").unwrap());
+    let (layer, one) = (live.layer(), live.layer_of("search").unwrap());
     for path in ["/", "/search"] {
         assert_eq!(status(&layer, path), 200);
     }

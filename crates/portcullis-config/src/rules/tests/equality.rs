@@ -218,7 +218,7 @@ async fn strategies_are_those_of_the_builders() {
         ),
         ("strategy = \"gcra\"\nquota = \"5/min\"\ndebt = 50", Policy::gcra("p", five).allow_debt(50)),
         (
-            "strategy = \"gcra\"\nquota = \"5/min\"\ngrantable = true",
+            "strategy = \"gcra\"\nquota = \"5/min\"\noverrides = true",
             Policy::gcra("p", five).allow_overrides(),
         ),
         (

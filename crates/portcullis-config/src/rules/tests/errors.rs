@@ -186,7 +186,7 @@ fn rules_that_limit_nothing_are_warned_about() {
     );
     assert_warns(&with("cost = { path = { \"/a\" = 99 } }"), "a cost of 99 never fits");
     for fields in
-        ["cost = 20", "cost = 21\ngrantable = true", "cost = 21\ntiers = { pro = \"10/s burst 50\" }"]
+        ["cost = 20", "cost = 21\noverrides = true", "cost = 21\ntiers = { pro = \"10/s burst 50\" }"]
     {
         assert_eq!(rules(&with(fields)).warnings().to_string(), "", "{fields}");
     }
