@@ -26,4 +26,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-pub use portcullis_calendar::*;
+#[cfg(feature = "serde")]
+pub use portcullis_calendar::deserialize_policy;
+pub use portcullis_calendar::{
+    Calendar, CalendarError, Weekday, WindowTable, time_zone_data_version, windows,
+};

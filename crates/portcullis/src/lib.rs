@@ -196,7 +196,11 @@ pub use portcullis_tower::shed;
 /// Response headers: which a layer writes, and their names.
 pub mod headers {
     pub use portcullis_tower::RateLimitHeaders;
-    pub use portcullis_tower::headers::*;
+    pub use portcullis_tower::headers::{
+        RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
+        X_RATELIMIT_DEGRADED, X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
+        X_RATELIMIT_SHADOW, X_RATELIMIT_WARNING, grpc_web,
+    };
 }
 
 /// Options of layers, and [what they limit](Limiter::layers): limits on [requests in flight](RateLimitLayer::and_in_flight), [quotas](RateLimitLayer::quota) of the caller's
