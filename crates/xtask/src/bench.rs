@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: our times, rates and allocations beside those of other rate limiters.
 
+mod hello;
 mod page;
 
 use std::fmt;
@@ -56,6 +57,8 @@ enum Tables {
     Regions,
     /// requests with and without metrics
     Metrics,
+    /// crates, build time and bytes of a first program
+    Hello,
     /// instructions of decisions, which do not depend on the machine's speed
     Instructions,
     /// all of them
@@ -87,6 +90,9 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<S
         let report = instructions::bench(workspace, options.write)?;
         println!("{report}");
         return Ok(report);
+    }
+    if tables == Tables::Hello {
+        return hello::bench(workspace);
     }
     match tables {
         Tables::Redis | Tables::Decisions => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
@@ -126,7 +132,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
         Tables::Responses | Tables::Decisions | Tables::Flood | Tables::Regions | Tables::Metrics => {
             vec![with_quick(own(&tables.to_string()), options)]
         }
-        Tables::Instructions | Tables::All => Vec::new(),
+        Tables::Hello | Tables::Instructions | Tables::All => Vec::new(),
     }
 }
 
