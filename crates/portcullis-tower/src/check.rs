@@ -23,9 +23,7 @@ use crate::{Charge, KeyError, Registry};
 use portcullis_engine::{CallerPolicies, CallerQuotas};
 
 pub use future::CheckFuture;
-pub use limited::Limited;
-#[cfg(feature = "outgoing")]
-pub(crate) use limited::Refusal;
+pub use limited::{Limited, overloaded};
 pub use meter::Meter;
 
 /// A policy that a handler is about to check, without a key. [`by`](CheckBuilder::by) sets the key.

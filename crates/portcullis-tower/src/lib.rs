@@ -181,8 +181,7 @@
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
 //! `Route::matched_path`, the extractors, [`Limited`] as a response and `RateLimitLayer::for_axum`. `tonic` lets a layer wrap a single Tonic service, and makes
-//! a `Status` of [`Limited`]. `outgoing` adds the module `outgoing`, a layer around HTTP clients, which obeys `RetryInfo` with
-//! `tonic`, and goes around a `reqwest::Client` with `reqwest`.
+//! a `Status` of [`Limited`].
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -208,8 +207,6 @@ mod layer;
 mod off;
 #[cfg(feature = "openapi")]
 mod openapi;
-#[cfg(feature = "outgoing")]
-pub mod outgoing;
 mod owed;
 mod policy;
 mod policy_sets;
@@ -261,3 +258,8 @@ pub use selected::{
 };
 pub use service::RateLimit;
 pub use shadow::Shadow;
+
+/// What the other layers of the workspace need. It is public because they are other crates, and may change with any version.
+pub mod internal {
+    pub use crate::check::overloaded;
+}

@@ -117,8 +117,9 @@ impl Registry {
         registry
     }
 
+    /// Returns whether limits are switched [off](Self::off).
     #[inline]
-    pub(crate) fn is_off(&self) -> bool {
+    pub fn is_off(&self) -> bool {
         self.is_off
     }
 

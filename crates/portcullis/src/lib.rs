@@ -234,14 +234,10 @@ pub mod layer {
     };
 }
 
-/// Limits on outgoing requests: a layer around an HTTP client that keeps to what a server allows. See [`Limiter::outgoing`].
+/// Limits on outgoing requests: what [`Limiter::outgoing`] makes.
 #[cfg(feature = "outgoing")]
-pub mod outgoing {
-    pub use portcullis_tower::outgoing::{
-        Authority, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingRequest, OutgoingResponse,
-        Paced, RemainingHeaders, ResetFormat,
-    };
-}
+#[doc(inline)]
+pub use portcullis_outgoing as outgoing;
 
 /// Compiles the code in the README, which is not in the packed crate.
 #[cfg(doctest)]

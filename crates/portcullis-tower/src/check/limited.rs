@@ -10,7 +10,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use portcullis_core::Decision;
 
 use super::accept;
-use crate::{KeyError, Reason, Rejection};
+use crate::{KeyError, Reason, Registry, Rejection};
 use portcullis_engine::Rejected;
 use portcullis_response::internal::{Cause, ResponseSettings};
 
@@ -54,7 +54,7 @@ struct Inner {
 
 /// Why a check is not admitted.
 #[expect(clippy::large_enum_variant, reason = "nearly every refusal is the largest variant")]
-pub(crate) enum Refusal {
+pub(super) enum Refusal {
     Limits(Rejected),
     NoKey(KeyError),
 }
@@ -69,7 +69,7 @@ impl Refusal {
 }
 
 impl Limited {
-    pub(crate) fn new(responses: Arc<ResponseSettings>, cause: Refusal, accept: HeaderMap) -> Self {
+    pub(super) fn new(responses: Arc<ResponseSettings>, cause: Refusal, accept: HeaderMap) -> Self {
         let (mut parts, ()) = Request::new(()).into_parts();
         parts.headers = accept;
         let (retry_offset, cause) = (responses.retry_offset(cause.as_cause()), Arc::new(cause));
@@ -172,6 +172,12 @@ impl fmt::Debug for Limited {
 }
 
 impl std::error::Error for Limited {}
+
+/// The rejection of what would have to wait where too many wait already, as a layer of the registry answers.
+pub fn overloaded(registry: &Registry) -> Limited {
+    let responses = Arc::new(registry.default_responses());
+    Limited::new(responses, Refusal::Limits(Rejected::Overloaded), HeaderMap::new())
+}
 
 /// A control frame has up to 125 bytes, two of which are the code.
 const MAX_CLOSE_REASON: usize = 123;

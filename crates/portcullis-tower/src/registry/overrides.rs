@@ -183,7 +183,7 @@ impl Registry {
     }
 
     /// The policy as it is registered now, which reads overrides; `None` if limits are off.
-    pub(crate) fn overridden(&self, policy: &Policy) -> Result<Option<Policy>, OverridingError> {
+    fn overridden(&self, policy: &Policy) -> Result<Option<Policy>, OverridingError> {
         let name = policy.name();
         let registered = match self.policy(name) {
             Some(registered) => registered,

@@ -37,8 +37,6 @@ mod off;
 #[cfg(feature = "openapi")]
 mod openapi;
 mod outcomes;
-#[cfg(feature = "outgoing")]
-mod outgoing;
 mod overload;
 mod policies;
 mod policy_changes;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use portcullis_core::Policy;
+use portcullis_outgoing::OutgoingLayer;
 use portcullis_tower::LayerError;
-use portcullis_tower::outgoing::OutgoingLayer;
 
 use super::Limiter;
 

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
+use portcullis_response::headers::{RATELIMIT, RATELIMIT_POLICY};
 use sfv::{BareItem, Item, List, ListEntry, Parser};
 
 use super::{Hint, Invalid};
-use crate::headers::{RATELIMIT, RATELIMIT_POLICY};
 
 /// The longest time until one of the exhausted policies has units again: `t` of an item with `r=0`, or the window `w` of the policy
 /// if the item has no `t`. `None` if no policy is exhausted. A field that is malformed is ignored as a whole.

@@ -3,7 +3,7 @@
 //! [`OutgoingLayer`] paces requests by a policy, which all clones, tasks and processes with the same store share. A request waits for
 //! its slot or window as the policy [allows](portcullis_core::Policy::wait_at_most), or fails with [`OutgoingError::Limited`] and is not
 //! sent. What the server answers is obeyed: a refusal closes the key until the time that it states, for all processes, by a
-//! [block](crate::Registry::block) in the store.
+//! [block](portcullis_tower::Registry::block) in the store.
 //!
 //! | answer | the key is closed for |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | any other in which nothing remains | its reset, [if that is set](OutgoingLayer::close_at_zero) |
 //!
 //! A time is never longer than [a minute](OutgoingLayer::closed_at_most). Dates are compared with the `Date` of the same answer. A value
-//! that is invalid is ignored, with [an event](crate::EventKind::OutgoingHintIgnored). A gRPC status in trailers, after messages, is
+//! that is invalid is ignored, with [an event](portcullis_tower::EventKind::OutgoingHintIgnored). A gRPC status in trailers, after messages, is
 //! not read.
 //!
 //! The layer never repeats a request, never reads or copies a body, and needs no clone of a request.
@@ -25,8 +25,8 @@
 //! use http::{Request, Response};
 //! use portcullis_core::{Policy, Quota, Secret};
 //! use portcullis_memory::MemoryStore;
+//! use portcullis_outgoing::{OutgoingError, OutgoingLayer};
 //! use portcullis_tower::Registry;
-//! use portcullis_tower::outgoing::{OutgoingError, OutgoingLayer};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -46,25 +46,28 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # Features
+//!
+//! `tonic` reads `RetryInfo` in the details of a status, and makes a `tonic::Status` the source of [`OutgoingError::Limited`]. `reqwest` lets
+//! the layer wrap a `reqwest::Client`.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod authority;
 mod closed;
 mod error;
-mod future;
 mod hints;
 mod layer;
 mod message;
-mod pacing;
 #[cfg(feature = "reqwest")]
 mod reqwest;
 mod service;
-mod settings;
 mod shared;
 
 pub use authority::Authority;
 pub use error::{OutgoingError, Paced};
-pub use future::OutgoingFuture;
+pub use hints::{RemainingHeaders, ResetFormat};
 pub use layer::OutgoingLayer;
 pub use message::{OutgoingRequest, OutgoingResponse};
-pub use service::Outgoing;
-pub use settings::{RemainingHeaders, ResetFormat};
+pub use service::{Outgoing, OutgoingFuture};

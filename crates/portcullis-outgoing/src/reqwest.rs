@@ -4,8 +4,8 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use reqwest::{Request, Response};
 
-use super::message::sealed::{Head, Split};
-use super::message::{OutgoingRequest, OutgoingResponse};
+use crate::message::sealed::{Head, Split};
+use crate::message::{OutgoingRequest, OutgoingResponse};
 
 impl OutgoingRequest for Request {}
 

@@ -5,8 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 use http::header::InvalidHeaderName;
 use portcullis_core::overrides;
-
-use crate::headers::{X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
+use portcullis_response::headers::{X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
 
 /// How a server writes the time in `X-RateLimit-Reset`. Servers differ, and a number does not tell: 60 may be a minute from now, or
 /// the first minute of 1970. So it is stated, and never guessed.
@@ -27,7 +26,7 @@ pub enum ResetFormat {
 /// `X-RateLimit-Reset`. Numbers may have a fraction.
 ///
 /// ```
-/// use portcullis_tower::outgoing::{RemainingHeaders, ResetFormat};
+/// use portcullis_outgoing::{RemainingHeaders, ResetFormat};
 ///
 /// let github = RemainingHeaders::x_ratelimit(ResetFormat::UnixSeconds);
 /// let discord = RemainingHeaders::named("x-ratelimit-remaining", "x-ratelimit-reset-after", ResetFormat::Seconds);
@@ -71,18 +70,18 @@ impl RemainingHeaders {
 
 /// The settings of a layer about answers.
 #[derive(Clone, Debug)]
-pub(super) struct HintSettings {
+pub(crate) struct HintSettings {
     /// The longest time for which a key is closed. See [`set_cap`](Self::set_cap).
     pub(super) cap: Duration,
     /// How long a refusal without a usable hint closes its key.
-    pub(super) without_hint: Duration,
-    pub(super) closes_at_zero: bool,
-    pub(super) remaining: Option<RemainingHeaders>,
+    pub(crate) without_hint: Duration,
+    pub(crate) closes_at_zero: bool,
+    pub(crate) remaining: Option<RemainingHeaders>,
 }
 
 impl HintSettings {
     /// Sets the longest time for which a key is closed, and which a store keeps.
-    pub(super) fn set_cap(&mut self, cap: Duration) {
+    pub(crate) fn set_cap(&mut self, cap: Duration) {
         self.cap = cap.min(overrides::MAX_LENGTH);
     }
 }

@@ -13,7 +13,7 @@ pub trait OutgoingRequest: sealed::Split {}
 /// It is sealed, and its methods are not public.
 pub trait OutgoingResponse: sealed::Head {}
 
-pub(super) mod sealed {
+pub(crate) mod sealed {
     use super::{HeaderMap, Parts, StatusCode};
 
     /// A request whose head is read, and that is not changed: nothing is copied, the body least of all.

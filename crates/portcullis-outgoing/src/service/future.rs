@@ -7,18 +7,18 @@ use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use portcullis_core::Key;
+use portcullis_tower::Charge;
 use tokio::sync::oneshot;
 use tower_service::Service;
 
-use super::error::OutgoingError;
-use super::message::OutgoingResponse;
-use super::message::sealed::Head as _;
 use super::pacing::Pacing;
-use super::shared::Shared;
-use crate::Charge;
+use crate::error::OutgoingError;
+use crate::message::OutgoingResponse;
+use crate::message::sealed::Head as _;
+use crate::shared::Shared;
 
 pin_project! {
-    /// The future of [`Outgoing`](crate::outgoing::Outgoing): waits, sends the request, and reads the head of the answer.
+    /// The future of [`Outgoing`](crate::Outgoing): waits, sends the request, and reads the head of the answer.
     ///
     /// While a request waits, it does not keep an instance of the inner service ready; afterwards a clone is made ready.
     ///

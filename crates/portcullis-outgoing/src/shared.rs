@@ -7,54 +7,53 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
 use portcullis_core::{Key, Policy, Retry, overrides};
+use portcullis_engine::policies::Membership;
+use portcullis_engine::{Event, EventKeys, EventKind, EventLog, Observer as _, OverridingError};
+use portcullis_identity::{Identity, KeyError, KeyExtractor};
+use portcullis_tower::{Charge, CheckBuilder, CheckFuture, Registry};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::closed::ClosedKeys;
-use super::hints;
-use super::settings::HintSettings;
-use crate::policy::ResolvedKey;
-use crate::{Charge, CheckBuilder, CheckFuture, KeyError, KeyExtractor, OverridingError, Registry};
-use portcullis_engine::policies::Membership;
-use portcullis_engine::{Event, EventKeys, EventKind, EventLog, Observer as _};
+use crate::closed::ClosedKeys;
+use crate::hints::{self, HintSettings};
 
 /// The configuration of a layer.
 #[derive(Clone)]
-pub(super) struct Config {
-    pub(super) registry: Arc<Registry>,
+pub(crate) struct Config {
+    pub(crate) registry: Arc<Registry>,
     /// It reads blocks.
-    pub(super) policy: Policy,
+    pub(crate) policy: Policy,
     /// Keeps the name of the policy registered.
-    pub(super) _membership: Arc<Membership>,
-    pub(super) key: Arc<dyn KeyExtractor>,
-    pub(super) at_most: Option<Duration>,
-    pub(super) hints: HintSettings,
+    pub(crate) _membership: Arc<Membership>,
+    pub(crate) key: Arc<dyn KeyExtractor>,
+    pub(crate) at_most: Option<Duration>,
+    pub(crate) hints: HintSettings,
 }
 
-pub(super) struct Shared {
-    pub(super) config: Config,
-    pub(super) closed: ClosedKeys,
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) closed: ClosedKeys,
     log: EventLog,
 }
 
 impl Shared {
-    pub(super) fn new(config: Config) -> Self {
+    pub(crate) fn new(config: Config) -> Self {
         Self { config, closed: ClosedKeys::default(), log: EventLog::default() }
     }
 
     /// The key of a request. `None` if the extractor exempts it.
-    pub(super) fn key(&self, parts: &Parts) -> Result<Option<Key>, KeyError> {
-        match ResolvedKey::find(&*self.config.key, self.config.registry.secret(), parts)? {
-            ResolvedKey::Known(key) => Ok(Some(key)),
-            ResolvedKey::Exempt => Ok(None),
-            ResolvedKey::Missing => {
-                Err(KeyError::client(format!("it has no key: {}", self.config.key.description())))
-            }
+    pub(crate) fn key(&self, parts: &Parts) -> Result<Option<Key>, KeyError> {
+        let Config { registry, key, .. } = &self.config;
+        let mut hasher = registry.secret().hasher();
+        match key.extract(parts, &mut hasher.writer())? {
+            Identity::Found => Ok(Some(hasher.finish()?)),
+            Identity::Exempt => Ok(None),
+            Identity::Missing => Err(KeyError::client(format!("it has no key: {}", key.description()))),
         }
     }
 
     /// Starts to charge a request, which waits for its slot for at most `at_most`, or as the policy says.
-    pub(super) fn check(&self, key: Key, at_most: Option<Duration>) -> CheckFuture {
+    pub(crate) fn check(&self, key: Key, at_most: Option<Duration>) -> CheckFuture {
         let check = CheckBuilder::new(&self.config.registry, &self.config.policy).by_key(key);
         match at_most {
             Some(at_most) => check.at_most(at_most).into_future(),
@@ -63,14 +62,20 @@ impl Shared {
     }
 
     /// Starts to ask whether a key is closed. Charges nothing.
-    pub(super) fn look(&self, key: Key) -> StoreFuture<Outcome> {
+    pub(crate) fn look(&self, key: Key) -> StoreFuture<Outcome> {
+        let policy = Some(self.registered()).filter(Policy::reads_overrides);
+        let policy = policy.unwrap_or_else(|| self.config.policy.clone());
+        self.config.registry.store().check(Checks::one(policy, key, 0))
+    }
+
+    /// The policy as it is registered now.
+    fn registered(&self) -> Policy {
         let Config { registry, policy, .. } = &self.config;
-        let registered = registry.policy(policy.name()).filter(Policy::reads_overrides);
-        registry.store().check(Checks::one(registered.unwrap_or_else(|| policy.clone()), key, 0))
+        registry.policy(policy.name()).unwrap_or_else(|| policy.clone())
     }
 
     /// Refunds a request that is not sent, in the background.
-    pub(super) fn refund(&self, charge: Charge) {
+    pub(crate) fn refund(&self, charge: Charge) {
         let refund = async move {
             // The events tell of it.
             let _ = charge.refund().await;
@@ -81,7 +86,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn emit(&self, key: Option<Key>, kind: EventKind<'_>) {
+    pub(crate) fn emit(&self, key: Option<Key>, kind: EventKind<'_>) {
         let observers = self.config.registry.engine().observers();
         let event = Event::new(&[], kind);
         let key = key.filter(|_| observers.want_fingerprints());
@@ -94,7 +99,7 @@ impl Shared {
     }
 
     /// Reads an answer. If it closes the key, it does so here at once, and returns what ends when the store knows it as well.
-    pub(super) fn observe(
+    pub(crate) fn observe(
         self: &Arc<Self>,
         key: Key,
         status: StatusCode,
@@ -134,20 +139,18 @@ impl Shared {
 
     /// Blocks the key, unless it is blocked for longer already.
     async fn try_share(&self, key: Key, length: Duration) -> Result<(), OverridingError> {
-        let Config { registry, policy, .. } = &self.config;
-        let Some(policy) = registry.overridden(policy)? else { return Ok(()) };
-        let store = registry.store();
+        let (policy, store) = (self.registered(), self.config.registry.store());
+        overrides::validate_block(&policy, length)?;
         let known = store.check(Checks::one(policy.clone(), key, 0)).await?;
         if blocked_for(&known).is_some_and(|left| left >= length) {
             return Ok(());
         }
-        overrides::validate_block(&policy, length)?;
         Ok(store.block(&policy, key, length).await?)
     }
 }
 
 /// For how long the key of a decision is blocked.
-pub(super) fn blocked_for(outcome: &Outcome) -> Option<Duration> {
+pub(crate) fn blocked_for(outcome: &Outcome) -> Option<Duration> {
     let decision = outcome.decision();
     match decision.retry() {
         Some(Retry::After(left)) if decision.is_blocked() => Some(left),

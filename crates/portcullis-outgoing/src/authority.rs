@@ -6,12 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use http::header;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
+use portcullis_identity::{Identity, KeyError, KeyExtractor};
 use smallvec::SmallVec;
 
-use crate::{Identity, KeyError, KeyExtractor};
-
 /// The host and port that a request goes to: the key of outgoing requests unless
-/// [another](crate::outgoing::OutgoingLayer::by) is set.
+/// [another](crate::OutgoingLayer::by) is set.
 ///
 /// They are read from the URI or, if it has no authority, from `Host`. Spellings of one host have one key: upper and lower
 /// case, a dot at the end, user information, and the default port, which is 80 for `http` and `ws`, 443 for `https` and `wss`, and
@@ -23,8 +22,8 @@ use crate::{Identity, KeyError, KeyExtractor};
 /// ```
 /// use http::Request;
 /// use portcullis_core::{Key, KeyWriteError, Secret};
+/// use portcullis_outgoing::Authority;
 /// use portcullis_tower::KeyExtractor as _;
-/// use portcullis_tower::outgoing::Authority;
 ///
 /// let key = |uri: &str| {
 ///     let (parts, ()) = Request::get(uri).body(()).expect("a valid URI").into_parts();

@@ -1,6 +1,8 @@
 //! Outgoing requests of two processes that share a store, on tokio's paused clock.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 mod allocations;
+mod store;
 mod waits;
 
 use std::convert::Infallible;
@@ -12,7 +14,7 @@ use http::{Request, Response};
 use portcullis_core::store::Store;
 use portcullis_core::{Clock, FailureMode, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::outgoing::{Outgoing, OutgoingError, OutgoingLayer, RemainingHeaders, ResetFormat};
+use portcullis_outgoing::{Outgoing, OutgoingError, OutgoingLayer, RemainingHeaders, ResetFormat};
 use portcullis_tower::{
     Event, EventKind, Header, Identity, KeyError, KeyWriter, LayerError, Reason, Registry,
 };
@@ -20,7 +22,7 @@ use tokio::time::Instant;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
-use crate::support::{Mode, TestStore, registry_of};
+use store::PlainStore;
 
 /// Tokio's clock, which is paused in these tests. It starts at a whole hour.
 #[derive(Clone)]
@@ -244,13 +246,13 @@ async fn a_limiter_that_is_off_sends_everything() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_follows_the_failure_mode() {
-    let store = Arc::<TestStore>::default();
+    let store = Arc::<PlainStore>::default();
     let closed = Policy::gcra("closed", Quota::per_second(10)).on_store_failure(FailureMode::Closed);
     let open = Policy::gcra("open", Quota::per_second(10)).on_store_failure(FailureMode::Open);
-    let (peer, registry) = (Peer::new(), registry_of(Arc::clone(&store)));
+    let (peer, registry) = (Peer::new(), store.registry());
     let closed = peer.client(&OutgoingLayer::new(Arc::clone(&registry), closed));
     let open = peer.client(&OutgoingLayer::new(registry, open));
-    store.set(Mode::Down);
+    store.fail();
     let Err(OutgoingError::Undecided(limited)) = send(&closed).await else { panic!() };
     assert_eq!((limited.reason(), limited.status().as_u16()), (Reason::StoreFailed, 503));
     // What the server wants is obeyed in this process, also while the store fails.
@@ -262,7 +264,7 @@ async fn a_store_that_fails_follows_the_failure_mode() {
 #[tokio::test(start_paused = true)]
 async fn observers_see_what_closes_a_key() {
     // This store keeps no blocks.
-    let (peer, registry) = (Peer::new(), registry_of(Arc::default()));
+    let (peer, registry) = (Peer::new(), Arc::<PlainStore>::default().registry());
     let events = Arc::<Mutex<Vec<String>>>::default();
     let list = Arc::clone(&events);
     registry.observe(Arc::new(move |event: &Event<'_>| {

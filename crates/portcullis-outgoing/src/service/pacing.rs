@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-use http::HeaderMap;
 use portcullis_core::store::{Outcome, StoreFuture};
 use portcullis_core::{Key, Retry};
+use portcullis_engine::EventKind;
+use portcullis_engine::engine::keyed_limit::WaitPermit;
+use portcullis_tower::{Charge, CheckFuture, Limited, Reason, internal};
 use tokio::time::{Instant, Sleep};
 
-use super::error::{OutgoingError, Paced};
-use super::shared::{Shared, blocked_for};
-use crate::{Charge, CheckFuture, Limited, Reason};
-use portcullis_engine::EventKind;
-use portcullis_engine::Rejected;
-use portcullis_engine::engine::keyed_limit::WaitPermit;
+use crate::error::{OutgoingError, Paced};
+use crate::shared::{Shared, blocked_for};
 
 /// Why a request is not sent.
 pub(super) enum Refusal {
@@ -180,9 +178,7 @@ fn closed(shared: &Shared, key: Key, started: Instant, until: Instant) -> Result
     let Some(permit) = config.registry.engine().backlog.wait_limit.acquire(own) else {
         shared.emit(Some(key), EventKind::TooManyWaiting);
         shared.emit(Some(key), EventKind::Rejected { reason: Reason::Overloaded, decisions: &[] });
-        let responses = Arc::new(config.registry.default_responses());
-        let cause = crate::check::Refusal::Limits(Rejected::Overloaded);
-        return Err(Refusal::Undecided(Limited::new(responses, cause, HeaderMap::new())));
+        return Err(Refusal::Undecided(internal::overloaded(&config.registry)));
     };
     let sleep = Box::pin(tokio::time::sleep_until(until));
     Ok(State::Closed { since, sleep, _permit: permit })

@@ -1,18 +1,23 @@
 //! The service around an HTTP client.
 
+mod future;
+mod pacing;
+
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tower_service::Service;
 
-use super::error::OutgoingError;
-use super::future::{OutgoingFuture, Sent};
-use super::message::{OutgoingRequest, OutgoingResponse};
-use super::pacing::{self, Start};
-use super::shared::Shared;
+use crate::error::OutgoingError;
+use crate::message::{OutgoingRequest, OutgoingResponse};
+use crate::shared::Shared;
+use future::Sent;
+use pacing::Start;
 
-/// An HTTP client whose requests are paced. Made by an [`OutgoingLayer`](crate::outgoing::OutgoingLayer).
+pub use future::OutgoingFuture;
+
+/// An HTTP client whose requests are paced. Made by an [`OutgoingLayer`](crate::OutgoingLayer).
 ///
 /// Its clones share their budgets, and which keys are closed. Requests, their bodies and the answers are those of the inner service. A
 /// request is never repeated.
@@ -23,7 +28,7 @@ pub struct Outgoing<S> {
 }
 
 impl<S> Outgoing<S> {
-    pub(super) fn new(inner: S, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
         Self { inner, shared }
     }
 

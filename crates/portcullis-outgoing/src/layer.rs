@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::Policy;
+use portcullis_engine::LayerError;
+use portcullis_engine::policies::Member;
+use portcullis_identity::KeyExtractor;
+use portcullis_tower::Registry;
 use tower_layer::Layer;
 
-use super::authority::Authority;
-use super::service::Outgoing;
-use super::settings::{HintSettings, RemainingHeaders};
-use super::shared::{Config, Shared};
-use crate::{KeyExtractor, LayerError, Registry};
-use portcullis_engine::policies::Member;
+use crate::authority::Authority;
+use crate::hints::{HintSettings, RemainingHeaders};
+use crate::service::Outgoing;
+use crate::shared::{Config, Shared};
 
-/// A layer around an HTTP client that keeps to what a server allows: see [the module](crate::outgoing).
+/// A layer around an HTTP client that keeps to what a server allows: see [the crate](crate).
 ///
 /// All services that it makes share which keys are closed in this process.
 #[derive(Clone)]

@@ -1,18 +1,25 @@
 //! What an answer states about the time at which its server takes requests again.
 
 mod date;
+#[cfg(feature = "tonic")]
+mod details;
 mod grpc;
 mod number;
 mod retry_after;
+mod settings;
 mod structured;
 
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
-use super::settings::{HintSettings, RemainingHeaders, ResetFormat};
-use crate::headers::RATELIMIT;
-use portcullis_response::internal::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
+use portcullis_response::headers::RATELIMIT;
+#[cfg(feature = "tonic")]
+use portcullis_response::internal::GRPC_STATUS_DETAILS;
+use portcullis_response::internal::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
+
+pub(crate) use settings::HintSettings;
+pub use settings::{RemainingHeaders, ResetFormat};
 
 /// A header has a value that cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +30,17 @@ type Hint = Result<Option<Duration>, Invalid>;
 
 /// What an answer means for its key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reading {
+pub(crate) struct Reading {
     /// For how long the key is closed, at most the longest time that is obeyed. `None` if it stays open.
-    pub(super) closed_for: Option<Duration>,
+    pub(crate) closed_for: Option<Duration>,
     /// Whether the answer has stated a longer time.
-    pub(super) is_capped: bool,
+    pub(crate) is_capped: bool,
     /// A header that was to be obeyed and has an invalid value.
-    pub(super) ignored: Option<HeaderName>,
+    pub(crate) ignored: Option<HeaderName>,
 }
 
 /// Reads an answer. `now` is the time on the clock of this process.
-pub(super) fn read(
+pub(crate) fn read(
     settings: &HintSettings,
     status: StatusCode,
     headers: &HeaderMap,
@@ -44,7 +51,8 @@ pub(super) fn read(
     let stated = if let Some(refusal) = refusal {
         hints.add(&header::RETRY_AFTER, || retry_after::read(headers, &now));
         hints.add(&GRPC_RETRY_PUSHBACK_MS, || grpc::pushback(headers));
-        hints.add(&GRPC_STATUS_DETAILS, || grpc::retry_info(headers));
+        #[cfg(feature = "tonic")]
+        hints.add(&GRPC_STATUS_DETAILS, || details::retry_info(headers));
         if hints.longest.is_none() {
             hints.add(&RATELIMIT, || structured::exhausted(headers));
             if let Some(remaining) = &settings.remaining {

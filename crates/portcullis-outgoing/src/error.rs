@@ -5,8 +5,8 @@ use std::fmt;
 use std::time::Duration;
 
 use portcullis_core::PolicyName;
-
-use crate::{KeyError, Limited};
+use portcullis_identity::KeyError;
+use portcullis_tower::Limited;
 
 /// Why an outgoing request has no answer: it was not sent, or the inner service has failed.
 ///
@@ -83,7 +83,7 @@ pub struct Paced {
 }
 
 impl Paced {
-    pub(super) fn new(policy: PolicyName, retry_after: Option<Duration>, is_closed: bool) -> Self {
+    pub(crate) fn new(policy: PolicyName, retry_after: Option<Duration>, is_closed: bool) -> Self {
         Self {
             #[cfg(feature = "tonic")]
             status: tonic::Status::resource_exhausted(message(&policy, retry_after, is_closed)),

@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 /// Closed keys, bounded in number. While no key is closed, a look costs one load.
 #[derive(Default)]
-pub(super) struct ClosedKeys {
+pub(crate) struct ClosedKeys {
     count: AtomicUsize,
     keys: Mutex<HashMap<Key, Instant>>,
 }
 
 impl ClosedKeys {
     /// Until when a key is closed. `None` if it is open at `now`.
-    pub(super) fn until(&self, key: Key, now: impl FnOnce() -> Instant) -> Option<Instant> {
+    pub(crate) fn until(&self, key: Key, now: impl FnOnce() -> Instant) -> Option<Instant> {
         if self.count.load(Relaxed) == 0 {
             return None;
         }
@@ -31,7 +31,7 @@ impl ClosedKeys {
     }
 
     /// Closes a key until an instant, unless it is closed for longer already. A key that finds no room is closed in the store alone.
-    pub(super) fn close(&self, key: Key, until: Instant, now: Instant) {
+    pub(crate) fn close(&self, key: Key, until: Instant, now: Instant) {
         let mut keys = self.lock();
         if keys.len() >= MAX_KEYS && !keys.contains_key(&key) {
             keys.retain(|_, until| *until > now);
