@@ -1,8 +1,7 @@
 //! The closed lists of texts in labels.
 
 use portcullis_core::{Decision, Retry, StoreError, StoreErrorKind};
-use portcullis_tower::shed::Class;
-use portcullis_tower::{Reason, SettlementLoss};
+use portcullis_tower::{Class, Reason, SettlementLoss};
 
 /// A closed list of texts, which are the values of one label.
 pub(crate) trait Labels: Copy {

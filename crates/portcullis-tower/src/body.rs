@@ -2,8 +2,8 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+mod either;
 mod end;
-mod kind;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,27 +13,27 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
 
+pub use either::EitherBody;
 use end::EndGuard;
 pub(crate) use end::{BodyEnd, BodyObserver, stated_length};
-pub(crate) use kind::Kind;
 
 pin_project! {
     /// The response body of [`RateLimit`](crate::RateLimit): that of the inner service, or the text of a rejection.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: EitherBody<B>,
         end: EndGuard,
     }
 }
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body }, end: EndGuard::default() }
+        Self { kind: EitherBody::Inner { body }, end: EndGuard::default() }
     }
 
     pub(crate) fn rejection(body: Full<Bytes>) -> Self {
-        Self { kind: Kind::Rejection { body }, end: EndGuard::default() }
+        Self { kind: EitherBody::Rejection { body }, end: EndGuard::default() }
     }
 
     /// Sets the observer of the end of this body. `length` is the length that the headers of the response state, if they do.

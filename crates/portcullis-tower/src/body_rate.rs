@@ -14,7 +14,7 @@ use http_body::Body;
 use portcullis_response::internal::is_grpc;
 
 pub use claim::GrpcClaim;
-pub(crate) use erased::rated;
+pub use erased::rated;
 use rated::Pace;
 pub use rated::RatedBody;
 
@@ -28,7 +28,7 @@ pub use rated::RatedBody;
 /// one, and until then the same as other requests. [`allow_silent_grpc`](Self::allow_silent_grpc) is for services whose responses come at the end of
 /// such streams. Upgrades and the tunnels of `CONNECT` have no body.
 ///
-/// [`ShedLayer`](crate::shed::ShedLayer::body_rate) applies it to the requests in flight. A server without that layer wraps its requests:
+/// `ShedLayer` of `portcullis-shed` applies it to the requests in flight. A server without that layer wraps its requests:
 ///
 /// ```
 /// use std::time::Duration;

@@ -18,11 +18,11 @@ use room::Sender;
 pub use unread::Unread;
 
 /// The bytes that are read of a body, by default.
-pub(crate) const BYTES: u64 = 16 << 20;
+pub const BYTES: u64 = 16 << 20;
 
 /// Reads the body of a request that is answered already, in the background and within bounds. `key` is that of the client, if it has one.
 #[inline]
-pub(crate) fn discard<B>(parts: &Parts, body: B, key: Option<Key>, bytes: u64)
+pub fn discard<B>(parts: &Parts, body: B, key: Option<Key>, bytes: u64)
 where
     B: Body + Send + 'static,
 {

@@ -100,7 +100,7 @@
 //! | the server cannot determine the identity | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed in that case, or has been open for its maximum time | 503 | 14 `UNAVAILABLE` |
 //! | the store is overloaded, regardless of the failure modes | 503 | 14 `UNAVAILABLE` |
-//! | the service is overloaded, in front of which a layer [sheds load](shed) | 503, `retry-after` | 14 `UNAVAILABLE`, `grpc-retry-pushback-ms` |
+//! | the service is overloaded, in front of which a layer sheds load (`portcullis-shed`) | 503, `retry-after` | 14 `UNAVAILABLE`, `grpc-retry-pushback-ms` |
 //! | [too many requests wait](Registry::max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
 //! A request that is rejected for its identity stays charged [by address](RateLimitLayer::count_rejections), and the response
@@ -218,7 +218,6 @@ mod response_outcome;
 mod selected;
 mod service;
 mod shadow;
-pub mod shed;
 mod waiting_request;
 
 #[cfg(feature = "axum")]
@@ -240,7 +239,7 @@ pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
 pub use portcullis_engine::engine::settler::Drained;
 pub use portcullis_engine::{
-    Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
+    Class, Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
     LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, Percent, PercentError,
     PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
 };
@@ -261,5 +260,9 @@ pub use shadow::Shadow;
 
 /// What the other layers of the workspace need. It is public because they are other crates, and may change with any version.
 pub mod internal {
+    pub use crate::body::EitherBody;
+    pub use crate::body_rate::rated;
     pub use crate::check::overloaded;
+    pub use crate::discard::{BYTES as DISCARDED_BYTES, discard};
+    pub use crate::registry::ListedShed;
 }

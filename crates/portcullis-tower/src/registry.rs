@@ -28,7 +28,7 @@ use portcullis_response::internal::ResponseSettings;
 
 pub use install::Installation;
 pub use overrides::GrantBuilder;
-pub(crate) use shed::ListedShed;
+pub use shed::ListedShed;
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
@@ -230,7 +230,8 @@ impl Registry {
         drained
     }
 
-    pub(crate) fn default_responses(&self) -> ResponseSettings {
+    /// Returns what layers that are made from now on render responses by.
+    pub fn default_responses(&self) -> ResponseSettings {
         self.default_responses_mut().clone()
     }
 

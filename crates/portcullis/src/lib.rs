@@ -191,7 +191,7 @@ pub mod event {
 
 /// Load shedding: what [`Limiter::shed`] makes.
 #[doc(inline)]
-pub use portcullis_tower::shed;
+pub use portcullis_shed as shed;
 
 /// Response headers: which a layer writes, and their names.
 pub mod headers {

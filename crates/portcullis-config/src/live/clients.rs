@@ -8,7 +8,7 @@ use portcullis_tower::{Identity, KeyError, KeyExtractor, KeyWriter};
 
 use super::LiveRules;
 
-/// The key by which a layer that sheds load [shares its places](portcullis_tower::shed::ShedLayer::share_per): the client address by the table
+/// The key by which a layer that sheds load shares its places, `ShedLayer::share_per` of `portcullis-shed`: the client address by the table
 /// `[client_ip]` of the current rules. Where they have no such table, or say `share_places = false`, all requests are exempt.
 pub struct RulesClients(LiveRules);
 
@@ -21,8 +21,8 @@ impl LiveRules {
     /// use portcullis_config::{Format, LiveRules, Loader, Rules};
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
+    /// use portcullis_shed::ShedLayer;
     /// use portcullis_tower::Registry;
-    /// use portcullis_tower::shed::ShedLayer;
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, r#"

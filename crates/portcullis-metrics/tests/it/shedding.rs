@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use http::request::Parts;
 use http::{Request, Response};
-use portcullis_tower::shed::{Class, ShedLayer};
+use portcullis_shed::{Class, ShedLayer};
 use tower::{Layer as _, Service};
 
 use crate::support::Recorded;

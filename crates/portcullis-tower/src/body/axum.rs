@@ -4,7 +4,7 @@ use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
 
-use super::{Kind, ResponseBody};
+use super::{EitherBody, ResponseBody};
 
 /// What the inner service returned needs no box where it is Axum's body already and nothing waits for its end.
 impl<B> From<ResponseBody<B>> for Body
@@ -18,8 +18,8 @@ where
             return Self::new(body);
         }
         match body.kind {
-            Kind::Inner { body } => Self::new(body),
-            Kind::Rejection { body } => Self::new(body),
+            EitherBody::Inner { body } => Self::new(body),
+            EitherBody::Rejection { body } => Self::new(body),
         }
     }
 }

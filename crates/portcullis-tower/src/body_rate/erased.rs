@@ -14,7 +14,7 @@ use super::{BodyRate, GrpcClaim, RatedBody};
 /// Wraps the body of a request that is Axum's, Tonic's or [`UnsyncBoxBody`] with the error of these. Others stay as they are. Returns with it
 /// the claim of the request to be a call of gRPC, if its body is wrapped.
 #[inline]
-pub(crate) fn rated<B: Body + 'static>(rate: BodyRate, parts: &Parts, body: B) -> (B, Option<GrpcClaim>) {
+pub fn rated<B: Body + 'static>(rate: BodyRate, parts: &Parts, body: B) -> (B, Option<GrpcClaim>) {
     let mut claim = None;
     let mut pace = || {
         let pace = rate.pace(parts)?;

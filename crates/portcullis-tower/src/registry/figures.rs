@@ -20,7 +20,7 @@ impl Registry {
     /// | `lookups_failed` | counter | look-ups of these that ended by an [error of the server](crate::KeyError::server), or a panic |
     /// | `lookups_timed_out` | counter | waits of requests that were ended by the [deadline](crate::RateLimitLayer::lookup_deadline), also for look-ups without a cache |
     /// | `lookup_entries` | gauge | results that are kept, those included that are too old to be used |
-    /// | `shed_limit` | gauge | requests in flight that the layers that [shed load](crate::shed) allow now; only with such a layer, as the next |
+    /// | `shed_limit` | gauge | requests in flight that the layers that shed load allow now; only with such a layer, as the next |
     /// | `shed_in_flight` | gauge | requests in flight in these layers |
     ///
     /// A look-up that layers of several registries share counts for the first of them.

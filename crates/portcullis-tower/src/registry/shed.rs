@@ -7,7 +7,7 @@ use portcullis_core::store::Figure;
 use super::Registry;
 
 /// A layer that sheds load, in the figures.
-pub(crate) trait ListedShed: Send + Sync {
+pub trait ListedShed: Send + Sync {
     /// The limit on requests in flight.
     fn limit(&self) -> u32;
 
@@ -21,7 +21,7 @@ pub(crate) struct ShedLayers(Mutex<Vec<Weak<dyn ListedShed>>>);
 
 impl Registry {
     /// Lists a layer in the figures, for as long as it exists.
-    pub(crate) fn add_shed(&self, layer: Weak<dyn ListedShed>) {
+    pub fn add_shed(&self, layer: Weak<dyn ListedShed>) {
         self.shed_layers.change(|layers| {
             layers.retain(|layer| layer.strong_count() > 0);
             layers.push(layer);

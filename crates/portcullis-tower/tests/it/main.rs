@@ -47,7 +47,6 @@ mod rejections;
 mod reservations;
 mod service;
 mod shadows;
-mod shedding;
 mod soft_limits;
 mod spans;
 mod spread;

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use portcullis_tower::shed::{ShedError, ShedLayer};
+use portcullis_shed::{ShedError, ShedLayer};
 
 use super::Limiter;
 

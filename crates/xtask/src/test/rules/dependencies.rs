@@ -72,8 +72,13 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         "a response is made of what was decided, whichever layer asks for it",
     ),
     ("portcullis-tower", STORES, "the layer does not depend on a store"),
-    ("portcullis-tower", &["portcullis-outgoing"], "the other layers are made of what the layer has"),
+    (
+        "portcullis-tower",
+        &["portcullis-outgoing", "portcullis-shed"],
+        "the other layers are made of what the layer has",
+    ),
     ("portcullis-outgoing", STORES, "the layer of clients does not depend on a store"),
+    ("portcullis-shed", STORES, "the layer against overload does not depend on a store"),
     ("portcullis-config", STORES, "rules do not depend on a store"),
     ("portcullis-metrics", STORES, "metrics do not depend on a store"),
     (

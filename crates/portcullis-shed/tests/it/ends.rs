@@ -9,14 +9,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
+use portcullis_shed::{ShedLayer, ShedPermit};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::shed::{ShedLayer, ShedPermit};
 use tokio::sync::mpsc;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::{Held, get, of_ten, start};
-use crate::probe::Probe;
-use crate::support::registry;
+use crate::support::{Probe, registry};
 
 /// A body of rows that the test sends.
 struct Rows(mpsc::Receiver<Bytes>);

@@ -4,28 +4,27 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
-
-use crate::matching::{PathReadings, RequestMatcher};
 use portcullis_engine::Class;
+use portcullis_identity::matching::{PathReadings, RequestMatcher};
 
 /// Determines the class of a request: by the first rule that matches, else by the header.
 #[derive(Clone, Default)]
-pub(super) struct Classes {
+pub(crate) struct Classes {
     rules: Vec<(Class, Arc<dyn RequestMatcher>)>,
     trusted_header: Option<HeaderName>,
 }
 
 impl Classes {
-    pub(super) fn add(&mut self, class: Class, matcher: impl RequestMatcher) {
+    pub(crate) fn add(&mut self, class: Class, matcher: impl RequestMatcher) {
         self.rules.push((class, Arc::new(matcher)));
     }
 
-    pub(super) fn trust_header(&mut self, header: HeaderName) {
+    pub(crate) fn trust_header(&mut self, header: HeaderName) {
         self.trusted_header = Some(header);
     }
 
     #[inline]
-    pub(super) fn of(&self, request: &PathReadings<'_>) -> Class {
+    pub(crate) fn of(&self, request: &PathReadings<'_>) -> Class {
         // A request that cannot be compared gains nothing by it: it gets no higher class than if the rule matched.
         let mut highest = Class::Critical;
         for (class, matcher) in &self.rules {
@@ -49,9 +48,9 @@ impl Classes {
 #[cfg(test)]
 mod tests {
     use http::Request;
+    use portcullis_identity::matching::RequestPath;
 
     use super::*;
-    use crate::matching::RequestPath;
 
     fn class_of(classes: &Classes, parts: &Parts) -> Class {
         classes.of(&PathReadings::of(parts))

@@ -1,11 +1,10 @@
 //! Collects what requests show until there is enough for a change of the limit. Pure: instants are given, in nanoseconds.
 
-use super::limit::{AdaptiveLimit, Observed, Tolerance};
-use super::shared::LEAST_STALL;
+use super::{AdaptiveLimit, Observed, Tolerance};
 
 /// The limit, and the window of requests that determines its next change.
 #[derive(Debug)]
-pub(super) struct Estimator {
+pub(crate) struct Estimator {
     limit: AdaptiveLimit,
     since: u64,
     samples: u32,
@@ -17,7 +16,7 @@ pub(super) struct Estimator {
 
 /// A request that has ended, or whose response head is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     pub started: u64,
     pub now: u64,
     /// How many requests waited for their response heads when it was admitted, itself included.
@@ -28,7 +27,7 @@ pub(super) struct Sample {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(crate) enum End {
     /// The service has done its work.
     Served,
     /// It has answered with an error, or the client has left: the work would have taken at least as long.
@@ -38,21 +37,21 @@ pub(super) enum End {
 }
 
 impl Estimator {
-    pub(super) fn new(limit: AdaptiveLimit) -> Self {
+    pub(crate) fn new(limit: AdaptiveLimit) -> Self {
         Self { limit, since: 0, samples: 0, total: 0, reports: 0, waiting: 0, is_pressed: false }
     }
 
-    pub(super) fn limit(&self) -> u32 {
+    pub(crate) fn limit(&self) -> u32 {
         self.limit.limit()
     }
 
     /// How long a service may take for its next response head while requests are rejected, in nanoseconds. Only what takes longer is a stall.
-    pub(super) fn patience(&self, tolerance: Tolerance) -> u64 {
+    pub(crate) fn patience(&self, tolerance: Tolerance) -> u64 {
         self.limit.longest_known(tolerance).unwrap_or(0).max(LEAST_STALL)
     }
 
     /// Raises the limit by a step because nothing shows what it should be, and begins another window. Returns the limit.
-    pub(super) fn grow(&mut self, now: u64) -> u32 {
+    pub(crate) fn grow(&mut self, now: u64) -> u32 {
         self.limit.grow();
         *self = Self { since: now, ..Self::new(self.limit.clone()) };
         self.limit()
@@ -61,7 +60,7 @@ impl Estimator {
     /// Adds a request. Returns whether the window is complete.
     ///
     /// A request that began before the window does not count: it shows what the limit was before its last change.
-    pub(super) fn add(&mut self, sample: Sample, tolerance: Tolerance) -> bool {
+    pub(crate) fn add(&mut self, sample: Sample, tolerance: Tolerance) -> bool {
         if sample.started < self.since {
             return false;
         }
@@ -81,7 +80,7 @@ impl Estimator {
     }
 
     /// Changes the limit by what the window has shown, and begins the next one. Returns the limit.
-    pub(super) fn close(&mut self, now: u64, has_rejected: bool, tolerance: Tolerance) -> u32 {
+    pub(crate) fn close(&mut self, now: u64, has_rejected: bool, tolerance: Tolerance) -> u32 {
         let mean = self.total.checked_div(u128::from(self.samples)).unwrap_or(0);
         let observed = Observed {
             latency: u64::try_from(mean).unwrap_or(u64::MAX),
@@ -100,3 +99,5 @@ impl Estimator {
 pub(super) const LEAST_SAMPLES: u32 = 100;
 /// In nanoseconds: 100 ms. A shorter window would follow what ends by itself.
 const LEAST_LENGTH: u64 = 100_000_000;
+/// In nanoseconds: 1 s without a response head.
+pub(crate) const LEAST_STALL: u64 = 1_000_000_000;

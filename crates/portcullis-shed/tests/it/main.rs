@@ -1,9 +1,11 @@
 //! Load shedding: which requests are rejected, what they get, and when a request is not in flight any more.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 mod callers;
 mod cost;
 mod ends;
 mod overload;
+mod support;
 
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
@@ -15,16 +17,15 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::{Policy, Quota};
+use portcullis_shed::{Class, Shed, ShedBody, ShedError, ShedLayer};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::shed::{Class, Shed, ShedBody, ShedError, ShedLayer};
 use portcullis_tower::{Event, EventKind, Global, LayerBuilder, Reason, Registry};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer as _, Service, ServiceExt as _};
 
-use crate::probe::Probe;
-use crate::support::registry;
+use support::{Probe, registry};
 
 type Answer = Response<ShedBody<Full<Bytes>>>;
 

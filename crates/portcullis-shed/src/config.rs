@@ -1,4 +1,8 @@
-//! The settings of a layer.
+//! The settings of a layer, by which it decides.
+
+mod classes;
+mod permit;
+mod places;
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,23 +12,25 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-
-use super::classes::Classes;
-use super::limit::Tolerance;
-use super::permit::Permit;
-use super::places::{Caller, Places};
-use super::shared::Shared;
-use crate::body_rate::BodyRate;
-use crate::matching::{PathReadings, RequestMatcher};
-use crate::registry::ListedShed as _;
-use crate::{Observer as _, Reason, Registry, Rejection};
-use portcullis_engine::Class;
-use portcullis_engine::{Event, EventKind};
+use portcullis_engine::{Class, Event, EventKind, Observer as _, Reason};
+use portcullis_identity::matching::{PathReadings, RequestMatcher};
+use portcullis_response::Rejection;
 use portcullis_response::internal::{Cause, ResponseSettings, RetrySpread};
+use portcullis_tower::internal::ListedShed as _;
+use portcullis_tower::{BodyRate, Registry};
+
+use crate::limit::Tolerance;
+use crate::shared::Shared;
+use places::Caller;
+
+pub(crate) use classes::Classes;
+pub(crate) use permit::Permit;
+pub use permit::ShedPermit;
+pub(crate) use places::Places;
 
 /// The settings of a layer, and what its services share.
 #[derive(Clone)]
-pub(super) struct ShedConfig {
+pub(crate) struct ShedConfig {
     pub registry: Arc<Registry>,
     pub shared: Arc<Shared>,
     pub responses: ResponseSettings,
@@ -51,7 +57,7 @@ pub(super) struct ShedConfig {
 }
 
 /// What becomes of a request.
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// Without a permit if the limiter is off, or the request is excepted.
     Admitted(Option<Permit>),
     Rejected(Response<Full<Bytes>>),
@@ -66,7 +72,7 @@ struct NoPlace {
 
 impl ShedConfig {
     #[inline]
-    pub(super) fn enter(self: &Arc<Self>, parts: &Parts) -> Entry {
+    pub(crate) fn enter(self: &Arc<Self>, parts: &Parts) -> Entry {
         let request = PathReadings::of(parts);
         if self.registry.is_off() || self.except.matches_with(&request) == Ok(true) {
             return Entry::Admitted(None);
@@ -137,4 +143,4 @@ impl fmt::Debug for ShedConfig {
 }
 
 /// All of the limit.
-pub(super) const WHOLE: u32 = 1_000;
+pub(crate) const WHOLE: u32 = 1_000;

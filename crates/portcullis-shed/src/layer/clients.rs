@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use portcullis_identity::KeyExtractor;
+use portcullis_tower::BodyRate;
+
 use super::ShedLayer;
-use crate::KeyExtractor;
-use crate::body_rate::BodyRate;
-use crate::shed::ShedError;
-use crate::shed::places::Places;
+use crate::config::Places;
+use crate::error::ShedError;
 
 impl ShedLayer {
     /// Shares the places in flight among callers while the limit is reached, so that one of them cannot take those of all others, as by uploads
@@ -16,7 +17,7 @@ impl ShedLayer {
     /// holds beyond its share does not count against others, up to what its class may use of the ceiling, of which the last share is for callers
     /// that hold less.
     ///
-    /// The key determines the caller, such as [`ClientIp`](crate::ClientIp), which has one share for an IPv6 network. Requests without an
+    /// The key determines the caller, such as [`ClientIp`](portcullis_tower::ClientIp), which has one share for an IPv6 network. Requests without an
     /// identity are one caller, and exempt ones have no share. Only callers with requests in flight are remembered. A request takes a lock
     /// and an allocation more; a layer without shares costs nothing more.
     ///
@@ -24,7 +25,7 @@ impl ShedLayer {
     /// use std::sync::Arc;
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::shed::ShedLayer;
+    /// use portcullis_shed::ShedLayer;
     /// use portcullis_tower::{ClientIp, Registry};
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
@@ -68,7 +69,7 @@ impl ShedLayer {
     /// use std::time::Duration;
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::shed::ShedLayer;
+    /// use portcullis_shed::ShedLayer;
     /// use portcullis_tower::{BodyRate, Registry};
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use crate::LayerOptionError;
+use portcullis_engine::LayerOptionError;
 
-/// An option of a [`ShedLayer`](super::ShedLayer) that is out of range.
+/// An option of a [`ShedLayer`](crate::ShedLayer) that is out of range.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShedError {
     /// The limit may not move within this range.
     #[error(
         "a limit on requests in flight cannot move from {floor} to {ceiling}: use a range within 1 and {}",
-        super::MAX_LIMIT
+        crate::MAX_LIMIT
     )]
     Range {
         /// The smallest limit.

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
+use super::window::LEAST_SAMPLES;
 use super::*;
-use crate::shed::window::LEAST_SAMPLES;
 
 const MILLI: u64 = 1_000_000;
 

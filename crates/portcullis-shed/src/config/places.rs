@@ -6,34 +6,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::request::Parts;
 use portcullis_core::Secret;
+use portcullis_identity::{Identity, KeyExtractor};
+use portcullis_tower::internal::ListedShed as _;
 
-use super::shared::{Counts, Shared};
-use crate::registry::ListedShed as _;
-use crate::{Identity, KeyExtractor};
+use crate::shared::{Counts, Shared};
 
 /// The places of all callers of a layer.
-pub(super) struct Places {
+pub(crate) struct Places {
     key: Box<dyn KeyExtractor>,
     held: Mutex<HeldPlaces>,
 }
 
 /// The place of a request in flight. Dropped when it is not in flight any more.
-pub(super) struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     caller: Caller,
 }
 
 /// The fingerprint of a key. `None` is all requests without an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Caller(Option<u128>);
+pub(crate) struct Caller(Option<u128>);
 
 impl Places {
-    pub(super) fn new(key: impl KeyExtractor) -> Self {
+    pub(crate) fn new(key: impl KeyExtractor) -> Self {
         Self { key: Box::new(key), held: Mutex::default() }
     }
 
     /// `None` if the request has no share.
-    pub(super) fn caller(&self, parts: &Parts, secret: &Secret) -> Option<Caller> {
+    pub(crate) fn caller(&self, parts: &Parts, secret: &Secret) -> Option<Caller> {
         let mut hasher = secret.hasher();
         let found = match self.key.extract(parts, &mut hasher.writer()) {
             Ok(Identity::Exempt) => return None,
@@ -49,7 +49,7 @@ impl Places {
     /// # Errors
     ///
     /// How many are in flight.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         self: &Arc<Self>,
         caller: Caller,
         shared: &Shared,
@@ -70,7 +70,7 @@ impl Places {
     }
 
     /// Takes a place for a request that is in flight whatever its caller holds.
-    pub(super) fn enter_anyway(self: &Arc<Self>, caller: Caller) -> Place {
+    pub(crate) fn enter_anyway(self: &Arc<Self>, caller: Caller) -> Place {
         self.held().add(caller);
         Place { places: Arc::clone(self), caller }
     }

@@ -10,15 +10,16 @@ use pin_project_lite::pin_project;
 
 pin_project! {
     /// Either body. The text of a rejection never fails.
-    #[project = KindProjection]
+    #[project = EitherProjection]
     #[derive(Debug)]
-    pub(crate) enum Kind<B> {
+    #[expect(missing_docs, reason = "fields cannot have docs in this macro")]
+    pub enum EitherBody<B> {
         Inner { #[pin] body: B },
         Rejection { #[pin] body: Full<Bytes> },
     }
 }
 
-impl<B: Body<Data = Bytes>> Body for Kind<B> {
+impl<B: Body<Data = Bytes>> Body for EitherBody<B> {
     type Data = Bytes;
     type Error = B::Error;
 
@@ -27,8 +28,8 @@ impl<B: Body<Data = Bytes>> Body for Kind<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.project() {
-            KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Rejection { body } => body.poll_frame(cx).map_err(|never| match never {}),
+            EitherProjection::Inner { body } => body.poll_frame(cx),
+            EitherProjection::Rejection { body } => body.poll_frame(cx).map_err(|never| match never {}),
         }
     }
 

@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, Response, StatusCode};
+use portcullis_engine::Class;
+use portcullis_identity::matching::RequestMatcher;
+use portcullis_response::Rejection;
+use portcullis_response::internal::RetrySpread;
+use portcullis_tower::internal::{DISCARDED_BYTES, ListedShed as _};
+use portcullis_tower::{BodyRate, Registry};
 use tower_layer::Layer;
 
-use super::classes::Classes;
-use super::config::{ShedConfig, WHOLE};
-use super::limit::Tolerance;
-use super::shared::Shared;
-use super::{MAX_LIMIT, Shed, ShedError};
-use crate::body_rate::BodyRate;
-use crate::discard;
-use crate::matching::RequestMatcher;
-use crate::registry::ListedShed as _;
-use crate::{Registry, Rejection};
-use portcullis_engine::Class;
-use portcullis_response::internal::RetrySpread;
+use crate::MAX_LIMIT;
+use crate::config::{Classes, ShedConfig, WHOLE};
+use crate::error::ShedError;
+use crate::limit::Tolerance;
+use crate::service::Shed;
+use crate::shared::Shared;
 
 /// A [`tower_layer::Layer`] that rejects requests while the service is overloaded, the least important ones first.
 ///
-/// Its clones, and all services that it makes, share one limit and count the same requests. See the [module](super) for how the limit
+/// Its clones, and all services that it makes, share one limit and count the same requests. See [the crate](crate) for how the limit
 /// moves, and what the requests that it rejects get.
 #[derive(Clone)]
 pub struct ShedLayer {
@@ -77,7 +77,7 @@ impl ShedLayer {
             background: 500,
             tolerance: Tolerance::DEFAULT,
             shortest_wait: Duration::from_secs(1),
-            discarded_bytes: discard::BYTES,
+            discarded_bytes: DISCARDED_BYTES,
             body_rate: Some(BodyRate::default()),
             spread: RetrySpread::new(Duration::from_secs(9))?,
             overload_status: Arc::new(|_| false),
@@ -91,21 +91,21 @@ impl ShedLayer {
     /// Gives requests that match a class. Of several rules, the first that matches determines the class; what none matches has the
     /// class [`Default`](Class::Default).
     ///
-    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) gets no higher class than this one, and none by this rule: later rules
+    /// A request that the matcher [cannot compare](portcullis_tower::matching#undecided-requests) gets no higher class than this one, and none by this rule: later rules
     /// and the header can still give it the same class or a lower one.
     ///
     /// A client chooses its path, its method and its headers. A path is safe, because it determines the handler; a closure that reads a header lets every
     /// client that sends it into the class. The caller is safe where authentication has found it:
-    /// [`ExtensionValue`](crate::matching::ExtensionValue), [`Network`](crate::matching::Network).
+    /// [`ExtensionValue`](portcullis_tower::matching::ExtensionValue), [`Network`](portcullis_tower::matching::Network).
     ///
     /// ```
     /// use std::sync::Arc;
     /// use http::Method;
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
+    /// use portcullis_shed::{Class, ShedLayer};
     /// use portcullis_tower::Registry;
     /// use portcullis_tower::matching::{RequestMatcher, RequestPath};
-    /// use portcullis_tower::shed::{Class, ShedLayer};
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let layer = ShedLayer::new(&registry, 10..=500)
@@ -121,15 +121,15 @@ impl ShedLayer {
     /// Lets requests pass whatever is in flight, and does not count them: probes of the service, so that an orchestrator does not restart what
     /// is only busy.
     ///
-    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is counted as others are.
+    /// A request that the matcher [cannot compare](portcullis_tower::matching#undecided-requests) is counted as others are.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
+    /// use portcullis_shed::ShedLayer;
     /// use portcullis_tower::Registry;
     /// use portcullis_tower::matching::RequestPath;
-    /// use portcullis_tower::shed::ShedLayer;
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let layer = ShedLayer::new(&registry, 10..=500).except(RequestPath::exact("/health"));
@@ -224,8 +224,8 @@ impl ShedLayer {
     /// use http::StatusCode;
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
+    /// use portcullis_shed::ShedLayer;
     /// use portcullis_tower::Registry;
-    /// use portcullis_tower::shed::ShedLayer;
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let layer = ShedLayer::new(&registry, 10..=500)
@@ -262,7 +262,7 @@ impl ShedLayer {
     }
 
     /// Sets how many bytes of the body of a rejected request are read, and discarded, as
-    /// [`RateLimitLayer::discard_bodies`](crate::RateLimitLayer::discard_bodies) does. What is read so is not in flight.
+    /// [`RateLimitLayer::discard_bodies`](portcullis_tower::RateLimitLayer::discard_bodies) does. What is read so is not in flight.
     #[must_use]
     pub fn discard_bodies(self, bytes: u64) -> Self {
         self.with(|config| config.discarded_bytes = bytes)
@@ -275,7 +275,7 @@ impl ShedLayer {
         self.with(|config| config.until_head = true)
     }
 
-    /// Leaves a [`ShedPermit`](super::ShedPermit) in the extensions of each request: a handler that upgrades the connection, or goes on in a task,
+    /// Leaves a [`ShedPermit`](crate::ShedPermit) in the extensions of each request: a handler that upgrades the connection, or goes on in a task,
     /// moves it there, and the request is in flight until then. It takes two allocations per request.
     ///
     /// ```
@@ -283,8 +283,8 @@ impl ShedLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::Secret;
     /// use portcullis_memory::MemoryStore;
+    /// use portcullis_shed::{ShedLayer, ShedPermit};
     /// use portcullis_tower::Registry;
-    /// use portcullis_tower::shed::{ShedLayer, ShedPermit};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -310,7 +310,7 @@ impl ShedLayer {
         self.with(|config| config.leaves_permit = true)
     }
 
-    /// Rejects nothing, and emits [`EventKind::Shed`](crate::EventKind::Shed) for each request that it would have rejected. The limit
+    /// Rejects nothing, and emits [`EventKind::Shed`](portcullis_tower::EventKind::Shed) for each request that it would have rejected. The limit
     /// moves all the same; as nothing is rejected, it falls further than it would.
     #[must_use]
     pub fn shadow(self) -> Self {
@@ -318,7 +318,7 @@ impl ShedLayer {
     }
 
     /// Sets a closure that makes the response to every rejected HTTP request, as
-    /// [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with) does. `Retry-After` and `Cache-Control: no-store` are
+    /// [`RateLimitLayer::reject_with`](portcullis_tower::RateLimitLayer::reject_with) does. `Retry-After` and `Cache-Control: no-store` are
     /// written over its response.
     #[must_use]
     pub fn reject_with<F>(self, response: F) -> Self

@@ -3,16 +3,15 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
+use portcullis_engine::EventLog;
+use portcullis_tower::internal::ListedShed;
 use tokio::time::Instant;
 
-use super::limit::{AdaptiveLimit, Tolerance};
-use super::window::{Estimator, Sample};
-use crate::registry::ListedShed;
-use portcullis_engine::EventLog;
+use crate::limit::{AdaptiveLimit, Estimator, LEAST_STALL, Sample, Tolerance};
 
 /// The requests in flight of one layer, and their limit.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// In the low half the requests in flight; in the high half those of them that wait for their response heads.
     counts: AtomicU64,
     limit: AtomicU32,
@@ -23,18 +22,18 @@ pub(super) struct Shared {
     stalled_since: AtomicU64,
     estimator: Mutex<Estimator>,
     epoch: Instant,
-    pub(super) log: EventLog,
+    pub(crate) log: EventLog,
 }
 
 /// The requests in flight at one instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     pub in_flight: u32,
     pub waiting: u32,
 }
 
 impl Shared {
-    pub(super) fn new(floor: u32, ceiling: u32) -> Self {
+    pub(crate) fn new(floor: u32, ceiling: u32) -> Self {
         let estimator = Estimator::new(AdaptiveLimit::new(floor, ceiling));
         Self {
             counts: AtomicU64::new(0),
@@ -49,7 +48,7 @@ impl Shared {
     }
 
     /// How much of a limit a class may fill, together with all others. `share` is in thousandths, and the result is rounded up.
-    pub(super) fn most(limit: u32, share: u32) -> u32 {
+    pub(crate) fn most(limit: u32, share: u32) -> u32 {
         u32::try_from((u64::from(limit) * u64::from(share)).div_ceil(1_000)).unwrap_or(limit)
     }
 
@@ -60,7 +59,7 @@ impl Shared {
     ///
     /// How many are in flight.
     #[inline]
-    pub(super) fn enter_below(&self, most: u32, most_of_all: u32) -> Result<Counts, u32> {
+    pub(crate) fn enter_below(&self, most: u32, most_of_all: u32) -> Result<Counts, u32> {
         let mut now = self.counts.load(Relaxed);
         loop {
             let Counts { in_flight, waiting } = Counts::of(now);
@@ -76,7 +75,7 @@ impl Shared {
 
     /// A request is rejected. If none has got its response head for long, what is in flight shows nothing, and only a request that is admitted
     /// would: the limit grows by a step. Also where one caller has caused it, since behind a proxy all requests are of one caller.
-    pub(super) fn rejected(&self, tolerance: Tolerance) {
+    pub(crate) fn rejected(&self, tolerance: Tolerance) {
         // Reading first keeps the cache line shared.
         if !self.has_rejected.load(Relaxed) {
             self.has_rejected.store(true, Relaxed);
@@ -99,35 +98,35 @@ impl Shared {
     }
 
     /// Counts a request for which there is no room.
-    pub(super) fn enter_anyway(&self) -> Counts {
+    pub(crate) fn enter_anyway(&self) -> Counts {
         let Counts { in_flight, waiting } = Counts::of(self.counts.fetch_add(ENTERED, Relaxed));
         Counts { in_flight: in_flight + 1, waiting: waiting + 1 }
     }
 
     /// A request does not wait for its response head any more.
-    pub(super) fn waited(&self) {
+    pub(crate) fn waited(&self) {
         self.counts.fetch_sub(WAITING, Relaxed);
     }
 
     /// A response head has come.
-    pub(super) fn head(&self) {
+    pub(crate) fn head(&self) {
         if self.stalled_since.load(Relaxed) != 0 {
             self.stalled_since.store(0, Relaxed);
         }
     }
 
     /// A request whose head was there has ended.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.counts.fetch_sub(1, Relaxed);
     }
 
     /// The time since this was made, in nanoseconds.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
     /// Adds to what determines the limit, unless another request does so now: none waits for that.
-    pub(super) fn sample(&self, sample: Sample, tolerance: Tolerance) {
+    pub(crate) fn sample(&self, sample: Sample, tolerance: Tolerance) {
         let Some(mut estimator) = self.try_estimator() else { return };
         if estimator.add(sample, tolerance) {
             let has_rejected = self.has_rejected.swap(false, Relaxed);
@@ -136,7 +135,7 @@ impl Shared {
     }
 
     /// The most that the limit can be.
-    pub(super) fn ceiling(&self) -> u32 {
+    pub(crate) fn ceiling(&self) -> u32 {
         self.ceiling
     }
 
@@ -167,9 +166,6 @@ impl Counts {
         Self { in_flight: packed as u32, waiting: (packed >> 32) as u32 }
     }
 }
-
-/// In nanoseconds: 1 s without a response head.
-pub(super) const LEAST_STALL: u64 = 1_000_000_000;
 
 const WAITING: u64 = 1 << 32;
 const ENTERED: u64 = WAITING + 1;

@@ -10,11 +10,11 @@ use http_body_util::Full;
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use super::ShedBody;
-use super::permit::Permit;
+use crate::body::ShedBody;
+use crate::config::Permit;
 
 pin_project! {
-    /// The response future of [`Shed`](super::Shed).
+    /// The response future of [`Shed`](crate::Shed).
     ///
     /// # Cancel safety
     ///
@@ -54,15 +54,15 @@ where
     S: Service<Request<B>>,
 {
     #[inline]
-    pub(super) fn called(future: S::Future, permit: Option<Permit>) -> Self {
+    pub(crate) fn called(future: S::Future, permit: Option<Permit>) -> Self {
         Self { state: State::Called { future }, permit }
     }
 
-    pub(super) fn waiting(inner: S, request: Request<B>, permit: Option<Permit>) -> Self {
+    pub(crate) fn waiting(inner: S, request: Request<B>, permit: Option<Permit>) -> Self {
         Self { state: State::Waiting { waiting: Some(Box::new(Waiting { inner, request })) }, permit }
     }
 
-    pub(super) fn rejected(response: Response<Full<Bytes>>) -> Self {
+    pub(crate) fn rejected(response: Response<Full<Bytes>>) -> Self {
         Self { state: State::Rejected { response: Some(response) }, permit: None }
     }
 }

@@ -6,9 +6,9 @@
 //! use http::{Request, Response};
 //! use portcullis_core::Secret;
 //! use portcullis_memory::MemoryStore;
+//! use portcullis_shed::{Class, ShedLayer};
 //! use portcullis_tower::Registry;
 //! use portcullis_tower::matching::RequestPath;
-//! use portcullis_tower::shed::{Class, ShedLayer};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -57,34 +57,36 @@
 //! # Rejections
 //!
 //! 503 with `Retry-After`, in gRPC `UNAVAILABLE` with `grpc-retry-pushback-ms`, made as those of a
-//! [`RateLimitLayer`](crate::RateLimitLayer), with [`Reason::Shed`](crate::Reason::Shed). Waits are
-//! [spread](ShedLayer::retry_after). Admitted requests get no header. Each is an [`EventKind::Shed`](crate::EventKind::Shed), and an
-//! [`EventKind::Rejected`](crate::EventKind::Rejected). [`Registry::figures`](crate::Registry::figures) has the limit.
+//! [`RateLimitLayer`](portcullis_tower::RateLimitLayer), with [`Reason::Shed`](portcullis_tower::Reason::Shed). Waits are
+//! [spread](ShedLayer::retry_after). Admitted requests get no header. Each is an [`EventKind::Shed`](portcullis_tower::EventKind::Shed), and an
+//! [`EventKind::Rejected`](portcullis_tower::EventKind::Rejected). [`Registry::figures`](portcullis_tower::Registry::figures) has the limit.
 //!
 //! # Position in the stack
 //!
 //! Outside of layers that limit rates, so that a request that is shed is not charged; a request that these reject has been in flight for a moment.
 //! Inside of tracing, CORS and compression. Around all routes of a service, since they share its capacity. Outside of a timeout, so that requests that
-//! time out are seen. A layer of a limiter that is [off](crate::Registry::off) admits everything.
+//! time out are seen. A layer of a limiter that is [off](portcullis_tower::Registry::off) admits everything.
+//!
+//! # Features
+//!
+//! `axum` and `tonic` apply [`body_rate`](ShedLayer::body_rate) to their bodies. `tonic` lets a layer wrap a single Tonic service.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
-mod classes;
 mod config;
 mod error;
 mod future;
 mod layer;
 mod limit;
-mod permit;
-mod places;
 mod service;
 mod shared;
-mod window;
 
 pub use body::ShedBody;
+pub use config::ShedPermit;
 pub use error::ShedError;
 pub use future::ShedFuture;
 pub use layer::ShedLayer;
-pub use permit::ShedPermit;
 pub use portcullis_engine::Class;
 pub use service::Shed;
 

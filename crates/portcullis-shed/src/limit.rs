@@ -10,9 +10,13 @@
 //! tolerance as a ratio of latencies, and the rule that a limit that is not used says nothing; Envoy, "Adaptive Concurrency", for
 //! learning the latency without load where concurrency is lowest.
 
+mod window;
+
+pub(crate) use window::{End, Estimator, LEAST_STALL, Sample};
+
 /// A limit, and the latency of the service without load.
 #[derive(Clone, Debug)]
-pub(super) struct AdaptiveLimit {
+pub(crate) struct AdaptiveLimit {
     floor: u32,
     ceiling: u32,
     limit: u32,
@@ -24,7 +28,7 @@ pub(super) struct AdaptiveLimit {
 
 /// What the requests of one window have shown.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Observed {
+pub(crate) struct Observed {
     /// The mean time to the response head, in nanoseconds.
     pub latency: u64,
     /// How many requests were waiting for their response heads, at most.
@@ -37,14 +41,14 @@ pub(super) struct Observed {
 
 /// By how much the latency may exceed that of the service without load: a ratio, in thousandths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Tolerance(u64);
+pub(crate) struct Tolerance(u64);
 
 impl Tolerance {
-    pub(super) const DEFAULT: Self = Self(2_000);
+    pub(crate) const DEFAULT: Self = Self(2_000);
 
     /// `None` below 1.1 and above 10.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 1 100 to 10 000")]
-    pub(super) fn new(ratio: f64) -> Option<Self> {
+    pub(crate) fn new(ratio: f64) -> Option<Self> {
         (1.1..=10.0).contains(&ratio).then(|| Self((ratio * 1_000.0).round() as u64))
     }
 
@@ -57,27 +61,27 @@ impl Tolerance {
 
 impl AdaptiveLimit {
     /// Begins at the floor, where the latency without load is learned. `floor` is at least 1 and at most `ceiling`.
-    pub(super) fn new(floor: u32, ceiling: u32) -> Self {
+    pub(crate) fn new(floor: u32, ceiling: u32) -> Self {
         Self { floor, ceiling, limit: floor, unloaded: None, is_starting: true }
     }
 
-    pub(super) fn limit(&self) -> u32 {
+    pub(crate) fn limit(&self) -> u32 {
         self.limit
     }
 
     /// The longest latency that a window may show and still add to its mean: one request that is slow for a reason of its own does not
     /// outweigh all others. The largest number before a latency is known.
-    pub(super) fn longest(&self, tolerance: Tolerance) -> u64 {
+    pub(crate) fn longest(&self, tolerance: Tolerance) -> u64 {
         self.longest_known(tolerance).unwrap_or(u64::MAX)
     }
 
     /// The same, where a latency is known.
-    pub(super) fn longest_known(&self, tolerance: Tolerance) -> Option<u64> {
+    pub(crate) fn longest_known(&self, tolerance: Tolerance) -> Option<u64> {
         self.unloaded.map(|unloaded| tolerance.latency(unloaded.saturating_add(NOISE), 4 * 4))
     }
 
     /// Raises the limit by one step.
-    pub(super) fn grow(&mut self) {
+    pub(crate) fn grow(&mut self) {
         self.set(u64::from(self.limit) + u64::from(self.step()));
     }
 
@@ -86,12 +90,12 @@ impl AdaptiveLimit {
     }
 
     /// Whether a latency is longer than tolerated.
-    pub(super) fn is_too_long(&self, latency: u64, tolerance: Tolerance) -> bool {
+    pub(crate) fn is_too_long(&self, latency: u64, tolerance: Tolerance) -> bool {
         self.unloaded.is_some_and(|unloaded| latency > tolerance.latency(unloaded.saturating_add(NOISE), 4))
     }
 
     /// Takes over what a window has shown.
-    pub(super) fn observe(&mut self, seen: &Observed, tolerance: Tolerance) {
+    pub(crate) fn observe(&mut self, seen: &Observed, tolerance: Tolerance) {
         if seen.reports_overload {
             self.is_starting = false;
             return self.set(u64::from(self.limit) * 9 / 10);

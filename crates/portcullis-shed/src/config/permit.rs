@@ -4,18 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, StatusCode};
-
-use super::config::ShedConfig;
-use super::places::Place;
-use super::shared::{Counts, Shared};
-use super::window::{End, Sample};
-use crate::body_rate::GrpcClaim;
-use crate::registry::ListedShed as _;
 use portcullis_response::internal::GRPC_STATUS;
+use portcullis_tower::GrpcClaim;
+use portcullis_tower::internal::ListedShed as _;
+
+use super::ShedConfig;
+use super::places::Place;
+use crate::limit::{End, Sample};
+use crate::shared::{Counts, Shared};
 
 /// A request in flight. Dropped when the body of its response has ended, or whatever else ends it.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(crate) struct Permit {
     config: Arc<ShedConfig>,
     started: u64,
     waiting: u32,
@@ -26,7 +26,7 @@ pub(super) struct Permit {
 }
 
 /// A request in flight, for a task that outlives its response, such as one that uses an upgraded connection. In the extensions of requests
-/// [if the layer leaves it there](super::ShedLayer::leave_permit).
+/// [if the layer leaves it there](crate::ShedLayer::leave_permit).
 ///
 /// The request is in flight as long as a clone of it exists, in all layers that leave it there.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl fmt::Debug for Held {
 
 impl Permit {
     /// `place` is that of its caller, if callers have shares.
-    pub(super) fn new(config: &Arc<ShedConfig>, counts: Counts, place: Option<Place>) -> Self {
+    pub(crate) fn new(config: &Arc<ShedConfig>, counts: Counts, place: Option<Place>) -> Self {
         let shared = &config.shared;
         Self {
             config: Arc::clone(config),
@@ -77,12 +77,12 @@ impl Permit {
     }
 
     /// Keeps the claim of the request to be a call of gRPC until its response head.
-    pub(super) fn keep_claim(&mut self, claim: GrpcClaim) {
+    pub(crate) fn keep_claim(&mut self, claim: GrpcClaim) {
         self.change(|held| held.claim = Some(claim));
     }
 
     /// Leaves a permit in the extensions of the request.
-    pub(super) fn hand_over(&mut self, extensions: &mut Extensions) {
+    pub(crate) fn hand_over(&mut self, extensions: &mut Extensions) {
         let permit = self.change(|held| held.outer = extensions.remove()).clone();
         extensions.insert(permit);
     }
@@ -98,7 +98,7 @@ impl Permit {
     }
 
     /// The response head is there. Returns the permit if the body holds it as well.
-    pub(super) fn head(mut self, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
+    pub(crate) fn head(mut self, status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         if let Some(claim) = self.handed_over.as_ref().and_then(|permit| permit.0.claim.as_ref()) {
             claim.answered(headers);
         }

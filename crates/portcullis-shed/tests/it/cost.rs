@@ -9,8 +9,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use http::{Request, Response};
+use portcullis_shed::{Class, Shed, ShedBody, ShedFuture, ShedLayer};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::shed::{Class, Shed, ShedBody, ShedFuture, ShedLayer};
 use tower::{Layer as _, Service};
 
 use crate::support::registry;

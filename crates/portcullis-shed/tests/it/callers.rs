@@ -6,16 +6,14 @@ use std::time::Duration;
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use portcullis_core::KeyWriter;
+use portcullis_shed::{Class, ShedError, ShedLayer};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::shed::{Class, ShedError, ShedLayer};
 use portcullis_tower::{ClientIp, Global, Header, Identity, KeyError, KeyExtractor as _};
 use tokio::task::JoinHandle;
 use tower::{Layer as _, ServiceExt as _};
 
 use super::{Answer, Held, get, start};
-use crate::probe::Probe;
-use crate::steps::Steps;
-use crate::support::registry;
+use crate::support::{Probe, Silent, registry};
 
 /// A service behind a layer, with requests that do not end, and others that are answered at once.
 struct Service {
@@ -263,7 +261,7 @@ async fn slow_body_of_axum_gives_its_place_back() {
         Ok::<_, std::convert::Infallible>(Response::new(Full::from(body.err().unwrap_or_default())))
     });
     let silent = |content_type: &str| {
-        Request::post("/").header("content-type", content_type).body(Body::new(Steps::default())).unwrap()
+        Request::post("/").header("content-type", content_type).body(Body::new(Silent)).unwrap()
     };
     // Also of a client that claims to call gRPC, which the response does not confirm.
     for content_type in ["text/plain", "application/grpc"] {
@@ -291,7 +289,7 @@ async fn stream_of_grpc_may_be_silent() {
         Ok::<_, std::convert::Infallible>(response.body(request.into_body()).unwrap())
     });
     let call = Request::post("/a.B/C").header("content-type", "application/grpc");
-    let answer = layer.layer(echo).oneshot(call.body(Body::new(Steps::default())).unwrap()).await.unwrap();
+    let answer = layer.layer(echo).oneshot(call.body(Body::new(Silent)).unwrap()).await.unwrap();
     let end = tokio::time::timeout(Duration::from_hours(1), answer.into_body().collect());
     assert!(end.await.is_err());
 }

@@ -7,29 +7,29 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
+use portcullis_tower::internal::EitherBody;
 
-use super::permit::Permit;
-use crate::body::Kind;
+use crate::config::Permit;
 
 pin_project! {
-    /// The response body of [`Shed`](super::Shed): that of the inner service, or the text of a rejection.
+    /// The response body of [`Shed`](crate::Shed): that of the inner service, or the text of a rejection.
     ///
     /// The request is in flight until the body has ended or is dropped.
     #[derive(Debug)]
     pub struct ShedBody<B> {
         #[pin]
-        kind: Kind<B>,
+        kind: EitherBody<B>,
         permit: Option<Permit>,
     }
 }
 
 impl<B> ShedBody<B> {
-    pub(super) fn inner(body: B, permit: Option<Permit>) -> Self {
-        Self { kind: Kind::Inner { body }, permit }
+    pub(crate) fn inner(body: B, permit: Option<Permit>) -> Self {
+        Self { kind: EitherBody::Inner { body }, permit }
     }
 
-    pub(super) fn rejection(body: Full<Bytes>) -> Self {
-        Self { kind: Kind::Rejection { body }, permit: None }
+    pub(crate) fn rejection(body: Full<Bytes>) -> Self {
+        Self { kind: EitherBody::Rejection { body }, permit: None }
     }
 }
 

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use http_body::Body;
+use portcullis_tower::internal::{discard, rated};
 use tower_service::Service;
 
-use super::config::{Entry, ShedConfig};
-use super::{ShedBody, ShedFuture};
-use crate::body_rate::rated;
-use crate::discard::discard;
+use crate::body::ShedBody;
+use crate::config::{Entry, ShedConfig};
+use crate::future::ShedFuture;
 
-/// A service whose requests are shed under overload. Made by a [`ShedLayer`](super::ShedLayer).
+/// A service whose requests are shed under overload. Made by a [`ShedLayer`](crate::ShedLayer).
 ///
 /// Its clones share their limit. The request body and the error are those of the inner service: a rejection is a response.
 ///
@@ -30,7 +30,7 @@ pub struct Shed<S> {
 }
 
 impl<S> Shed<S> {
-    pub(super) fn new(inner: S, config: Arc<ShedConfig>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<ShedConfig>) -> Self {
         Self { inner, config, is_ready: false }
     }
 
