@@ -110,7 +110,7 @@ pub trait Algorithm: sealed::Sealed {
         self.figures(state, now, cost, admitted).into()
     }
 
-    /// The same figures in the form in which they are computed.
+    /// Like [`snapshot`](Self::snapshot), but in the form in which the figures are computed.
     // For the memory store alone, which makes a decision of them without conversions.
     #[doc(hidden)]
     fn figures(&self, state: Option<&Self::State>, now: Timestamp, cost: u64, admitted: bool) -> Figures;

@@ -128,8 +128,7 @@ impl Decision {
         Self { basis: Basis::NotAsked, ..Self::degraded(policy, at) }
     }
 
-    /// The same decision, marked as made by the fallback while the store cannot answer. Its figures refer to a share of the
-    /// limit.
+    /// Marks the decision as made by the fallback while the store cannot answer. Its figures refer to a share of the limit.
     pub fn as_fallback(self) -> Self {
         Self { basis: Basis::Fallback, ..self }
     }
@@ -256,8 +255,7 @@ impl Decision {
         rank(self) > rank(other)
     }
 
-    /// The same decision, with what is decided elsewhere: its limit and, unless this is a denial, what remains of it. For stores that
-    /// divide limits.
+    /// Adds what is decided elsewhere: its limit and, unless this is a denial, what remains of it. For stores that divide limits.
     pub fn with_more(self, limit: u64, remaining: u64) -> Self {
         let remaining = if self.is_allowed() { remaining.min(limit) } else { 0 };
         Self {
@@ -267,7 +265,7 @@ impl Decision {
         }
     }
 
-    /// The same decision, denied until [`remaining`](Decision::remaining), which is 0, increases.
+    /// Denies until [`remaining`](Decision::remaining), which is 0, increases.
     pub(crate) fn denied(self) -> Self {
         let is_known = self.next_after > Nanos::from_micros(0);
         let answer = if is_known { Answer::RetryAfter } else { Answer::RetryUnknown };

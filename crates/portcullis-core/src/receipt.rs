@@ -128,12 +128,12 @@ impl Receipt {
         self.fallback_id
     }
 
-    /// The same receipt, for a charge to this fallback, or to the store if `None`.
+    /// Makes the receipt one for a charge to this fallback, or to the store if `None`.
     pub fn charged_by(self, fallback_id: Option<NonZeroU64>) -> Self {
         Self { fallback_id, ..self }
     }
 
-    /// The same receipt under `policy`, for a quota that has changed since the charge.
+    /// Replaces the policy, for a quota that has changed since the charge.
     ///
     /// Returns the receipt unchanged if `policy` has another name or another strategy, or a strategy of another
     /// [structure](crate::store::Structure), such as a longer window: its state has another key.
@@ -141,8 +141,8 @@ impl Receipt {
         if same_states(policy, &self.policy) { Self { policy: policy.clone(), ..self } } else { self }
     }
 
-    /// The same receipt, limited to the newest charge of the key: a refund frees a run only if no later charge builds on it,
-    /// that is, if the level ends where the run does.
+    /// Limits the receipt to the newest charge of the key: a refund frees a run only if no later charge builds on it, that is, if
+    /// the level ends where the run does.
     ///
     /// For a request that leaves the queue of a leaky bucket. The slots of the requests behind it are reserved already, so
     /// freeing a slot in the middle would let two requests proceed at once. Has no effect under windows and logs.

@@ -118,8 +118,8 @@ impl Strategy {
         }
     }
 
-    /// Whether an admitted request may have a delay, until units that were admitted before it have drained: that of a leaky bucket,
-    /// and that of a token bucket or GCRA with a longest [wait](crate::Policy::wait_at_most).
+    /// Whether an admitted request may have a delay, until units that were admitted before it have drained: under a leaky bucket,
+    /// and under a token bucket or GCRA with a longest [wait](crate::Policy::wait_at_most).
     #[inline]
     pub const fn queues(&self) -> bool {
         match self {
@@ -229,7 +229,7 @@ impl Strategy {
     }
 
     /// The position that a charge would have without its newest `units` units: under a rate-based algorithm one interval
-    /// earlier per unit, under windows and logs the same, for requests in flight that of the permit before.
+    /// earlier per unit, under windows and logs unchanged, for requests in flight the position of the permit before.
     ///
     /// ```
     /// use portcullis_core::store::Position;

@@ -15,13 +15,13 @@ impl Debt {
     /// One burst (limit), and a ceiling for one quota alone.
     pub(crate) const DEFAULT: Self = Self(0);
 
-    /// The same ceiling with a debt of this number of units, at most [`Quota::MAX_UNITS`].
+    /// Sets the largest debt to this number of units, at most [`Quota::MAX_UNITS`].
     pub(crate) const fn with_units(self, units: u64) -> Self {
         let units = if units < Quota::MAX_UNITS { units } else { Quota::MAX_UNITS };
         Self((self.0 & !UNITS) | units.saturating_add(1))
     }
 
-    /// The same debt with this ceiling, in microseconds: from 1 to 2^52.
+    /// Sets the ceiling, in microseconds: from 1 to 2^52.
     pub(crate) const fn with_ceiling(self, micros: u64) -> Self {
         let micros = if micros > MAX_CEILING { MAX_CEILING } else { micros };
         let exponent = u64::BITS.saturating_sub(micros.leading_zeros()).saturating_sub(MANTISSA_BITS);

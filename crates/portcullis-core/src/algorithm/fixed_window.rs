@@ -75,7 +75,7 @@ impl FixedWindow {
         Ok(Self { limit, period, anchor: Anchor::Epoch, debt: Debt::DEFAULT })
     }
 
-    /// The same windows with another start.
+    /// Sets the start of the windows.
     #[must_use]
     pub const fn anchored(self, anchor: Anchor) -> Self {
         Self { anchor, ..self }

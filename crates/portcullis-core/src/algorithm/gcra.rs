@@ -42,7 +42,7 @@ impl Gcra {
         }
     }
 
-    /// The same algorithm, whose admitted units may be delayed by up to `micros`.
+    /// Lets admitted units be delayed by up to `micros`.
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         match self.meter.with_wait(micros) {
             Ok(meter) => Ok(Self { meter }),

@@ -51,7 +51,7 @@ impl LeakyBucket {
         }
     }
 
-    /// The same outflow with a queue of another length: the units that drain in `micros`, and one that does not wait.
+    /// Sets the length of the queue to the units that drain in `micros`, and one that does not wait.
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         match self.meter.with_burst(self.meter.units_in(micros).saturating_add(1)) {
             Ok(meter) => Ok(Self { meter }),

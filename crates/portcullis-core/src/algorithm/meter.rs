@@ -108,8 +108,8 @@ impl Meter {
         Self { burst, interval, q, step, room, debt }.with_wait(0)
     }
 
-    /// The same meter with this longest wait, in microseconds: at most [`MAX_WAIT`](crate::Policy::MAX_WAIT), and with interval refill
-    /// a multiple of the period.
+    /// Sets the longest wait, in microseconds: at most [`MAX_WAIT`](crate::Policy::MAX_WAIT), and with interval refill a multiple of the
+    /// period.
     #[expect(clippy::arithmetic_side_effects, reason = "a burst and a wait are below 2^115")]
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         let highest = self.full() + product(self.q.get(), micros);
@@ -139,7 +139,7 @@ impl Meter {
         Self { burst, interval, q, step: self.step, room, debt }.with_wait(self.wait())
     }
 
-    /// The same meter with another burst and without a longest wait.
+    /// Sets the burst, and removes the longest wait.
     pub(crate) const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
         if burst > Quota::MAX_UNITS {
             return Err(QuotaError::TooManyUnits { units: burst });
@@ -193,7 +193,7 @@ impl Meter {
         self.step.grain()
     }
 
-    /// The same meter with another step and without a longest wait.
+    /// Sets the step, and removes the longest wait.
     pub(super) const fn with_step(self, step: Step) -> Self {
         Self { step, ..self }.with_room(0)
     }

@@ -23,8 +23,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The same figures, `by` later, if nothing was charged or refunded since. They hold until the next unit becomes available,
-    /// which is after [`next_after`](Snapshot::next_after); the delay is not changed.
+    /// The figures as they are `by` later if nothing is charged or refunded until then. They hold until the next unit becomes
+    /// available, which is after [`next_after`](Snapshot::next_after); the delay is not changed.
     ///
     /// ```
     /// use core::time::Duration;
@@ -94,8 +94,8 @@ pub struct Figures {
 }
 
 /// Whether a cost was admitted; if not, whether it fits later.
-// Of a word, as `Basis` is: two smaller values beside each other are copied as one word, which processors cannot forward from the two
-// stores.
+// As large as a word, like `Basis`: two smaller values beside each other are copied as one word, which processors cannot forward from
+// the two stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum Answer {

@@ -58,7 +58,7 @@ impl TokenBucket {
         }
     }
 
-    /// The same bucket with this kind of refill.
+    /// Sets the kind of refill.
     #[must_use]
     pub const fn refilled(self, refill: Refill) -> Self {
         let period = self.meter.step().period();
@@ -69,7 +69,7 @@ impl TokenBucket {
         Self { meter: self.meter.with_step(step) }
     }
 
-    /// The same bucket, whose admitted units may be delayed by up to `micros`: with interval refill rounded down to whole periods.
+    /// Lets admitted units be delayed by up to `micros`: with interval refill rounded down to whole periods.
     pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         match self.meter.with_wait(micros.saturating_sub(modulo(micros, self.meter.grain()))) {
             Ok(meter) => Ok(Self { meter }),

@@ -103,7 +103,7 @@ impl Override {
 /// The numbers of an encoding that are not read yet.
 struct Numbers<'a> {
     words: core::slice::Iter<'a, [u8; 8]>,
-    /// If there are too few.
+    /// The error if fewer numbers are left than are read.
     error: DecodeOverrideError,
 }
 

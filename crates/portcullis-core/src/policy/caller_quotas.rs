@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct QuotaRange {
     smallest: Quota,
     largest: Quota,
-    /// That of the caller, if the policy is the one of a caller.
+    /// The quota of the caller, if the policy is the one of a caller.
     own: Option<Quota>,
 }
 
@@ -163,8 +163,7 @@ impl Policy {
         self.caller_quotas.as_ref()?.own
     }
 
-    /// Whether the policy has a quota that is not that of all keys: that of a [caller](Policy::with_quota) or of a
-    /// [grant](Policy::is_granted).
+    /// Whether the policy has a quota for one key: the quota of a [caller](Policy::with_quota) or of a [grant](Policy::is_granted).
     #[inline]
     pub fn is_individual(&self) -> bool {
         self.is_granted() || self.caller_quota().is_some()
@@ -302,7 +301,7 @@ impl Strategy {
         Size { limit, burst }
     }
 
-    /// The same algorithm for another quota.
+    /// Replaces the quota.
     fn of_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
         Ok(match self {
             Self::TokenBucket(bucket) => {

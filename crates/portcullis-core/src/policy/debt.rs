@@ -148,7 +148,7 @@ impl Strategy {
         }
     }
 
-    /// The same strategy with this debt, at most [`max_debt`](Strategy::max_debt).
+    /// Sets the debt, at most [`max_debt`](Strategy::max_debt).
     pub(super) const fn with_debt(self, debt: Debt) -> Self {
         match self {
             Self::TokenBucket(bucket) => Self::TokenBucket(bucket.with_debt(debt)),

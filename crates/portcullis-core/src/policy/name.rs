@@ -193,7 +193,7 @@ pub(super) const fn digest(name: &str, strategy: &Strategy) -> u128 {
     fnv1a(fnv1a(hash, &[0]), strategy.tag().as_bytes())
 }
 
-/// The same over the structure of the strategy as well, if it has one.
+/// Like [`digest`], but over the structure of the strategy as well, if it has one.
 pub(super) const fn digest_of_states(name: &str, strategy: &Strategy) -> u128 {
     let (hash, structure) = (digest(name, strategy), strategy.structure());
     if structure.is_empty() { hash } else { fnv1a(fnv1a(hash, &[0]), structure.bytes()) }

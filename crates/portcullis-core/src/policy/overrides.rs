@@ -89,7 +89,7 @@ impl Policy {
         self.lease_or_wait.is_granted()
     }
 
-    /// The same policy with the quota of a grant, which has the period of the policy's own quota, as far as the algorithm keeps it.
+    /// Replaces the quota by that of a grant, which has the period of the policy's own quota, as far as the algorithm keeps it.
     ///
     /// It need not be among the declared quotas of callers: those bound what look-ups return, and a grant is given to one key.
     pub(crate) fn granted(&self, quota: Quota) -> Result<Self, GrantedQuotaError> {
@@ -107,7 +107,7 @@ impl Policy {
 }
 
 impl Strategy {
-    /// The same strategy with a debt that its quota permits, and with a ceiling that it cannot reach, because a grant need not be
+    /// Lowers the debt to one that the quota permits, and raises the ceiling to one that it cannot reach, because a grant need not be
     /// among the declared quotas.
     pub(super) fn within_bounds(self) -> Self {
         let debt = self.debt();

@@ -191,7 +191,7 @@ const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrW
 }
 
 impl Strategy {
-    /// The same strategy with a longest wait. Windows and logs have none of their own.
+    /// Sets the longest wait. Windows and logs have none of their own.
     pub(super) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         macro_rules! with_wait {
             ($algorithm:expr, $kind:ident) => {

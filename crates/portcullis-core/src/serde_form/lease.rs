@@ -78,7 +78,7 @@ impl Fields {
         limit.with_lease(lease).map(Strategy::InFlight).map_err(|error| self.invalid(kind, error))
     }
 
-    /// Rejects a lease where only the strategy is given: that of any other strategy belongs to its policy.
+    /// Rejects a lease where only the strategy is given, except for requests in flight: any other lease belongs to the policy.
     pub(super) fn reject_lease_of_policy(&self, strategy: &Strategy) -> Result<(), String> {
         match (self.lease, strategy) {
             (None, _) | (_, Strategy::InFlight(_)) => Ok(()),

@@ -134,7 +134,7 @@ impl Checks {
         keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }
 
-    /// The same checks, with another quota in the policy of the check at `index`. For a store that decides it under the quota of a
+    /// Replaces the policy of the check at `index` by one with another quota. For a store that decides it under the quota of a
     /// [grant](crate::overrides).
     ///
     /// Returns the checks unchanged if there is no such check, or if `policy` has another name.

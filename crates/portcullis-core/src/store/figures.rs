@@ -65,19 +65,19 @@ impl<'a> Figure<'a> {
         Self { name, kind: FigureKind::Gauge, unit: FigureUnit::Count, policy: None, value, help }
     }
 
-    /// The same with another unit.
+    /// Sets the unit.
     #[must_use]
     pub const fn in_unit(self, unit: FigureUnit) -> Self {
         Self { unit, ..self }
     }
 
-    /// The same about one policy.
+    /// Makes the figure one about this policy.
     #[must_use]
     pub const fn of_policy(self, policy: &'a PolicyName) -> Self {
         Self { policy: Some(policy), ..self }
     }
 
-    /// The same under another name, for a store that reports the figures of two.
+    /// Replaces the name, for a store that reports the figures of two.
     #[must_use]
     pub const fn named(self, name: &'static str) -> Self {
         Self { name, ..self }

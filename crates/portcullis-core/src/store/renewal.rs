@@ -86,7 +86,7 @@ impl Renewal {
         self.fallback_id
     }
 
-    /// The same permits under `policy`, for a lease or a limit that has changed since the charge. See [`Receipt::with_policy`].
+    /// Replaces the policy, for a lease or a limit that has changed since the charge. See [`Receipt::with_policy`].
     #[must_use]
     pub fn with_policy(self, policy: &Policy) -> Self {
         if crate::receipt::same_states(policy, &self.policy) {

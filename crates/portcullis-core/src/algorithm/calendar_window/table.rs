@@ -85,7 +85,7 @@ impl WindowTable {
         Ok(Self { name, data_version: None, first, starts, longest })
     }
 
-    /// The same table, made from this version of the time zone data.
+    /// States the version of the time zone data that the table was made from.
     #[must_use]
     pub const fn made_from(self, data_version: &'static str) -> Self {
         Self { data_version: Some(data_version), ..self }

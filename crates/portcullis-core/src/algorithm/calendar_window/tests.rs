@@ -23,7 +23,7 @@ static STARTS: [Timestamp; 7] = [
     at(161 * HOUR),
     at(191 * HOUR),
 ];
-/// The same windows in other time zone data: the one that ends after 69 hours is an hour longer.
+/// Like [`STARTS`], but from other time zone data: the window that ends after 69 hours is an hour longer.
 static LATER: [Timestamp; 7] = [
     at(10 * HOUR),
     at(41 * HOUR),

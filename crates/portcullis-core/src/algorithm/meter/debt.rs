@@ -49,7 +49,7 @@ impl Meter {
         if units < Quota::MAX_UNITS { units } else { Quota::MAX_UNITS }
     }
 
-    /// The same meter with this debt, at most [`max_debt`](Meter::max_debt), and this ceiling, at least the deepest level.
+    /// Sets the debt, at most [`max_debt`](Meter::max_debt), and the ceiling, at least the deepest level.
     pub(crate) const fn with_debt(self, debt: Debt) -> Self {
         Self { debt, ..self }.with_room(self.wait())
     }
@@ -58,7 +58,7 @@ impl Meter {
         self.debt.share(instances)
     }
 
-    /// The same meter with what follows from the longest wait, in microseconds.
+    /// Sets what follows from the longest wait, in microseconds.
     #[expect(clippy::arithmetic_side_effects, reason = "a burst and a wait are below 2^115")]
     pub(super) const fn with_room(self, wait: u64) -> Self {
         let highest = self.full() + product(self.q.get(), wait);

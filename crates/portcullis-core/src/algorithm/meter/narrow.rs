@@ -21,7 +21,7 @@ pub(super) struct Narrow<'m> {
 pub(super) struct LevelAt {
     /// In 1/q microseconds, at most the ceiling.
     level: u64,
-    /// The same in whole microseconds, rounded up.
+    /// The level in whole microseconds, rounded up.
     micros: u64,
     /// Whether a clock step had to be repaired.
     repair: bool,

@@ -17,7 +17,7 @@ pub(super) struct Grants {
 }
 
 impl Grants {
-    /// Those of the checks at these indexes.
+    /// The grants of the checks at these indexes.
     pub(super) fn part(&self, indexes: &[usize]) -> Self {
         let grant =
             |index: &usize| self.of_checks.iter().find(|(check, _)| check == index).map(|(_, grant)| *grant);
@@ -27,14 +27,14 @@ impl Grants {
 }
 
 impl Outcome {
-    /// The same outcome, whose check at `index` was decided under the quota of a grant: it already [has](Outcome::checks) the policy
-    /// with that quota. For stores.
+    /// States that the check at `index` was decided under the quota of a grant: it already [has](Outcome::checks) the policy with
+    /// that quota. For stores.
     pub fn with_grant(mut self, index: usize, grant: Grant) -> Self {
         self.grants.get_or_insert_default().of_checks.push((index, grant));
         self
     }
 
-    /// The same [remembered](Outcome::remembered) denial, which leaves out a check that has this policy, with the quota of a grant
+    /// States that this [remembered](Outcome::remembered) denial leaves out a check that has this policy, with the quota of a grant
     /// or a caller. For stores.
     pub fn leaving_out(mut self, policy: Policy) -> Self {
         self.grants.get_or_insert_default().left_out.push(policy);

@@ -56,9 +56,8 @@ impl Outcome {
         self.positions.get(index).copied()
     }
 
-    /// The same outcome with the charge of the check at `index` at another position, so that its receipt refers to the charge
-    /// at that position. For a request that takes over the slot of another request in a queue, charged under the same
-    /// policy and key with the same cost.
+    /// Moves the charge of the check at `index` to another position, so that its receipt refers to the charge at that position. For
+    /// a request that takes over the slot of another request in a queue, charged under the same policy and key with the same cost.
     ///
     /// Returns the outcome unchanged if there is no such check.
     // For the layer alone, as above.

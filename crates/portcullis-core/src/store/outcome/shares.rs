@@ -4,9 +4,9 @@ use super::Outcome;
 use crate::store::{Check, Checks};
 
 impl Outcome {
-    /// The same outcome, of which the checks have the policies of `checks` again: a store has decided them under shares of these. For
-    /// each of its checks `elsewhere` returns the limit of what is decided elsewhere and what remains of it, which metered decisions
-    /// then include; a denied one keeps what remains. For stores that divide limits.
+    /// Gives the checks of this outcome the policies of `checks` again, after a store has decided them under shares of these. For each
+    /// check `elsewhere` returns the limit of what is decided elsewhere and what remains of it. Metered decisions then include both,
+    /// except that a denied one keeps what remains. For stores that divide limits.
     ///
     /// ```
     /// use core::num::NonZeroU32;

@@ -9,7 +9,7 @@ use crate::{
 };
 
 static STARTS: [Timestamp; 2] = [Timestamp::from_micros(100), Timestamp::from_micros(200)];
-/// The same calendar by other time zone data.
+/// Like [`STARTS`], but from other time zone data.
 static LATER: [Timestamp; 3] =
     [Timestamp::from_micros(100), Timestamp::from_micros(300), Timestamp::from_micros(400)];
 static MONTHS: WindowTable = table("months in Europe/Berlin", &STARTS);

@@ -62,7 +62,7 @@ proptest! {
         let plans = exports(limits[1]).caller_quotas(quota(limits[0]), quota(limits[2]));
         let callers = limits.map(|limit| *plans.with_quota(quota(limit)).unwrap().strategy());
         let (mut state, mut now): (Option<State>, _) = (None, 1 << 50);
-        // Of each charge, the run and when its permits expire.
+        // The run of each charge, and when its permits expire.
         let mut charges: Vec<(Run, u64)> = Vec::new();
         for (who, later, step, units, which) in steps {
             now += later;
