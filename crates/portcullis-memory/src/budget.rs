@@ -104,7 +104,7 @@ impl BytesUsed {
 /// The maximum bytes of a key in the table of a shard, right after the table has grown, for a state without memory on the
 /// heap: at most 40 bytes, in a table of which 64 % are in use. The first few keys of a shard may take more.
 pub(crate) const SMALL_ENTRY_BYTES: usize = 64;
-/// The same for any other state: 64 bytes. An overflow state takes less, even where its vector has doubled.
+/// Like [`SMALL_ENTRY_BYTES`], but for any other state: 64 bytes. An overflow state takes less, even where its vector has doubled.
 pub(crate) const ENTRY_BYTES: usize = 100;
 /// The maximum number of overflow states of one policy.
 pub(crate) const MAX_OVERFLOW_STATES: usize = 4_096;

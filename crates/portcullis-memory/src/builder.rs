@@ -126,7 +126,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     /// Overrides are spread over the shards as keys are, so that a shard may be full a little before. Expired ones are dropped first.
     /// A grant or a block by [`Store::block`](portcullis_core::store::Store::block) then takes the place of a key of which a
     /// lock-out has only counted denials or strikes, and is an error if there is none. A block by a lock-out also takes the place of
-    /// the block that ends first. A grant is never displaced. Of a full shard, 64 overrides are inspected.
+    /// the block that ends first. A grant is never displaced. At most 64 overrides of a full shard are inspected.
     pub fn override_capacity(self, keys: usize) -> Self {
         Self { override_capacity: keys.max(1), ..self }
     }

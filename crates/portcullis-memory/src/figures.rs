@@ -16,7 +16,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those of a memory store.
+    /// The names of a memory store.
     pub(crate) const STORE: Self = Self {
         policies: "policies",
         entries: "entries",
@@ -27,7 +27,7 @@ impl Names {
         overrides: "overrides",
     };
 
-    /// Those of the memory of a fallback, whose store may be a memory as well.
+    /// The names of the memory of a fallback, whose store may be a memory as well.
     pub(crate) const FALLBACK: Self = Self {
         policies: "fallback_policies",
         entries: "fallback_entries",

@@ -42,7 +42,7 @@ pub(crate) struct Shard {
     bounds: Bounds,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
-    /// Those of the policy, which other policies of its name share.
+    /// The overrides of the policy, which other policies of its name share.
     overrides: Option<Arc<SharedOverrides>>,
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct ShardKey<'a> {
     pub(crate) policy: &'a Shards,
     shard: usize,
     id: u128,
-    /// That of the policy.
+    /// The digest of the policy.
     digest: u128,
 }
 

@@ -41,7 +41,7 @@ pub struct MemoryPolicyStats {
 }
 
 impl MemoryPolicyStats {
-    /// Adds those of another policy with the same name.
+    /// Adds the figures of another policy with the same name.
     pub(crate) fn add(&mut self, other: &Self) {
         self.entries += other.entries;
         self.bytes += other.bytes;

@@ -18,7 +18,7 @@ pub(crate) use location::Location;
 pub(crate) struct Table<V: Value> {
     /// At least a fifth of the buckets are vacant.
     buckets: Box<[Bucket<V>]>,
-    /// That of the location.
+    /// The multiplier of the location.
     multiplier: u64,
     /// No entry expires before this instant, in microseconds since the epoch.
     earliest: u64,
@@ -52,7 +52,7 @@ pub(crate) trait Value: Default {
 #[repr(align(32))]
 pub(crate) struct Align32;
 
-/// The same for buckets of 64 bytes.
+/// Like [`Align32`], but for buckets of 64 bytes.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Align64;
@@ -71,7 +71,7 @@ impl<V: Value> Table<V> {
         Self::located(Arc::new(Location::new()), capacity)
     }
 
-    /// The same, which records where its entries are.
+    /// Like [`new`](Self::new), but records where the entries are.
     pub(crate) fn located(location: Arc<Location>, capacity: usize) -> Self {
         let (buckets, multiplier) = (Box::default(), location.multiplier());
         location.record(&buckets);

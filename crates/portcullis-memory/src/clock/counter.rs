@@ -30,8 +30,8 @@ impl Counter {
         COUNTER.get_or_init(find).as_ref().map(Self)
     }
 
-    /// The time of a clock in nanoseconds, of which all threads pass the same: as it was read by this thread at most a millisecond ago,
-    /// and what the counter has advanced since; otherwise it is `read`.
+    /// The time of a clock in nanoseconds: as this thread read it at most a millisecond ago, and what the counter has advanced since;
+    /// otherwise it is `read`. All threads pass one clock.
     #[inline]
     pub(super) fn extend(self, read: impl Fn() -> Option<u64>) -> Option<u64> {
         let ticks = self.0.raw();

@@ -36,7 +36,7 @@ impl Policies {
         self.iter().map(Shards::overrides).find(|overrides| overrides.digest() == digest)
     }
 
-    /// Whether another policy has the same overrides.
+    /// Whether another policy shares the overrides.
     fn is_in_company(&self, shards: &Shards) -> bool {
         let own = shards.overrides();
         self.iter().filter(|other| Arc::ptr_eq(&own, &other.overrides())).count() > 1

@@ -15,7 +15,7 @@ pub(crate) enum Own {
     Levels(SmallStates<Level>),
     Counts(SmallStates<WindowCount>),
     CalendarCounts(SmallStates<NumberedCount>),
-    /// Of sliding windows with one slot.
+    /// The counts of sliding windows with one slot.
     SlotCounts(SmallStates<SlotCounts>),
     /// States that are read and changed where they are, because they have memory on the heap.
     Entries(Table<Entry>),
@@ -45,7 +45,7 @@ pub(crate) trait SmallState: Copy {
     /// The states of this kind; `None` if the shard has states of another kind.
     fn states(own: &mut Own) -> Option<&mut SmallStates<Self::Stored>>;
 
-    /// The same, to read them.
+    /// Like [`states`](Self::states), but to read them.
     fn states_of(own: &Own) -> Option<&SmallStates<Self::Stored>>;
 
     fn load(stored: Self::Stored, lengths: &Lengths) -> Self;

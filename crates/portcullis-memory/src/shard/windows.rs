@@ -12,7 +12,7 @@ use crate::table::{Align32, Value};
 /// are longer, each by a whole factor. A shard with more of these than fit here [has whole states](super::own::Own::admit) instead.
 #[derive(Debug)]
 pub(crate) struct Lengths {
-    /// That of the first strategy, which nearly all entries have.
+    /// The length of the first strategy, which nearly all entries have.
     first: u64,
     others: Vec<u64>,
 }

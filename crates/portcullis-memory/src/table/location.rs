@@ -20,7 +20,7 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// That of a table without buckets.
+    /// The location of a table without buckets.
     pub(crate) fn new() -> Self {
         let multiplier = RandomState::new().hash_one(()) | 1;
         Self { start: AtomicUsize::new(0), size: AtomicUsize::new(0), multiplier }
