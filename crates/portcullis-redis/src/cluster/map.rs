@@ -18,7 +18,7 @@ pub(crate) struct Map {
     pub(crate) slots: Box<[u16]>,
 }
 
-/// The same map with links.
+/// Like [`Map`], but with links.
 #[derive(Debug)]
 pub(crate) struct View {
     nodes: Vec<Arc<Node>>,

@@ -89,7 +89,7 @@ impl Command {
         Self { name: "GETRANGE", slot: Some(slot), words, decisions, by_slot, ..Self::time(deadline) }
     }
 
-    /// The same command for one attempt.
+    /// The command for one attempt.
     pub(crate) fn attempt(&self, attempt: Attempt) -> Self {
         let load = self.load.filter(|_| attempt == Attempt::First);
         Self { load, asking: attempt == Attempt::Asking, ..self.clone() }

@@ -266,7 +266,7 @@ impl LinkPublisher {
     }
 
     fn set_down(&self, error: Error) {
-        // Before the state, so that nobody finds a lost connection without an outage.
+        // Before the state, so that no call finds a lost connection without an outage.
         self.breaker.disconnected();
         self.is_up.store(false, Ordering::SeqCst);
         self.state.send_replace(State::Down(error));

@@ -47,7 +47,7 @@ pub(crate) struct Breaker {
     /// Notified when calls are no longer answered, and of every new connection, so that the cluster's map is read again.
     refresh_signal: Arc<Notify>,
     stats: Arc<StoreStats>,
-    /// That of the connection.
+    /// The runtime of the connection.
     runtime: Option<Id>,
 }
 

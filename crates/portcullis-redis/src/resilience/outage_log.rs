@@ -26,7 +26,7 @@ pub(crate) struct OutageLog {
     created: Instant,
     /// Milliseconds from `created` to the earliest next line about an outage.
     next: AtomicU64,
-    /// The same for a line about a permission.
+    /// Milliseconds from `created` to the earliest next line about a permission.
     next_denied: AtomicU64,
 }
 

@@ -7,15 +7,15 @@ use std::ops::Add;
 pub(crate) struct Gauges {
     /// The connections, whether or not they are up.
     pub(crate) links: u64,
-    /// Those that are up.
+    /// The connections that are up.
     pub(crate) connected: u64,
-    /// Those whose breaker is open.
+    /// The connections whose breaker is open.
     pub(crate) open: u64,
-    /// Those whose breaker is open, and has let a probe through.
+    /// The connections whose breaker is open, and has let a probe through.
     pub(crate) probing: u64,
     /// Calls that have a permit.
     pub(crate) in_flight: u64,
-    /// The most of them.
+    /// The most calls that may have a permit.
     pub(crate) in_flight_limit: u64,
     /// Calls that wait for a permit.
     pub(crate) waiting: u64,

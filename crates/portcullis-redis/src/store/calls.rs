@@ -66,7 +66,7 @@ impl Inner {
         self.connection.run(call)
     }
 
-    /// The words of a decision without guards on the server's time, by `encode` if they are not known. Those of a calendar window
+    /// The words of a decision without guards on the server's time, by `encode` if they are not known. The words of a calendar window
     /// depend on the time.
     fn words_of<'a>(
         &self,

@@ -39,7 +39,7 @@ pub(crate) struct DenialMemory {
     created: Instant,
     /// When the last remembered denial expires at the latest; 0 if there is none.
     until: AtomicU64,
-    /// The same in an outage, for all and for each set.
+    /// Like `until`, but in an outage; `sets_held_until` is for each set alone.
     held_until: AtomicU64,
     sets_held_until: Vec<AtomicU64>,
     /// Empty if the memory is disabled.
@@ -72,7 +72,7 @@ impl DenialMemory {
         }
     }
 
-    /// Returns a denial if one of the checks was denied for the same or a lower cost; of several the one with the longest wait.
+    /// Returns a denial if one of the checks was denied for the same or a lower cost; if several were, the one with the longest wait.
     /// Costs one relaxed load if nothing was denied recently.
     pub(crate) fn find(&self, checks: &Checks) -> Option<Outcome> {
         self.longest(checks, self.now_before(&self.until)?, Denial::valid_until)
@@ -244,7 +244,7 @@ impl Drop for Correction<'_> {
 
 /// The longest time for which a denial is remembered: one second.
 const MAX_AGE_MICROS: u64 = 1_000_000;
-/// The same while the server answers nothing: one minute.
+/// Like [`MAX_AGE_MICROS`], but while the server answers nothing: one minute.
 const MAX_OUTAGE_MICROS: u64 = 60_000_000;
 /// How many denials are remembered by default.
 pub(crate) const DEFAULT_ENTRIES: usize = 65_536;

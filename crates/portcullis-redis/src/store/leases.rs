@@ -172,8 +172,8 @@ impl Leases {
             lease.granted(check.policy.strategy(), answer, now)
         });
         if let Some(rest) = rest.flatten() {
-            // The quota may have changed during the call. The units were charged under that of the call, as those of an older lease that
-            // it replaces.
+            // The quota may have changed during the call. The units were charged under the quota of the call, like the units of an older
+            // lease that it replaces.
             self.return_rest(check.policy.clone(), check.key, rest);
         }
         self.slot(&check.policy, check.key).0.answered.notify_waiters();

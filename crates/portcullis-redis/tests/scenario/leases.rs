@@ -177,7 +177,7 @@ impl Subject {
         }
     }
 
-    /// Of the policy without a lease the limit and what remains is the same, under a grant as well.
+    /// The policy without a lease reports an equal limit and equally many remaining units, under a grant as well.
     fn assert_same_limit(&self, outcome: &Outcome, expected: &Outcome) {
         let [own, expected] = [outcome, expected].map(|outcome| {
             let mut decisions = outcome.decisions().iter();

@@ -93,8 +93,8 @@ impl Walk {
     }
 }
 
-/// Everything that an outcome says. Of a blocked key, when its limit would be available without the block is not compared: a state that
-/// a grant has filled beyond twice the policy's own limit is cut by the script, but not written.
+/// All figures of an outcome. When the limit of a blocked key would be available without the block is not compared: a state that a
+/// grant has filled beyond twice the policy's own limit is cut by the script, but not written.
 fn shown(outcome: &Outcome) -> String {
     let decisions: Vec<_> = outcome
         .decisions()
@@ -112,7 +112,7 @@ fn shown(outcome: &Outcome) -> String {
     format!("{decisions:?} {grants:?} {:?}", outcome.checks())
 }
 
-/// What a record says at an instant.
+/// What a record has at an instant.
 fn live(record: &Override, now: u64) -> String {
     let now = Timestamp::from_micros(now);
     let grant = record.grant().and_then(|grant| Some((grant.quota(), grant.left(now)?)));

@@ -49,7 +49,7 @@ impl Link {
         now: Instant,
     ) -> LinkCall<'a> {
         if let Some(error) = self.rejection() {
-            // The same with the message of the last error, which takes an allocation.
+            // The rejection with the message of the last error, which takes an allocation.
             return LinkCall::fails(self.live().err().unwrap_or(error));
         }
         let (end, deadline) = (command.end, command.deadline);

@@ -2,7 +2,7 @@
 //!
 //! A decision that has its permit is sent at once, by its caller, if few calls are on their way. Otherwise it waits in the
 //! [queue](crate::resilience::combining), and a task sends it in one call with others. No caller sends for another one, so
-//! callers that go away, or are not polled, hold up nobody.
+//! callers that go away, or are not polled, hold up no other.
 //!
 //! Invariants:
 //! - A decision that waits leaves when a call ends, and at the latest after 1/16 of its deadline, with all before it. So a server

@@ -71,7 +71,7 @@ impl ReplyObserver {
         self.breaker_permit.breaker()
     }
 
-    /// The same for a call for several decisions.
+    /// Makes this the observer of a call for several decisions.
     pub(super) fn of_decisions(self, permits: usize, decisions: usize) -> Self {
         Self { permits, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
     }

@@ -80,7 +80,7 @@ async fn an_answered_probe_is_no_outage() {
     watching.abort();
 }
 
-/// This process has read it late, so that it says nothing of what the server answers in time.
+/// This process has read it late, so that it does not show what the server answers in time.
 #[tokio::test]
 async fn reply_after_a_stall_raises_no_limit() {
     let server = Server::start(&[]);

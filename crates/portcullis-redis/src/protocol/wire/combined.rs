@@ -126,8 +126,8 @@ impl CombinedRequest {
         Bytes::from(request)
     }
 
-    /// Divides the reply to the call into replies to the decisions, in the order in which they were added: nulls for a decision that was
-    /// repeated and computes otherwise than the script. Returns `None` for a reply that no script sends.
+    /// Divides the reply to the call into replies to the decisions, in the order in which they were added: null for a repeated decision
+    /// whose local result differs from the script's. Returns `None` for a reply that no script sends.
     pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Value>> {
         let at = reply.get(..DOUBLE)?;
         let mut replies = Replies::with_capacity(reply.len() + 4 * DOUBLE * self.decisions.len());

@@ -53,7 +53,7 @@ fn id(permits: &PermitRun<'_>) -> (u128, u128) {
 }
 
 impl RenewalCall {
-    /// Renews at most [`MAX_RENEWALS`] runs. Those of a key are one check if they are in sequence, and a key is sent once.
+    /// Renews at most [`MAX_RENEWALS`] runs. Runs of a key are one check if they are in sequence, and a key is sent once.
     ///
     /// Mirrors: the comment of `lua/driver.lua`.
     pub(crate) fn new(layout: &Layout, now: Option<Timestamp>, permits: &[PermitRun<'_>]) -> Self {

@@ -129,7 +129,7 @@ fn write_state(bytes: &mut Vec<u8>, strategy: &Strategy, state: Option<&State>) 
             }
             None => write(&[0]),
         },
-        // Of these no decision is repeated.
+        // No decision under these states is repeated.
         Some(State::Log(_) | State::Permits(_)) => {}
         None => match strategy {
             Strategy::SlidingWindow(_) => write(&[0]),

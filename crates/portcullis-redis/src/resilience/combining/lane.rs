@@ -6,22 +6,22 @@ use tokio::time::Instant;
 
 use super::MAX_CALLS;
 
-/// What is known of a lane.
+/// The queue and the calls of a lane.
 #[derive(Debug)]
 pub(super) struct Lane<T> {
     /// The calls on their way, and those that a task is about to send.
     pub(super) calls: usize,
-    /// Those of them that a task is about to send.
+    /// The calls that a task is about to send.
     pub(super) starting: usize,
-    /// Those of them with several decisions.
+    /// The calls with several decisions.
     pub(super) shared: usize,
     /// In the order of their ids.
     pub(super) waiting: VecDeque<Waiting<T>>,
-    /// The load of all that wait.
+    /// The load of all waiting decisions.
     pub(super) load: u64,
-    /// The part of it of those that have joined others.
+    /// The part of the load that belongs to decisions which have joined others.
     pub(super) joined: u64,
-    /// The number of those that wait, with those that have joined them.
+    /// The number of waiting decisions, with those that have joined them.
     pub(super) count: usize,
     /// The number of decisions in the call that left last.
     pub(super) left_last: usize,
@@ -34,7 +34,7 @@ pub(super) struct Lane<T> {
 /// A decision that waits, with those that have joined it.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    /// The first of its ids. Those of decisions that have joined it are between this and that of the next one.
+    /// The first of its ids. The ids of decisions that have joined it are between this and the first id of the next entry.
     pub(super) id: u64,
     /// The load of one decision.
     pub(super) load: u32,
@@ -42,13 +42,13 @@ pub(super) struct Waiting<T> {
     pub(super) tag: u64,
     /// When it leaves at the latest.
     pub(super) latest: Instant,
-    /// How many wait besides one.
+    /// How many decisions have joined the first.
     pub(super) joined: usize,
     pub(super) decision: T,
 }
 
 impl<T> Waiting<T> {
-    /// How many wait.
+    /// How many decisions wait here.
     pub(super) fn count(&self) -> usize {
         1 + self.joined
     }
@@ -58,12 +58,12 @@ impl<T> Waiting<T> {
         u64::from(1 + self.load / JOINED_PART)
     }
 
-    /// The load of those that have joined.
+    /// The load of the decisions that have joined.
     pub(super) fn joined_load(&self) -> u64 {
         self.load_to_join() * u64::try_from(self.joined).unwrap_or(u64::MAX)
     }
 
-    /// The load of all.
+    /// The load of all decisions here.
     pub(super) fn total_load(&self) -> u64 {
         u64::from(self.load) + self.joined_load()
     }
@@ -85,8 +85,8 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Begins a call for what waits beside those that are on their way, if there is room and it need not wait for one of them. Returns
-    /// whether it does.
+    /// Starts another call for the waiting decisions if fewer than [`MAX_CALLS`] are on their way, no task is about to start one in the
+    /// place of a call that has ended, and the call that left last does not cover the same key. Returns whether it does.
     pub(super) fn begin_beside(&mut self) -> bool {
         let is_room = self.calls < MAX_CALLS && !self.begins_next;
         let begins_call = is_room && !self.waiting.is_empty() && !self.repeats_last();
@@ -132,7 +132,7 @@ impl<T> Lane<T> {
         true
     }
 
-    /// Whether all that wait may be equal to all of the call that left last.
+    /// Whether all waiting decisions may be equal to all decisions of the call that left last.
     fn repeats_last(&self) -> bool {
         self.last_tag != 0 && self.waiting.len() == 1 && self.waiting[0].tag == self.last_tag
     }

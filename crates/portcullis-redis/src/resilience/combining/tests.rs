@@ -228,7 +228,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let queue = CombiningQueue::<u16, Vec<u64>>::new(16);
-        // Of each call on its way, its decisions; and the calls whose decisions are not taken yet.
+        // The decisions of each call on its way, and the calls whose decisions are not taken yet.
         let (mut on_their_way, mut about_to_leave) = (Vec::new(), 0);
         let (mut waiting, mut left) = (BTreeMap::new(), BTreeSet::new());
         let (mut next, mut last_sent) = (0, None);

@@ -90,7 +90,7 @@ mod tests {
         assert!(!denied.contains_at(ada, 141) && !denied.contains_at(grace, 100));
         denied.insert_at(ada, 140);
         assert!(denied.contains_at(ada, 180) && !denied.contains_at(ada, 181));
-        // The same where the ticks wrap.
+        // A denial also ends in time where the ticks wrap.
         denied.insert_at(ada, TICKS);
         assert!(denied.contains_at(ada, TICKS + 40) && !denied.contains_at(ada, TICKS + 41));
     }

@@ -13,7 +13,7 @@ pub(super) struct SlotGroup {
     pub(super) indices: SmallVec<[usize; 2]>,
 }
 
-/// The slots that are queried at once. Those of later stages are queried only if all before them allow.
+/// The slots that are queried at once. The slots of later stages are queried only if all before them allow.
 pub(super) type Stages = SmallVec<[Vec<SlotGroup>; 3]>;
 
 /// Returns the slots in the order in which they are queried, at least one stage and none without slots.

@@ -81,7 +81,7 @@ impl Denial {
         })
     }
 
-    /// The same denial, which is not valid at and after an instant of the store's clock.
+    /// Makes the denial invalid at and after an instant of the store's clock.
     pub(super) fn until(self, end: Timestamp) -> Self {
         Self { longest: micros(end.saturating_since(self.at)).min(self.longest), ..self }
     }
@@ -99,7 +99,7 @@ impl Denial {
     }
 
     /// Whether an older denial of the same key is not needed beside it: one that applies to no other checks, or is held for hardly longer,
-    /// or does not hold any more by what this one says.
+    /// or does not hold any more because of this one.
     pub(super) fn covers(&self, old: &Self) -> bool {
         let is_longer = old.held_until() > self.held_until().saturating_add(MAX_AGE_MICROS);
         self.strategy != old.strategy
@@ -118,7 +118,7 @@ impl Denial {
         (self.is_blocked, self.cost)
     }
 
-    /// Whether it says nothing of a key that the server has admitted since, at a cost and an instant of its clock.
+    /// Whether it does not hold any more because the server has admitted the key since, at a cost and an instant of its clock.
     pub(super) fn is_refuted(&self, cost: u64, at: Timestamp) -> bool {
         cost >= self.cost && at > self.at
     }
@@ -131,7 +131,7 @@ impl Denial {
         self.sent.saturating_add(shortest.min(self.longest).min(MAX_AGE_MICROS))
     }
 
-    /// The end of the denial in an outage, in which nothing else is known: that of its wait.
+    /// The end of the denial in an outage, in which nothing else is known: the end of its wait.
     pub(super) fn held_until(&self) -> u64 {
         self.sent.saturating_add(self.retry_after.min(self.longest))
     }

@@ -59,7 +59,8 @@ impl Shard {
         Some((valid, end))
     }
 
-    /// Returns whether the denial is remembered. Of those of other costs the key keeps one, whose hold lasts: that of the lowest cost.
+    /// Returns whether the denial is remembered. Among denials of other costs the key keeps one whose hold lasts: the one of the lowest
+    /// cost.
     pub(super) fn insert(&mut self, sets: usize, hash: u64, denial: Denial, now: u64) -> bool {
         if denial.sent() <= self.corrected[stamp(hash)] {
             return false;

@@ -145,8 +145,8 @@ async fn figures_are_those_of_the_store_at_the_same_instant() {
     assert_eq!(outcome.decision().retry(), Some(Retry::Never));
 }
 
-/// A denial of one unit when a policy's longest wait is reserved says nothing about a unit that is refunded, and holds for higher
-/// costs: its figures are those of the store.
+/// A denial of one unit when a policy's longest wait is reserved does not hold for a unit that is refunded, and holds for higher
+/// costs: its figures are the figures of the store.
 #[tokio::test(start_paused = true)]
 async fn denials_under_a_longest_wait_hold_for_their_cost() {
     const WAITS: Policy =

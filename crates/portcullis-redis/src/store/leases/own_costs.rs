@@ -31,7 +31,7 @@ impl Standby for OwnCosts {
 }
 
 impl OwnCosts {
-    /// The same check at the cost of the request; a peek stays a peek.
+    /// The check at the cost of the request; a peek stays a peek.
     fn own_check(&self, check: &Check) -> Check {
         let own =
             self.own.iter().find(|own| own.key == check.key && own.policy.name() == check.policy.name());

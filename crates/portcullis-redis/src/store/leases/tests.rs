@@ -42,7 +42,7 @@ fn grant(leases: &Leases, check: &Check, units: u64) -> Position {
     grant_at(leases, check, units, Timestamp::EPOCH)
 }
 
-/// The same at an instant of the store.
+/// Like [`grant`], but at an instant of the store.
 fn grant_at(leases: &Leases, check: &Check, units: u64, at: Timestamp) -> Position {
     let (strategy, mut state) = (check.policy.strategy(), None);
     strategy.charge(&mut state, at, 1 + units);
@@ -186,7 +186,7 @@ async fn units_of_another_quota_do_not_return_to_a_lease() {
     let units = ask(&leases, "hot");
     let position = grant(&leases, &check("hot"), units);
     assert!(matches!(pay(&leases, "hot"), Part::Spent(_)));
-    // Of a window, all units have the same position.
+    // All units of a window have the same position.
     let receipt = |policy: Policy| {
         let blank = Receipt::blank(policy, key(&["hot"]), Timestamp::EPOCH);
         blank.settled(0, Some(Run { units: 1, position }), Timestamp::EPOCH)

@@ -63,7 +63,7 @@ impl RedisStore {
         StoreFuture::boxed(async move {
             let count = |record: &mut Override, now| record.record_denials(now, denials, &lock_out);
             let begun = store.0.replace_override(&policy, key, count).await?;
-            // A denial that is remembered would be made again, but says nothing of the block.
+            // A denial that is remembered would be made again, but does not show the block.
             if begun.is_some() {
                 store.0.denials.correct(&policy, key).answered();
             }

@@ -27,7 +27,7 @@ struct Entry {
     grant: GrantNumbers,
 }
 
-/// A policy, whatever the length of its window, and a key: those of the record.
+/// The policy of the record, whatever the length of its window, and its key.
 type Id = (u128, u128);
 
 impl SeenGrants {

@@ -272,7 +272,7 @@ async fn callers_that_leave_do_not_hold_up_those_that_wait() {
     let first = ask(&store, of(&MONTHLY, key(&["ada"]), 1));
     let tasks = (0..20).map(|number| ask(&store, of(&MONTHLY, user(number), 1))).collect();
     sleep(Duration::from_millis(50)).await;
-    // Those whose calls are on their way, and the first that waits.
+    // The decisions whose calls are on their way, and the first that waits.
     for task in leaving.iter().chain([&first]) {
         task.abort();
     }

@@ -131,7 +131,7 @@ async fn permits_of_another_slot_are_taken_after_all_rates_admit() {
         let _ = store.refund(receipt).await.unwrap();
     }
 
-    // Of two limits on requests in flight, the one that admits releases what it has taken, and so does a rate.
+    // If one of two limits on requests in flight denies, the one that admits releases what it has taken, and so does a rate.
     let full = store.check(Checks::one(exports.clone(), barbara, 2)).await.unwrap();
     let all = Checks::one(exports.clone(), ada, 2).and(exports.clone(), barbara, 1).unwrap();
     let denied = store.check(all.and(door.clone(), grace, 1).unwrap()).await.unwrap();

@@ -242,7 +242,7 @@ async fn a_decision_without_units_for_a_lease_keeps_what_is_paid() {
         ["paid", "asked"].map(|name| Policy::try_fixed_window(name, Quota::per_week(9)).unwrap().lease(5));
     let server = Server::start(&[]);
     let store = open(&server).await;
-    // Of the first policy nothing is left, of the second fewer units than the lease would have.
+    // The first policy has nothing left, the second fewer units than the lease would have.
     for (policy, cost) in [(&paid, 9), (&asked, 6)] {
         assert!(check(&store, policy, cost).await.is_allowed());
     }

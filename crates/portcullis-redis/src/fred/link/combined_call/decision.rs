@@ -21,7 +21,7 @@ pub(in crate::fred::link) struct Decision {
     pub(super) callers: SmallVec<[Caller; 1]>,
 }
 
-/// Who waits for a decision.
+/// A caller that waits for a decision.
 #[derive(Debug)]
 pub(in crate::fred::link) struct Caller {
     /// Its id in the queue.

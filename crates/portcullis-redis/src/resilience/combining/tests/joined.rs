@@ -57,7 +57,7 @@ fn decisions_that_join_keep_a_call_within_its_load() {
     wait(20, 5);
     assert_eq!(joined(), 2, "each is a load of 2");
     assert_eq!(queue.end_and_take(&LANE, 9), [4, 5]);
-    // The same in the call after the next one.
+    // The decisions of the call after the next one join too.
     wait(1_000, 6);
     wait(100, 7);
     assert_eq!(joined(), 36, "each is a load of 7");

@@ -123,7 +123,7 @@ fn no_equal_decision_waits_without_a_call() {
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         let queue = CombiningQueue::<u16, Vec<u64>>::new(64);
-        // Of each call on its way, its decisions, and their tag if they have joined each other; the calls whose decisions are not taken
+        // The decisions of each call on its way, and their tag if they have joined each other; the calls whose decisions are not taken
         // yet, and whether one of them is in the place of another call.
         let (mut on_their_way, mut about_to_leave, mut has_next) = (Vec::new(), 0, false);
         let (mut next, mut last_sent, mut tags) = (0, 0, vec![0]);

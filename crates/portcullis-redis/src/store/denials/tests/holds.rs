@@ -48,7 +48,7 @@ async fn correction_or_admission_ends_held_denial() {
     let deny = || assert!(remember(&memory, &ada, Instant::now()));
     deny();
     advance(Duration::from_secs(2)).await;
-    // One unit says nothing of two, and neither does what was decided before the denial.
+    // An admission of one unit does not refute a denial of two, and neither does one from before the denial.
     memory.admitted(&check(&HOURLY, "ada", 1), later);
     memory.admitted(&ada, NOW);
     memory.admitted(&check(&HOURLY, "grace", 2), later);
@@ -81,7 +81,7 @@ async fn holds_of_two_costs_last_each() {
     }
 }
 
-/// A later denial of a higher cost says how much is left, and that a block has ended.
+/// A later denial of a higher cost shows how much is left, and that a block has ended.
 #[tokio::test(start_paused = true)]
 async fn later_denial_ends_what_it_contradicts() {
     for (left, is_held_still) in [(0, true), (1, false)] {
