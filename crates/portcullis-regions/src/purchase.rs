@@ -12,7 +12,7 @@ use core::time::Duration;
 /// assert!(demand.is_watched());
 /// assert_eq!(demand.units(), 40);
 ///
-/// // Of what home has left, at most half: other regions buy as well.
+/// // At most half of what home has left: other regions buy as well.
 /// assert_eq!(Demand { home: Some(22), ..demand }.units(), 11);
 /// assert_eq!(Demand { home: Some(0), ..demand }.units(), 0);
 ///

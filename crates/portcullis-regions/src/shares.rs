@@ -130,8 +130,8 @@ impl Shares {
         };
         is_sold
             && policy.max_wait().is_none()
-            // Of the lightest region, whatever the weight of this one is: all regions have to come to the same answer, else what one
-            // has of the whole limit is sold to the others as well.
+            // The share of the lightest region, whatever the weight of this one is: all regions have to come to the same answer, else
+            // what one has of the whole limit is sold to the others as well.
             && limit >= u64::from(self.fixed_of(NonZeroU32::MIN).get())
             && self.of_home(limit) > 0
     }
