@@ -91,7 +91,7 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::kill`].
+    /// Like [`RedisServer::kill`].
     ///
     /// # Panics
     ///
@@ -104,7 +104,7 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::restart`].
+    /// Like [`RedisServer::restart`].
     ///
     /// # Panics
     ///

@@ -15,7 +15,7 @@ pub const CLUSTER_RIGHTS: [&str; 2] = ["+cluster|slots", "+asking"];
 /// The commands that a store with sentinels needs in addition.
 pub const SENTINEL_RIGHTS: [&str; 1] = ["+role"];
 
-/// What a user needs in addition who follows a document of remote rules: it may read the document and cannot write it.
+/// The rights that a follower of a document of remote rules needs in addition: it may read the document and cannot write it.
 pub const DOCUMENT_RIGHTS: [&str; 2] = ["+getrange", "%R~portcullis-rules*"];
 
 /// The commands of every decision, with the one that loads scripts.

@@ -73,7 +73,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::start`].
+    /// Like [`RedisServer::start`].
     pub fn start_with(arguments: &[&str]) -> io::Result<Self> {
         ServerSetup::new().arguments(arguments).server()
     }
@@ -182,7 +182,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::start`].
+    /// Like [`RedisServer::start`].
     pub fn restart(&mut self) -> io::Result<()> {
         self.launch()?;
         self.wait_until_ready()

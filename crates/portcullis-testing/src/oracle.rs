@@ -130,21 +130,21 @@ impl Model {
         Ok(Self { quota: Quota::new(limit, lease)?, kind: Kind::InFlight, ..Self::PLAIN })
     }
 
-    /// The same model with a [longest wait](Policy::wait_at_most). It changes the decisions of rate-based algorithms only.
+    /// Sets the [longest wait](Policy::wait_at_most). It changes the decisions of rate-based algorithms only.
     #[must_use]
     pub const fn wait_at_most(self, wait: Duration) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a policy waits for at most an hour")]
         Self { wait: wait.as_micros() as u64, ..self }
     }
 
-    /// The same model with a [largest debt](Policy::allow_debt) in units.
+    /// Sets the [largest debt](Policy::allow_debt) in units.
     #[must_use]
     pub const fn allow_debt(self, units: u64) -> Self {
         Self { debt: Some(units), ..self }
     }
 
-    /// The same model with [quotas of single callers](Policy::caller_quotas). It changes no decision under the model's own quota,
-    /// except after a step of the clock.
+    /// Declares [quotas of single callers](Policy::caller_quotas). They change no decision under the model's own quota, except after a
+    /// step of the clock.
     #[must_use]
     pub const fn caller_quotas(self, smallest: Quota, largest: Quota) -> Self {
         Self { callers: Some((smallest, largest)), ..self }

@@ -12,7 +12,7 @@ impl ServerSetup {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisCluster::start`].
+    /// Like [`RedisCluster::start`].
     pub fn cluster(self, primaries: usize, replicas_per_primary: usize) -> io::Result<RedisCluster> {
         let mut cluster = RedisCluster { nodes: Vec::new(), setup: self };
         for _ in 0..primaries * (1 + replicas_per_primary) {

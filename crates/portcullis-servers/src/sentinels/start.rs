@@ -12,7 +12,7 @@ impl ServerSetup {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisSentinels::start`].
+    /// Like [`RedisSentinels::start`].
     pub fn sentinels(self, sentinels: usize, replicas: usize) -> io::Result<RedisSentinels> {
         if sentinels == 0 {
             return Err(io::Error::other("at least one sentinel is needed"));

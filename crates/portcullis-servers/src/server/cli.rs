@@ -41,7 +41,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::cli`].
+    /// Like [`RedisServer::cli`].
     pub fn calls(&self, command: &str) -> io::Result<u64> {
         self.calls_of(&[command])
     }
@@ -50,7 +50,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::cli`].
+    /// Like [`RedisServer::cli`].
     pub fn calls_of(&self, commands: &[&str]) -> io::Result<u64> {
         let statistics = self.cli(&["INFO", "commandstats"])?;
         let calls = |line: &str| {
@@ -64,7 +64,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::cli`].
+    /// Like [`RedisServer::cli`].
     pub fn clients(&self) -> io::Result<usize> {
         let list = self.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
         let others = ["cmd=client|list", " name=sentinel-"];
@@ -75,7 +75,7 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// The same as [`RedisServer::cli`].
+    /// Like [`RedisServer::cli`].
     pub fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
         let info = self.cli(&["INFO", section])?;
         let value = info.lines().find_map(|line| line.strip_prefix(prefix));

@@ -25,7 +25,7 @@ pub type Comparison<'a> = Pin<Box<dyn Future<Output = Result<Mix, Difference>> +
 ///
 /// # Errors
 ///
-/// The same as [`explore`].
+/// Like [`explore`].
 pub fn agree(
     profile: Profile,
     steps: u64,

@@ -5,8 +5,8 @@ use portcullis_core::{Policy, Quota};
 use super::models::fills_soon;
 use crate::oracle::{Kind, Model};
 
-/// A model with quotas of single callers from sixteenths of its own quota up to several times it: of the limit, and of the burst of a
-/// rate-based algorithm. Unchanged if they take too long to fill, or exceed a bound.
+/// A model with quotas of single callers, whose limit, and burst under a rate-based algorithm, are from sixteenths of the model's own up
+/// to several times them. The model is unchanged if they take too long to fill, or exceed a bound.
 pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
     let (limit_part, limit_times, burst_part, burst_times) = parts;
     let limit = model.quota.limit();
