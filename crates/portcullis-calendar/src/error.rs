@@ -42,7 +42,7 @@ pub enum CalendarError {
     TooManyTables,
 }
 
-/// Of a text that is part of an error, which is one short line.
+/// The start of a text that is part of an error, which is one short line.
 fn start_of(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_debug).collect()
 }

@@ -37,7 +37,7 @@ pub(crate) struct Need {
 enum Kind {
     /// The route that a router has matched, in a key.
     RouteKey,
-    /// The same in a list.
+    /// The route that a router has matched, in a list.
     RouteList,
     /// What the program adds to a request.
     Extension,

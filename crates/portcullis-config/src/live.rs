@@ -77,7 +77,7 @@ struct Shared {
     changes: Mutex<Changes>,
     /// Held while rules are read again, so that an older file never replaces a newer one.
     reloads: Mutex<()>,
-    /// Of all layers, so that a reload starts neither the throttles of the log nor an outage anew.
+    /// The log of all layers, so that a reload starts neither its throttles nor an outage anew.
     log: LayerLog,
     #[cfg(feature = "signed")]
     documents: documents::Documents,

@@ -5,8 +5,8 @@ use crate::source::{FileId, Span};
 use crate::tree::{Entry, Node, Value};
 
 impl Fields<'_> {
-    /// Reports the fields that are wrong besides the one at `reported`, once that one is mended. Others stand in for those that are not
-    /// known; what is wrong only with some of them is not certain, and not reported.
+    /// Reports the fields that are also wrong once the one at `reported` is fixed. Stand-ins take the places of fields that are not known;
+    /// a mistake that shows with some stand-ins only is not certain, and not reported.
     pub(super) fn report_others<T>(
         &self,
         mut entries: Vec<&Entry>,
@@ -56,7 +56,7 @@ fn remove(entries: &mut Vec<&Entry>, fault: Span) -> bool {
     found.map(|at| entries.remove(at)).is_some()
 }
 
-/// A slow rate and a fast one, with different periods.
+/// Two stand-in quotas that differ in every field.
 fn stand_ins() -> [[(&'static str, Value); 2]; 2] {
     [(1, "1w"), (4_000_000_000, "1s")].map(|(limit, period)| {
         [("limit", Value::Integer(limit)), ("period", Value::String(period.to_owned()))]

@@ -22,9 +22,9 @@ pub(super) struct Documents {
 /// Fingerprints of what was reported.
 #[derive(Debug, Default)]
 struct Reports {
-    /// Of the document that applies.
+    /// The fingerprint of the document that applies.
     applied: Option<u64>,
-    /// Of documents that were refused since it was applied, with the reasons.
+    /// Fingerprints of the documents that were refused since it was applied, with the reasons.
     refused: VecDeque<u64>,
 }
 
@@ -107,8 +107,8 @@ impl LiveRules {
 }
 
 impl Shared {
-    /// Replaces the rules of one generation by those of files that were read again. Without their document if the limiter cannot have
-    /// the rules with it. `None` if others are current.
+    /// Replaces the rules of one generation by the rules of files that were read again, without their document if the limiter cannot have
+    /// the rules with it. Returns `None` if the rules of another generation are current.
     pub(super) fn swap_files(&self, rules: Rules, replaced: u64) -> Result<Option<u64>, LayerError> {
         if rules.document().is_none() {
             return self.swap_generation(rules, replaced);

@@ -34,7 +34,7 @@ pub type RulesService<S> = SelectedRateLimit<S, RulesLayer>;
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct RulesLayer {
     pub(super) live: LiveRules,
-    /// Of a layer of one rule.
+    /// The rule, for a layer of one rule.
     pub(super) rule: Option<Arc<str>>,
 }
 
@@ -49,7 +49,7 @@ impl RulesLayer {
         }
     }
 
-    /// The same, and whether the layer of them may be kept.
+    /// Like [`rules_for`](Self::rules_for), but also returns whether the layer of the rules may be kept.
     fn rules_to_keep(&self, version: &RulesVersion, request: &PathReadings<'_>) -> (RuleSet, bool) {
         let set = self.rules_for(version, request);
         let may_keep = self.rule.is_some() || version.rules.is_regular(request, &set);
@@ -91,7 +91,8 @@ impl SelectLayer for RulesLayer {
 }
 
 impl RulesLayer {
-    /// The same while no rules are replaced. All that a long path makes expensive is done before that.
+    /// Like [`select`](SelectLayer::select), but under the lock of changes, so that no rules are replaced meanwhile. All that a long path
+    /// makes expensive is done before the lock is taken.
     #[cold]
     fn select_exclusively(&self, shared: &Shared, request: &PathReadings<'_>) -> Selection {
         let before = shared.current.load();

@@ -68,7 +68,7 @@ impl<'a> Documents<'a> {
     pub(super) fn read_file(&mut self, path: &Path, include: Option<&Include>) {
         self.tried += 1;
         if self.tried > MAX_INCLUDES {
-            // Once: each further one would say the same.
+            // Once, because the message would repeat for each further include.
             if self.tried == MAX_INCLUDES + 1 {
                 let message = format!("more than {MAX_INCLUDES} includes");
                 self.error(include, message).help("join files, or name them by a pattern");

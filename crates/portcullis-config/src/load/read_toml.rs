@@ -30,7 +30,7 @@ fn report(context: &Context<'_>, errors: &[toml::de::Error]) {
     for error in errors {
         let span = error.span().unwrap_or(0..0);
         let line = context.text.get(..span.start).map(|before| before.matches('\n').count());
-        // Of the mistakes on a line the first is the cause of the others.
+        // The first mistake on a line is the cause of the others.
         if line.is_some() && line == last_line {
             continue;
         }

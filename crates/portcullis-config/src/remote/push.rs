@@ -8,7 +8,7 @@ use crate::signed::{Document, DocumentError, HEADER, SigningKey};
 /// Signs rules under the next number, and writes them in place of the present document. Returns what was written.
 ///
 /// The number is one more than that of the present document, and at least `at_least`: after the store has lost its document, give
-/// a number above the last one, because instances that run refuse lower ones. Of several writers at the same time one succeeds.
+/// a number above the last one, because instances that run refuse lower ones. If several write at the same time, one succeeds.
 ///
 /// # Errors
 ///

@@ -51,7 +51,7 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
             return;
         };
         if has_beside && findings.has_errors() {
-            // What is beside may be no policy by address once it is mended.
+            // The neighbouring policy is invalid; once fixed it may not be by address.
             continue;
         }
         if has_beside {

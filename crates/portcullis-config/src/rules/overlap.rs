@@ -197,7 +197,7 @@ impl Overlap {
     fn report(self, rules: &[Rule], method: Option<&Method>, host: Option<&str>, findings: &Findings) {
         let request = |path: &str| {
             let method = method.map_or("a request", Method::as_str);
-            // That of a pattern begins with a space in place of a name.
+            // The host of a pattern begins with a space in place of a name.
             let host = host.map(|host| format!(" of host {}", host.replace(' ', "x"))).unwrap_or_default();
             format!("{method} for {path}{host}")
         };

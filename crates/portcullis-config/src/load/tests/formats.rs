@@ -2,7 +2,7 @@ use super::{FORMATS, all, findings, only, slice, text};
 use crate::source::Format;
 use crate::tree::{Node, Value};
 
-/// The same values in each format.
+/// Equal values in each format.
 const SAME: [&str; 3] = [
     "null = 0\n[a]\nlist = [1, -2.5, true, \"tëxt\"]\nbig = 18446744073709551615\n[a.inner]\nx = \"\"\n",
     "'null': 0\na:\n  list: [1, -2.5, true, tëxt]\n  big: 18446744073709551615\n  inner:\n    x: ''\n",

@@ -4,7 +4,7 @@ use crate::overlay::RemoteSettings;
 use crate::signed::DocumentError;
 
 /// The highest numbers that were seen: one for each name and key that has signed documents, so that a key that is used again does not
-/// begin anew. Of 16 signers at most.
+/// begin anew. It keeps at most 16 signers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(Vec<Highest>);
 

@@ -74,7 +74,7 @@ impl Reader<'_> {
         }))
     }
 
-    /// The highest cost of those whose pattern the path has a reading of, else 1. A lower one than 1 needs a certain match.
+    /// The highest cost whose pattern matches a reading of the path, else 1. A lower cost than 1 needs a certain match.
     fn path_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Arc<dyn Cost>> {
         let mut fields = Fields::of(node, path, self.findings)?;
         let mut costs: Vec<(PathPattern, u64)> = Vec::new();

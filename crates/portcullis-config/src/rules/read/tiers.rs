@@ -76,7 +76,7 @@ impl Reader<'_> {
                 let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
                 let quotas = || parts.headers.get_all(&header).iter().map(named);
                 let size = |named: Option<(Quota, Size)>| named.map_or(own_size, |(_, size)| Some(size));
-                // Of several lines a client may have written one: the smallest limit and the smallest burst count.
+                // A client may have written one of several lines, so the smallest limit and the smallest burst count.
                 let smallest = quotas().min_by_key(|named| size(*named))?;
                 let least = quotas().filter_map(|named| size(named)?.1).min();
                 match least.filter(|_| least != size(smallest).and_then(|(_, burst)| burst)) {
@@ -91,7 +91,7 @@ impl Reader<'_> {
         (policy, Some(quota))
     }
 
-    /// The same for a policy whose own quota is wrong, so that no other can be compared with it.
+    /// Like [`tiers`](Self::tiers), but for a policy whose own quota is wrong, so that no other can be compared with it.
     pub(super) fn tiers_alone(&self, fields: &mut Fields<'_>) {
         self.quota_look_up(fields);
         self.quotas(fields);

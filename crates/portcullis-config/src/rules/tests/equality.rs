@@ -27,7 +27,7 @@ use crate::{Format, Loader, RuleSet, Rules, Tier};
 
 type Start = Arc<Registry>;
 
-/// The same requests, with identities of all kinds, over some time.
+/// Requests with identities of all kinds, over some time.
 fn requests() -> Vec<(u64, Request<String>)> {
     let mut requests = Vec::new();
     for round in 0..4_u64 {

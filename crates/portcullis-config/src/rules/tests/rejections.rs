@@ -74,7 +74,7 @@ async fn the_policy_that_rejects_makes_the_response() {
         (three("", [A, B, C]), ["b", "a", "a"]),
         (three(C, [A, B, ""]), ["b", "a", "a"]),
         (three(C, ["", "", ""]), ["c", "c", "c"]),
-        // One without a function has that of the layer, or none.
+        // A policy without a function has the function of the layer, or none.
         (three(C, [A, "", ""]), ["c", "a", "a"]),
         (three("", ["", B, ""]), ["b", "", "b"]),
         (three("", ["", "", C]), ["", "", "c"]),

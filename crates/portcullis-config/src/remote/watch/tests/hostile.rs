@@ -1,4 +1,4 @@
-//! What those can do who may write the document, and what those who may sign it.
+//! What an attacker can do with the right to write the document, and with the key that signs it.
 
 use super::*;
 
