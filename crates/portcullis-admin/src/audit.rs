@@ -5,14 +5,14 @@ use tracing::{info, warn};
 
 use crate::access::Actor;
 
-/// An event of a change, which is written once it is known how the change has ended. If its request is abandoned meanwhile, the event says that
-/// this is not known.
+/// An event of a change, which is written once it is known how the change has ended. If its request is abandoned meanwhile, the event
+/// states that this is not known.
 #[derive(Debug)]
 pub(crate) struct Audit {
     pub(crate) actor: Actor,
     pub(crate) action: &'static str,
     pub(crate) policy: PolicyName,
-    /// Of the key, if the change is about one; `withheld` where answers withhold it.
+    /// The fingerprint of the key, if the change is about one; `withheld` where answers withhold it.
     pub(crate) fingerprint: Option<String>,
     /// What was set, such as a quota.
     pub(crate) detail: String,

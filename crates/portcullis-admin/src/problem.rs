@@ -41,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// Of a change of which the store has not told whether it was made.
+    /// States that the store has not confirmed whether the change was made.
     pub(crate) fn with_unknown_fate(mut self) -> Self {
         self.detail.to_mut().push_str(": the change may have been made all the same");
         self

@@ -21,7 +21,7 @@ pub(crate) struct Entry<K> {
     pub(crate) key: K,
     /// At least the requests of the key, and at most that and `error`.
     pub(crate) requests: u64,
-    /// Those of them that were rejected since the key has this entry.
+    /// The requests of the key that were rejected since it has this entry.
     pub(crate) rejected: u64,
     pub(crate) error: u64,
 }

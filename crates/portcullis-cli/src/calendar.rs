@@ -7,7 +7,7 @@ pub(crate) fn text(seconds: u64) -> String {
     instant(seconds).to_string()
 }
 
-/// The same without the parts that buckets of this length share.
+/// Like [`text`], but without the parts that buckets of this length share.
 pub(crate) fn label(seconds: u64, bucket: u64) -> String {
     let parts = if bucket >= 86_400 { "%F" } else { "%m-%d %H:%M" };
     instant(seconds).strftime(parts).to_string()

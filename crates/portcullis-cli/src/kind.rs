@@ -14,7 +14,7 @@ pub enum Kind {
     Envoy,
 }
 
-/// How files are told apart.
+/// How kinds of files are distinguished.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct KindArguments {
     /// What the files are. By default a folder is Envoy's, and so is a file with a `domain` or `descriptors` at its top.

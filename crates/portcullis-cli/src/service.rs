@@ -26,7 +26,7 @@ pub(crate) fn run(
     finished
 }
 
-/// Writes a line to standard output that says that the service has started, with the rest of what it says.
+/// Writes a line to standard output that reports the start of the service, with the fields of `started`.
 pub(crate) fn announce(mut started: Value, rules: &Path, store: &store::StoreArguments) {
     started["event"] = "started".into();
     started["rules"] = rules.display().to_string().into();

@@ -88,7 +88,7 @@ fn key_of(event: &Event<'_>, policy: &PolicyName) -> Option<Key> {
     event.fingerprints().find(|(found, _)| *found == policy).map(|(_, fingerprint)| fingerprint.key())
 }
 
-/// Until when a key is over its limit. A cost that never fits says nothing about the next request.
+/// Until when a key is over its limit. A cost that never fits is no sign for the next request.
 fn denial(decision: &Decision) -> Option<Denial> {
     let wait = match decision.retry()? {
         Retry::After(wait) => wait,

@@ -117,7 +117,7 @@ pub(crate) fn of(user: &str) -> Value {
     json!({ "policy": "search", "identity": { "request": { "headers": { "x-user": user } } } })
 }
 
-/// The same with more fields.
+/// Adds fields to a body.
 pub(crate) fn with(mut body: Value, more: &Value) -> Value {
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     body

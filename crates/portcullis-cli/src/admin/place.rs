@@ -42,7 +42,7 @@ impl FromStr for Place {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // A URL is an argument, and arguments are visible.
+        // Other users can see process arguments, so no secret may be in the URL.
         if text
             .split_once("://")
             .is_some_and(|(_, rest)| rest.split('/').next().is_some_and(|host| host.contains('@')))

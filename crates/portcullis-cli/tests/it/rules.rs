@@ -68,7 +68,7 @@ fn a_document_is_signed_pushed_and_shown() {
     assert!(code == 0 && out.starts_with("number 2\n"), "{out}");
     assert!(out.contains("50") && out.contains("shadow") && !out.contains("SEARCH_LIMIT"), "{out}");
 
-    // Another key signs for nobody who trusts the first.
+    // A document of another key does not verify by the first.
     let (_, out, _) = portcullis(&["rules", "keygen", &folder.path("other.key")]);
     let (code, _, error) = show(out.trim_end());
     assert!(code == 2 && !error.is_empty(), "{error}");

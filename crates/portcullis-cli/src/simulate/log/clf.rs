@@ -1,4 +1,4 @@
-//! The common log format, and the combined one: the same with two more headers.
+//! The common log format, and the combined one, which has two more headers.
 
 use http::header::{REFERER, USER_AGENT};
 

@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Value<'_> {
         Ok(())
     }
 
-    /// Of a list, as proxies write the values of a header, the first counts.
+    /// The first value of a list counts; proxies write the values of a header as one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         if list.next_element_seed(self)?.is_some() {
             while list.next_element::<IgnoredAny>()?.is_some() {}
