@@ -117,7 +117,7 @@ labels! {
     /// How important a request is that finds the service overloaded.
     ShedClass in "class" { Background = "background", Default = "default", Critical = "critical" }
 
-    /// A correction that nobody makes.
+    /// A correction that is not made.
     Dropped in "correction" { Refund = "refund", Charge = "charge" }
 
     /// Whether new rules apply.

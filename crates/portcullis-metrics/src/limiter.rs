@@ -65,7 +65,7 @@ impl LimiterMetrics {
         self.publish(generation, self.published());
     }
 
-    /// Of an event: of two at the same time, the one of the newer rules may arrive first.
+    /// Publishes the generation of an event. If two are emitted at the same time, the one of the newer rules may arrive first.
     pub(crate) fn rules_changed(&self, generation: u64) {
         let published = self.published();
         if generation > *published {

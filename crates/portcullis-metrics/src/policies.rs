@@ -92,7 +92,7 @@ impl Policies {
     }
 }
 
-/// FNV-1a. Names are written by operators, not by clients, so nobody chooses colliding ones.
+/// FNV-1a. Names are written by operators, not by clients, so no attacker chooses colliding ones.
 #[inline]
 fn hash(name: &str) -> usize {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;

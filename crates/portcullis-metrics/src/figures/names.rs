@@ -94,7 +94,7 @@ mod tests {
         let duration = gauge("call_duration").in_unit(FigureUnit::Microseconds);
         assert_eq!(names.of(duration), None);
         assert_eq!(names.of(gauge("call_decisions_sum")), None);
-        // Of the whole store, and of a policy.
+        // A figure is of the whole store, or of a policy.
         let policy = PolicyName::literal("search");
         assert_eq!(names.of(gauge("policy_entries")), Some("portcullis_store_policy_entries"));
         assert_eq!(names.of(gauge("entries").of_policy(&policy)), None);

@@ -1,4 +1,4 @@
-//! Refunds and charges after a request that nobody could make.
+//! Refunds and charges after a request that could not be made.
 
 use std::convert::Infallible;
 use std::future::pending;

@@ -81,7 +81,7 @@ impl Store for Failing {
 pub(crate) struct Setup {
     pub(crate) registry: Arc<Registry>,
     pub(crate) recorded: Recorded,
-    /// That of the store.
+    /// The clock of the store.
     pub(crate) clock: ManualClock,
     mode: Arc<Mutex<Mode>>,
 }

@@ -13,7 +13,7 @@ fn of_two_reloads_the_newer_one_is_shown_in_any_order() {
     }
     registry.rules_rejected(2, "a file of before");
     assert_eq!(shown(), Some(4));
-    // Those of another limiter.
+    // The rules of another limiter.
     recorded.metrics.set_rules_generation(1);
     assert_eq!(shown(), Some(1));
 }
