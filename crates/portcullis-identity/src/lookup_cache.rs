@@ -30,7 +30,7 @@ pub struct LookupCache<T> {
     /// Whether a result is a failure of the server.
     fails: fn(&T) -> bool,
     entries: Mutex<Entries<T>>,
-    /// Those of the limiter whose layer has the look-up first. Set while `entries` is locked.
+    /// The counts of the limiter whose layer has the look-up first. Set while `entries` is locked.
     counts: OnceLock<LookupCounts>,
 }
 

@@ -149,7 +149,7 @@ impl ChargeLedger {
         read(decisive(entries, basis), current(entries, basis));
     }
 
-    /// The same without a lock, for a charge that no clone can change.
+    /// Like [`with_decisions`](Self::with_decisions), but without a lock, for a charge that no clone can change.
     pub fn with_decisions_unshared(&mut self, basis: Charged<'_>, read: impl FnOnce(&Decision, &[Decision])) {
         let entries = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref();
         read(decisive(entries, basis), current(entries, basis));

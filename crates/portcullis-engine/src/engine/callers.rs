@@ -41,7 +41,7 @@ impl CallerPolicies {
         policies
     }
 
-    /// The same caller, of whom more is known.
+    /// Adds quotas of the caller that became known later.
     #[must_use]
     pub fn and(self, limits: &Limits, quotas: &[(usize, Quota)]) -> Self {
         if quotas.is_empty() {
@@ -83,7 +83,7 @@ impl CallerPolicies {
         policies.push((index, policy));
     }
 
-    /// Adds those of another request, whose policies begin at `offset`.
+    /// Adds the quotas of another request, whose policies begin at `offset`.
     pub(crate) fn join(&mut self, other: &Self, offset: usize) {
         for (index, policy) in other.0.iter().flat_map(|policies| policies.iter()) {
             self.put(offset + index, policy.clone());

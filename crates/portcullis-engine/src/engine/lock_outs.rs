@@ -32,7 +32,7 @@ pub(crate) fn count(store: &Arc<Limits>, outcome: &Outcome) {
     }
 }
 
-/// Whether a denial counts: one that the store has made, or repeats, because of what one client has used. Those of a blocked key do
+/// Whether a denial counts: one that the store has made, or repeats, because of what one client has used. Denials of a blocked key do
 /// not, so that a block ends although its client goes on.
 fn counts(key: Key, decision: &Decision) -> bool {
     matches!(decision.retry(), Some(Retry::After(_)))

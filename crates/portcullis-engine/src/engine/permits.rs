@@ -64,14 +64,14 @@ struct Held {
     receipt: Receipt,
     /// When the lease began, as far as this process knows.
     since: Instant,
-    /// That of the request.
+    /// The runtime of the request.
     runtime: Option<Handle>,
 }
 
 /// A policy under which permits are held.
 struct HeldPolicy {
     policy: Policy,
-    /// That of one of the layers.
+    /// The store of one of the layers.
     store: Arc<Limits>,
     permits: usize,
 }

@@ -92,7 +92,7 @@ impl Settler {
         let pending = Pending { store: Arc::clone(store), receipt, cost, attempts: 0 };
         let permit = store.engine().backlog.task_permit();
         if let Err(NoTask::TooMany) = permit {
-            // Nothing is sent that nobody could wait for.
+            // A call is sent only if a task can wait for its answer.
             return self.0.retry(pending);
         }
         match (pending.call().into_ready(), permit) {
@@ -174,7 +174,7 @@ impl Shared {
     /// be one.
     fn run(self: &Arc<Self>) {
         let mut state = self.lock();
-        // That of a runtime that has ended is finished.
+        // The task of a runtime that has ended is finished.
         if state.repeating.as_ref().is_some_and(|task| !task.is_finished()) {
             self.due.notify_one();
         } else if !state.queue.is_empty()

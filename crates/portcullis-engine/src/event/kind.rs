@@ -144,8 +144,8 @@ pub enum EventKind<'a> {
     /// A request has waited, and the inner service was not ready for it in time (`RateLimitLayer::ready_deadline`).
     NotReady,
     /// A policy has charged a request, a shadow policy as well. Each unit that is [refunded](Self::Refunded) was charged by this event
-    /// or by [`ChargedMore`](Self::ChargedMore) before. Charges without an answer are no event: those of a call that has failed, or
-    /// whose client has disconnected before the answer. Emitted only if an observer [asks](crate::Observer::wants_charges) for it.
+    /// or by [`ChargedMore`](Self::ChargedMore) before. A charge without an answer is no event, because its call has failed or the client
+    /// has disconnected before the answer. Emitted only if an observer [asks](crate::Observer::wants_charges) for it.
     Charged {
         /// The decision of the policy.
         decision: &'a Decision,

@@ -104,7 +104,8 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Of a request that no enforced policy counts. What is recorded for another reason stays: that it is exempt, or would be rejected.
+    /// The record of a request that no enforced policy counts. What is recorded for another reason stays: that it is exempt, or would be
+    /// rejected.
     fn of_uncounted(event: &Event<'a>) -> Option<Self> {
         let policies = event.policies.0;
         match event.uncounted {

@@ -58,9 +58,10 @@ impl InstalledPolicy {
 impl PolicyTable {
     /// Installs policies under one lock, with one change of the generation. The names are registered until the membership is dropped.
     ///
-    /// `commit` is called under the lock, after the generation has changed. Who sees what it has stored therefore sees the new
-    /// generation, and waits for the lock to read the policies; and who sees a new policy, which needs the lock, sees what it has stored.
-    /// If it stored before the generation changed, a layer that was compared with the policies before would still pass as current.
+    /// `commit` runs under the lock, after the generation changed. A reader that sees what `commit` stored therefore sees the new
+    /// generation, and waits for the lock to read the policies. A reader that sees a new policy, which needs the lock, sees what `commit`
+    /// stored. If `commit` ran before the generation changed, a layer that was compared with the policies before would still pass as
+    /// current.
     pub(crate) fn install(
         self: &Arc<Self>,
         policies: &[InstalledPolicy],
@@ -119,7 +120,7 @@ impl Entries {
         let before = entry.installed.as_deref();
         let lock_out = match (&entry.lock_out, &installed.lock_out) {
             (Some(present), Some(rule)) if present.rule() == rule => Some(Arc::clone(present)),
-            // It is that of a layer.
+            // The present rule was set by a layer.
             (Some(present), rule) if before.is_none_or(|before| before.lock_out.is_none()) => match rule {
                 None => Some(Arc::clone(present)),
                 Some(refused) => {

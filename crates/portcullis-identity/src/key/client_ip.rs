@@ -69,7 +69,7 @@ impl ClientIp {
     /// The first of these values in the request's extensions is used: Axum's `ConnectInfo<SocketAddr>` and
     /// `MockConnectInfo<SocketAddr>` (feature `axum`), Tonic's `TcpConnectInfo` (feature `tonic`; over TLS
     /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr). A program that makes requests of other messages can put a
-    /// [`KeyError`] into their extensions: it is the error of those without an address, and says what the message lacks.
+    /// [`KeyError`] into their extensions: it is the error of messages without an address, and names what they lack.
     pub const fn peer() -> Self {
         Self { proxies: None, prefix_lengths: PrefixLengths::DEFAULT, log: LogOnce::new() }
     }

@@ -33,7 +33,7 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
         }
     }
 
-    /// The challenge of the left half, or that of the right.
+    /// The challenge of the left half, or of the right if the left one has none.
     fn challenge(&self) -> Option<HeaderValue> {
         self.left.challenge().or_else(|| self.right.challenge())
     }
@@ -43,7 +43,7 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
         self.left.counts_rejections() || self.right.counts_rejections()
     }
 
-    /// That of the left half, which writes the first part.
+    /// Asks the left half, which writes the first part.
     fn is_chosen_by_client(&self) -> bool {
         self.left.is_chosen_by_client()
     }
@@ -83,7 +83,7 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
         }
     }
 
-    /// The challenge of the left half, or that of the right.
+    /// The challenge of the left half, or of the right if the left one has none.
     fn challenge(&self) -> Option<HeaderValue> {
         self.left.challenge().or_else(|| self.right.challenge())
     }

@@ -10,10 +10,10 @@ use super::{Identity, KeyError, KeyExtractor};
 
 /// The value of a cookie, byte for byte except for whitespace around it: it is not percent-decoded, and quotes are kept.
 ///
-/// If the cookie is absent or empty, the identity is missing. Of a cookie that occurs several times with different values, in one line or in
-/// several, the first counts, or by [`last`](Self::last) the last: say which your service reads, because browsers send several where two paths or
-/// domains have set one. All other cookies are ignored, and so are pairs that are not of the form `name=value`. A value that is
-/// longer than a key may be is an error of the client.
+/// If the cookie is absent or empty, the identity is missing. If it occurs several times with different values, in one line or in
+/// several, the first counts, or by [`last`](Self::last) the last: choose the one that your service reads, because browsers send
+/// several where two paths or domains have set one. All other cookies are ignored, and so are pairs that are not of the form
+/// `name=value`. A value that is longer than a key may be is an error of the client.
 ///
 /// The client chooses a cookie that is not verified: see [`Header`](super::Header). A verified cookie may still have several
 /// spellings, such as `31d4` and `%33%31d4`, if the verifier decodes it first, and each spelling is a separate key: in this case

@@ -29,7 +29,7 @@ pub struct KeyError {
 enum Fault {
     Client,
     Server,
-    /// Of the server, with a message that is the same for all requests and names the missing setup.
+    /// The fault of the server, with one message for all requests, which names the missing setup.
     Setup,
 }
 

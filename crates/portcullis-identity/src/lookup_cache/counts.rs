@@ -51,7 +51,7 @@ impl LookupCounts {
         self.0.entries.fetch_add(to_u64(entries), Relaxed);
     }
 
-    /// Of entries that were added.
+    /// Subtracts entries that were added before.
     pub(super) fn remove_entries(&self, entries: usize) {
         self.0.entries.fetch_sub(to_u64(entries), Relaxed);
     }

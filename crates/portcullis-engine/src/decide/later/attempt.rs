@@ -174,7 +174,7 @@ impl Attempt {
         }
         let waits = ask.waits(&limits);
         if waits.in_queue {
-            // That of a look-up, which would be counted beside the one for the queue.
+            // The permit of a look-up would be counted beside the one for the queue.
             self.permit = None;
             // A call of the store would charge a slot, which other requests could not use until it is refunded.
             if self.cannot_wait(ask) {

@@ -19,9 +19,9 @@ use crate::limit::is_in_flight;
 pub enum Keep {
     /// All charges are refunded.
     Nothing,
-    /// Those of these policies.
+    /// The charges of these policies stay.
     Of(PolicySet),
-    /// All except slots in queues, which other requests can use.
+    /// All charges stay except slots in queues, which other requests can use.
     AllButSlots,
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Slot {
     limits: Arc<Limits>,
     /// `None` after its turn.
     charged: Option<Outcome>,
-    /// `None` if it has slots in several queues, or one that nobody else can use.
+    /// `None` if it has slots in several queues, or one that no other request can use.
     joined: Option<Joined>,
     own: Instant,
 }

@@ -63,8 +63,8 @@ pub(super) fn backoff(attempts: u32) -> Option<Duration> {
 /// A settlement takes about 600 bytes, and a receipt with many charges up to 2 KB.
 pub(super) const MAX_WAITING: usize = 1_024;
 
-/// The same for releases of permits, each of which took as much memory before: when a proxy in front restarts, all requests that it
-/// has in flight end at once.
+/// Like [`MAX_WAITING`], but for releases of permits, each of which took as much memory before: when a proxy in front restarts, all
+/// requests that it has in flight end at once.
 pub(super) const MAX_RELEASES: usize = 65_536;
 
 /// Together about 90 seconds: longer than a failover, and than the restart of a server.

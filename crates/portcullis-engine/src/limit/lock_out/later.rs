@@ -38,7 +38,7 @@ impl Later {
     /// Counts a denial, if a task reports it, which `start` starts unless there is one.
     pub(crate) fn count(&self, key: Key, start: impl FnOnce() -> Option<JoinHandle<()>>) {
         let mut denials = self.lock();
-        // That of a runtime that has ended is finished.
+        // The task of a runtime that has ended is finished.
         let task = denials.task.take().filter(|task| !task.is_finished());
         denials.task = task.or_else(start);
         if denials.task.is_some() {

@@ -96,7 +96,7 @@ pub enum TrustError {
     },
 }
 
-/// Parses networks, joined where possible. Those of IPv4-mapped addresses become networks of IPv4 addresses.
+/// Parses networks, joined where possible. Networks of IPv4-mapped addresses become networks of IPv4 addresses.
 pub(crate) fn parse_networks(
     networks: impl IntoIterator<Item = impl AsRef<str>>,
 ) -> Result<Vec<IpNet>, TrustError> {

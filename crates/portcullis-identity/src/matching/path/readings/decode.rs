@@ -104,7 +104,7 @@ impl Decoded {
 enum First {
     Written(u8),
     Escaped(u8),
-    /// Of an escape such as `%u0061`, which no standard has, or of an overlong form of UTF-8.
+    /// The character of an escape such as `%u0061`, which no standard has, or of an overlong form of UTF-8.
     Odd(char),
 }
 

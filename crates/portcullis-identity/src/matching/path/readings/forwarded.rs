@@ -5,8 +5,9 @@ use smallvec::SmallVec;
 use super::decode::Bytes;
 use super::dots::Dots;
 
-/// The path without `.` and `..` as they are written; the same with several slashes as one; the same as browsers read a URL, with escaped dots
-/// and backslashes; and without parameters. Each only if it differs, and if a server may split it in another way than this step.
+/// The path without `.` and `..` as they are written; without them and with several slashes as one; without them as browsers read a
+/// URL, with escaped dots and backslashes; and without parameters. Each only if it differs, and if a server may split it in another
+/// way than this step.
 pub(super) fn forwarded(path: &[u8]) -> SmallVec<[Bytes; 4]> {
     let mut texts: SmallVec<[Bytes; 4]> = SmallVec::new();
     let mut add = |text: Bytes| {
