@@ -89,8 +89,8 @@ pub struct Figures {
     pub worst: u64,
     /// Requests that it denied while the reference admitted them.
     pub wrongly_denied: u64,
-    /// Units of the limit that nobody got although there was demand: what the reference admitted in the window beyond what the choice
-    /// admitted.
+    /// Units of the limit that no client got although there was demand: what the reference admitted in the window beyond what the
+    /// choice admitted.
     pub unused: u64,
     /// Calls between regions for decisions and purchases of the keys that are simulated.
     pub calls: u64,

@@ -277,14 +277,14 @@ impl Recorded {
         command.bytes(request)
     }
 
-    /// The same check of a sliding log with another cost, which is its third parameter.
+    /// Like [`of`](Self::of), but with another cost for a sliding log, which is its third parameter.
     pub fn with_cost(&self, user: u32, cost: u32) -> Cmd {
         let mut request = self.request.clone();
         request[RECORD + 17..RECORD + 25].copy_from_slice(&f64::from(cost).to_le_bytes());
         self.send(user, &request)
     }
 
-    /// The same check for another user.
+    /// The check for this user.
     pub fn of(&self, user: u32) -> Cmd {
         self.send(user, &self.request)
     }

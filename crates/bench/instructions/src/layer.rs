@@ -82,12 +82,12 @@ fn layer(quota: Quota) -> RateLimitLayer {
     layer_of(registry(), quota)
 }
 
-/// The same with a second policy, which is decided in the same call of the store.
+/// Adds a second policy, which is decided in the same call of the store.
 fn with_window(layer: RateLimitLayer) -> RateLimitLayer {
     layer.and_policy(Policy::fixed_window("daily", Quota::per_day(1_000_000)))
 }
 
-/// The same with metrics that an exporter for Prometheus has.
+/// Like [`layer`], but with metrics that an exporter for Prometheus has.
 fn with_metrics(quota: Quota) -> RateLimitLayer {
     let registry = registry();
     Metrics::with_recorder(PrometheusBuilder::new().build_recorder()).observe(&registry);

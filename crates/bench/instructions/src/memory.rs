@@ -42,7 +42,7 @@ fn is_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str)
     matches!(ready, Some(Ok(ready)) if ready.decision.is_allowed())
 }
 
-/// The same with an outcome, from which a receipt is made.
+/// Like [`is_allowed`], but with an outcome, from which a receipt is made.
 fn has_outcome_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str) -> bool {
     let outcome = store.check(Checks::one(policy.clone(), key(secret, user), 1)).into_ready();
     matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())

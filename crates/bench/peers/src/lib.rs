@@ -46,7 +46,7 @@ pub fn times(options: &Options) -> Result<()> {
 ///
 /// # Errors
 ///
-/// The same as [`times`].
+/// Like [`times`].
 pub fn allocations(options: &Options, measure: Measure) -> Result<()> {
     let scale = Scale::of(options);
     if options.includes(Tables::Memory) {

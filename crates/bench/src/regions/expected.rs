@@ -18,7 +18,7 @@ pub struct Expected {
     pub active: f64,
     /// Keys with requests in a window, counted in each region.
     pub active_in_regions: f64,
-    /// The same in a second: the counters that regions have to send.
+    /// Keys with requests in a second, counted in each region: the counters that regions have to send.
     pub changed: f64,
     /// Requests per second of keys that are not simulated in regions while these are cut off.
     pub cut: f64,
@@ -67,7 +67,7 @@ struct Group {
     keys: f64,
     /// Requests per second of a key on average.
     rate: f64,
-    /// The same of the first key.
+    /// Requests per second of the first key.
     most: f64,
     parts: Vec<f64>,
     is_simulated: bool,

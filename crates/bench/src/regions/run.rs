@@ -72,7 +72,7 @@ fn merged(mut report: Report, other: Report) -> Report {
 struct Run {
     limit: u64,
     window: u64,
-    /// Of the current window.
+    /// The requests in the current window.
     requests: u64,
     admitted: u64,
     deciders: Vec<(Box<dyn Decider>, Counts)>,

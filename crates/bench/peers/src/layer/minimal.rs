@@ -34,7 +34,7 @@ pub(super) fn minimal(limits: Limits) -> MinimalLayer {
     MinimalLayer(Arc::new(Limit { store: MemoryStore::new(), secret, policy }))
 }
 
-/// The same, and the three lines of `X-RateLimit`, whose values exist already.
+/// Like [`minimal`], but with the three lines of `X-RateLimit`, whose values exist already.
 pub(super) fn minimal_with_headers(
     limits: Limits,
 ) -> Stack<MinimalLayer, MapResponseLayer<impl Fn(Response<Body>) -> Response<Body> + Copy>> {
