@@ -226,7 +226,7 @@ async fn requests_of_7_addresses_leave_a_place() {
     }
 }
 
-/// The rules say how long the network of a client is.
+/// The rules set how long the network of a client is.
 #[tokio::test]
 async fn networks_of_rules_share_their_places() {
     for (prefix, status) in [(64, 200), (48, 503)] {

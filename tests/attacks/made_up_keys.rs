@@ -195,6 +195,6 @@ async fn ten_thousand_made_up_tokens_reach_the_limit_of_the_address() {
     let server = raw::serve(Router::new().route("/", get(|| async {}).layer(layer))).await;
     let requests = (0..10_000).map(|number| raw::get(&format!("authorization: {}", token(number))));
     let statuses = raw::pipelined(3, server, requests).await;
-    // Of each five, two tokens are well-formed; the others are no identity.
+    // Two of five tokens are well-formed; the others are no identity.
     assert_eq!([200, 401, 429].map(|status| raw::count(&statuses, status)), [20, 30, 9_950]);
 }

@@ -113,7 +113,7 @@ async fn the_page_shows_the_figures_of_the_requests() {
             expected
         );
     }
-    // Those of the metrics, too.
+    // The counts of the metrics, too.
     let metrics = exporter.render();
     for (kind, name) in [
         ("admitted", r#"portcullis_decisions_total{policy="search",outcome="allowed"}"#),

@@ -16,7 +16,7 @@ pub(crate) struct Figures {
     pub(crate) failed: usize,
     pub(crate) unknown: usize,
     pub(crate) kinds: BTreeMap<Failure, usize>,
-    /// The longest call among those that began before two deadlines of the fault had passed: that of a call and that of the probe.
+    /// The longest call among those that began before two deadlines of the fault had passed: the call's own and the probe's.
     pub(crate) worst_at_first: u64,
     /// The longest call among those that began later.
     pub(crate) worst_later: u64,
@@ -136,7 +136,7 @@ impl fmt::Display for Corrections {
 
 fn normal_after(ops: &[Op], end: u64) -> Option<u64> {
     let mut by_process: BTreeMap<u16, Vec<&Op>> = BTreeMap::new();
-    // Of these families an answer may be from a lease or of a remembered denial, which does not show that a server answers.
+    // An answer to these families may be from a lease or of a remembered denial, which does not show that a server answers.
     let needs_server = |op: &&Op| {
         let family = op.key_id.family;
         family.max_lease() == 0 && family != Family::Remembered && !Family::MIXED.contains(&family)

@@ -86,7 +86,7 @@ async fn processes_on_one_redis_share_the_count_of_the_month() {
     assert_eq!(report(other, "ada").await, (OK, Some(1), None));
     assert_eq!(report(one, "ada").await, (OK, Some(0), None));
 
-    // The client is told to come back when the month ends on the server's clock.
+    // `Retry-After` ends with the month on the server's clock.
     let before = Timestamp::from(SystemTime::now());
     let (status, left, retry_after) = report(other, "ada").await;
     let after = Timestamp::from(SystemTime::now());

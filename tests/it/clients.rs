@@ -50,7 +50,7 @@ async fn answer(app: Router, lines: &[&[u8]]) -> String {
     answer_over(app, (PEER, PEER), lines).await
 }
 
-/// The same with a server on the address `listening` and a client that connects to `connecting`.
+/// Like [`answer`], but with a server on the address `listening` and a client that connects to `connecting`.
 async fn answer_over(app: Router, (listening, connecting): (&str, &str), lines: &[&[u8]]) -> String {
     let listener = TcpListener::bind((listening, 0)).await.unwrap();
     let address = (connecting, listener.local_addr().unwrap().port());

@@ -172,7 +172,7 @@ async fn one_call_of_a_client_is_in_flight_at_a_time() {
             (text(&status, "x-ratelimit-limit"), text(&status, "x-ratelimit-remaining")),
             (Some("1"), Some("0"))
         );
-        // Nobody knows when the stream ends.
+        // It is not known when the stream ends.
         assert_eq!((text(&status, "grpc-retry-pushback-ms"), text(&status, "retry-after")), (None, None));
         bob.call("").await.unwrap();
         drop(replies);

@@ -187,7 +187,7 @@ impl Measured {
 #[tokio::test]
 async fn the_table_in_the_guide_has_all_figures_of_the_stores() {
     let redis = RedisServer::start().unwrap();
-    // A user whose rights are not those of one namespace.
+    // A user whose rights are not limited to one namespace.
     let url = format!("redis://127.0.0.1:{}", redis.port());
     let region = Region::new("eu", url.clone(), Shares::equal(2).unwrap());
     let regional = Limiter::redis(url)
@@ -234,7 +234,7 @@ async fn metrics_are_exact_while_redis_is_killed_and_restarted() {
     let mut redis = RedisServer::start().unwrap();
     let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap();
     let mut measured = Measured::start(limiter).await;
-    // Those of the set-up, which nobody observed.
+    // The calls of the set-up, which no metrics observed.
     let unobserved = measured.value("portcullis_store_calls_total");
     assert_eq!(measured.send(10).await.get(&200), Some(&240));
     measured.assert_exact();

@@ -74,7 +74,7 @@ impl Instance {
         Self { url, would_reject }
     }
 
-    /// What an operator gets who sets the mode.
+    /// Sets the mode as an operator does. Returns the answer.
     async fn set_mode(&self, mode: &str) -> (u16, String) {
         let request = Request::put(format!("{}/operators/mode/{mode}", self.url));
         let response = HttpClient::http_1().send(request, ()).await;

@@ -1,4 +1,4 @@
-//! The same service with its limits in memory, on a real Redis, and switched off: its handlers run unchanged.
+//! A service with its limits in memory, on a real Redis, and switched off: its handlers run unchanged.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -72,7 +72,7 @@ impl Process {
         Self::start(command).await
     }
 
-    /// The same example, without a token.
+    /// The command of the example, without a token.
     pub(crate) fn admin_command() -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_admin-under-test"));
         command.env("PORT", "0").kill_on_drop(true);
@@ -97,7 +97,7 @@ impl Process {
         Self::start(Self::shared_budget_command(redis_url, burst)).await
     }
 
-    /// The same, with trust in the certificates of a file.
+    /// Like [`shared_budget`](Self::shared_budget), but with trust in the certificates of a file.
     pub(crate) async fn shared_budget_trusting(certificates: &Path, redis_url: &str, burst: u64) -> Self {
         let mut command = Self::shared_budget_command(redis_url, burst);
         command.env("SSL_CERT_FILE", certificates);

@@ -134,7 +134,7 @@ fn the_example_has_the_limits_of_the_quickstart() {
     assert_eq!(rules.get("search").unwrap().key().to_string(), "header x-api-key, else client_ip");
 }
 
-/// The code of the README limits two routes, each by address. Its file, and the first one of the guide, say the same and no more.
+/// The code of the README limits two routes, each by address. Its file, and the first one of the guide, have these limits and no more.
 #[test]
 fn the_files_have_all_limits_of_the_readme() {
     let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
@@ -167,7 +167,7 @@ fn the_files_have_all_limits_of_the_readme() {
 fn the_files_of_the_guide_can_be_used() {
     let blocks = GUIDE.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut count = 0;
-    // Those of a document are not whole.
+    // The rules of a document are not whole.
     for block in blocks.filter(|block| !block.starts_with("# changes.toml")) {
         let loader =
             Loader::text("guide.toml", Format::Toml, block).environment(|_| None).accept_unknown_names();

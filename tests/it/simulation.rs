@@ -141,7 +141,7 @@ async fn a_simulation_decides_as_the_server_does() {
     assert_equal(&simulation.join().unwrap(), &served);
 }
 
-/// The same limits in a file.
+/// The limits of `layer` in a file.
 const RULES: &str = r#"
 [policy.burst]
 strategy = "token_bucket"

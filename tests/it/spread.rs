@@ -1,4 +1,4 @@
-//! Clients of a window are told to come back at different times: a real server in memory, and two instances on a real Redis.
+//! Clients of a window get different values of `Retry-After`: from a real server in memory, and from two instances on a real Redis.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;

@@ -157,7 +157,7 @@ async fn waits_in_order_with_one_check_each(server: Server) {
 async fn waits_for_windows_in_order(server: Server) {
     assert_eq!(server.send(14).await, [200; 14]);
     assert_eq!(*server.passed.lock().unwrap(), (0..14).collect::<Vec<_>>());
-    // One check for each request, and one for each denial: of the first that waits, and once per window.
+    // One check for each request, and one for each denial: the first waiting request is denied, and one in each window.
     assert!(server.checks() <= 14 + 1 + 5, "{}", server.checks());
 }
 
@@ -209,7 +209,7 @@ async fn ten_thousand_requests_for_slots_are_fair_and_bounded() {
     let policy = Policy::gcra("rate", Quota::per_second(100)).wait_at_most(Duration::from_mins(1));
     let server = Server::new(virtual_memory(), policy);
     let statuses = server.flood().await;
-    // Of each user one passes at once, and a sixteenth of 4 096 may wait.
+    // One request of each user passes at once, and a sixteenth of 4 096 may wait.
     let passed = 16 * (1 + 256);
     assert_eq!(statuses, HashMap::from([(200, passed), (503, 10_000 - passed)]));
     assert!(server.is_fair());

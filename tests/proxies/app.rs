@@ -75,7 +75,7 @@ pub(crate) async fn send_request(from: &str, proxy: SocketAddr, lines: &[Vec<u8>
     send_target(from, proxy, b"/", lines).await
 }
 
-/// The same for any target.
+/// Like [`send_request`], but for any target.
 pub(crate) async fn send_target(from: &str, proxy: SocketAddr, target: &[u8], lines: &[Vec<u8>]) -> Answer {
     let from: IpAddr = from.parse().unwrap();
     let socket = if from.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();

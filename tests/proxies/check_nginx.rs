@@ -62,7 +62,7 @@ async fn clients_cannot_ask_through_nginx() {
     let client = Client::new("127.0.0.2", address);
     assert_eq!(figures(&client.get("/.check").await), (404, None, None));
     assert_eq!(checked.remaining("127.0.0.2").await, BUDGET);
-    // A check that cannot be made of what a client sends is 400 for the client, and charges nobody.
+    // A check that cannot be made of what a client sends is 400 for the client, and charges no key.
     let response = client.send(Method::GET, "/a%5E", &[], "").await;
     assert_eq!(figures(&response), (200, Some(BUDGET), Some(BUDGET - 1)));
     let answer = crate::app::send_target("127.0.0.2", address, b"/a<b", &[]).await;

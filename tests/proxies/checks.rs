@@ -47,9 +47,9 @@ match = { path = "/private" }
 
 /// The limiter that is asked, and the application.
 pub(crate) struct Checked {
-    /// Of the check endpoint.
+    /// The address of the check endpoint.
     pub(crate) endpoint: SocketAddr,
-    /// Of the application.
+    /// The address of the application.
     pub(crate) app: SocketAddr,
     limiter: Limiter,
     served: Arc<AtomicU32>,

@@ -27,7 +27,7 @@ const LIMITS: &str = include_str!("../../examples/proxies/envoy-limits.yaml");
 /// Envoy between a client, an application and the service.
 struct Stack {
     service: RateLimitService,
-    /// Of the service. Its end closes all connections.
+    /// The runtime of the service. Its end closes all connections.
     runtime: Option<Runtime>,
     application: tokio::task::JoinHandle<()>,
     _envoy: Proxy,

@@ -21,7 +21,7 @@ const REQUESTS: usize = 20_000;
 /// The relation of the two results. All but the first are documented differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Relation {
-    /// The same client.
+    /// Both find one client.
     Same,
     /// Neither can parse an element: the layer rejects the request, nginx uses the hop before it.
     Unreadable,

@@ -2,7 +2,7 @@
 //!
 //! The files are in `tests/data/requests`. A door is a way in which a request meets the rules: a layer that is built in code from the
 //! same values, the layer of the rules file, the check endpoint, Envoy's rate limit service, and the reverse proxy. A door that cannot
-//! do what a file says refuses it, and the file names the fields.
+//! do what a file requires refuses it, and the file names the fields.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod doors;

@@ -137,7 +137,7 @@ pub(crate) fn items(parts: &Parts) -> u64 {
     header(parts, "x-items").and_then(|items| items.parse().ok()).unwrap_or(1)
 }
 
-/// Whether a response says that it has failed.
+/// Whether a response reports that it has failed.
 pub(crate) fn failed(outcome: &ResponseOutcome<'_>) -> bool {
     outcome.headers().contains_key("x-failed")
 }

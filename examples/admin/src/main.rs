@@ -5,8 +5,8 @@
 //! cargo run -p admin-example -- --traffic      # with clients that it makes up
 //! ```
 //!
-//! Open <http://127.0.0.1:3000/limits> and enter the token. `portcullis admin http://127.0.0.1:3000/limits top` shows the same in another
-//! terminal. `REDIS_URL` keeps the limits in Redis, and `PORT` chooses another port.
+//! Open <http://127.0.0.1:3000/limits> and enter the token. `portcullis admin http://127.0.0.1:3000/limits top` shows the busiest clients
+//! in another terminal. `REDIS_URL` keeps the limits in Redis, and `PORT` chooses another port.
 
 mod traffic;
 
@@ -99,7 +99,7 @@ fn install_exporter() -> anyhow::Result<PrometheusHandle> {
         .set_buckets_for_metric(buckets("portcullis_store_call_decisions"), &DECISIONS_BUCKETS)?
         .set_buckets_for_metric(buckets("portcullis_wait_seconds"), &WAIT_BUCKETS)?
         .install_recorder()?;
-    // Otherwise histograms would grow while nobody scrapes them.
+    // Otherwise histograms would grow while no server scrapes them.
     let upkeep = exporter.clone();
     tokio::spawn(async move {
         loop {

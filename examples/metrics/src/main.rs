@@ -71,7 +71,7 @@ fn install_exporter() -> anyhow::Result<PrometheusHandle> {
         .set_buckets_for_metric(buckets("portcullis_store_call_decisions"), &DECISIONS_BUCKETS)?
         .set_buckets_for_metric(buckets("portcullis_wait_seconds"), &WAIT_BUCKETS)?
         .install_recorder()?;
-    // Otherwise histograms would grow while nobody scrapes them.
+    // Otherwise histograms would grow while no server scrapes them.
     let upkeep = exporter.clone();
     tokio::spawn(async move {
         loop {

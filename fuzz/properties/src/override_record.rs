@@ -147,7 +147,7 @@ fn window() -> Policy {
 
 const SECOND: u64 = 1_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
-/// Of an encoding.
+/// The most bytes of an encoding.
 const MOST_BYTES: usize = 106;
 /// Windows that begin later end after the last instant that Redis keeps.
 const LATEST: Timestamp = Timestamp::from_micros(1 << 52);

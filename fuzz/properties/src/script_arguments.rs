@@ -235,7 +235,7 @@ const FORCE: u8 = 4;
 const RENEW: u8 = 6;
 /// The numbers of a run.
 const RUN: usize = 4;
-/// Of a key.
+/// The most permits of a key.
 const MAX_PERMITS: f64 = 2_000.0;
 const METER: u8 = 1;
 const FIXED_WINDOW: u8 = 2;

@@ -59,7 +59,7 @@ pub struct RunRecord<'a> {
     pub ops: &'a [Op],
     /// The times at which state may have been lost.
     pub losses: &'a [Loss],
-    /// The server's final count for each key that was queried. Of requests in flight, a lease after the last call.
+    /// The server's final count for each key that was queried; for requests in flight, a lease after the last call.
     pub counted: &'a BTreeMap<KeyId, u64>,
 }
 

@@ -170,8 +170,8 @@ impl Family {
         }
     }
 
-    /// The quota. The interval of a meter is whole microseconds, so that its figures show its exact state. Of requests in flight,
-    /// the number of permits and the length of their lease.
+    /// The quota. The interval of a meter is whole microseconds, so that its figures show its exact state. For requests in flight it
+    /// is the number of permits and the length of their lease.
     pub fn quota(self) -> Quota {
         match self {
             Self::Spaced | Self::Remembered | Self::MixedExact | Self::CancelledExact => {
@@ -272,8 +272,8 @@ impl KeyId {
         Some(Self { rotation: code >> 13, family, caller })
     }
 
-    /// The key that is charged. It depends on the caller and the rotation only, so it is the same under every policy, but for policies
-    /// that are checked together: of those the keys differ, in one slot.
+    /// The key that is charged. It depends on the caller and the rotation only, so it is the same under every policy, except that
+    /// policies which are checked together have different keys in one slot.
     #[expect(clippy::missing_panics_doc, reason = "the text is short")]
     pub fn key(self) -> Key {
         let mut hasher = Secret::published().hasher();

@@ -1,5 +1,5 @@
-//! The same with requests that hold permits, while operators grant quotas, block keys and reset states. One of the processes is
-//! killed with permits that it holds.
+//! The balance of a random run with requests that hold permits, while operators grant quotas, block keys and reset states. One of the
+//! processes is killed with permits that it holds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

@@ -16,9 +16,9 @@ use super::start::{exchange, raw, read_head, start, text, unlimited, write};
 
 /// No test waits for longer, and none takes nearly as long.
 const BOUND: Duration = Duration::from_secs(60);
-/// Of the proxy, where a test waits for its end.
+/// The proxy's bound where a test waits for its end.
 const SOON: Duration = Duration::from_millis(100);
-/// Of the proxy, where something has to happen before its end.
+/// The proxy's bound where something has to happen before its end.
 const LATER: Duration = Duration::from_secs(3);
 
 #[tokio::test]

@@ -43,7 +43,7 @@ async fn connection_does_not_hide_the_client() {
     assert_eq!((lines(&seen, "authorization"), lines(&seen, "host")), (vec!["me"], vec!["a"]));
 }
 
-/// One setting: the client that is charged is the client that the upstream is told.
+/// One setting: the client that is charged is the client that the headers name to the upstream.
 #[tokio::test]
 async fn the_charged_client_is_the_forwarded_one() {
     let upstream = echo().await;

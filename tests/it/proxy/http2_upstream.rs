@@ -24,7 +24,7 @@ use crate::grpc::listen;
 /// No test waits for longer, and none takes nearly as long.
 const BOUND: Duration = Duration::from_secs(60);
 
-/// Responses that nobody reads take the windows of their own streams, and not that of the connection.
+/// Responses that no client reads take the windows of their own streams, and not the window of the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_do_not_read_stall_no_others() {
     let chunks = Arc::new(AtomicUsize::new(0));

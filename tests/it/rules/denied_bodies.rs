@@ -27,7 +27,7 @@ async fn is_read(options: &str) -> bool {
     let body = Body::from_stream(ReceiverStream::new(body).map(Ok::<_, Infallible>));
     let response = app.oneshot(Request::post("/upload").body(body).unwrap()).await.unwrap();
     assert_eq!(response.status().as_u16(), 403);
-    // There is room for one that nobody reads, until the body is dropped.
+    // There is room for one chunk that is not read, until the body is dropped.
     let _ = parts.send(Bytes::from_static(b"a")).await;
     parts.send(Bytes::from_static(b"b")).await.is_ok()
 }

@@ -9,7 +9,7 @@ use tower::util::MapRequestLayer;
 
 use super::*;
 
-/// Who calls, as authentication in front of the layer has found out.
+/// The caller, as authentication in front of the layer has found out.
 #[derive(Clone, Copy, PartialEq)]
 enum Caller {
     Staff,

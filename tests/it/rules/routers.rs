@@ -37,9 +37,9 @@ const LIMITS: &str = r#"
 enum Place {
     /// Around each route and fallback of the outer router, behind its choice of a route.
     Outside,
-    /// The same of the router that is nested, which sees paths without their prefix.
+    /// Around each route and fallback of the router that is nested, which sees paths without their prefix.
     Inside,
-    /// The same of a router that is nested as a service.
+    /// Around each route and fallback of a router that is nested as a service.
     InsideService,
     /// Around a whole router, in front of its choice of a route.
     Around,

@@ -35,7 +35,7 @@ pub(crate) enum Audit {
 pub(crate) struct Begun {
     /// The most, over these periods, of the units admitted up to now less those in lease at the begin.
     most: i64,
-    /// The same without leases.
+    /// The most of the units admitted up to now, over these periods.
     without_leases: i64,
 }
 

@@ -114,7 +114,7 @@ impl System {
     }
 }
 
-/// The same for the same value, in every run.
+/// Equal for equal values, in every run.
 fn hash(value: &impl Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }

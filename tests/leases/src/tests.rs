@@ -50,7 +50,7 @@ fn two_processes(quotas: Vec<Strategy>) -> Leases {
     }
 }
 
-/// Explores all states: of the second model, which is larger, with `cargo xtask test --all`, else of the first.
+/// Explores all states of the second model, which is larger, with `cargo xtask test --all`, else of the first.
 fn check(model: Leases, all: Leases) {
     let model = if steps() < 100_000 { model } else { all };
     let checker = model.checker().threads(2).spawn_bfs().join();

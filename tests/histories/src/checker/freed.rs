@@ -3,7 +3,7 @@
 use super::super::{Correction, Family, Op};
 
 /// The maximum that an answered correction has freed. For a meter in microseconds: the part of each run after the instant at
-/// which the server ran the correction. Otherwise in units: those of the runs that counted at that instant.
+/// which the server ran the correction. Otherwise in units: the units of the runs that counted at that instant.
 pub(super) fn freed(family: Family, op: &Op) -> u64 {
     let (Some(correction), Some(answer)) = (op.correction(), op.answer()) else { return 0 };
     freed_at(family, correction, answer.at)

@@ -68,7 +68,7 @@ fn validity(answer: &Answer) -> Option<u64> {
     Some(wait(answer)?.min(next.unwrap_or(u64::MAX)).min(MAX_AGE))
 }
 
-/// The same in an outage: until its wait is over.
+/// For how long a denial may be remembered in an outage: until its wait is over.
 fn wait(answer: &Answer) -> Option<u64> {
     let wait = match answer.retry? {
         Retry::After(wait) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),

@@ -3,10 +3,10 @@
 //! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which refills at one unit per 30 days. They differ
 //! in their failure mode: local (the default: this process enforces the whole budget by itself), open and closed. `GET /leased` is
 //! closed as well, and this process leases a tenth of the budget, if it is not too small for that. `GET /reserved` is closed
-//! too: it reserves 10 units, streams one and ends when the server is stopped. Of `GET /in-flight`, which ends then as well, 100 run at
-//! a time, with a lease of four seconds.
+//! too: it reserves 10 units, streams one and ends when the server is stopped. At most 100 requests for `GET /in-flight`, which end then
+//! as well, run at a time, with a lease of four seconds.
 //!
-//! The routes of the modules `reported` and `operated` report what they have charged. That of `calling` calls another server.
+//! The routes of the modules `reported` and `operated` report what they have charged. The route of `calling` calls another server.
 //!
 //! `POST /stop` ends the streams and the server. Then it settles what is left and prints the settlements that are not made:
 //! `drained LEFT LOST`.

@@ -7,7 +7,7 @@
 //! | route | the units are charged by | `x-then` |
 //! |---|---|---|
 //! | `/charge` | the layer | `more`, `settle`, `refund`, or nothing |
-//! | `/check` | a check in the handler | the same |
+//! | `/check` | a check in the handler | `more`, `settle`, `refund`, or nothing |
 //! | `/hold` | the layer, if the response is a 401 | `fail`, `succeed`, or `hang`: no response |
 //! | `/use` | the layer, which settles what the body has used: `x-units` | `end`, or `hang`: the body has no end |
 //!

@@ -42,7 +42,7 @@ impl Stream {
         axum::body::Body::new(Self { first: Some((usage, units)), end: Box::pin(end) })
     }
 
-    /// The same without any frame.
+    /// Like [`until`](Self::until), but without any frame.
     pub(crate) fn empty_until(end: impl Future<Output = ()> + Send + 'static) -> axum::body::Body {
         axum::body::Body::new(Self { first: None, end: Box::pin(end) })
     }
