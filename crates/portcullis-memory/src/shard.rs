@@ -2,10 +2,10 @@
 
 mod decide;
 mod entry;
-mod grains;
 mod overrides;
-mod own;
-mod tenancy;
+mod policy;
+mod state_table;
+mod time_steps;
 mod windows;
 
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_by
 use crate::overrides::SharedOverrides;
 use crate::table::Location;
 use entry::{Entry, heap};
-use grains::Grains;
-use own::Own;
+use state_table::StateTable;
+use time_steps::TimeSteps;
 
-pub(crate) use own::SmallState;
-pub(crate) use tenancy::halves;
+pub(crate) use policy::halves;
+pub(crate) use state_table::SmallEntryState;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the table.
@@ -35,10 +35,10 @@ pub(crate) struct Shard {
     /// The number of entries that calls should have inspected since the last sweep.
     unswept: usize,
     reserved: Reserved,
-    grains: Grains,
+    time_steps: TimeSteps,
     /// The digest of the policy that has the shard, in two halves: a `u128` has an alignment of 16 bytes. Zeros if none has it.
     policy: [u64; 2],
-    own: Own,
+    table: StateTable,
     bounds: Bounds,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
@@ -102,8 +102,8 @@ impl EntryId {
 impl Shard {
     pub(crate) fn new(strategy: &Strategy, bounds: Bounds, location: Arc<Location>) -> Self {
         Self {
-            own: Own::new(strategy, bounds.keys, location),
-            grains: Grains::of(strategy),
+            table: StateTable::new(strategy, bounds.keys, location),
+            time_steps: TimeSteps::of(strategy),
             policy: [0; 2],
             latest: Timestamp::EPOCH,
             unswept: 0,
@@ -116,7 +116,7 @@ impl Shard {
     }
 
     pub(crate) fn stats(&self) -> ShardStats {
-        let mut stats = ShardStats { entries: self.own.len(), ..ShardStats::default() };
+        let mut stats = ShardStats { entries: self.table.len(), ..ShardStats::default() };
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
             stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
@@ -139,15 +139,15 @@ impl Shard {
     /// Records that a strategy uses the shard.
     #[inline]
     fn add_strategy(&mut self, strategy: &Strategy) {
-        if self.grains.add(strategy) {
-            self.own.forget_expiry();
+        if self.time_steps.add(strategy) {
+            self.table.forget_expiry();
         }
     }
 
     /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
     pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
         self.add_strategy(strategy);
-        self.own.admit(strategy, self.bounds.keys);
+        self.table.admit(strategy, self.bounds.keys);
         let access = self.access(EntryId::Own(id));
         if matches!(access, Access::Copied(Some(_))) {
             return (EntryId::Own(id), access);
@@ -159,9 +159,9 @@ impl Shard {
     }
 
     fn access(&self, entry: EntryId) -> Access {
-        match (entry, &self.own) {
-            (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => Access::InPlace,
-            (EntryId::Own(id), own) => Access::Copied(own.copied(id)),
+        match (entry, &self.table) {
+            (EntryId::Own(_), StateTable::Entries(_)) | (EntryId::Overflow(_), _) => Access::InPlace,
+            (EntryId::Own(id), table) => Access::Copied(table.copied(id)),
         }
     }
 
@@ -182,12 +182,12 @@ impl Shard {
 
     /// Whether a key is known or fits. What a new one takes is reserved until the end of the decision.
     fn try_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> bool {
-        let known = match &self.own {
-            Own::Entries(table) => table.get(id).map(|entry| entry.state.as_ref()),
-            own => own.has(id).then_some(None),
+        let known = match &self.table {
+            StateTable::Entries(table) => table.get(id).map(|entry| entry.state.as_ref()),
+            table => table.has(id).then_some(None),
         };
         let (keys, bytes) = match known {
-            None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
+            None if self.table.len() + self.reserved.keys >= self.bounds.keys => return false,
             None => (1, ENTRY_BYTES + heap_cost(strategy, initial_heap_bytes(strategy))),
             // A state written under another quota, such as the share of another number of instances, counts as absent; its
             // replacement may be larger, so reserve space for it. Keep it: the quota may be restored.
@@ -214,8 +214,8 @@ impl Shard {
 
     /// The state of an entry that is used [in place](Access::InPlace).
     pub(crate) fn get(&self, id: EntryId) -> Option<&State> {
-        match (id, &self.own) {
-            (EntryId::Own(id), Own::Entries(table)) => table.get(id)?.state.as_ref(),
+        match (id, &self.table) {
+            (EntryId::Own(id), StateTable::Entries(table)) => table.get(id)?.state.as_ref(),
             (EntryId::Own(_), _) => None,
             (EntryId::Overflow(number), _) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
         }
@@ -223,9 +223,9 @@ impl Shard {
 
     /// Writes a [copy](Access::Copied) back; `None` removes the entry.
     pub(crate) fn replace(&mut self, id: EntryId, strategy: &Strategy, state: Option<&State>) {
-        let expires_at = state.map_or(0, |state| self.grains.expires_at(strategy, state));
+        let expires_at = state.map_or(0, |state| self.time_steps.expires_at(strategy, state));
         if let EntryId::Own(id) = id {
-            self.own.replace(id, state, expires_at);
+            self.table.replace(id, state, expires_at);
         }
     }
 
@@ -255,7 +255,7 @@ impl Shard {
         units: u64,
         f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
-        let Own::Entries(table) = &mut self.own else { return };
+        let StateTable::Entries(table) = &mut self.table else { return };
         let Some(entry) = table.get_mut(id) else {
             if let Some(entry) = Entry::create(strategy, f) {
                 self.bounds.adjust(0, entry.cost());
@@ -303,7 +303,7 @@ impl Shard {
     }
 
     pub(crate) fn remove(&mut self, id: u128) {
-        self.own.remove(id, &self.bounds);
+        self.table.remove(id, &self.bounds);
     }
 
     /// Sweeps `count` entries on average: several times the number at some calls, so that entries beside each other are
@@ -320,7 +320,7 @@ impl Shard {
     /// Inspects the next `count` entries, unless none can have expired, and drops those that have.
     pub(crate) fn sweep(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
         self.add_strategy(strategy);
-        self.own.sweep(|state| self.grains.expires_at(strategy, state), now, count, &self.bounds);
+        self.table.sweep(|state| self.time_steps.expires_at(strategy, state), now, count, &self.bounds);
         for _ in 0..count.min(self.overflow.len()) {
             let next = self.overflow_cursor + 1;
             self.overflow_cursor = if next < self.overflow.len() { next } else { 0 };

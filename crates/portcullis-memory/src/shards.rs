@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 
 use self::owner::Owner;
 use crate::budget::Amount;
-use crate::shard::{Access, EntryId, Shard, SmallState};
+use crate::shard::{Access, EntryId, Shard, SmallEntryState};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::Location;
 
@@ -128,7 +128,7 @@ impl<'a> LockedShard<'a> {
 
     /// Sweeps a few entries, then decides a check of the key alone. See [`Shard::decide`].
     #[inline]
-    pub(crate) fn sweep_and_decide<A: Algorithm<State: SmallState>>(
+    pub(crate) fn sweep_and_decide<A: Algorithm<State: SmallEntryState>>(
         &mut self,
         key: &ShardKey<'_>,
         (strategy, algorithm): (&Strategy, &A),

@@ -21,7 +21,7 @@ use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
 use crate::figures::{self, Names};
 use crate::policies::Policies;
-use crate::shard::SmallState;
+use crate::shard::SmallEntryState;
 use crate::shards::{LockedShard, LockedShards, ShardKey};
 use crate::stats::{MemoryPolicyStats, MemoryStats};
 use call::CallState;
@@ -113,11 +113,11 @@ impl<C: Clock> MemoryStore<C> {
             return self.decide_with_override(policy, key, cost).transpose();
         }
         match policy.strategy() {
-            Strategy::TokenBucket(bucket) => self.check_small((policy, *bucket), key, cost),
-            Strategy::Gcra(gcra) => self.check_small((policy, *gcra), key, cost),
-            Strategy::LeakyBucket(bucket) => self.check_small((policy, *bucket), key, cost),
-            Strategy::FixedWindow(window) => self.check_small((policy, *window), key, cost),
-            Strategy::CalendarWindow(window) => self.check_small((policy, *window), key, cost),
+            Strategy::TokenBucket(bucket) => self.check_small_entry((policy, *bucket), key, cost),
+            Strategy::Gcra(gcra) => self.check_small_entry((policy, *gcra), key, cost),
+            Strategy::LeakyBucket(bucket) => self.check_small_entry((policy, *bucket), key, cost),
+            Strategy::FixedWindow(window) => self.check_small_entry((policy, *window), key, cost),
+            Strategy::CalendarWindow(window) => self.check_small_entry((policy, *window), key, cost),
             Strategy::SlidingWindow(window) => self.check_slots((policy, window), key, cost),
             Strategy::SlidingLog(_) | Strategy::InFlight(_) => Some(self.check_any(policy, key, cost)),
         }
@@ -128,7 +128,7 @@ impl<C: Clock> MemoryStore<C> {
     /// divided by, again after the shard is unlocked.
     // Not inlined, and with an option that is never `None`, so that it writes the result where the caller of the store wants it.
     #[inline(never)]
-    fn check_small<A: Algorithm<State: SmallState> + Copy>(
+    fn check_small_entry<A: Algorithm<State: SmallEntryState> + Copy>(
         &self,
         (policy, algorithm): (&Policy, A),
         key: Key,

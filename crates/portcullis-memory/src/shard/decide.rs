@@ -4,9 +4,9 @@ use portcullis_core::algorithm::{Algorithm, Figures, State};
 use portcullis_core::store::Position;
 use portcullis_core::{SlidingWindow, Strategy, Timestamp};
 
-use super::own::SmallStates;
+use super::state_table::SmallEntries;
 use super::windows::SlotCounts;
-use super::{Own, Shard, SmallState};
+use super::{Shard, SmallEntryState, StateTable};
 
 impl Shard {
     /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
@@ -14,7 +14,7 @@ impl Shard {
     /// Returns `None`, and decides nothing, if the state is not small, if the key is unknown and the shard is full, or if the length of
     /// the window is unknown.
     #[inline]
-    pub(crate) fn decide<A: Algorithm<State: SmallState>>(
+    pub(crate) fn decide<A: Algorithm<State: SmallEntryState>>(
         &mut self,
         id: u128,
         (strategy, algorithm): (&Strategy, &A),
@@ -22,7 +22,7 @@ impl Shard {
         cost: u64,
     ) -> Option<(bool, Option<A::State>)> {
         self.add_strategy(strategy);
-        let SmallStates { table, lengths } = A::State::states(&mut self.own)?;
+        let SmallEntries { table, lengths } = A::State::entries_mut(&mut self.table)?;
         let index = table.find(id);
         if index.is_none() && table.len() >= self.bounds.keys {
             return None;
@@ -38,7 +38,7 @@ impl Shard {
             }
             (None, None) => {}
             (index, Some(state)) => {
-                let expires_at = algorithm.expires_at(&state).saturating_add(self.grains.extra());
+                let expires_at = algorithm.expires_at(&state).saturating_add(self.time_steps.extra());
                 let stored = state.store(lengths)?;
                 match index {
                     Some(index) => table.replace(index, stored, expires_at),
@@ -51,14 +51,14 @@ impl Shard {
 
     /// Whether [`decide`](Self::decide) admits a check. Changes nothing.
     #[inline]
-    pub(crate) fn admits<A: Algorithm<State: SmallState>>(
+    pub(crate) fn admits<A: Algorithm<State: SmallEntryState>>(
         &self,
         id: u128,
         algorithm: &A,
         now: Timestamp,
         cost: u64,
     ) -> bool {
-        let Some(SmallStates { table, lengths }) = A::State::states_of(&self.own) else { return false };
+        let Some(SmallEntries { table, lengths }) = A::State::entries(&self.table) else { return false };
         let index = table.find(id);
         let fits = index.is_some() || table.len() < self.bounds.keys;
         let mut state = index.map(|index| A::State::load(*table.at(index), lengths));
@@ -77,8 +77,8 @@ impl Shard {
         now: Timestamp,
         cost: u64,
     ) -> Option<(Figures, Position)> {
-        match &mut self.own {
-            Own::SlotCounts(SmallStates { table, lengths }) => {
+        match &mut self.table {
+            StateTable::SlotCounts(SmallEntries { table, lengths }) => {
                 let index = table.find(id)?;
                 let mut slots = table.at(index).slots(lengths);
                 let (figures, position, expires_at) = window.check_in_place(&mut slots, now, cost)?;
@@ -87,7 +87,7 @@ impl Shard {
                 }
                 Some((figures, position))
             }
-            Own::Entries(table) => {
+            StateTable::Entries(table) => {
                 let entry = table.get_mut(id)?;
                 let Some(State::Slots(slots)) = &mut entry.state else { return None };
                 let (figures, position, expires_at) = window.check_in_place(slots, now, cost)?;
@@ -97,7 +97,7 @@ impl Shard {
                 }
                 Some((figures, position))
             }
-            Own::Levels(_) | Own::Counts(_) | Own::CalendarCounts(_) => None,
+            StateTable::Levels(_) | StateTable::Counts(_) | StateTable::CalendarCounts(_) => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use portcullis_core::overrides::{Effect, Override};
 use portcullis_core::{Policy, Timestamp};
 
 use super::Shard;
-use super::tenancy::whole;
+use super::policy::whole;
 use crate::overrides::{Displaces, NoRoom, SharedOverrides};
 
 impl Shard {

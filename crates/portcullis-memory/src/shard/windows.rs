@@ -3,13 +3,14 @@
 use portcullis_core::Strategy;
 use portcullis_core::algorithm::{Slots, State, Window};
 
-use super::own::Small;
+use super::state_table::SmallEntry;
 use crate::table::{Align32, Value};
 
 /// The lengths of the windows in a shard, in microseconds.
 ///
 /// All windows of a policy have one length, which its digest contains, but for the shares of instances that are more than the limit: those
-/// are longer, each by a whole factor. A shard with more of these than fit here [has whole states](super::own::Own::admit) instead.
+/// are longer, each by a whole factor. A shard with more of these than fit here
+/// [has whole states](super::state_table::StateTable::admit) instead.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     /// The length of the first strategy, which nearly all entries have.
@@ -150,7 +151,7 @@ impl Value for SlotCounts {
     type Align = Align32;
 }
 
-impl Small for WindowCount {
+impl SmallEntry for WindowCount {
     fn of(state: &State, lengths: &Lengths) -> Option<Self> {
         if let State::Window(window) = state { Self::new(*window, lengths) } else { None }
     }
@@ -160,7 +161,7 @@ impl Small for WindowCount {
     }
 }
 
-impl Small for SlotCounts {
+impl SmallEntry for SlotCounts {
     fn of(state: &State, lengths: &Lengths) -> Option<Self> {
         if let State::Slots(slots) = state { Self::new(slots, lengths) } else { None }
     }

@@ -6,10 +6,10 @@ use portcullis_core::{Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use super::{LockedShards, ShardKey};
-use crate::shard::{Shard, SmallState};
+use crate::shard::{Shard, SmallEntryState};
 
 /// Evaluates an expression with the algorithm of a strategy whose states are small, or another one.
-macro_rules! with_small {
+macro_rules! with_small_entries {
     ($strategy:expr, $algorithm:ident => $call:expr, $other:expr) => {
         match $strategy {
             Strategy::TokenBucket($algorithm) => $call,
@@ -69,12 +69,12 @@ impl Drop for LockedShards<'_> {
 
 impl LockedShards<'_> {
     /// Whether [`decide`](Self::decide) admits each check of these keys, and no two of them depend on each other. Changes nothing.
-    pub(crate) fn admit_each(&self, keys: &[ShardKey<'_>], checks: &[Check], now: Timestamp) -> bool {
+    pub(crate) fn admits_each(&self, keys: &[ShardKey<'_>], checks: &[Check], now: Timestamp) -> bool {
         // Two keys of one shard may need its last room, or share a state.
         keys.len() == self.guards.len()
             && keys.iter().zip(checks).all(|(key, Check { policy, cost, .. })| {
                 let shard = &self.guards[self.index_of(key)].1;
-                with_small!(
+                with_small_entries!(
                     policy.strategy(),
                     algorithm => shard.admits(key.id, algorithm, now, *cost),
                     false
@@ -95,13 +95,13 @@ impl LockedShards<'_> {
         let index = self.index_of(key);
         let shard = &mut *self.guards[index].1;
         shard.sweep_in_batches(check.policy.strategy(), now, swept);
-        with_small!(check.policy.strategy(), algorithm => decide(shard, key.id, (check, algorithm), now), None)
+        with_small_entries!(check.policy.strategy(), algorithm => decide(shard, key.id, (check, algorithm), now), None)
     }
 }
 
 // Not inlined, so that one call for each algorithm is left of it.
 #[inline(never)]
-fn decide<A: Algorithm<State: SmallState>>(
+fn decide<A: Algorithm<State: SmallEntryState>>(
     shard: &mut Shard,
     id: u128,
     (Check { policy, cost, .. }, algorithm): (&Check, &A),

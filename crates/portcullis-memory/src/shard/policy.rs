@@ -29,8 +29,8 @@ impl Shard {
 
     /// Whether a state still counts at an instant. Inspects all of them, if need be. `strategy` is any that has used the shard.
     pub(crate) fn has_living(&self, strategy: &Strategy, now: Timestamp) -> bool {
-        let expires_at = |state: &_| self.grains.expires_at(strategy, state);
-        self.own.has_living(expires_at, now)
+        let expires_at = |state: &_| self.time_steps.expires_at(strategy, state);
+        self.table.has_living(expires_at, now)
             || self.overflow.iter().flatten().any(|entry| !entry.has_expired(now))
     }
 }

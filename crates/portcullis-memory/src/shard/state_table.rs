@@ -11,12 +11,12 @@ use crate::table::{Align32, Align64, Location, Table, Value};
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
 #[derive(Debug)]
-pub(crate) enum Own {
-    Levels(SmallStates<Level>),
-    Counts(SmallStates<WindowCount>),
-    CalendarCounts(SmallStates<NumberedCount>),
+pub(crate) enum StateTable {
+    Levels(SmallEntries<Level>),
+    Counts(SmallEntries<WindowCount>),
+    CalendarCounts(SmallEntries<NumberedCount>),
     /// The counts of sliding windows with one slot.
-    SlotCounts(SmallStates<SlotCounts>),
+    SlotCounts(SmallEntries<SlotCounts>),
     /// States that are read and changed where they are, because they have memory on the heap.
     Entries(Table<Entry>),
 }
@@ -24,29 +24,29 @@ pub(crate) enum Own {
 /// States of a fixed size, and what those of windows have in common.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct SmallStates<V: Value> {
+pub(crate) struct SmallEntries<V: Value> {
     pub(super) table: Table<V>,
     pub(super) lengths: Lengths,
 }
 
 /// A state of a fixed size, which a call copies, and of which the table stores nothing else.
-pub(crate) trait Small: Copy + Value {
+pub(crate) trait SmallEntry: Copy + Value {
     /// Returns `None` for a state of another kind.
     fn of(state: &State, lengths: &Lengths) -> Option<Self>;
 
     fn state(self, lengths: &Lengths) -> State;
 }
 
-/// The state of an algorithm whose policies have [small](Small) states.
-pub(crate) trait SmallState: Copy {
+/// The state of an algorithm whose policies store it as a [small entry](SmallEntry).
+pub(crate) trait SmallEntryState: Copy {
     /// What a table stores of it.
     type Stored: Copy + Value;
 
     /// The states of this kind; `None` if the shard has states of another kind.
-    fn states(own: &mut Own) -> Option<&mut SmallStates<Self::Stored>>;
+    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Self::Stored>>;
 
-    /// Like [`states`](Self::states), but to read them.
-    fn states_of(own: &Own) -> Option<&SmallStates<Self::Stored>>;
+    /// Like [`entries_mut`](Self::entries_mut), but to read them.
+    fn entries(table: &StateTable) -> Option<&SmallEntries<Self::Stored>>;
 
     fn load(stored: Self::Stored, lengths: &Lengths) -> Self;
 
@@ -69,17 +69,17 @@ pub(crate) struct NumberedCount {
     count: u64,
 }
 
-impl Own {
+impl StateTable {
     /// Space for the states of at most `keys` keys under a strategy.
     pub(super) fn new(strategy: &Strategy, keys: usize, location: Arc<Location>) -> Self {
         match strategy {
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                Self::Levels(SmallStates::new(strategy, keys, location))
+                Self::Levels(SmallEntries::new(strategy, keys, location))
             }
-            Strategy::FixedWindow(_) => Self::Counts(SmallStates::new(strategy, keys, location)),
-            Strategy::CalendarWindow(_) => Self::CalendarCounts(SmallStates::new(strategy, keys, location)),
+            Strategy::FixedWindow(_) => Self::Counts(SmallEntries::new(strategy, keys, location)),
+            Strategy::CalendarWindow(_) => Self::CalendarCounts(SmallEntries::new(strategy, keys, location)),
             Strategy::SlidingWindow(window) if window.slots() == 1 => {
-                Self::SlotCounts(SmallStates::new(strategy, keys, location))
+                Self::SlotCounts(SmallEntries::new(strategy, keys, location))
             }
             Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) | Strategy::InFlight(_) => {
                 Self::Entries(Table::located(location, keys))
@@ -215,18 +215,18 @@ impl Own {
     }
 }
 
-impl<S: Value> SmallStates<S> {
+impl<S: Value> SmallEntries<S> {
     fn new(strategy: &Strategy, keys: usize, location: Arc<Location>) -> Self {
         Self { table: Table::located(location, keys), lengths: Lengths::of(strategy) }
     }
 }
 
-impl<S: Small> SmallStates<S> {
+impl<S: SmallEntry> SmallEntries<S> {
     fn get(&self, id: u128) -> Option<State> {
         self.table.get(id).map(|held| held.state(&self.lengths))
     }
 
-    /// See [`Own::replace`].
+    /// See [`StateTable::replace`].
     fn replace(&mut self, id: u128, state: Option<&State>, expires_at: u64) {
         let Some(state) = state.and_then(|state| S::of(state, &self.lengths)) else {
             self.table.remove(id);
@@ -296,7 +296,7 @@ impl Value for Entry {
     type Align = Align64;
 }
 
-impl Small for Level {
+impl SmallEntry for Level {
     #[inline]
     fn of(state: &State, lengths: &Lengths) -> Option<Self> {
         if let State::Tat(tat) = state { tat.store(lengths) } else { None }
@@ -308,7 +308,7 @@ impl Small for Level {
     }
 }
 
-impl Small for NumberedCount {
+impl SmallEntry for NumberedCount {
     #[inline]
     fn of(state: &State, lengths: &Lengths) -> Option<Self> {
         if let State::CalendarCount(count) = state { count.store(lengths) } else { None }
@@ -320,17 +320,17 @@ impl Small for NumberedCount {
     }
 }
 
-impl SmallState for Tat {
+impl SmallEntryState for Tat {
     type Stored = Level;
 
     #[inline]
-    fn states(own: &mut Own) -> Option<&mut SmallStates<Level>> {
-        if let Own::Levels(states) = own { Some(states) } else { None }
+    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Level>> {
+        if let StateTable::Levels(states) = table { Some(states) } else { None }
     }
 
     #[inline]
-    fn states_of(own: &Own) -> Option<&SmallStates<Level>> {
-        if let Own::Levels(states) = own { Some(states) } else { None }
+    fn entries(table: &StateTable) -> Option<&SmallEntries<Level>> {
+        if let StateTable::Levels(states) = table { Some(states) } else { None }
     }
 
     #[inline]
@@ -345,17 +345,17 @@ impl SmallState for Tat {
     }
 }
 
-impl SmallState for Window {
+impl SmallEntryState for Window {
     type Stored = WindowCount;
 
     #[inline]
-    fn states(own: &mut Own) -> Option<&mut SmallStates<WindowCount>> {
-        if let Own::Counts(states) = own { Some(states) } else { None }
+    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<WindowCount>> {
+        if let StateTable::Counts(states) = table { Some(states) } else { None }
     }
 
     #[inline]
-    fn states_of(own: &Own) -> Option<&SmallStates<WindowCount>> {
-        if let Own::Counts(states) = own { Some(states) } else { None }
+    fn entries(table: &StateTable) -> Option<&SmallEntries<WindowCount>> {
+        if let StateTable::Counts(states) = table { Some(states) } else { None }
     }
 
     #[inline]
@@ -369,17 +369,17 @@ impl SmallState for Window {
     }
 }
 
-impl SmallState for CalendarCount {
+impl SmallEntryState for CalendarCount {
     type Stored = NumberedCount;
 
     #[inline]
-    fn states(own: &mut Own) -> Option<&mut SmallStates<NumberedCount>> {
-        if let Own::CalendarCounts(states) = own { Some(states) } else { None }
+    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<NumberedCount>> {
+        if let StateTable::CalendarCounts(states) = table { Some(states) } else { None }
     }
 
     #[inline]
-    fn states_of(own: &Own) -> Option<&SmallStates<NumberedCount>> {
-        if let Own::CalendarCounts(states) = own { Some(states) } else { None }
+    fn entries(table: &StateTable) -> Option<&SmallEntries<NumberedCount>> {
+        if let StateTable::CalendarCounts(states) = table { Some(states) } else { None }
     }
 
     #[inline]

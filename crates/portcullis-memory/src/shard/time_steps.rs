@@ -8,27 +8,27 @@ use portcullis_core::algorithm::State;
 /// Two versions of a policy use the same states, and one of them may refill at intervals. A state that has expired under one
 /// of them may still count under the other: until the end of its interval.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Grains {
+pub(super) struct TimeSteps {
     /// The step of the latest strategy, in microseconds.
     latest: u64,
     /// By how much longer states are kept, in microseconds: zero until there are different steps.
     extra: u64,
 }
 
-impl Grains {
+impl TimeSteps {
     pub(super) fn of(strategy: &Strategy) -> Self {
-        Self { latest: grain(strategy), extra: 0 }
+        Self { latest: time_step(strategy), extra: 0 }
     }
 
     /// Adds a strategy that uses the shard. Returns whether its step differs from the latest one, so that states expire at
     /// other instants.
     #[inline]
     pub(super) fn add(&mut self, strategy: &Strategy) -> bool {
-        let grain = grain(strategy);
-        let differs = grain != self.latest;
+        let step = time_step(strategy);
+        let differs = step != self.latest;
         if differs {
-            self.extra = self.extra.max(grain.max(self.latest) - 1);
-            self.latest = grain;
+            self.extra = self.extra.max(step.max(self.latest) - 1);
+            self.latest = step;
         }
         differs
     }
@@ -48,7 +48,7 @@ impl Grains {
 
 /// At least 1.
 #[inline]
-fn grain(strategy: &Strategy) -> u64 {
+fn time_step(strategy: &Strategy) -> u64 {
     match strategy {
         Strategy::TokenBucket(bucket) => bucket.meter().grain(),
         Strategy::Gcra(gcra) => gcra.meter().grain(),
@@ -78,13 +78,13 @@ mod tests {
     fn a_state_is_kept_until_it_has_expired_under_every_step() {
         let (greedy, interval) = (bucket(Refill::Greedy), bucket(Refill::Interval));
         let state = State::Tat(Tat { micros: MINUTE + 1, remainder: 0 });
-        let mut grains = Grains::of(&interval);
-        grains.add(&interval);
-        assert_eq!(grains.expires_at(&interval, &state), 2 * MINUTE);
+        let mut steps = TimeSteps::of(&interval);
+        steps.add(&interval);
+        assert_eq!(steps.expires_at(&interval, &state), 2 * MINUTE);
         for strategy in [&greedy, &interval, &greedy] {
-            grains.add(strategy);
-            assert!(grains.expires_at(strategy, &state) >= 2 * MINUTE);
+            steps.add(strategy);
+            assert!(steps.expires_at(strategy, &state) >= 2 * MINUTE);
         }
-        assert_eq!(grains.expires_at(&greedy, &state), 2 * MINUTE);
+        assert_eq!(steps.expires_at(&greedy, &state), 2 * MINUTE);
     }
 }
