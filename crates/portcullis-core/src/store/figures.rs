@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figure_keeps_what_it_was_made_of() {
+    fn figure_keeps_what_it_was_made_of() {
         let policy = PolicyName::new("login").unwrap();
         let figure = Figure::counter("overflowed_checks", 3, "Checks.")
             .of_policy(&policy)

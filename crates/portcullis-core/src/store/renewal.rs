@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_without_renewals_says_so_and_others_are_passed_on() {
+    fn renewals_pass_through_or_are_unsupported() {
         let error = Arc::new(Plain).renew(Vec::new()).into_ready().ok().unwrap().unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unsupported);
         assert_eq!(Arc::new(Renews).renew(Vec::new()).into_ready().ok(), Some(Ok(Vec::new())));

@@ -229,7 +229,7 @@ mod tests {
     static SWAPPED: [Timestamp; 3] = [at(100), at(500), at(500)];
 
     #[test]
-    fn a_window_ends_where_the_next_one_begins() {
+    fn window_ends_where_the_next_one_begins() {
         let table = WindowTable::new("test", 7, &STARTS).unwrap();
         for (now, number) in [(0, 6), (99, 6), (100, 7), (199, 7), (200, 8), (499, 8), (500, 9), (1 << 52, 9)]
         {

@@ -68,7 +68,7 @@ fn after_refund(
 }
 
 #[test]
-fn a_count_ends_with_its_window() {
+fn count_ends_with_its_window() {
     let window = window(5);
     let state = window.decide(None, at(12 * HOUR), 5).after;
     assert_eq!(state, Some(CalendarCount { window: 5, end: 41 * HOUR, count: 5 }));
@@ -81,7 +81,7 @@ fn a_count_ends_with_its_window() {
 }
 
 #[test]
-fn the_windows_outside_the_table_are_long() {
+fn windows_outside_the_table_are_long() {
     let window = window(5);
     let first = window.decide(None, at(0), 5).after.unwrap();
     assert_eq!((first.window, first.end), (4, 10 * HOUR));
@@ -91,7 +91,7 @@ fn the_windows_outside_the_table_are_long() {
 }
 
 #[test]
-fn a_clock_step_back_into_the_window_before_freezes_time() {
+fn step_into_the_last_window_freezes_time() {
     let window = window(1);
     let state = window.decide(None, at(50 * HOUR), 1).after.unwrap();
     let held = window.decide(Some(&state), at(20 * HOUR), 1);
@@ -130,7 +130,7 @@ fn other_time_zone_data_neither_resets_nor_shortens() {
 }
 
 #[test]
-fn a_denial_extends_a_window_that_others_end_too_early() {
+fn denial_extends_windows_that_end_early() {
     let state = window(5).decide(None, at(50 * HOUR), 5).after;
     let denied = later(5).decide(state.as_ref(), at(60 * HOUR), 1);
     assert!(denied.repaired && !denied.admitted);
@@ -139,7 +139,7 @@ fn a_denial_extends_a_window_that_others_end_too_early() {
 }
 
 #[test]
-fn a_key_that_a_process_has_not_seen_ends_with_the_end_of_another() {
+fn unseen_key_ends_with_the_end_of_another() {
     let state = window(5).decide(None, at(50 * HOUR), 5).after;
     assert!(later(5).decide(state.as_ref(), at(69 * HOUR), 5).admitted);
 }
@@ -169,7 +169,7 @@ fn debt_ends_at_one_limit_and_reports_uncharged_units() {
 }
 
 #[test]
-fn the_largest_limit_is_exact() {
+fn largest_limit_is_exact() {
     let most = Quota::MAX_UNITS;
     let first = window(most).decide(None, at(0), most - 1).after;
     assert!(!window(most).decide(first.as_ref(), at(0), 2).admitted);
@@ -178,7 +178,7 @@ fn the_largest_limit_is_exact() {
 }
 
 #[test]
-fn a_window_without_a_charge_or_of_odd_numbers_is_harmless() {
+fn empty_and_odd_windows_are_harmless() {
     let empty = CalendarCount { window: 6, end: 70 * HOUR, count: 0 };
     assert_eq!(remaining(window(5), Some(&empty), 50), 5);
     for number in [0, 4, 9, u64::MAX] {
@@ -195,7 +195,7 @@ fn a_window_without_a_charge_or_of_odd_numbers_is_harmless() {
 
 proptest! {
     #[test]
-    fn a_wait_suffices_and_one_microsecond_less_does_not(
+    fn announced_wait_is_exact(
         limit in 1_u64..9, used in 0_u64..20, now in 0_u64..150 * HOUR, ahead in 0_u64..28 * HOUR, cost in 1_u64..10,
     ) {
         let (window, mut state) = (window(limit), None);
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn a_window_admits_one_limit_under_different_data(
+    fn different_data_admit_one_limit(
         steps in proptest::collection::vec((any::<bool>(), 0_u64..3 * HOUR, 1_u64..4), 1..120),
     ) {
         let (mut state, mut now) = (None, 40 * HOUR);
@@ -228,7 +228,7 @@ proptest! {
     }
 
     #[test]
-    fn an_expired_window_decides_like_none(now in 0_u64..150 * HOUR, late in 0_u64..40 * HOUR, cost in 0_u64..7) {
+    fn expired_window_decides_like_none(now in 0_u64..150 * HOUR, late in 0_u64..40 * HOUR, cost in 0_u64..7) {
         let window = window(5);
         let state = window.decide(None, at(now), 3).after.unwrap();
         let then = at(window.expires_at(&state) + late);

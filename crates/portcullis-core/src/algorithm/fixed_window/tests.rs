@@ -128,7 +128,7 @@ fn debt_ends_at_one_limit_and_reports_uncharged_units() {
 }
 
 #[test]
-fn the_largest_limit_is_exact() {
+fn largest_limit_is_exact() {
     let most = Quota::MAX_UNITS;
     let window = per_minute(most);
     let first = window.decide(None, at(0), most - 1).after;
@@ -142,7 +142,7 @@ fn the_largest_limit_is_exact() {
 
 proptest! {
     #[test]
-    fn a_wait_suffices_and_one_microsecond_less_does_not(
+    fn announced_wait_is_exact(
         limit in 1_u64..9, used in 0_u64..20, now in 0u64..5 * MINUTE, ahead in 0u64..3 * MINUTE, cost in 1_u64..10,
         own in any::<bool>(),
     ) {
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn an_expired_window_decides_like_none(now in 0u64..5 * MINUTE, late in 0u64..2 * MINUTE, cost in 0_u64..7) {
+    fn expired_window_decides_like_none(now in 0u64..5 * MINUTE, late in 0u64..2 * MINUTE, cost in 0_u64..7) {
         let window = per_minute(5);
         let state = window.decide(None, at(now), 3).after.unwrap();
         let then = at(window.expires_at(&state) + late);

@@ -189,7 +189,7 @@ fn meters() -> impl Strategy<Value = Meter> {
 
 proptest! {
     #[test]
-    fn a_wait_suffices_and_one_microsecond_less_does_not(
+    fn announced_wait_is_exact(
         meter in meters(), used in 0_u64..200, passed in 0u64..100_000, cost in 1_u64..100
     ) {
         let (state, _) = forced(&meter, None, NOW, used);

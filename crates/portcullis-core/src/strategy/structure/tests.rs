@@ -67,7 +67,7 @@ fn structures() -> Vec<(Strategy, &'static str)> {
 }
 
 #[test]
-fn the_texts_are_pinned() {
+fn texts_are_pinned() {
     for (strategy, text) in structures() {
         let structure = strategy.structure();
         assert_eq!(structure.as_str(), text, "{strategy:?}");
@@ -121,7 +121,7 @@ fn limits_and_what_windows_do_not_show_change_no_digest() {
 
 /// Every setting that changes the strategy of a policy.
 #[test]
-fn a_changed_policy_has_the_digest_of_a_fresh_one() {
+fn changed_policy_digests_like_a_fresh_one() {
     for (strategy, _) in structures() {
         let policy = Policy::literal("p", strategy);
         let fresh = policy.digest();

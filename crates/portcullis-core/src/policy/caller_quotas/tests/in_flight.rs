@@ -23,7 +23,7 @@ fn exports(limit: u64) -> Policy {
 }
 
 #[test]
-fn a_caller_has_a_limit_of_its_own_and_the_same_lease() {
+fn callers_differ_in_limits_not_in_leases() {
     let plans = exports(4).on_store_failure(FailureMode::local(2)).caller_quotas(quota(2), quota(1_000));
     let caller = plans.with_quota(quota(50)).unwrap();
     assert_eq!((caller.digest(), caller.strategy().tag()), (plans.digest(), "in_flight"));
