@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_number_of_names_is_bounded() {
+    fn number_of_names_is_bounded() {
         let documents = MemoryDocuments::new();
         let put = |name: usize, expected: &[u8]| {
             documents.replace(&name.to_string(), expected.to_vec(), vec![1]).into_ready().unwrap()

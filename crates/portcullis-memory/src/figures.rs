@@ -132,7 +132,7 @@ mod tests {
     const SEARCH: Policy = Policy::fixed_window("search", Quota::per_day(5));
 
     #[test]
-    fn the_figures_are_the_stats_of_the_store_and_its_policies() {
+    fn figures_are_stats_of_store_and_policies() {
         let store = MemoryStore::builder().capacity(8).build();
         fill(&store, &LOGIN, 8);
         fill(&store, &SEARCH, 11);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fallback_reports_its_store_and_its_own_memory() {
+    fn fallback_reports_its_store_and_memory() {
         let store = Fallback::new(MemoryStore::new());
         fill(&store, &SEARCH.on_store_failure(FailureMode::local(2)), 4);
         let all = figures(&store);

@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_before_that_of_the_call_before_is_read_again() {
+    fn earlier_instant_is_read_again() {
         let policy = Policy::gcra("a", Quota::per_second(1));
         let shards = Shards::new(&policy, 0, (Amount { keys: 1, bytes: 1 << 20 }, 1), Timestamp::EPOCH, None);
         let mut hasher = Secret::published().hasher();
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_within_the_skew_of_the_clock_is_the_latest() {
+    fn instant_within_the_skew_is_the_latest() {
         struct Skewed(ManualClock);
 
         impl Clock for Skewed {

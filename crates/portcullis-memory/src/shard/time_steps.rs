@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_kept_until_it_has_expired_under_every_step() {
+    fn state_is_kept_until_every_step_ends() {
         let (greedy, interval) = (bucket(Refill::Greedy), bucket(Refill::Interval));
         let state = State::Tat(Tat { micros: MINUTE + 1, remainder: 0 });
         let mut steps = TimeSteps::of(&interval);

@@ -194,7 +194,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_packed_window_is_the_same(
+        fn packed_window_is_the_same(
             end in 0_u64..1 << END_BITS, count in any::<u64>(), all in proptest::collection::vec(any::<u64>(), 1..=LENGTHS),
             index in any::<prop::sample::Index>(), counts in [0..=MAX_COUNT, 0..=MAX_COUNT],
         ) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_has_a_bounded_number_of_lengths() {
+    fn list_has_a_bounded_number_of_lengths() {
         let window = |length| {
             let quota = Quota::per(1, std::time::Duration::from_secs(length));
             Strategy::FixedWindow(FixedWindow::new(quota).unwrap())

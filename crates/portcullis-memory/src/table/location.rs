@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bucket_for_an_id_is_prefetched() {
+    fn first_bucket_for_an_id_is_prefetched() {
         let mut table = Table::new(10_000);
         for number in 0..10_000_u64 {
             let id = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_in_the_place_of_another_has_its_location() {
+    fn replacing_table_has_the_same_location() {
         let mut table = Table::new(10);
         table.insert(1, 1_u8, 0);
         let mut other = table.replacement::<u64>(10);
