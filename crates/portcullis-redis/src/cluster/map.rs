@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_host_is_the_replying_node_and_names_are_kept() {
+    fn missing_host_is_the_replying_node() {
         let mut named = node("10.0.0.3".into(), 3);
         named.push(list(vec!["hostname".into(), "three.example.org".into()]));
         let mut nameless = node("?".into(), 4);

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lost_permission_is_logged_at_most_once_a_minute() {
+    async fn lost_permission_is_logged_each_minute() {
         let log = Log::capture();
         let outage_log = OutageLog::new("here".into(), None);
         for _ in 0..600 {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_load_is_logged_once_for_all_nodes() {
+    fn refused_load_is_logged_once_per_cluster() {
         let log = Log::capture();
         let outage_log = OutageLog::new("here".into(), None);
         let nodes = ["there", "elsewhere"].map(|node| outage_log.of_node(node.to_owned()));

@@ -35,7 +35,7 @@ async fn link_to(server: &Server, max_in_flight: usize) -> (Arc<Link>, JoinHandl
 
 /// However little time it had: it waits for the probe.
 #[tokio::test]
-async fn a_missing_reply_opens_after_a_failed_probe() {
+async fn missing_reply_opens_after_a_failed_probe() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     ask(&link).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_missing_reply_opens_after_a_failed_probe() {
 
 /// A reply to the probe, or to the call itself before the probe has failed, shows that the server is there.
 #[tokio::test]
-async fn an_answered_probe_is_no_outage() {
+async fn answered_probe_is_no_outage() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     ask(&link).await.unwrap();
@@ -116,7 +116,7 @@ async fn until_answered(link: &Arc<Link>) {
 }
 
 #[tokio::test]
-async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
+async fn late_reply_leaves_the_breaker_open() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 1).await;
     let is_free = || link.in_flight.try_acquire().is_some();
@@ -199,7 +199,7 @@ async fn end_at_their_own_deadlines([first, second]: [&'static str; 2]) {
 }
 
 #[tokio::test]
-async fn a_short_deadline_does_not_wait_with_a_longer_one() {
+async fn short_deadline_joins_no_longer_one() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     let script = scripts::of_decisions(false);

@@ -109,7 +109,7 @@ fn what_waits_leaves_in_order_when_a_call_ends() {
 }
 
 #[test]
-fn a_call_is_bounded_by_load_and_has_a_decision() {
+fn calls_are_bounded_by_load() {
     let (queue, _) = waiting(&[4, 6, 1, 11, 10, 3, 3]);
     let calls: Vec<_> = (0..6).map(|_| queue.end_and_take(&LANE, 1)).collect();
     assert_eq!(calls[..5], [&[0_u64, 1][..], &[2], &[3], &[4], &[5, 6]]);
@@ -117,7 +117,7 @@ fn a_call_is_bounded_by_load_and_has_a_decision() {
 }
 
 #[test]
-fn a_decision_that_leaves_is_in_no_call() {
+fn decision_that_leaves_is_in_no_call() {
     let (queue, ids) = waiting(&[1, 1, 1]);
     assert!(queue.leave(&LANE, ids[1], |decision| *decision == 1));
     assert!(!queue.leave(&LANE, ids[1], |decision| *decision == 1));
@@ -127,7 +127,7 @@ fn a_decision_that_leaves_is_in_no_call() {
 }
 
 #[test]
-fn an_early_call_takes_the_first_and_leaves_no_gap() {
+fn early_call_takes_the_first_without_gap() {
     let (queue, ids) = waiting(&[6, 6, 6]);
     assert_eq!(queue.begin_early(&LANE, ids[2]), Some(vec![0]));
     assert_eq!(queue.begin_early(&LANE, ids[1]), Some(vec![1]));
@@ -140,7 +140,7 @@ fn an_early_call_takes_the_first_and_leaves_no_gap() {
 }
 
 #[test]
-fn a_call_sees_what_arrives_only_beside_another() {
+fn only_parallel_calls_see_later_arrivals() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!((queue.arrived(&LANE), queue.arrived(&8)), (2, 0));
     assert!(queue.end(&LANE, 1), "a call begins in its place");
@@ -154,7 +154,7 @@ fn a_call_sees_what_arrives_only_beside_another() {
 }
 
 #[test]
-fn a_call_that_is_as_large_as_the_last_one_leaves() {
+fn call_as_large_as_the_last_one_leaves() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!(queue.end_and_take(&LANE, 1), [0, 1]);
     queue.wait_on(&LANE, 1, 2).unwrap();
@@ -169,7 +169,7 @@ fn a_call_that_is_as_large_as_the_last_one_leaves() {
 }
 
 #[test]
-fn a_full_call_waits_for_no_more() {
+fn full_call_waits_for_no_more() {
     let (queue, _) = waiting(&[MAX_LOAD - 1]);
     assert_eq!(queue.arrived(&LANE), 1);
     queue.wait(&LANE, 1, 0, Instant::now() + FAR, |_| 1).unwrap();
@@ -212,7 +212,7 @@ fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
 }
 
 #[test]
-fn a_call_with_several_decisions_counts_until_it_ends() {
+fn shared_call_counts_until_it_ends() {
     let (queue, _) = waiting(&[1, 1]);
     assert_eq!(queue.end_and_take(&LANE, 1), [0, 1]);
     // A call of one decision begins after it, and ends before it.

@@ -81,7 +81,7 @@ mod tests {
     use crate::store::tests::key;
 
     #[test]
-    fn a_key_is_recent_for_five_seconds_after_its_latest_denial() {
+    fn denied_key_is_recent_for_five_seconds() {
         let denied = RecentlyDenied::new();
         let [ada, grace] = ["ada", "grace"].map(|user| key(&[user]));
         assert!(!denied.contains_at(ada, 0));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_takes_no_more_memory() {
+    fn flood_of_keys_takes_no_more_memory() {
         let denied = RecentlyDenied::new();
         for user in 0..50_000 {
             denied.insert_at(key(&[&user.to_string()]), 7);

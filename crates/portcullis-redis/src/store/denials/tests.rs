@@ -46,7 +46,7 @@ fn find(memory: &DenialMemory, check: Check) -> Option<Outcome> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_or_a_higher_cost_is_denied_and_nothing_else() {
+async fn only_equal_or_higher_costs_are_denied() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let denied = check(&HOURLY, "ada", 3);
     assert!(find(&memory, denied.clone()).is_none());
@@ -69,7 +69,7 @@ async fn the_same_or_a_higher_cost_is_denied_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cost_of_zero_and_shared_keys_are_not_remembered() {
+async fn zero_costs_and_shared_keys_are_forgotten() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     assert!(!remember(&memory, &check(&HOURLY, "ada", 0), Instant::now()));
     let mut hasher = Secret::published().hasher();
@@ -80,7 +80,7 @@ async fn a_cost_of_zero_and_shared_keys_are_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_admission_is_not_remembered() {
+async fn admission_is_not_remembered() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let check = check(&HOURLY, "ada", 1);
     let snapshot = HOURLY.strategy().snapshot(None, NOW, 1, true);
@@ -106,7 +106,7 @@ async fn denial_is_remembered_one_second_from_sending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_ends_with_its_own_wait() {
+async fn denial_ends_with_its_own_wait() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     assert!(remember(&memory, &check(&BURST, "ada", 1), Instant::now()));
     advance(Duration::from_micros(199_999)).await;
@@ -186,7 +186,7 @@ async fn denials_under_a_longest_wait_hold_for_their_cost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_longest_wait_of_several_checks_is_named() {
+async fn longest_wait_of_several_checks_is_named() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let both = || checks(check(&BURST, "ada", 1)).and(HOURLY, key("ada"), 1).unwrap();
     assert!(remember(&memory, &check(&BURST, "ada", 1), Instant::now()));
@@ -199,7 +199,7 @@ async fn the_longest_wait_of_several_checks_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_of_a_lower_cost_is_kept() {
+async fn denial_of_a_lower_cost_is_kept() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     for cost in [3, 1, 2] {
         assert!(remember(&memory, &check(&HOURLY, "ada", cost), Instant::now()));
@@ -208,7 +208,7 @@ async fn a_denial_of_a_lower_cost_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_correction_ends_a_denial_of_its_policy_and_key() {
+async fn correction_ends_denials_of_its_key() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     for user in ["ada", "grace"] {
         for policy in [&HOURLY, &BURST] {
@@ -223,7 +223,7 @@ async fn a_correction_ends_a_denial_of_its_policy_and_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_from_before_a_correction_is_not_remembered() {
+async fn denial_before_a_correction_is_forgotten() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let sent = Instant::now();
     advance(Duration::from_millis(1)).await;
@@ -250,7 +250,7 @@ async fn nothing_is_remembered_after_an_unknown_correction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_memory_is_bounded_and_a_flood_replaces_the_oldest() {
+async fn flood_replaces_the_oldest_denials() {
     let memory = DenialMemory::new(1);
     let users: Vec<_> = (0..20_000).map(|user| user.to_string()).collect();
     for user in &users {
@@ -265,7 +265,7 @@ async fn the_memory_is_bounded_and_a_flood_replaces_the_oldest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_of_zero_entries_remembers_nothing() {
+async fn memory_of_zero_entries_remembers_nothing() {
     let memory = DenialMemory::new(0);
     assert!(!remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
     assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_charges_no_units_for_a_lease() {
+    fn standby_charges_no_units_for_a_lease() {
         let admits = Arc::new(Admits::default());
         let (ada, grace) = (key(&["ada"]), key(&["grace"]));
         let both = |cost, other| Checks::one(HOURLY, ada, cost).and(HOURLY, grace, other).unwrap();

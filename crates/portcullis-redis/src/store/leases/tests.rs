@@ -57,7 +57,7 @@ fn enabled() -> Leases {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_number_of_keys_is_bounded() {
+async fn number_of_keys_is_bounded() {
     let leases = enabled();
     for user in 0..20_000 {
         pay(&leases, &user.to_string());
@@ -68,7 +68,7 @@ async fn the_number_of_keys_is_bounded() {
 
 /// As the page about leases states.
 #[test]
-fn the_keys_take_at_most_2_5_megabytes() {
+fn keys_take_at_most_2_5_megabytes() {
     let entries = SHARDS * shard::CAPACITY;
     let bytes = entries * size_of::<Option<Entry>>();
     assert!(entries == 4_096 && bytes <= 2_500_000, "{bytes} bytes for {entries} keys");
@@ -118,7 +118,7 @@ async fn no_more_requests_wait_than_a_lease_pays_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_waits_for_one_call() {
+async fn request_waits_for_one_call() {
     let leases = enabled();
     ask(&leases, "hot");
     let Part::Wait(call) = pay(&leases, "hot") else { panic!("it does not wait") };
@@ -131,7 +131,7 @@ async fn a_request_waits_for_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_with_several_checks_does_not_wait() {
+async fn request_with_several_checks_never_waits() {
     let leases = enabled();
     ask(&leases, "hot");
     let daily = Policy::fixed_window("daily", Quota::per_day(9));
@@ -197,7 +197,7 @@ async fn units_of_another_quota_do_not_return_to_a_lease() {
 }
 
 #[tokio::test]
-async fn a_request_that_waits_in_vain_is_overload() {
+async fn request_that_waits_in_vain_is_overload() {
     let server = Server::start(&[]);
     let store = patient(server.url()).deadline(Duration::from_secs(3)).connect().await.unwrap();
     // The call is never answered.
@@ -211,7 +211,7 @@ async fn a_request_that_waits_in_vain_is_overload() {
 }
 
 #[tokio::test]
-async fn a_reset_that_fails_keeps_the_lease() {
+async fn reset_that_fails_keeps_the_lease() {
     let mut server = Server::start(&[]);
     let store = patient(server.url()).connect().await.unwrap();
     let leases = &store.0.leases;
@@ -225,7 +225,7 @@ async fn a_reset_that_fails_keeps_the_lease() {
 }
 
 #[tokio::test]
-async fn a_caller_that_gives_up_does_not_interrupt_refunds() {
+async fn leaving_callers_interrupt_no_refunds() {
     let server = Server::start(&[]);
     let store = patient(server.url()).connect().await.unwrap();
     let leases = &store.0.leases;
@@ -291,7 +291,7 @@ async fn policies_without_a_lease_are_not_observed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_of_another_plan_is_returned_under_its_quota() {
+async fn old_plans_lease_returns_under_its_quota() {
     let (slow, fast) = (Quota::per_minute(60).burst(600), Quota::per_minute(6_000));
     let plans = Policy::token_bucket("plans", slow).lease(100).caller_quotas(slow, fast);
     let of = |quota| Check { policy: plans.with_quota(quota).unwrap(), key: key(&["ada"]), cost: 1 };

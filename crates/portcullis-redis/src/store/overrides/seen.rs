@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_is_remembered_until_there_is_none() {
+    fn grant_is_remembered_until_there_is_none() {
         let seen = SeenGrants::new();
         let ada = key(&["ada"]);
         seen.set(&API, ada, NONE);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_is_bounded_and_replaces_what_ends_first() {
+    fn full_memory_replaces_what_ends_first() {
         let seen = SeenGrants::new();
         let keys: Vec<_> = (0..3 * MAX).map(|user| key(&[&user.to_string()])).collect();
         for (end, key) in (1..).zip(&keys) {

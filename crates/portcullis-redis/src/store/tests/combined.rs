@@ -83,7 +83,7 @@ async fn decisions_that_arrive_during_calls_leave_in_one() {
 }
 
 #[tokio::test]
-async fn a_hot_key_admits_exactly_its_limit_in_few_calls() {
+async fn hot_key_admits_its_limit_in_few_calls() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let policy = Policy::fixed_window("hot", Quota::per_week(500));
@@ -97,7 +97,7 @@ async fn a_hot_key_admits_exactly_its_limit_in_few_calls() {
 }
 
 #[tokio::test]
-async fn a_limit_is_used_up_in_the_order_of_arrival() {
+async fn limit_is_used_up_in_the_order_of_arrival() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let policy = Policy::fixed_window("ten", Quota::per_week(10));
@@ -196,7 +196,7 @@ async fn calls_are_bounded_in_keys_and_in_server_time() {
 }
 
 #[tokio::test]
-async fn a_flood_of_one_key_leaves_room_in_the_next_call() {
+async fn flood_of_one_key_leaves_room_in_calls() {
     const FLOOD: usize = 600;
     let server = Server::start(&[]);
     let store = open(&server).await;
@@ -219,7 +219,7 @@ async fn a_flood_of_one_key_leaves_room_in_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_sliding_log_is_decided_in_calls_of_its_own() {
+async fn sliding_log_is_decided_in_own_calls() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let log = Policy::sliding_log("log", Quota::per_week(20));
@@ -230,7 +230,7 @@ async fn a_sliding_log_is_decided_in_calls_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_lost_script_is_loaded_once_for_a_call() {
+async fn lost_script_is_loaded_once_for_a_call() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     server.cli(&["SCRIPT", "FLUSH"]);
@@ -243,7 +243,7 @@ async fn a_lost_script_is_loaded_once_for_a_call() {
 }
 
 #[tokio::test]
-async fn a_caller_that_leaves_before_its_call_is_not_charged() {
+async fn caller_that_leaves_early_is_not_charged() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     server.cli(&["CONFIG", "RESETSTAT"]);
@@ -283,7 +283,7 @@ async fn callers_that_leave_do_not_hold_up_those_that_wait() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_reply_is_made_at_most_once() {
+async fn unanswered_call_is_made_at_most_once() {
     const SHORT: Duration = Duration::from_secs(2);
     let server = Server::start(&[]);
     let store = patient(server.url()).deadline(SHORT).connect().await.unwrap();

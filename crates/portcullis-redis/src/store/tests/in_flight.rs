@@ -55,7 +55,7 @@ async fn permits_of_a_lost_process_come_back_after_their_lease() {
 }
 
 #[tokio::test]
-async fn a_key_without_permits_is_kept_until_its_last_lease_has_ended() {
+async fn released_key_is_kept_until_leases_end() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let exports = in_flight("exports", 2);
@@ -70,7 +70,7 @@ async fn a_key_without_permits_is_kept_until_its_last_lease_has_ended() {
 }
 
 #[tokio::test]
-async fn a_release_with_an_unknown_fate_is_repeated_without_harm() {
+async fn unknown_release_is_repeated_harmlessly() {
     let server = Server::start(&[]);
     let proxy = FaultProxy::start(server.port).unwrap();
     let url = format!("redis://127.0.0.1:{}", proxy.port());
@@ -141,7 +141,7 @@ async fn permits_of_another_slot_are_taken_after_all_rates_admit() {
 }
 
 #[tokio::test]
-async fn a_release_without_a_server_is_an_error() {
+async fn release_without_a_server_is_an_error() {
     let mut server = Server::start(&[]);
     let store = open(&server).await;
     let exports = in_flight("exports", 2);

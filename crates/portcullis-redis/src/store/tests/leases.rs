@@ -60,7 +60,7 @@ async fn wait_for(store: &RedisStore, policy: &Policy, units: u64) {
 }
 
 #[tokio::test]
-async fn a_hot_key_takes_a_fiftieth_of_the_calls() {
+async fn hot_key_takes_a_fiftieth_of_the_calls() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     server.cli(&["CONFIG", "RESETSTAT"]);
@@ -94,7 +94,7 @@ async fn many_tasks_wait_for_one_lease() {
 }
 
 #[tokio::test]
-async fn a_key_with_few_requests_is_not_leased() {
+async fn key_with_few_requests_is_not_leased() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for left in (LIMIT - 9..LIMIT).rev() {
@@ -113,7 +113,7 @@ async fn remaining_counts_the_whole_lease_as_spent() {
 }
 
 #[tokio::test]
-async fn the_last_units_are_exact() {
+async fn last_units_are_exact() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     assert_eq!(exhaust(&store, &FEW).await, 200);
@@ -190,7 +190,7 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn a_crash_loses_its_lease_and_admits_no_more() {
+fn crash_loses_its_lease_and_admits_no_more() {
     let server = Server::start(&[]);
     let crashed = runtime();
     let store = crashed.block_on(open(&server));
@@ -206,7 +206,7 @@ fn a_crash_loses_its_lease_and_admits_no_more() {
 }
 
 #[test]
-fn a_request_paid_from_a_lease_allocates_nothing() {
+fn paid_request_allocates_nothing() {
     let (runtime, server) = (runtime(), Server::start(&[]));
     let store = runtime.block_on(open(&server));
     let once = || {
@@ -220,7 +220,7 @@ fn a_request_paid_from_a_lease_allocates_nothing() {
 }
 
 #[tokio::test]
-async fn a_denial_by_another_policy_undoes_the_spend() {
+async fn other_policys_denial_undoes_the_spend() {
     let five = Policy::fixed_window("five", Quota::per_week(5));
     let server = Server::start(&[]);
     let store = open(&server).await;
@@ -237,7 +237,7 @@ async fn a_denial_by_another_policy_undoes_the_spend() {
 }
 
 #[tokio::test]
-async fn a_decision_without_units_for_a_lease_keeps_what_is_paid() {
+async fn decision_without_a_lease_keeps_payments() {
     let [paid, asked] =
         ["paid", "asked"].map(|name| Policy::try_fixed_window(name, Quota::per_week(9)).unwrap().lease(5));
     let server = Server::start(&[]);
@@ -256,7 +256,7 @@ async fn a_decision_without_units_for_a_lease_keeps_what_is_paid() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_during_a_call_for_a_lease_pays_nothing() {
+async fn client_leaving_a_lease_call_pays_nothing() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     assert!(check(&store, &WEEKLY, 1).await.is_allowed());
@@ -293,7 +293,7 @@ async fn refunds_and_settlements_return_units_to_the_lease() {
 }
 
 #[tokio::test]
-async fn a_reset_ends_the_lease() {
+async fn reset_ends_the_lease() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let _ = lease(&store, &WEEKLY).await;
@@ -316,7 +316,7 @@ async fn another_quota_ends_the_lease_at_once() {
 }
 
 #[tokio::test]
-async fn an_outage_begins_with_the_rest_of_the_lease() {
+async fn outage_begins_with_the_rest_of_the_lease() {
     let mut server = Server::start(&[]);
     let store = open(&server).await;
     let _ = lease(&store, &WEEKLY).await;
@@ -331,7 +331,7 @@ async fn an_outage_begins_with_the_rest_of_the_lease() {
 }
 
 #[tokio::test]
-async fn an_outage_is_decided_locally_after_the_lease() {
+async fn outage_is_local_after_the_lease() {
     let mut server = Server::start(&[]);
     let store = open(&server).await;
     let _ = lease(&store, &FEW).await;

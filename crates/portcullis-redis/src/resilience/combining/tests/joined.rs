@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_decision_joins_only_the_last_one_that_waits() {
+fn decision_joins_only_the_last_waiting() {
     let queue = queue();
     for _ in 0..MAX_CALLS {
         assert_eq!(queue.wait_on(&LANE, 1, 0), None);
@@ -92,7 +92,7 @@ fn one_that_joined_leaves_without_the_others() {
 }
 
 #[test]
-fn a_decision_joins_none_that_may_leave_after_its_end() {
+fn decision_joins_none_that_leaves_later() {
     let (queue, _) = waiting(&[]);
     let latest = Instant::now() + FAR;
     queue.wait(&LANE, 1, 3, latest, |_| 0).unwrap();

@@ -34,7 +34,7 @@ fn no_call_begins_beside_one_for_equal_decisions() {
 }
 
 #[test]
-fn a_call_begins_beside_it_for_other_decisions() {
+fn other_decisions_begin_a_parallel_call() {
     for (tag, next) in [(TAG + 2, TAG), (0, TAG)] {
         let queue = repeating();
         assert!(queue.wait_tagged(tag, 1) && !queue.wait_tagged(next, 2));
@@ -49,7 +49,7 @@ fn a_call_begins_beside_it_for_other_decisions() {
 }
 
 #[test]
-fn the_next_call_takes_what_its_callers_decide_next() {
+fn next_call_takes_its_callers_decisions() {
     let queue = repeating();
     assert!(queue.begin_next(&LANE, 2) && !queue.begin_next(&LANE, 2), "one call begins");
     assert_eq!((queue.counts(&LANE), queue.arrived(&LANE)), ((1, 0), 0));
@@ -67,7 +67,7 @@ fn the_next_call_takes_what_its_callers_decide_next() {
 }
 
 #[test]
-fn a_next_call_that_finds_nothing_ends() {
+fn next_call_that_finds_nothing_ends() {
     let queue = repeating();
     assert!(queue.begin_next(&LANE, 2) && queue.taken(&LANE).is_empty());
     assert!(!queue.begin_next(&LANE, 0) && queue.end_and_take(&LANE, 0).is_empty() && queue.is_empty());
@@ -75,7 +75,7 @@ fn a_next_call_that_finds_nothing_ends() {
 }
 
 #[test]
-fn a_next_call_begins_only_where_there_is_room() {
+fn next_call_begins_only_if_there_is_room() {
     let queue = repeating();
     for decision in [1, 2] {
         let latest = Instant::now() + FAR;
@@ -104,7 +104,7 @@ fn what_a_next_call_leaves_behind_begins_another_one() {
 }
 
 #[test]
-fn a_call_that_has_ended_holds_up_no_equal_decision() {
+fn ended_call_delays_no_equal_decision() {
     let queue = queue();
     assert!(queue.begin(&LANE) && queue.begin(&LANE));
     assert!(!queue.wait_tagged(0, 0) && !queue.wait_tagged(0, 1));
