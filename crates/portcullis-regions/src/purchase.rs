@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn a_few_units_are_bought_only_of_a_used_up_share() {
+    fn few_units_are_bought_of_used_up_shares() {
         assert_eq!(Demand { held: 9, ..HALF }.units(), 0);
         assert_eq!(Demand { held: 9, remaining: 0, ..HALF }.units(), 9);
     }
 
     #[test]
-    fn the_last_units_of_home_are_bought_one_by_one() {
+    fn last_units_of_home_are_bought_one_by_one() {
         let bought = [40, 7, 3, 2, 1, 0].map(|home| Demand { home: Some(home), ..HALF }.units());
         assert_eq!(bought, [20, 3, 1, 1, 1, 0]);
     }

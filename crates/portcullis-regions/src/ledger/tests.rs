@@ -102,7 +102,7 @@ fn another_quota_forgets_the_charges() {
 }
 
 #[test]
-fn the_number_of_keys_is_bounded() {
+fn number_of_keys_is_bounded() {
     let ledger = Ledger::new(64);
     let orders: Vec<_> =
         (1..500).filter_map(|number| ledger.record(decided(key(number), 9, 1, 60), millis(0))).collect();
