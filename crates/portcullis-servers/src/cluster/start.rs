@@ -84,7 +84,7 @@ mod tests {
     use crate::{Failover, SlotMigration};
 
     #[test]
-    fn a_cluster_forms_fails_over_and_recovers() {
+    fn cluster_forms_fails_over_and_recovers() {
         let start = Instant::now();
         let mut cluster = RedisCluster::start(3, 1).unwrap();
         println!("formed in {:?}", start.elapsed());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_moves_to_a_new_node_in_steps() {
+    fn slot_moves_to_a_new_node_in_steps() {
         let mut cluster = ServerSetup::new().node_timeout(Duration::from_secs(2)).cluster(2, 0).unwrap();
         let slot = cluster.slot_of("{06S}").unwrap();
         assert_eq!((slot, cluster.primary_of(slot).unwrap()), (0, 0));
