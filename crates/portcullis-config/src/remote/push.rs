@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_document_of_another_key_is_not_replaced() {
+    async fn document_of_another_key_is_not_replaced() {
         let (store, key) = (MemoryDocuments::new(), SigningKey::from_seed([1; 32]));
         push(&store, "shop", &key, "{}", u64::MAX).await.unwrap();
         let other = SigningKey::from_seed([2; 32]);

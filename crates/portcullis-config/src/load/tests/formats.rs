@@ -137,7 +137,7 @@ fn all_names_given_twice_are_reported() {
 }
 
 #[test]
-fn a_name_given_twice_leaves_toml_readable() {
+fn name_given_twice_leaves_toml_readable() {
     let loaded = text(Format::Toml, "a = 1\na = 2\nb = 3\n");
     assert_eq!(
         super::shown(&loaded),
@@ -218,7 +218,7 @@ fn empty_documents_are_empty_tables() {
 }
 
 #[test]
-fn a_document_is_a_table() {
+fn document_is_a_table() {
     for format in [Format::Yaml, Format::Json] {
         assert_eq!(
             findings(format, "[1]"),

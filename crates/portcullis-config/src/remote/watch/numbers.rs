@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_number_is_the_last_one() {
+    fn highest_number_is_the_last_one() {
         let (mut numbers, settings) = (Numbers::default(), settings("rules"));
         assert_eq!(numbers.accept(&settings, u64::MAX, b"last"), Ok(()));
         assert_eq!(numbers.accept(&settings, u64::MAX, b"last"), Ok(()));

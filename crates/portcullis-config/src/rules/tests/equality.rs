@@ -269,7 +269,7 @@ async fn keys_are_those_of_the_builders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_challenge_is_that_of_a_credential() {
+async fn challenge_is_that_of_a_credential() {
     let text = keyed("{ header = \"x-api-key\", challenge = \"ApiKey\" }").replace("shared", "reject");
     assert_same(&text, |registry| {
         let key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));

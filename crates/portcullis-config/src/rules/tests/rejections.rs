@@ -68,7 +68,7 @@ const B: &str = "reject_with = { function = \"b\" }";
 const C: &str = "reject_with = { function = \"c\" }";
 
 #[tokio::test]
-async fn the_policy_that_rejects_makes_the_response() {
+async fn policy_that_rejects_makes_the_response() {
     for (text, expected) in [
         (three("", ["", "", ""]), ["", "", ""]),
         (three("", [A, B, C]), ["b", "a", "a"]),

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn the_file_decides_how_old_a_document_a_restart_accepts() {
+async fn file_bounds_the_age_a_restart_accepts() {
     let (earlier, later) = (Setting::new(""), Setting::new("minimum_number = 2"));
     let old = earlier.push(&limit(7)).await.to_bytes();
     earlier.push(&limit(2)).await;
@@ -19,7 +19,7 @@ async fn the_file_decides_how_old_a_document_a_restart_accepts() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_used_again_does_not_begin_anew() {
+async fn reused_key_keeps_its_highest_number() {
     let setting = Setting::new("");
     let mut follower = setting.follower();
     let other = SigningKey::from_seed([2; 32]);
@@ -48,7 +48,7 @@ async fn a_key_that_is_used_again_does_not_begin_anew() {
 }
 
 #[tokio::test]
-async fn a_deleted_document_does_not_end_and_does_not_begin_anew() {
+async fn deleted_document_keeps_rules_and_number() {
     let setting = Setting::new("");
     let mut follower = setting.follower();
     push(&setting.store, NAME, &setting.key, &limit(7), 5).await.unwrap();
@@ -129,7 +129,7 @@ async fn numbers_that_are_no_limits_are_refused() {
 }
 
 #[tokio::test]
-async fn a_document_is_read_in_one_way_or_refused() {
+async fn document_is_read_in_one_way_or_refused() {
     let setting = Setting::new("");
     let mut follower = setting.follower();
     let good = limit(9);
@@ -172,7 +172,7 @@ async fn a_document_is_read_in_one_way_or_refused() {
 }
 
 #[tokio::test]
-async fn the_bytes_that_are_parsed_are_those_that_are_signed() {
+async fn parsed_bytes_are_the_signed_bytes() {
     let setting = Setting::new("");
     let signed = setting.signed(1, &limit(7));
     let (header, text) = signed.split_at(crate::signed::HEADER);
