@@ -42,7 +42,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn a_document_is_signed_pushed_and_shown() {
+fn document_is_signed_pushed_and_shown() {
     let (folder, redis) = (Folder::new("push"), RedisServer::start().unwrap());
     // Limiters may only read documents: operators push as another user.
     let (key, url) = (folder.path("rules.key"), redis.admin_url());
@@ -80,7 +80,7 @@ fn a_document_is_signed_pushed_and_shown() {
 }
 
 #[test]
-fn a_key_is_never_replaced_and_only_its_owner_reads_it() {
+fn key_files_are_kept_and_private() {
     let folder = Folder::new("keygen");
     let key = folder.path("rules.key");
     assert_eq!(portcullis(&["rules", "keygen", &key]).0, 0);
