@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_returns_the_item() {
+    fn full_queue_returns_the_item() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for item in 0..MAX_WAITING {
             assert_eq!(queue.push(now, item, MAX_WAITING), Ok(()));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delays_double_up_to_a_bound_and_end() {
+    fn delays_double_up_to_a_bound_and_end() {
         let delays: Vec<_> = (1..).map_while(backoff).collect();
         assert_eq!(delays.len(), 15);
         assert_eq!(delays[..3], [100, 200, 400].map(Duration::from_millis));
