@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_network_is_named_in_the_error() {
+    fn invalid_network_is_named_in_the_error() {
         let error = |text: &str| Network::try_of(&ClientIp::peer(), [text]).unwrap_err();
         let syntax = TrustError::Syntax { network: "10.0.0.0/33".to_owned() };
         assert_eq!(error("10.0.0.0/33"), MatcherError::Network(syntax));

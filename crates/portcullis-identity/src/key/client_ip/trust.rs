@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_trusts_its_addresses_only() {
+    fn network_trusts_its_addresses_only() {
         let trust = Trust::networks(["10.0.0.0/8", "192.0.2.7", "::ffff:198.51.100.0/120", "fd00::/8"]);
         for (address, trusted) in [
             ("10.255.255.255", true),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_network_is_named_in_the_error() {
+    fn invalid_network_is_named_in_the_error() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "localhost", "10.0.0.0/8 ", "fe80::1%eth0", "10.0.0.0/-1"]
         {
             let error = Trust::try_networks([text]).unwrap_err();
