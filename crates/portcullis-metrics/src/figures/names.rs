@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_names_is_bounded() {
+    fn number_of_names_is_bounded() {
         let mut names = Names::default();
         for number in 0..MAX_NAMES + 10 {
             let name: &'static str = format!("figure_{number}").leak();
