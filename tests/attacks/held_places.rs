@@ -159,7 +159,7 @@ async fn busy_connections_shut_out_nobody() {
 
 /// One that answers the pings of the server, as libraries do.
 #[tokio::test]
-async fn a_connection_without_a_stream_ends() {
+async fn connection_without_a_stream_ends() {
     let address = server(Limits::default().header_timeout(Duration::from_secs(1))).await;
     let client = raw::http2::<Empty<Bytes>>(raw::connect(2, address).await).await;
     let ended = async {

@@ -109,7 +109,7 @@ fn clients_beyond_the_capacity_share_4096_budgets_without_debt() {
 }
 
 #[test]
-fn an_overflow_is_logged_once_an_hour_without_identity() {
+fn overflow_is_logged_hourly_without_names() {
     set_global_subscriber();
     let log = Log::default();
     let writer = log.clone();
@@ -151,7 +151,7 @@ fn an_overflow_is_logged_once_an_hour_without_identity() {
 }
 
 #[test]
-fn a_policy_beyond_the_total_is_refused_when_its_layer_is_built() {
+fn policy_beyond_the_total_is_refused() {
     let store = MemoryStore::builder().capacity(1_000).total_capacity(1_000).build();
     let limiter = Limiter::new(store, Secret::published());
     let layer = limiter.layer(DAILY).by(ClientIp::peer());

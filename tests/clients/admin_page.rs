@@ -80,7 +80,7 @@ fn series(metrics: &str, name: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_page_shows_the_figures_of_the_requests() {
+async fn page_shows_the_figures_of_the_requests() {
     let recorder = PrometheusBuilder::new().build_recorder();
     let exporter = recorder.handle();
     let limiter = Limiter::memory().metrics_with(&Metrics::with_recorder(recorder));
@@ -185,7 +185,7 @@ async fn names_with_html_are_shown_as_text() {
 }
 
 #[tokio::test]
-async fn the_token_is_asked_for_and_not_kept() {
+async fn token_is_asked_for_and_not_kept() {
     let limiter = Limiter::memory();
     let server = Server::start(admin(&limiter)).await;
     let address = format!("http://{}/", server.address);
@@ -229,7 +229,7 @@ async fn the_token_is_asked_for_and_not_kept() {
 }
 
 #[tokio::test]
-async fn the_page_is_usable_by_keyboard_and_on_a_phone() {
+async fn page_works_by_keyboard_and_on_a_phone() {
     let limiter = Limiter::memory();
     let app = admin(&limiter);
     let hourly = |name| Policy::gcra(name, "1/h".parse().unwrap());
@@ -276,7 +276,7 @@ async fn the_page_is_usable_by_keyboard_and_on_a_phone() {
 }
 
 #[tokio::test]
-async fn the_theme_is_kept_and_a_hidden_page_has_no_stream() {
+async fn theme_is_kept_and_hidden_page_is_silent() {
     let server = Server::start(admin(&Limiter::memory())).await;
     let address = format!("http://{}/", server.address);
     let mut browser = Browser::start("theme").await;

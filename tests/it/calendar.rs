@@ -52,7 +52,7 @@ const OK: StatusCode = StatusCode::OK;
 const LIMITED: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
 #[tokio::test]
-async fn a_limit_begins_anew_at_midnight_of_the_first_in_its_zone() {
+async fn limit_renews_at_midnight_of_its_zone() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let limiter = Limiter::new(store, Secret::published());
@@ -119,7 +119,7 @@ async fn builds_with_other_time_zone_data_do_not_reset_counts() {
 }
 
 #[tokio::test]
-async fn an_outage_is_bridged_by_a_share_of_the_month() {
+async fn share_of_the_month_bridges_an_outage() {
     let mut redis = RedisServer::start().unwrap();
     let limiter = Limiter::redis(redis.url())
         .deadline(Duration::from_secs(5))

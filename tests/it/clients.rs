@@ -152,7 +152,7 @@ async fn invalid_header_bytes_never_reach_the_layer() {
 
 /// A client that invents an API key per request has a fresh budget per key, but a single budget for its address.
 #[tokio::test]
-async fn an_address_limit_stops_invented_api_keys() {
+async fn address_limit_stops_invented_api_keys() {
     let limiter = Limiter::memory();
     let per_key = Policy::gcra("per-key", Quota::per_hour(1).burst(5));
     let per_address = Policy::gcra("per-address", Quota::per_hour(1).burst(20));

@@ -199,7 +199,7 @@ async fn one_call_of_a_client_is_in_flight_at_a_time() {
 const PASSWORDS: Policy = Policy::fixed_window("passwords", Quota::per_week(1));
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_calls_on_is_locked_out() {
+async fn client_that_calls_on_is_locked_out() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let lock_out = LockOut::after(6).within(DAY).block_for(DAY);
@@ -300,7 +300,7 @@ async fn calls_are_charged_for_their_status_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_charged_what_it_used_up_to_a_debt() {
+async fn calls_are_charged_usage_up_to_a_debt() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let uncharged = Arc::<Mutex<Vec<u64>>>::default();
@@ -347,7 +347,7 @@ async fn calls_near_the_limit_are_warned_and_retries_spread() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_is_enforced_once_its_mode_is_changed() {
+async fn changed_mode_enforces_the_limit() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let would_reject = Arc::<AtomicUsize>::default();

@@ -185,7 +185,7 @@ impl Measured {
 }
 
 #[tokio::test]
-async fn the_table_in_the_guide_has_all_figures_of_the_stores() {
+async fn guide_lists_all_figures_of_the_stores() {
     let redis = RedisServer::start().unwrap();
     // A user whose rights are not limited to one namespace.
     let url = format!("redis://127.0.0.1:{}", redis.port());

@@ -102,7 +102,7 @@ impl Instance {
 
 const CLIENTS: std::ops::RangeInclusive<u8> = 1..=40;
 
-async fn a_limit_is_tried_out(limiters: [Limiter; 2]) {
+async fn limit_is_tried_out(limiters: [Limiter; 2]) {
     let [one, other] = limiters;
     let (one, other) = (Instance::start(one).await, Instance::start(other).await);
     for client in CLIENTS {
@@ -141,18 +141,18 @@ async fn a_limit_is_tried_out(limiters: [Limiter; 2]) {
 }
 
 #[tokio::test]
-async fn a_limit_is_tried_out_in_memory() {
+async fn limit_is_tried_out_in_memory() {
     let store = Arc::new(MemoryStore::new());
-    a_limit_is_tried_out([(); 2].map(|()| Limiter::new(Arc::clone(&store), Secret::published()))).await;
+    limit_is_tried_out([(); 2].map(|()| Limiter::new(Arc::clone(&store), Secret::published()))).await;
 }
 
 #[tokio::test]
-async fn a_limit_is_tried_out_on_redis() {
+async fn limit_is_tried_out_on_redis() {
     let redis = RedisServer::start().unwrap();
     let connect = async || {
         let store =
             RedisStore::builder(redis.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
         Limiter::new(store, Secret::published())
     };
-    a_limit_is_tried_out([connect().await, connect().await]).await;
+    limit_is_tried_out([connect().await, connect().await]).await;
 }

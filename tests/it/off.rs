@@ -108,12 +108,12 @@ async fn is_limited(limiter: Limiter) {
 }
 
 #[tokio::test]
-async fn a_limit_in_memory_holds() {
+async fn limit_in_memory_holds() {
     is_limited(Limiter::memory()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_limit_in_redis_holds() {
+async fn limit_in_redis_holds() {
     let redis = RedisServer::start().unwrap();
     is_limited(Limiter::redis(redis.url()).deadline(Duration::from_secs(5)).await.unwrap()).await;
 }

@@ -109,7 +109,7 @@ fn assert_same(rules: &Rules, code: &str, policies: &[(&str, Policy)]) {
 }
 
 #[test]
-fn the_example_has_the_limits_of_the_quickstart() {
+fn example_has_the_limits_of_the_quickstart() {
     let rules = rules(EXAMPLE);
     let home = Quota::new(5, Duration::from_secs(10)).unwrap().burst(5);
     assert_same(
@@ -136,7 +136,7 @@ fn the_example_has_the_limits_of_the_quickstart() {
 
 /// The code of the README limits two routes, each by address. Its file, and the first one of the guide, have these limits and no more.
 #[test]
-fn the_files_have_all_limits_of_the_readme() {
+fn files_have_all_limits_of_the_readme() {
     let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
     let login = Policy::sliding_window("login", Quota::per_minute(5));
     for text in [README, GUIDE] {
@@ -164,7 +164,7 @@ fn the_files_have_all_limits_of_the_readme() {
 
 /// Every file in the guide that is written as TOML can be used.
 #[test]
-fn the_files_of_the_guide_can_be_used() {
+fn files_of_the_guide_can_be_used() {
     let blocks = GUIDE.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut count = 0;
     // The rules of a document are not whole.
@@ -180,7 +180,7 @@ fn the_files_of_the_guide_can_be_used() {
 }
 
 #[test]
-fn the_guide_names_every_field_of_the_schema_and_no_other() {
+fn guide_names_exactly_the_schemas_fields() {
     let schema = portcullis::rules::schema();
     let mut known: Vec<String> = fields_of(&schema["properties"]);
     for definition in schema["$defs"].as_object().unwrap().values() {
@@ -205,7 +205,7 @@ fn fields_of(properties: &serde_json::Value) -> Vec<String> {
 }
 
 #[test]
-fn the_example_is_beside_its_program() {
+fn example_is_beside_its_program() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/rules");
     assert!(Rules::from_file(folder.join("limits.toml")).is_ok());
 }

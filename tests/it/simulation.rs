@@ -131,7 +131,7 @@ fn assert_equal(simulated: &(Vec<bool>, Counts), served: &[bool]) {
 }
 
 #[tokio::test]
-async fn a_simulation_decides_as_the_server_does() {
+async fn simulation_decides_as_the_server_does() {
     let entries = traffic(2_000);
     let served = serve(&entries, |app, registry| app.layer(layer(registry).unwrap())).await;
     let simulation = std::thread::spawn(move || {

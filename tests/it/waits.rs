@@ -184,7 +184,7 @@ async fn requests_wait_for_windows_in_redis() {
 }
 
 #[tokio::test]
-async fn a_wait_that_is_too_long_is_rejected_at_once() {
+async fn too_long_wait_is_rejected_at_once() {
     let (_server, store) = redis().await;
     let hourly = Policy::token_bucket("hourly", Quota::per_hour(2)).wait_at_most(Duration::from_secs(60));
     let server = Server::new(store, hourly);

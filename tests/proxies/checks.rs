@@ -275,7 +275,7 @@ pub(crate) async fn fails_closed_and_open(start: Start, closed: &[u16]) {
 }
 
 #[tokio::test]
-async fn a_direct_peer_outside_of_the_networks_gets_403() {
+async fn direct_peer_outside_networks_gets_403() {
     let checked = Checked::start().await;
     for (path, kind, uri) in [("/check/nginx", "original", "uri"), ("/check/caddy", "forwarded", "uri")] {
         let address = if kind == "original" { "x-original-address" } else { "x-forwarded-for" };
@@ -303,7 +303,7 @@ async fn a_direct_peer_outside_of_the_networks_gets_403() {
 
 /// The page shows the files that the tests run.
 #[test]
-fn the_page_shows_the_tested_configurations() {
+fn page_shows_the_tested_configurations() {
     let page = include_str!("../../docs/proxy-check.md");
     for (language, file) in [
         ("nginx", include_str!("../../examples/proxies/nginx-check.conf")),

@@ -214,7 +214,7 @@ async fn limits_are_replaced_under_load() {
 }
 
 #[test]
-fn the_page_shows_the_tested_files() {
+fn page_shows_the_tested_files() {
     let page = include_str!("../../docs/envoy.md");
     for file in [CONFIGURATION, LIMITS] {
         assert!(page.contains(&format!("```yaml\n{file}```\n")), "docs/envoy.md shows the file");

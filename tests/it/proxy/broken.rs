@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_millis(100);
 const LATER: Duration = Duration::from_secs(3);
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_a_bad_gateway() {
+async fn absent_upstream_is_a_bad_gateway() {
     let reserved = RedisServer::stopped_with(&[]).unwrap();
     let url = format!("http://127.0.0.1:{}", reserved.port());
     let proxy = start(unlimited(), &url, |proxy| proxy).await;
@@ -44,7 +44,7 @@ async fn an_upstream_that_is_not_there_is_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_never_answers_is_a_gateway_timeout() {
+async fn silent_upstream_is_a_gateway_timeout() {
     let upstream = raw(|mut stream| async move {
         read_head(&mut stream).await;
         std::future::pending::<()>().await;
@@ -59,7 +59,7 @@ async fn an_upstream_that_never_answers_is_a_gateway_timeout() {
 
 /// A client that stops in the middle of its request is not the fault of the upstream.
 #[tokio::test]
-async fn a_client_that_stops_sending_is_a_request_timeout() {
+async fn stalled_upload_is_a_request_timeout() {
     let upstream = raw(|mut stream| async move {
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all).await;
@@ -73,7 +73,7 @@ async fn a_client_that_stops_sending_is_a_request_timeout() {
 
 /// A request without an end is not the fault of the upstream either, and is not counted as such.
 #[tokio::test]
-async fn a_malformed_body_is_a_bad_request() {
+async fn malformed_body_is_a_bad_request() {
     let upstream = raw(|mut stream| async move {
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all).await;
@@ -109,7 +109,7 @@ async fn garbage_of_the_upstream_is_a_bad_gateway() {
 }
 
 #[tokio::test]
-async fn a_head_beyond_the_limit_is_refused_on_both_sides() {
+async fn both_sides_refuse_too_large_heads() {
     let upstream = raw(|mut stream| async move {
         read_head(&mut stream).await;
         let long = "x".repeat(40_000);
@@ -124,7 +124,7 @@ async fn a_head_beyond_the_limit_is_refused_on_both_sides() {
 
 /// The client must not take half a response for a whole one.
 #[tokio::test]
-async fn a_body_that_breaks_off_breaks_off_for_the_client() {
+async fn broken_upstream_body_breaks_the_response() {
     for head in ["content-length: 10", "transfer-encoding: chunked"] {
         let upstream = raw(move |mut stream| async move {
             read_head(&mut stream).await;
@@ -141,7 +141,7 @@ async fn a_body_that_breaks_off_breaks_off_for_the_client() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_is_cut_off() {
+async fn body_that_stops_is_cut_off() {
     let upstream = raw(|mut stream| async move {
         read_head(&mut stream).await;
         write(&mut stream, "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
@@ -155,7 +155,7 @@ async fn a_body_that_stops_is_cut_off() {
 
 /// Also if it does not read: then nothing asks for the body of the response.
 #[tokio::test]
-async fn a_client_that_does_not_read_frees_the_upstream() {
+async fn unread_response_frees_the_upstream() {
     let left = Arc::new(Notify::new());
     let noticed = Arc::clone(&left);
     let upstream = raw(move |mut stream| {
@@ -178,7 +178,7 @@ async fn a_client_that_does_not_read_frees_the_upstream() {
 
 /// Before the response, and in the middle of it.
 #[tokio::test]
-async fn a_client_that_leaves_cancels_the_upstream() {
+async fn client_that_leaves_cancels_the_upstream() {
     for begin in ["", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"] {
         let (arrived, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (arrival, end) = (Arc::clone(&arrived), Arc::clone(&left));
@@ -233,7 +233,7 @@ async fn requests_beyond_the_limit_are_refused() {
 
 /// An upstream that responds early would otherwise be left with uploads that no limit counts and no timeout ends.
 #[tokio::test]
-async fn an_upload_after_the_response_is_cut_off() {
+async fn upload_after_the_response_is_cut_off() {
     let left = Arc::new(Notify::new());
     let end = Arc::clone(&left);
     let upstream = raw(move |mut stream| {
@@ -263,7 +263,7 @@ async fn an_upload_after_the_response_is_cut_off() {
 
 /// The upstream closes connections that the proxy keeps: nothing of the next request was sent there, so it goes on another one.
 #[tokio::test]
-async fn a_closed_connection_costs_no_request() {
+async fn closed_connection_costs_no_request() {
     let upstream = raw(|mut stream| async move {
         read_head(&mut stream).await;
         // No `connection: close`: the proxy keeps the connection.

@@ -45,7 +45,7 @@ async fn connection_does_not_hide_the_client() {
 
 /// One setting: the client that is charged is the client that the headers name to the upstream.
 #[tokio::test]
-async fn the_charged_client_is_the_forwarded_one() {
+async fn charged_client_is_the_forwarded_one() {
     let upstream = echo().await;
     let table = "[client_ip]\nheader = 'x-forwarded-for'\ntrusted_proxies = ['127.0.0.0/8']\n";
     let from_program = ClientIp::behind(Trust::networks(["127.0.0.0/8"])).x_forwarded_for();
@@ -71,7 +71,7 @@ async fn the_charged_client_is_the_forwarded_one() {
 }
 
 #[tokio::test]
-async fn the_host_is_kept_or_set_for_both_protocols() {
+async fn host_is_kept_or_set_for_both_protocols() {
     let upstream = echo().await;
     let authority = upstream.strip_prefix("http://").unwrap();
     for is_http2 in [false, true] {

@@ -159,7 +159,7 @@ async fn no_spelling_of_a_path_goes_round_a_rule() {
 }
 
 #[tokio::test]
-async fn the_key_of_a_route_is_its_pattern_with_the_prefix() {
+async fn route_key_is_its_pattern_with_prefix() {
     let limits = r#"
         [policy.routes]
         strategy = "fixed_window"

@@ -77,7 +77,7 @@ fn two_processes_keep_the_bound_of_interval_refill() {
 }
 
 #[test]
-fn a_fault_keeps_the_bound_of_interval_refill() {
+fn fault_keeps_the_bound_of_interval_refill() {
     let one = Leases { per_tick: 3, refill: 2, faults: 1, ..two_processes(vec![refilled(3)]) };
     check(Leases { max: 1, ..one.clone() }, one.clone());
     check(Leases { processes: 1, receipts: 1, ..one.clone() }, Leases { processes: 1, receipts: 2, ..one });
@@ -102,7 +102,7 @@ fn two_processes_keep_the_bound_of_a_sliding_window() {
 }
 
 #[test]
-fn a_fault_keeps_the_bound_of_a_sliding_window() {
+fn fault_keeps_a_sliding_windows_bound() {
     for slots in [1, 2] {
         let model = Leases { faults: 1, ..two_processes(vec![sliding(3, slots), sliding(2, slots)]) };
         check(Leases { ticks: 1, ..model.clone() }, model);
@@ -110,13 +110,13 @@ fn a_fault_keeps_the_bound_of_a_sliding_window() {
 }
 
 #[test]
-fn a_fault_keeps_the_bound_of_a_rate() {
+fn fault_keeps_the_bound_of_a_rate() {
     let model = Leases { ticks: 1, faults: 1, ..two_processes(vec![gcra(3), gcra(2)]) };
     check(Leases { max: 1, ..model.clone() }, model);
 }
 
 #[test]
-fn a_fault_keeps_the_limit_of_a_window() {
+fn fault_keeps_the_limit_of_a_window() {
     let model = Leases { faults: 1, ..two_processes(vec![window(3), window(2)]) };
     check(Leases { ticks: 1, ..model.clone() }, model);
 }
