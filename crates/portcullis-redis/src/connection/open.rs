@@ -57,7 +57,7 @@ impl Connection {
     /// # Errors
     /// A user without permission to run scripts, or a server that does not run scripts.
     pub(crate) async fn from_client(client: Client, options: Options) -> Result<Self, ConnectError> {
-        Self::adopt(vec![client], &options).await
+        Self::from_clients(vec![client], &options).await
     }
 
     /// Uses the clients of a pool as [`from_client`](Self::from_client) uses one.
@@ -65,10 +65,10 @@ impl Connection {
     /// # Errors
     /// As [`from_client`](Self::from_client).
     pub(crate) async fn from_pool(pool: &Pool, options: Options) -> Result<Self, ConnectError> {
-        Self::adopt(pool.clients().to_vec(), &options).await
+        Self::from_clients(pool.clients().to_vec(), &options).await
     }
 
-    async fn adopt(clients: Vec<Client>, options: &Options) -> Result<Self, ConnectError> {
+    async fn from_clients(clients: Vec<Client>, options: &Options) -> Result<Self, ConnectError> {
         let config = clients.first().map(ClientConfig::of);
         let server = config.map_or_else(unknown_host, |config| first_host(&config));
         let masked_url = server.to_string();

@@ -24,7 +24,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use self::combined_call::{Decision, Lane};
+use self::combined_call::{Lane, QueuedCheck};
 use super::error::reason_of;
 use super::live::Live;
 use crate::protocol::wire::MAX_LOAD;
@@ -43,14 +43,14 @@ use crate::transport::{Availability, CallError, Options};
 /// A connection to a server, renewed with a new client whenever it is lost.
 #[derive(Debug)]
 pub(crate) struct Link {
-    state: watch::Receiver<State>,
+    state: watch::Receiver<LinkState>,
     /// Whether there is a connection, for questions that every decision asks: the state is behind a lock.
     is_up: Arc<AtomicBool>,
     /// Whether the client routes in a cluster by itself.
     is_clustered: bool,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
-    combining: CombiningQueue<Lane, Decision>,
+    combining: CombiningQueue<Lane, QueuedCheck>,
     timer: Arc<CallTimer>,
     outage_log: Arc<OutageLog>,
     runtime: Handle,
@@ -58,7 +58,7 @@ pub(crate) struct Link {
 
 /// Whether there is a connection.
 #[derive(Clone, Debug)]
-pub(crate) enum State {
+pub(crate) enum LinkState {
     /// Connected: calls may be sent.
     Up(Live),
     /// Not connected, and the last error.
@@ -67,7 +67,7 @@ pub(crate) enum State {
 
 /// Publishes the state of a link; held by the task that keeps the link connected.
 struct LinkPublisher {
-    state: watch::Sender<State>,
+    state: watch::Sender<LinkState>,
     is_up: Arc<AtomicBool>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
@@ -112,7 +112,7 @@ impl Link {
         outage_log: Arc<OutageLog>,
         refresh_signal: Arc<Notify>,
     ) -> (Self, LinkPublisher) {
-        let (sender, state) = watch::channel(State::Down(starting()));
+        let (sender, state) = watch::channel(LinkState::Down(starting()));
         let is_up = Arc::new(AtomicBool::new(false));
         let breaker = Breaker::new(refresh_signal, Arc::clone(&options.stats));
         let in_flight = InFlightLimit::new(options.max_in_flight, options.max_waiting);
@@ -140,8 +140,8 @@ impl Link {
     /// [`CallError::Unavailable`] with the last error.
     pub(crate) fn live(&self) -> Result<Live, CallError> {
         match &*self.state.borrow() {
-            State::Up(live) => Ok(live.clone()),
-            State::Down(error) => Err(CallError::Unavailable(reason_of(error).to_owned().into())),
+            LinkState::Up(live) => Ok(live.clone()),
+            LinkState::Down(error) => Err(CallError::Unavailable(reason_of(error).to_owned().into())),
         }
     }
 
@@ -169,7 +169,7 @@ impl Link {
     pub(crate) fn gauges(&self) -> Gauges {
         let [open, probing] = self.breaker.open_and_probing();
         let [in_flight, in_flight_limit, waiting] = self.in_flight.counts();
-        let uncombined = u64::try_from(self.combining.waiting(Decision::count)).unwrap_or(u64::MAX);
+        let uncombined = u64::try_from(self.combining.waiting(QueuedCheck::count)).unwrap_or(u64::MAX);
         let connected = u64::from(self.is_up.load(Ordering::SeqCst));
         let [open, probing] = [open, probing].map(u64::from);
         Gauges { links: 1, connected, open, probing, in_flight, in_flight_limit, waiting, uncombined }
@@ -210,7 +210,7 @@ impl Link {
     }
 
     /// Returns the state.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> LinkState {
         self.state.borrow().clone()
     }
 
@@ -220,20 +220,20 @@ impl Link {
     }
 
     /// Waits until the link is up, or down for a reason that `is_final`.
-    pub(crate) async fn settled(&self, is_final: impl Fn(&str) -> bool) -> State {
+    pub(crate) async fn settled(&self, is_final: impl Fn(&str) -> bool) -> LinkState {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| match state {
-            State::Up(_) => true,
-            State::Down(error) => is_final(error.details()),
+            LinkState::Up(_) => true,
+            LinkState::Down(error) => is_final(error.details()),
         });
         match settled.await {
             Ok(state) => state.clone(),
-            Err(_) => State::Down(Error::new(ErrorKind::Canceled, "the client was closed")),
+            Err(_) => LinkState::Down(Error::new(ErrorKind::Canceled, "the client was closed")),
         }
     }
 }
 
-impl State {
+impl LinkState {
     /// The message of the last error, if there is no connection.
     pub(crate) fn failure(&self) -> Option<&str> {
         match self {
@@ -252,7 +252,7 @@ impl LinkPublisher {
         if is_new && self.was_connected.swap(true, Ordering::SeqCst) {
             self.stats.reconnects.fetch_add(1, Ordering::Relaxed);
         }
-        self.state.send_replace(State::Up(live.clone()));
+        self.state.send_replace(LinkState::Up(live.clone()));
         if serves {
             self.outage_log.up();
         }
@@ -269,7 +269,7 @@ impl LinkPublisher {
         // Before the state, so that no call finds a lost connection without an outage.
         self.breaker.disconnected();
         self.is_up.store(false, Ordering::SeqCst);
-        self.state.send_replace(State::Down(error));
+        self.state.send_replace(LinkState::Down(error));
         // A reply may have ended the outage in between.
         self.breaker.disconnected();
     }
@@ -278,7 +278,7 @@ impl LinkPublisher {
 impl Drop for LinkPublisher {
     /// Only the end of the runtime stops the task before the link is dropped, and fred does not reply without its task.
     fn drop(&mut self) {
-        let is_up = matches!(*self.state.borrow(), State::Up(_));
+        let is_up = matches!(*self.state.borrow(), LinkState::Up(_));
         if is_up && self.state.receiver_count() > 0 {
             self.set_down(Error::new(ErrorKind::Canceled, ENDED));
         }

@@ -21,11 +21,11 @@ use crate::lock::lock;
 #[derive(Debug)]
 pub(crate) struct CallTimer {
     runtime: Handle,
-    state: Mutex<State>,
+    state: Mutex<TimerState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct TimerState {
     /// The calls that wait, each with an id, in the order of their deadlines.
     waiting: BTreeMap<(Instant, u64), Waker>,
     next_id: u64,

@@ -31,7 +31,7 @@
 //! The number of waiting decisions is bounded by their [permits](super::in_flight): a decision has one before it comes here, or joins
 //! one that has, so that one key has at most 1/16 of the permits of what waits and is on its way.
 
-mod lane;
+mod lane_queue;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use foldhash::fast::RandomState;
 use tokio::time::Instant;
 
-use lane::Lane;
+use lane_queue::LaneQueue;
 
 use crate::lock::lock;
 
@@ -55,13 +55,13 @@ pub(crate) struct CombiningQueue<L, T> {
     is_busy: AtomicBool,
     /// The tag of the decision that began to wait last, for an estimate without the lock.
     last: AtomicU64,
-    state: Mutex<State<L, T>>,
+    state: Mutex<QueueState<L, T>>,
 }
 
 #[derive(Debug)]
-struct State<L, T> {
+struct QueueState<L, T> {
     /// Contains only lanes with a call on its way or a waiting decision.
-    lanes: HashMap<L, Lane<T>, RandomState>,
+    lanes: HashMap<L, LaneQueue<T>, RandomState>,
     next_id: u64,
     /// When the task looks at what waits that watches over it; `None` without such a task.
     watch: Option<Instant>,
@@ -98,7 +98,7 @@ pub(crate) struct Due<L, T> {
 impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Makes a queue for calls with at most this load.
     pub(crate) fn new(max_load: u32) -> Self {
-        let state = State { lanes: HashMap::default(), next_id: 0, watch: None };
+        let state = QueueState { lanes: HashMap::default(), next_id: 0, watch: None };
         Self { max_load, is_busy: AtomicBool::new(false), last: AtomicU64::new(0), state: Mutex::new(state) }
     }
 
@@ -143,7 +143,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         if is_unwatched {
             state.watch = Some(latest);
         }
-        let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
+        let own = state.lanes.entry(lane.clone()).or_insert_with(LaneQueue::new);
         own.push(id, load, tag, latest, decision);
         self.last.store(tag, Relaxed);
         let begins_call = own.begin_beside();
@@ -224,7 +224,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         if state.watch != Some(watch) {
             return Due { calls, next: None };
         }
-        state.watch = state.lanes.values().filter_map(Lane::first_due).min();
+        state.watch = state.lanes.values().filter_map(LaneQueue::first_due).min();
         Due { calls, next: state.watch }
     }
 
@@ -258,7 +258,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         begins_call
     }
 
-    fn note_idle(&self, state: &State<L, T>) {
+    fn note_idle(&self, state: &QueueState<L, T>) {
         if state.lanes.is_empty() {
             self.is_busy.store(false, Relaxed);
         }
@@ -271,10 +271,10 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     }
 }
 
-impl<L: Clone + Eq + Hash, T> State<L, T> {
+impl<L: Clone + Eq + Hash, T> QueueState<L, T> {
     fn begin(&mut self, lane: &L) -> bool {
         let Some(own) = self.lanes.get_mut(lane) else {
-            self.lanes.insert(lane.clone(), Lane { calls: 1, ..Lane::new() });
+            self.lanes.insert(lane.clone(), LaneQueue { calls: 1, ..LaneQueue::new() });
             return true;
         };
         let is_room = own.calls == 0 || own.calls < MAX_CALLS && own.shared == 0 && !own.begins_next;

@@ -27,7 +27,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until};
 
-use self::state::{Polled, State};
+use self::state::{InFlightState, Polled};
 use super::breaker::Breaker;
 use crate::lock::lock;
 use crate::transport::CallError;
@@ -35,7 +35,7 @@ use crate::transport::CallError;
 /// The permits of one connection.
 #[derive(Debug)]
 pub(crate) struct InFlightLimit {
-    state: Mutex<State>,
+    state: Mutex<InFlightState>,
     /// Whether calls wait, for questions without the lock.
     is_waited_for: AtomicBool,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Permit {
 
 impl InFlightLimit {
     pub(crate) fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
-        let state = Mutex::new(State::new(permits, max_waiting));
+        let state = Mutex::new(InFlightState::new(permits, max_waiting));
         Arc::new(Self { state, is_waited_for: AtomicBool::new(false) })
     }
 
@@ -143,20 +143,20 @@ impl InFlightLimit {
 
 /// The state under its lock. Whether calls wait is published when it is released.
 struct Locked<'a> {
-    state: MutexGuard<'a, State>,
+    state: MutexGuard<'a, InFlightState>,
     is_waited_for: &'a AtomicBool,
 }
 
 impl Deref for Locked<'_> {
-    type Target = State;
+    type Target = InFlightState;
 
-    fn deref(&self) -> &State {
+    fn deref(&self) -> &InFlightState {
         &self.state
     }
 }
 
 impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
+    fn deref_mut(&mut self) -> &mut InFlightState {
         &mut self.state
     }
 }

@@ -68,7 +68,7 @@ struct Return {
 }
 
 /// How each check of a decision is made, in the order of the checks.
-pub(super) type Parts = SmallVec<[Part; 2]>;
+pub(super) type Payments = SmallVec<[Payment; 2]>;
 
 /// Whether a check may wait for the call of another request.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +83,7 @@ enum CallWait {
 
 /// How a check is made.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum Payment {
     /// By the store. Its policy has no lease.
     Store,
     /// By the store, which charges this number of units for a lease as well.
@@ -94,7 +94,7 @@ pub(super) enum Part {
     Spent(Spend),
 }
 
-impl Part {
+impl Payment {
     /// The result of a check that is paid from a lease.
     fn spent(&self) -> Option<(Spend, CheckResult)> {
         let Self::Spent(spend) = self else { return None };
@@ -119,7 +119,7 @@ impl Leases {
     }
 
     /// Pays what it can from leases. Returns `None` if no policy of the decision has one.
-    pub(super) fn pay(&self, checks: &Checks) -> Option<Parts> {
+    pub(super) fn pay(&self, checks: &Checks) -> Option<Payments> {
         if self.shards.is_empty() || !checks.iter().any(is_leasable) {
             return None;
         }
@@ -128,31 +128,31 @@ impl Leases {
         Some(checks.iter().map(|check| self.pay_one(check, now, call_wait)).collect())
     }
 
-    fn pay_one(&self, check: &Check, now: Duration, call_wait: CallWait) -> Part {
+    fn pay_one(&self, check: &Check, now: Duration, call_wait: CallWait) -> Payment {
         let max = check.policy.max_lease().filter(|_| is_leasable(check));
-        let Some(max) = max.map(u64::from) else { return Part::Store };
+        let Some(max) = max.map(u64::from) else { return Payment::Store };
         let (slot, hash) = self.slot(&check.policy, check.key);
         let mut shard = lock(&slot.keys);
-        let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Part::Store };
+        let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Payment::Store };
         let rest = entry.adapt(check, max, now);
         if !matches!(call_wait, CallWait::For(_)) {
             entry.sizing.requested(check.cost, now);
         }
-        let part = if let Some(spend) = entry.lease.spend(check.policy.strategy(), check.cost, now) {
-            Part::Spent(spend)
+        let payment = if let Some(spend) = entry.lease.spend(check.policy.strategy(), check.cost, now) {
+            Payment::Spent(spend)
         } else {
             let call = match call_wait {
                 CallWait::Never => None,
                 CallWait::Once => entry.claim(check.cost),
                 CallWait::For(call) => entry.is_asking(call).then_some(call),
             };
-            call.map_or_else(|| Part::Ask(entry.ask(check.cost, now)), Part::Wait)
+            call.map_or_else(|| Payment::Ask(entry.ask(check.cost, now)), Payment::Wait)
         };
         drop(shard);
         if let Some((policy, rest)) = rest {
             self.return_rest(policy, check.key, rest);
         }
-        part
+        payment
     }
 
     /// Records what the store has answered at its instant `at` to a check without units for a lease.

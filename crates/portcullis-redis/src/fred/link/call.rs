@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Link;
-use super::combined_call::{Answer, Caller, Decision, LONGEST_WAIT, Lane, Turn};
+use super::combined_call::{Answer, Caller, LONGEST_WAIT, Lane, LaneCall, QueuedCheck};
 use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::resilience::combining::Entered;
@@ -154,11 +154,11 @@ impl Link {
             let (caller, receiver) = channel.take().unwrap_or_else(oneshot::channel);
             answer = Some(receiver);
             let (command, permit) = own.take().expect("a decision enters once");
-            Decision::new(command, permit, Caller { id, end, before, answer: Some(caller) })
+            QueuedCheck::new(command, permit, Caller { id, end, before, answer: Some(caller) })
         });
         let (Some(Entered { id, is_unwatched, begins_call }), Some(answer)) = (entered, answer) else {
             let (command, permit) = own.expect("a decision that does not wait is not in the queue");
-            return LinkCall::other(self.send(command, permit, Some(Turn::alone(self, lane)), before));
+            return LinkCall::other(self.send(command, permit, Some(LaneCall::alone(self, lane)), before));
         };
         let shared = SharedDecision { link: self, lane, id, answer, before, has_left: false };
         if is_unwatched {

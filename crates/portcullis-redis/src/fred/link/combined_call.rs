@@ -18,7 +18,7 @@
 //! - Permits are held until the reply, or until the connection ends. Equal decisions that follow each other have one, because the
 //!   server makes them in one step.
 
-mod decision;
+mod queued_check;
 mod watch;
 
 use std::future::poll_fn;
@@ -42,7 +42,7 @@ use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::Permit;
 use crate::resilience::liveness::Liveness;
 use crate::transport::CallError;
-pub(super) use decision::{Answer, Caller, Decision};
+pub(super) use queued_check::{Answer, Caller, QueuedCheck};
 use watch::Watch;
 
 /// What decisions have in common that may share a call.
@@ -55,7 +55,7 @@ pub(super) struct Lane {
 }
 
 /// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
-pub(super) struct Turn {
+pub(super) struct LaneCall {
     link: Arc<Link>,
     lane: Lane,
     /// How many decisions its call has, those included that have left since.
@@ -78,16 +78,16 @@ impl Link {
     pub(super) fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
-            let mut turn = Turn { link, lane, decisions: 0 };
+            let mut lane_call = LaneCall { link, lane, decisions: 0 };
             loop {
-                turn.wait_for_more().await;
-                let Taken { decisions, begins_call } = turn.link.combining.take(&turn.lane);
-                turn.decisions = count(&decisions);
+                lane_call.wait_for_more().await;
+                let Taken { decisions, begins_call } = lane_call.link.combining.take(&lane_call.lane);
+                lane_call.decisions = count(&decisions);
                 if begins_call {
-                    turn.link.send_what_arrives(&turn.lane);
+                    lane_call.link.send_what_arrives(&lane_call.lane);
                 }
-                send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
-                if !turn.begin_next() {
+                send_in_one_call(&lane_call.link, lane_call.lane.slot, decisions).await;
+                if !lane_call.begin_next() {
                     break;
                 }
                 // The callers that were answered decide again.
@@ -97,27 +97,27 @@ impl Link {
     }
 
     /// Sends decisions in one call, by a task. Their call has begun in the queue.
-    fn send_combined(self: &Arc<Self>, lane: &Lane, decisions: Vec<Decision>) {
+    fn send_combined(self: &Arc<Self>, lane: &Lane, decisions: Vec<QueuedCheck>) {
         if decisions.is_empty() {
             return;
         }
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
             // If the runtime ends before this, no further call begins.
-            let turn = Turn { link, lane, decisions: count(&decisions) };
-            send_in_one_call(&turn.link, turn.lane.slot, decisions).await;
+            let lane_call = LaneCall { link, lane, decisions: count(&decisions) };
+            send_in_one_call(&lane_call.link, lane_call.lane.slot, decisions).await;
         });
     }
 
     /// Sends a decision with several callers in a call of its own, by a task, without a place in the queue: it has waited for one
     /// before.
-    fn send_repeated(self: &Arc<Self>, slot: Option<u16>, decision: Decision) {
+    fn send_repeated(self: &Arc<Self>, slot: Option<u16>, decision: QueuedCheck) {
         let link = Arc::clone(self);
         self.runtime.spawn(async move { send_in_one_call(&link, slot, vec![decision]).await });
     }
 }
 
-impl Turn {
+impl LaneCall {
     pub(super) fn alone(link: &Arc<Link>, lane: Lane) -> Self {
         Self { link: Arc::clone(link), lane, decisions: 1 }
     }
@@ -146,7 +146,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LaneCall {
     fn drop(&mut self) {
         if self.link.combining.end(&self.lane, self.decisions) {
             self.link.send_what_arrives(&self.lane);
@@ -155,7 +155,7 @@ impl Drop for Turn {
 }
 
 /// Sends decisions in one call. `slot` is that of their lane.
-async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Vec<Decision>) {
+async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Vec<QueuedCheck>) {
     let now = Instant::now();
     let latency = link.in_flight.latency();
     decisions.retain_mut(|decision| decision.is_to_be_sent(now, latency));
@@ -207,8 +207,8 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
     call.finish(result);
 }
 
-fn count(decisions: &[Decision]) -> usize {
-    decisions.iter().map(Decision::count).sum()
+fn count(decisions: &[QueuedCheck]) -> usize {
+    decisions.iter().map(QueuedCheck::count).sum()
 }
 
 /// A call for several decisions that was given to fred.
@@ -216,7 +216,7 @@ struct CombinedCall<'a> {
     link: &'a Arc<Link>,
     slot: Option<u16>,
     request: CombinedRequest,
-    decisions: Vec<Decision>,
+    decisions: Vec<QueuedCheck>,
     /// Taken when the result of the call is recorded, or that there was none at the first deadline.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
@@ -310,7 +310,7 @@ impl CombinedCall<'_> {
     }
 }
 
-fn fail(decisions: Vec<Decision>, error: &CallError) {
+fn fail(decisions: Vec<QueuedCheck>, error: &CallError) {
     let result = Err(error.clone());
     for decision in decisions {
         decision.answer(&result);

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::Link;
-use super::combined_call::Turn;
+use super::combined_call::LaneCall;
 use super::reply_observer::{ReplyFuture, ReplyObserver};
 use crate::fred::command::{Command, custom, untimed};
 use crate::fred::error::{call_error, is_answer};
@@ -34,7 +34,7 @@ impl Link {
         &self,
         command: Command,
         permit: Permit,
-        turn: Option<Turn>,
+        lane_call: Option<LaneCall>,
         before: Duration,
     ) -> Result<Value, CallError> {
         let (end, deadline) = (command.end, command.deadline);
@@ -54,7 +54,7 @@ impl Link {
             &self.outage_log,
         );
         let (mut call, first) =
-            InFlightCall::begin(&live, command, permit, turn, observer, self.runtime.clone()).await;
+            InFlightCall::begin(&live, command, permit, lane_call, observer, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
@@ -93,7 +93,7 @@ impl Link {
 struct InFlightCall {
     reply: Option<ReplyFuture>,
     permit: Option<Permit>,
-    turn: Option<Turn>,
+    lane_call: Option<LaneCall>,
     /// Taken when the result of the call is recorded.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
@@ -108,7 +108,7 @@ impl InFlightCall {
         live: &Live,
         command: Command,
         permit: Permit,
-        turn: Option<Turn>,
+        lane_call: Option<LaneCall>,
         observer: ReplyObserver,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
@@ -120,7 +120,7 @@ impl InFlightCall {
         };
         let (liveness, breaker) = (Arc::clone(&live.liveness), observer.breaker());
         let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
-        let mut call = Self { reply, permit, turn, observer, liveness, breaker, deadline, runtime };
+        let mut call = Self { reply, permit, lane_call, observer, liveness, breaker, deadline, runtime };
         let first = poll_fn(|context| {
             let reply = call.reply.as_mut().expect("the reply is pending");
             Poll::Ready(reply.as_mut().poll(context))
@@ -151,7 +151,7 @@ impl InFlightCall {
 impl Drop for InFlightCall {
     fn drop(&mut self) {
         let Some(reply) = self.reply.take() else { return };
-        let (permit, turn, observer) = (self.permit.take(), self.turn.take(), self.observer.take());
+        let (permit, lane_call, observer) = (self.permit.take(), self.lane_call.take(), self.observer.take());
         let (liveness, breaker, deadline) =
             (Arc::clone(&self.liveness), Arc::clone(&self.breaker), self.deadline);
         self.runtime.spawn(async move {
@@ -165,7 +165,7 @@ impl Drop for InFlightCall {
                 liveness.reply();
                 breaker.replied();
             }
-            drop((permit, turn));
+            drop((permit, lane_call));
         });
     }
 }

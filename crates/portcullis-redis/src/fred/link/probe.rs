@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::in_flight_call::reply_to;
 use super::reply_observer::{ReplyFuture, ReplyObserver};
-use super::{LinkPublisher, State};
+use super::{LinkPublisher, LinkState};
 use crate::fred::command::Command;
 use crate::fred::error::is_answer;
 use crate::fred::live::Live;
@@ -24,7 +24,7 @@ impl LinkPublisher {
     /// Probes a server that is suspected to be in an outage, in a task, because no event of the client may be missed meanwhile.
     pub(super) fn spawn_probe(&self, deadline: Duration) {
         let Some(breaker_permit) = self.breaker.admit_suspicion_probe() else { return };
-        let State::Up(live) = self.state.borrow().clone() else { return };
+        let LinkState::Up(live) = self.state.borrow().clone() else { return };
         let (in_flight, outage_log) = (Arc::clone(&self.in_flight), Arc::clone(&self.outage_log));
         tokio::spawn(async move {
             probe(&live, breaker_permit, &in_flight, &outage_log, deadline).await;

@@ -12,7 +12,7 @@ use super::Woken;
 
 /// The calls of one connection. It contains only keys with calls in flight or waiting.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct InFlightState {
     /// The maximum of `limit`.
     max: usize,
     /// The current number of permits, from 1 to `max`.
@@ -41,7 +41,7 @@ struct KeyCalls {
     denials: u64,
 }
 
-/// The result of [`State::enter`].
+/// The result of [`InFlightState::enter`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entered {
     Permit,
@@ -53,7 +53,7 @@ pub(super) enum Entered {
     Full,
 }
 
-/// The result of [`State::poll`].
+/// The result of [`InFlightState::poll`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Polled {
     /// With how long recent replies took at least.
@@ -62,7 +62,7 @@ pub(super) enum Polled {
     Waits { denials: u64 },
 }
 
-impl State {
+impl InFlightState {
     pub(super) fn new(permits: usize, max_waiting: usize) -> Self {
         Self {
             max: permits,
@@ -289,7 +289,7 @@ impl State {
 }
 
 #[cfg(test)]
-impl State {
+impl InFlightState {
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.turns.is_empty() && (self.in_flight, self.waiting) == (0, 0)
     }

@@ -23,17 +23,17 @@ fn answered(leases: &Leases, user: &str) {
     leases.answered(&check, Timestamp::EPOCH, snapshot);
 }
 
-fn pay(leases: &Leases, user: &str) -> Part {
+fn pay(leases: &Leases, user: &str) -> Payment {
     leases.pay_one(&check(user), leases.now(), CallWait::Once)
 }
 
 /// Makes a key hot, and begins a call for a lease of it. Returns the units that the call asks for.
 fn ask(leases: &Leases, user: &str) -> u64 {
     for _ in 0..20 {
-        assert!(matches!(pay(leases, user), Part::Ask(0)));
+        assert!(matches!(pay(leases, user), Payment::Ask(0)));
     }
     answered(leases, user);
-    let Part::Ask(units @ 4..) = pay(leases, user) else { panic!("nothing is leased") };
+    let Payment::Ask(units @ 4..) = pay(leases, user) else { panic!("nothing is leased") };
     units
 }
 
@@ -92,42 +92,42 @@ async fn keys_with_few_requests_do_not_displace_a_hot_one() {
 async fn requests_wait_while_a_lease_is_being_charged() {
     let leases = enabled();
     for _ in 0..20 {
-        assert!(matches!(pay(&leases, "hot"), Part::Ask(0)));
+        assert!(matches!(pay(&leases, "hot"), Payment::Ask(0)));
     }
     let hot = check("hot");
     answered(&leases, "hot");
-    assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
-    assert!(matches!(pay(&leases, "hot"), Part::Wait(_)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Ask(4..)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Wait(_)));
     leases.not_granted(&hot, false);
-    assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Ask(4..)));
     leases.not_granted(&hot, true);
-    assert!(matches!(pay(&leases, "hot"), Part::Ask(0)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Ask(0)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_more_requests_wait_than_a_lease_pays_for() {
     let leases = enabled();
     for _ in 0..ask(&leases, "hot") {
-        assert!(matches!(pay(&leases, "hot"), Part::Wait(_)));
+        assert!(matches!(pay(&leases, "hot"), Payment::Wait(_)));
     }
-    assert!(matches!(pay(&leases, "hot"), Part::Ask(0)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Ask(0)));
     // The next call has units of its own.
     leases.not_granted(&check("hot"), false);
-    assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
-    assert!(matches!(pay(&leases, "hot"), Part::Wait(_)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Ask(4..)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Wait(_)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn request_waits_for_one_call() {
     let leases = enabled();
     ask(&leases, "hot");
-    let Part::Wait(call) = pay(&leases, "hot") else { panic!("it does not wait") };
+    let Payment::Wait(call) = pay(&leases, "hot") else { panic!("it does not wait") };
     let again = || leases.pay_one(&check("hot"), leases.now(), CallWait::For(call));
     // Another key has notified it.
-    assert!(matches!(again(), Part::Wait(same) if same == call));
+    assert!(matches!(again(), Payment::Wait(same) if same == call));
     leases.not_granted(&check("hot"), false);
-    assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
-    assert!(matches!(again(), Part::Ask(0)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Ask(4..)));
+    assert!(matches!(again(), Payment::Ask(0)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,7 +136,7 @@ async fn request_with_several_checks_never_waits() {
     ask(&leases, "hot");
     let daily = Policy::fixed_window("daily", Quota::per_day(9));
     let both = Checks::one(HOURLY, key(&["hot"]), 1).and(daily, key(&["hot"]), 1).unwrap();
-    assert!(matches!(leases.pay(&both).unwrap()[..], [Part::Ask(0), Part::Store]));
+    assert!(matches!(leases.pay(&both).unwrap()[..], [Payment::Ask(0), Payment::Store]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,13 +158,13 @@ async fn units_of_denied_requests_are_in_lease_until_refunded() {
     grant(&leases, &hot, first);
     let spent: Vec<Spend> = (0..first)
         .map(|_| match pay(&leases, "hot") {
-            Part::Spent(spend) => spend,
+            Payment::Spent(spend) => spend,
             other => panic!("{other:?}"),
         })
         .collect();
     // While another policy decides about them, the lease is replaced by one at other positions.
     answered(&leases, "hot");
-    let Part::Ask(units @ 4..) = pay(&leases, "hot") else { panic!("nothing is leased") };
+    let Payment::Ask(units @ 4..) = pay(&leases, "hot") else { panic!("nothing is leased") };
     grant_at(&leases, &hot, units, Timestamp::from_micros(HOUR));
     assert_eq!(leases.in_lease(), (1, units));
     for spend in &spent {
@@ -185,7 +185,7 @@ async fn units_of_another_quota_do_not_return_to_a_lease() {
     let leases = enabled();
     let units = ask(&leases, "hot");
     let position = grant(&leases, &check("hot"), units);
-    assert!(matches!(pay(&leases, "hot"), Part::Spent(_)));
+    assert!(matches!(pay(&leases, "hot"), Payment::Spent(_)));
     // All units of a window have the same position.
     let receipt = |policy: Policy| {
         let blank = Receipt::blank(policy, key(&["hot"]), Timestamp::EPOCH);
@@ -302,12 +302,12 @@ async fn old_plans_lease_returns_under_its_quota() {
     }
     let snapshot = fast.policy.strategy().snapshot(None, Timestamp::EPOCH, 0, true);
     leases.answered(&fast, Timestamp::EPOCH, snapshot);
-    let Part::Ask(units @ 4..) = leases.pay_one(&fast, leases.now(), CallWait::Once) else {
+    let Payment::Ask(units @ 4..) = leases.pay_one(&fast, leases.now(), CallWait::Once) else {
         panic!("no lease")
     };
     grant(&leases, &fast, units);
-    assert!(matches!(leases.pay_one(&fast, leases.now(), CallWait::Once), Part::Spent(_)));
-    assert!(matches!(leases.pay_one(&slow, leases.now(), CallWait::Once), Part::Ask(_)));
+    assert!(matches!(leases.pay_one(&fast, leases.now(), CallWait::Once), Payment::Spent(_)));
+    assert!(matches!(leases.pay_one(&slow, leases.now(), CallWait::Once), Payment::Ask(_)));
     let returns = std::mem::take(&mut *leases.returns.lock().unwrap());
     let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
     assert_eq!((receipt.policy(), receipt.cost(), *leased), (&fast.policy, units - 1, units - 1));

@@ -15,14 +15,14 @@ use tokio::time::{Instant, timeout_at};
 use super::super::RedisStore;
 use super::super::answers::{together, under_grants_of, with_grants};
 use super::own_costs::OwnCosts;
-use super::{Part, Parts};
+use super::{Payment, Payments};
 use crate::transport::Transport as _;
 
 /// A decision of which some checks are made by the store. Until it is finished, dropping it undoes what was spent for it.
 struct Trip {
     store: RedisStore,
     checks: Checks,
-    parts: Parts,
+    payments: Payments,
     /// Before the call is sent.
     sent: Duration,
     /// The end of its deadline, if another call has used a part of it.
@@ -36,21 +36,21 @@ impl RedisStore {
     pub(in crate::store) fn start_leased(
         &self,
         checks: Checks,
-        parts: Parts,
+        payments: Payments,
         standby: Option<Arc<dyn Standby>>,
         end: Option<Instant>,
     ) -> StoreFuture<Outcome> {
-        if parts.iter().all(|part| matches!(part, Part::Spent(_))) {
+        if payments.iter().all(|payment| matches!(payment, Payment::Spent(_))) {
             self.0.connection.stats().count_lease_hit();
-            let spent = parts.iter().filter_map(Part::spent);
+            let spent = payments.iter().filter_map(Payment::spent);
             let outcome = Outcome::leased(checks, spent.map(|(spend, result)| (spend.at, result)));
             return StoreFuture::ready(Ok(outcome.expect("every check is paid")));
         }
-        if let [Part::Wait(call)] = parts[..] {
+        if let [Payment::Wait(call)] = payments[..] {
             return StoreFuture::boxed(self.clone().decide_after_answer(checks, call, standby));
         }
         let sent = self.0.leases.now();
-        let trip = Trip { store: self.clone(), checks, parts, sent, end, is_finished: false };
+        let trip = Trip { store: self.clone(), checks, payments, sent, end, is_finished: false };
         if trip.asks() {
             StoreFuture::boxed(trip.detached(standby))
         } else {
@@ -128,16 +128,16 @@ impl Trip {
 
     /// Whether the call charges units for a lease.
     fn asks(&self) -> bool {
-        self.parts.iter().any(|part| matches!(part, Part::Ask(1..)))
+        self.payments.iter().any(|payment| matches!(payment, Payment::Ask(1..)))
     }
 
     /// The checks that the store makes, with the units for leases.
     fn rest(&self) -> Checks {
-        let rest = self.checks.iter().zip(&self.parts).filter_map(|(check, part)| {
-            let units = match part {
-                Part::Spent(_) => return None,
-                Part::Ask(units) => *units,
-                Part::Wait(_) | Part::Store => 0,
+        let rest = self.checks.iter().zip(&self.payments).filter_map(|(check, payment)| {
+            let units = match payment {
+                Payment::Spent(_) => return None,
+                Payment::Ask(units) => *units,
+                Payment::Wait(_) | Payment::Store => 0,
             };
             Some(Check { cost: check.cost.saturating_add(units), ..check.clone() })
         });
@@ -146,8 +146,8 @@ impl Trip {
 
     /// Whether a check is denied at a cost that includes units for a lease.
     fn is_denied_for_lease(&self, outcome: &Outcome) -> bool {
-        let mut parts = self.checks.iter().zip(&self.parts);
-        parts.any(|(check, part)| matches!(part, Part::Ask(1..)) && is_denied(outcome, check))
+        let mut payments = self.checks.iter().zip(&self.payments);
+        payments.any(|(check, payment)| matches!(payment, Payment::Ask(1..)) && is_denied(outcome, check))
     }
 
     /// The outcome of a request that the store, or a standby, admits together with what was spent.
@@ -169,20 +169,20 @@ impl Trip {
     fn joined(&self, rest: &Outcome, is_admitted: bool) -> Outcome {
         let mut answers = rest.results().zip(rest.decisions());
         let mut results: SmallVec<[ServerResult<'_>; 2]> = SmallVec::new();
-        for (check, part) in self.checks.iter().zip(&self.parts) {
-            if let Some((spend, result)) = part.spent() {
+        for (check, payment) in self.checks.iter().zip(&self.payments) {
+            if let Some((spend, result)) = payment.spent() {
                 results.push(ServerResult::Store(spend.at, result));
                 continue;
             }
             let (mut result, decision) = answers.next().expect("the store answers every check");
             // Otherwise the standby has answered, or the check passes unmetered.
             let is_stores = decision.is_metered() && !decision.is_degraded();
-            match part {
-                Part::Ask(units @ 1..) if is_admitted && is_stores => {
+            match payment {
+                Payment::Ask(units @ 1..) if is_admitted && is_stores => {
                     result.position = self.grant(check, *units, decision.at(), &result);
                 }
-                Part::Ask(1..) if is_admitted => self.store.0.leases.not_granted(check, false),
-                Part::Ask(_) | Part::Wait(_) if is_stores => {
+                Payment::Ask(1..) if is_admitted => self.store.0.leases.not_granted(check, false),
+                Payment::Ask(_) | Payment::Wait(_) if is_stores => {
                     self.store.0.leases.answered(check, decision.at(), result.snapshot);
                 }
                 _ => {}
@@ -209,10 +209,10 @@ impl Trip {
 
     /// Asks for no more units, because the store has denied the call: only the costs of the request are left.
     fn ask_no_more(&mut self, denial: &Outcome) {
-        for (check, part) in self.checks.iter().zip(&mut self.parts) {
-            if let Part::Ask(1..) = part {
+        for (check, payment) in self.checks.iter().zip(&mut self.payments) {
+            if let Payment::Ask(1..) = payment {
                 self.store.0.leases.not_granted(check, is_denied(denial, check));
-                *part = Part::Ask(0);
+                *payment = Payment::Ask(0);
             }
         }
     }
@@ -220,11 +220,11 @@ impl Trip {
     /// Undoes what was spent and asked for.
     fn give_up(&mut self) {
         self.is_finished = true;
-        for (check, part) in self.checks.iter().zip(&self.parts) {
-            match part {
-                Part::Spent(spend) => self.store.0.leases.undo(check, spend),
-                Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
-                Part::Ask(_) | Part::Wait(_) | Part::Store => {}
+        for (check, payment) in self.checks.iter().zip(&self.payments) {
+            match payment {
+                Payment::Spent(spend) => self.store.0.leases.undo(check, spend),
+                Payment::Ask(1..) => self.store.0.leases.not_granted(check, false),
+                Payment::Ask(_) | Payment::Wait(_) | Payment::Store => {}
             }
         }
         self.start_returns();

@@ -12,7 +12,7 @@ use portcullis_core::store::{Check, Checks, Outcome, Standby};
 use portcullis_core::{StoreError, StoreErrorKind};
 use tokio::time::{Instant, timeout_at};
 
-use super::{CallWait, Leases, Part, Parts};
+use super::{CallWait, Leases, Payment, Payments};
 use crate::protocol::keys;
 use crate::store::{RedisStore, with_outage};
 use crate::transport::Transport as _;
@@ -37,18 +37,18 @@ impl RedisStore {
         // The call that it waits for, and its own, wait beyond their deadline to find out whether there is an outage.
         let latest = end + deadline;
         let check = checks.iter().next().expect("a decision has a check");
-        let Some(part) = self.0.leases.after_answer(check, call, latest).await else {
+        let Some(payment) = self.0.leases.after_answer(check, call, latest).await else {
             return self.decide_late(standby.as_deref(), checks, (start, false));
         };
         // The key may have been denied meanwhile.
-        if matches!(part, Part::Ask(0))
+        if matches!(payment, Payment::Ask(0))
             && let Some(denied) = self.0.denials.find(&checks)
         {
             return Ok(denied);
         }
-        let parts = Parts::from_iter([part]);
+        let payments = Payments::from_iter([payment]);
         // The call gets what is left of the deadline, so that it is not sent with less time than replies take.
-        let decided = self.start_leased(checks.clone(), parts, standby.clone(), Some(end));
+        let decided = self.start_leased(checks.clone(), payments, standby.clone(), Some(end));
         let answer = timeout_at(latest, decided).await;
         answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, (start, true)))
     }
@@ -79,16 +79,16 @@ impl RedisStore {
 
 impl Leases {
     /// Waits until a check is paid from a lease or has to be made by the store; `None` if neither is known by `end`.
-    async fn after_answer(&self, check: &Check, call: u64, end: Instant) -> Option<Part> {
+    async fn after_answer(&self, check: &Check, call: u64, end: Instant) -> Option<Payment> {
         let (slot, _) = self.slot(&check.policy, check.key);
-        let Some(_waiting) = Waiting::begin(&slot.waiting) else { return Some(Part::Ask(0)) };
+        let Some(_waiting) = Waiting::begin(&slot.waiting) else { return Some(Payment::Ask(0)) };
         loop {
             // Registered before the lease is looked at, so that no answer is missed.
             let mut answered = pin!(slot.answered.notified());
             answered.as_mut().enable();
-            let part = self.pay_one(check, self.now(), CallWait::For(call));
-            if !matches!(part, Part::Wait(_)) {
-                return Some(part);
+            let payment = self.pay_one(check, self.now(), CallWait::For(call));
+            if !matches!(payment, Payment::Wait(_)) {
+                return Some(payment);
             }
             timeout_at(end, answered).await.ok()?;
         }

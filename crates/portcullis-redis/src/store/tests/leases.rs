@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use super::{RedisStore, Server, check, key, left_at_last, open};
-use crate::store::leases::Part;
+use crate::store::leases::Payment;
 
 const LIMIT: u64 = 20_000;
 const LEASE: u64 = 400;
@@ -248,9 +248,9 @@ async fn decision_without_a_lease_keeps_payments() {
     }
     let snapshot = paid.strategy().snapshot(None, Timestamp::EPOCH, 0, true);
     let run = Run { units: 1, position: Position::default() };
-    let parts = [Part::Spent(Spend { run, at: Timestamp::EPOCH, snapshot }), Part::Ask(5)];
+    let payments = [Payment::Spent(Spend { run, at: Timestamp::EPOCH, snapshot }), Payment::Ask(5)];
     let both = checks(&paid).and(asked.clone(), key(&["ada"]), 1).unwrap();
-    let outcome = store.start_leased(both, parts.into_iter().collect(), None, None).await.unwrap();
+    let outcome = store.start_leased(both, payments.into_iter().collect(), None, None).await.unwrap();
     assert!(outcome.is_allowed());
     assert_eq!(left_at_last(&store, &asked).await, 2);
 }
@@ -261,7 +261,7 @@ async fn client_leaving_a_lease_call_pays_nothing() {
     let store = open(&server).await;
     assert!(check(&store, &WEEKLY, 1).await.is_allowed());
     server.signal("STOP");
-    let asks = store.start_leased(checks(&WEEKLY), [Part::Ask(5)].into_iter().collect(), None, None);
+    let asks = store.start_leased(checks(&WEEKLY), [Payment::Ask(5)].into_iter().collect(), None, None);
     let leaving = tokio::spawn(asks);
     tokio::time::sleep(Duration::from_millis(50)).await;
     leaving.abort();

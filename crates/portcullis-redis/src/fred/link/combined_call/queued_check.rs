@@ -14,7 +14,7 @@ use crate::transport::CallError;
 
 /// A decision that waits for its call, or is in one, with equal ones that are made right after it.
 #[derive(Debug)]
-pub(in crate::fred::link) struct Decision {
+pub(in crate::fred::link) struct QueuedCheck {
     pub(super) command: Command,
     pub(super) permit: Permit,
     /// One for each decision, in the order of their arrival and of their ids.
@@ -41,7 +41,7 @@ pub(in crate::fred::link) enum Answer {
     Alone(Box<Command>, Permit),
 }
 
-impl Decision {
+impl QueuedCheck {
     pub(in crate::fred::link) fn new(command: Command, permit: Permit, caller: Caller) -> Self {
         Self { command, permit, callers: SmallVec::from_buf([caller]) }
     }

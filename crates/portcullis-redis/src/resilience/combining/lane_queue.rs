@@ -1,4 +1,4 @@
-//! What waits for the calls of one lane.
+//! The decisions that wait for the calls of one lane.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::MAX_CALLS;
 
 /// The queue and the calls of a lane.
 #[derive(Debug)]
-pub(super) struct Lane<T> {
+pub(super) struct LaneQueue<T> {
     /// The calls on their way, and those that a task is about to send.
     pub(super) calls: usize,
     /// The calls that a task is about to send.
@@ -69,7 +69,7 @@ impl<T> Waiting<T> {
     }
 }
 
-impl<T> Lane<T> {
+impl<T> LaneQueue<T> {
     pub(super) fn new() -> Self {
         Self {
             calls: 0,
