@@ -72,7 +72,7 @@ impl Held {
 
     /// Has at least `units` of the window that begins at `position`, even if other processes have charged them: a refund of a window
     /// frees its count. Does nothing under other strategies, whose charges are refunded one by one or are replenished.
-    pub(crate) fn adopt(&mut self, units: u64, position: Position) {
+    pub(crate) fn hold_at_least(&mut self, units: u64, position: Position) {
         if self.kind == Kind::Window && self.units() < units && position > Position::default() {
             self.runs.clear();
             self.runs.push(Run { units, position });
@@ -152,10 +152,10 @@ mod tests {
         let window = Policy::fixed_window("a", Quota::per_second(1));
         let mut held = held(&window, &[(3, 10), (4, 10), (60, 20), (2, 10), (60, 20)]);
         assert_eq!(held.units(), 100);
-        held.adopt(7, run(1, 30).position);
+        held.hold_at_least(7, run(1, 30).position);
         assert_eq!(held.units(), 100);
         held.forget(98);
-        held.adopt(7, run(1, 30).position);
+        held.hold_at_least(7, run(1, 30).position);
         assert_eq!(held.take(9).as_slice(), [run(7, 30)]);
     }
 
@@ -163,7 +163,7 @@ mod tests {
     fn each_stamp_of_a_log_is_held_up_to_a_bound() {
         let log = Policy::sliding_log("a", Quota::per_second(1));
         let mut held = held(&log, &[(3, 10), (4, 30), (2, 20), (1, 30)]);
-        held.adopt(99, run(1, 40).position);
+        held.hold_at_least(99, run(1, 40).position);
         assert_eq!(held.take(6).as_slice(), [run(1, 20), run(5, 30)]);
         for micros in 100..200 {
             held.add(run(1, micros), 100);

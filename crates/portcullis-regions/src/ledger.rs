@@ -104,7 +104,7 @@ impl Ledger {
             }
         } else if is_denied {
             // The share was used by other processes, perhaps by those before a restart.
-            entry.held.adopt((limit / ADOPTED_PART).max(1), position);
+            entry.held.hold_at_least((limit / HELD_PART).max(1), position);
         }
         if entry.is_buying || now < entry.paused {
             return None;
@@ -261,7 +261,7 @@ fn lock(set: &Mutex<Vec<Entry>>) -> MutexGuard<'_, Vec<Entry>> {
 /// The entries of a set.
 const SET: usize = 8;
 /// A process that has charged nothing takes one of this number of parts of the share as its own.
-const ADOPTED_PART: u64 = 16;
+const HELD_PART: u64 = 16;
 
 #[cfg(test)]
 mod tests;

@@ -74,7 +74,7 @@ fn failures_pause_longer_each_time() {
 }
 
 #[test]
-fn a_process_without_charges_adopts_a_few_units() {
+fn process_without_charges_holds_few_units() {
     let ledger = Ledger::new(100);
     let order = ledger.record(decided(key(1), 0, 0, 60), millis(0)).unwrap();
     assert_eq!(order.units, 1);
