@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 pub(crate) const MANIFEST: &str = "crates/bench/peers/Cargo.toml";
 
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     /// The tables to print
     #[arg(value_enum, default_value_t)]
     tables: Tables,
@@ -67,14 +67,14 @@ enum Tables {
 }
 
 /// Measures in a release build; allocations in a second program, whose allocator counts.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let module = options.redis_cell.as_ref().map(|path| {
         // The programs run in the root of the workspace.
         fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
     });
     let module = module.transpose()?;
-    let options = Options { redis_cell: module, ..*options };
+    let options = BenchOptions { redis_cell: module, ..*options };
     for tables in options.tables.each() {
         let report = measure(&workspace, tables, &options)?;
         if options.write && !report.contains(NOT_MEASURED) {
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Measures one subject, and returns what is printed about it.
-fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<String> {
+fn measure(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Result<String> {
     if tables == Tables::Instructions {
         let report = instructions::bench(workspace, options.write)?;
         println!("{report}");
@@ -120,7 +120,7 @@ impl Tables {
 }
 
 /// The programs that measure one subject.
-fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd> {
+fn commands(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Vec<Cmd> {
     let peers = |program: &str| peers(workspace, program, tables, options);
     match tables {
         Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
@@ -138,7 +138,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
 
 /// A program that measures other rate limiters as well. Without `--locked`: cargo adds to the lock file of the measurements what a
 /// change of the workspace needs.
-fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &Options) -> Cmd {
+fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &BenchOptions) -> Cmd {
     let command = Cmd::cargo()
         .args("run --quiet --release --manifest-path")
         .args(MANIFEST)
@@ -161,7 +161,7 @@ pub(crate) fn own(program: &str) -> Cmd {
     Cmd::cargo().args(run).args(program).args("--")
 }
 
-fn with_quick(command: Cmd, options: &Options) -> Cmd {
+fn with_quick(command: Cmd, options: &BenchOptions) -> Cmd {
     if options.quick { command.args("--quick") } else { command }
 }
 
@@ -185,7 +185,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: BenchOptions,
     }
 
     #[test]

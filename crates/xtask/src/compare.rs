@@ -8,7 +8,7 @@ use crate::tools;
 use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct CompareOptions {
     /// Rewrites the tables and the chart of docs/algorithms.md
     #[arg(long)]
     write: bool,
@@ -18,13 +18,13 @@ pub(crate) struct Options {
 }
 
 /// Measures in a release build, against its own server.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &CompareOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
     let arguments = match options {
-        Options { write: true, .. } => "--write",
-        Options { bytes: true, .. } => "--bytes",
-        Options { .. } => "",
+        CompareOptions { write: true, .. } => "--write",
+        CompareOptions { bytes: true, .. } => "--bytes",
+        CompareOptions { .. } => "",
     };
     bench::own("compare").args(arguments).run(&workspace.root)
 }

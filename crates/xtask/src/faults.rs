@@ -10,13 +10,13 @@ use crate::workspace::Workspace;
 /// The arguments of the suite itself, including `--help`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
-pub(crate) struct Options {
+pub(crate) struct FaultOptions {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
     words: Vec<String>,
 }
 
 /// Runs the selected faults, each against its own servers. Their arguments determine how long that takes.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &FaultOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
     let suite = command(&workspace, &options.words).unlimited();
@@ -49,7 +49,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Cli {
         #[command(flatten)]
-        options: Options,
+        options: FaultOptions,
     }
 
     #[test]

@@ -24,13 +24,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Installs what the tests need, then runs all checks and tests in order
-    Test(test::Options),
+    Test(test::TestOptions),
     /// Measures what each algorithm costs and how often it is wrong
-    Compare(compare::Options),
+    Compare(compare::CompareOptions),
     /// Measures times, rates and allocations beside those of other rate limiters: takes about 10 minutes
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Injects the faults of operation into real servers, and checks what callers saw: takes about 15 minutes
-    Faults(faults::Options),
+    Faults(faults::FaultOptions),
 }
 
 fn main() -> ExitCode {

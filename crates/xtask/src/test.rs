@@ -27,7 +27,7 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct Options {
+pub(crate) struct TestOptions {
     /// Runs every check in full, also those that are slow or need more programs
     #[arg(long)]
     pub(crate) all: bool,
@@ -44,12 +44,12 @@ pub(crate) struct Options {
 #[derive(Debug, Subcommand)]
 enum Instead {
     /// Runs each test many times on a busy machine that stands still now and then: takes hours
-    Stress(stress::Options),
+    Stress(stress::StressOptions),
 }
 
 /// Runs the steps, and prints at the end how long each took and which tests failed. A failed step does not keep later ones from
 /// running, unless they need it.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &TestOptions) -> Result<()> {
     if let Some(Instead::Stress(options)) = &options.instead {
         return stress::run(options);
     }
@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-impl Options {
+impl TestOptions {
     fn size(&self) -> Size {
         match (self.all, self.gate) {
             (true, _) => Size::Full,

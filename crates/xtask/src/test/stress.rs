@@ -24,7 +24,7 @@ use super::programs::{self, Program};
 use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
-pub(crate) struct Options {
+pub(crate) struct StressOptions {
     /// Only the tests of these packages
     #[arg(long = "package", short, value_name = "NAME")]
     packages: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) struct Options {
 }
 
 /// Runs the tests, one package at a time. An interrupted run resumes where it was, unless a program was built anew.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &StressOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     let folder = workspace.root.join(workspace.target("stress"));
     let mut programs = programs::built(&workspace, "--tests")?;
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-impl Options {
+impl StressOptions {
     /// The rounds of a program: all its tests at first, then those that wait.
     fn rounds(&self, list: &List) -> Vec<Round> {
         let tests = |number: u32| match (number < self.runs, number < self.other_runs) {
