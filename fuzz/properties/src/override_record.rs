@@ -23,7 +23,7 @@ use crate::server::{Server, name_of};
 ///
 /// If a property does not hold.
 pub fn override_record(input: &[u8]) {
-    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
+    static SUBJECT: Mutex<Option<RecordUnderTest>> = Mutex::new(None);
     let mut bytes = Bytes(input);
     let Some(strategy) = crate::state::strategy(&mut bytes) else { return };
     let now = Timestamp::from_micros(bytes.near(sane::PRESENT.as_micros(), SECOND));
@@ -42,7 +42,7 @@ pub fn override_record(input: &[u8]) {
     }
     // Ignores poisoning: each run has its own key.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
-    subject.get_or_insert_with(SystemUnderTest::new).decides(now, encoded, decoded.ok());
+    subject.get_or_insert_with(RecordUnderTest::new).decides(now, encoded, decoded.ok());
 }
 
 /// Exactly one of a block, a grant and none, for as long as it states.
@@ -92,7 +92,7 @@ fn changes(record: Override, now: Timestamp) {
 }
 
 /// A store whose clock the test sets, and its server.
-struct SystemUnderTest {
+struct RecordUnderTest {
     server: Server,
     runtime: Runtime,
     store: RedisStore,
@@ -100,7 +100,7 @@ struct SystemUnderTest {
     runs: u64,
 }
 
-impl SystemUnderTest {
+impl RecordUnderTest {
     fn new() -> Self {
         let (server, clock) = (Server::start(), ManualClock::default());
         let (runtime, store) = server.store(clock.clone());

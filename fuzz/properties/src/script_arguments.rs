@@ -20,7 +20,7 @@ pub fn script_arguments(input: &[u8]) {
 
 /// Does what [`script_arguments`] does, and returns whether decisions that are made several times were compared with as many decisions.
 pub fn script_arguments_repeated(input: &[u8]) -> bool {
-    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
+    static SUBJECT: Mutex<Option<ScriptsUnderTest>> = Mutex::new(None);
     let mut lines = input.splitn(3, |byte| *byte == b'\n');
     let (Some(clock), Some(keys), Some(rest)) = (lines.next(), lines.next(), lines.next()) else {
         return false;
@@ -34,7 +34,7 @@ pub fn script_arguments_repeated(input: &[u8]) -> bool {
     };
     // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
-    let subject = subject.get_or_insert_with(SystemUnderTest::new);
+    let subject = subject.get_or_insert_with(ScriptsUnderTest::new);
     let are_compared = script == 1 && subject.compare_with_single_decisions(&keys, &arguments);
     subject.begin(&keys);
     for _ in 0..2 {
@@ -43,13 +43,13 @@ pub fn script_arguments_repeated(input: &[u8]) -> bool {
     are_compared
 }
 
-struct SystemUnderTest {
+struct ScriptsUnderTest {
     server: Server,
     /// The digests of the scripts, with the server's clock and with that of scenarios.
     scripts: Vec<Vec<u8>>,
 }
 
-impl SystemUnderTest {
+impl ScriptsUnderTest {
     fn new() -> Self {
         let mut server = Server::start();
         let clocks = [

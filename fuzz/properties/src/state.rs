@@ -15,7 +15,7 @@ use portcullis_testing::calendars;
 
 use crate::bytes::Bytes;
 pub use encoded::encoded_state;
-use properties::SystemUnderTest;
+use properties::StateUnderTest;
 
 /// Checks the properties of any strategy on any state at any time: the figures are consistent, waits are exact, and no client
 /// is unlimited.
@@ -26,7 +26,7 @@ pub fn state(input: &[u8]) {
     let now = Timestamp::from_micros(bytes.near(crate::sane::PRESENT.as_micros(), period));
     let state = stored(&mut bytes, &strategy, now.as_micros(), period);
     let policy = Policy::new(PolicyName::literal("p"), strategy);
-    let mut subject = SystemUnderTest { policy, state, now };
+    let mut subject = StateUnderTest { policy, state, now };
     for _ in 0..MAX_STEPS {
         subject.check_properties(bytes.u32().into());
         subject.step(&mut bytes, period);

@@ -19,21 +19,21 @@ use crate::server::{Reply, Server, name_of, number};
 ///
 /// Every answer has consistent figures, a client is admitted no more often than without the value, and written keys expire.
 pub fn stored_state(input: &[u8]) {
-    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
+    static SUBJECT: Mutex<Option<StoredStateUnderTest>> = Mutex::new(None);
     let [selector, kind, value @ ..] = input else { return };
     if value.len() > MAX_VALUE {
         return;
     }
     // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
-    let subject = subject.get_or_insert_with(SystemUnderTest::new);
+    let subject = subject.get_or_insert_with(StoredStateUnderTest::new);
     let policies = policies();
     let policy = &policies[usize::from(selector % 16) % policies.len()];
     subject.limits(policy, selector >> 4, *kind, value);
 }
 
 /// A store whose clock does not advance, and its server.
-struct SystemUnderTest {
+struct StoredStateUnderTest {
     server: Server,
     runtime: Runtime,
     store: RedisStore,
@@ -48,7 +48,7 @@ impl Clock for StoppedClock {
     }
 }
 
-impl SystemUnderTest {
+impl StoredStateUnderTest {
     fn new() -> Self {
         let server = Server::start();
         let (runtime, store) = server.store(StoppedClock);

@@ -19,7 +19,7 @@ pub(super) fn check(header: &Header, input: &[u8]) {
     let hops = (header.read)(&lines);
     for case in TrustCase::ALL {
         let subject =
-            SystemUnderTest { header, case, clients: (header.clients)(ClientIp::behind(case.trust())) };
+            HeaderUnderTest { header, case, clients: (header.clients)(ClientIp::behind(case.trust())) };
         subject.matches_the_model(&lines, hops.as_deref());
         subject.ignores_untrusted_peers(&lines);
         subject.finds_a_canonical_client(&lines, hops.as_deref());
@@ -28,13 +28,13 @@ pub(super) fn check(header: &Header, input: &[u8]) {
     }
 }
 
-struct SystemUnderTest<'a> {
+struct HeaderUnderTest<'a> {
     header: &'a Header,
     case: TrustCase,
     clients: ClientIp,
 }
 
-impl SystemUnderTest<'_> {
+impl HeaderUnderTest<'_> {
     fn find(&self, peer: IpAddr, lines: &[&[u8]]) -> Result<IpAddr, Refusal> {
         let mut headers = HeaderMap::new();
         for line in lines {

@@ -3,7 +3,7 @@
 use portcullis_core::algorithm::State;
 use portcullis_core::{Policy, PolicyName, Timestamp};
 
-use super::{period_of, properties::SystemUnderTest, strategy};
+use super::{period_of, properties::StateUnderTest, strategy};
 use crate::bytes::Bytes;
 
 /// Checks the properties of decoded bytes. The first bytes select a strategy, an instant and a cost; the rest is the encoding of
@@ -29,7 +29,7 @@ pub fn encoded_state(input: &[u8]) {
     assert!(state.heap_bytes() <= encoded.len() + FIXED, "{state:?}");
 
     let mut subject =
-        SystemUnderTest { policy: Policy::new(PolicyName::literal("p"), strategy), state: Some(state), now };
+        StateUnderTest { policy: Policy::new(PolicyName::literal("p"), strategy), state: Some(state), now };
     subject.check_properties(cost);
     strategy.advance(&mut subject.state, now);
     if let Some(state) = &subject.state {

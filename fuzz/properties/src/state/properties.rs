@@ -9,13 +9,13 @@ use crate::sane;
 
 /// A state under a policy at an instant.
 #[derive(Clone, Debug)]
-pub(super) struct SystemUnderTest {
+pub(super) struct StateUnderTest {
     pub(super) policy: Policy,
     pub(super) state: Option<State>,
     pub(super) now: Timestamp,
 }
 
-impl SystemUnderTest {
+impl StateUnderTest {
     /// Makes one step: time passes or steps back, units are charged, refunded or forced.
     pub(super) fn step(&mut self, bytes: &mut Bytes<'_>, period: u64) {
         let (kind, units) = (bytes.byte(), u64::from(bytes.u16()));
