@@ -58,8 +58,8 @@ pub struct CalendarWindow {
 pub struct CalendarCount {
     /// The [number](WindowTable::number_at) of the window.
     pub window: u64,
-    /// The end of the window, in microseconds since the Unix epoch: of those that processes with different time zone data have
-    /// written, the latest.
+    /// The end of the window, in microseconds since the Unix epoch: the latest that processes with different time zone data have
+    /// written.
     pub end: u64,
     /// The charged units, at least 1.
     pub count: u64,

@@ -16,7 +16,7 @@ pub trait DocumentStore: fmt::Debug + Send + Sync + 'static {
 
     /// Replaces a document if it begins with `expected`, or, where that is empty, if there is none. Returns whether it was replaced.
     ///
-    /// Comparing and replacing are one step: of two writers that expect the same beginning, one is refused.
+    /// Comparing and replacing are one step: if two writers expect one beginning, one of them is refused.
     ///
     /// # Cancel safety
     ///

@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn a_check_is_an_evaluation_and_a_charge(
+    fn check_is_evaluation_and_charge(
         used in 0_u64..20, now in 0u64..5 * MINUTE, ahead in 0u64..5 * MINUTE, cost in 0_u64..7, own in any::<bool>(),
     ) {
         let window = per_minute(5).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });

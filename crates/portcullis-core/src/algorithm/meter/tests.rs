@@ -65,7 +65,7 @@ fn rates_beyond_one_per_microsecond_are_exact() {
 }
 
 #[test]
-fn the_largest_quotas_are_exact() {
+fn largest_quotas_are_exact() {
     let most = Quota::MAX_UNITS;
     let fastest = Quota::new(most, Duration::from_micros(1)).unwrap();
     let longest = Quota::new(most, Quota::MAX_PERIOD).unwrap();
@@ -97,7 +97,7 @@ fn span_is_capped_at_twice_the_burst() {
 }
 
 #[test]
-fn a_remainder_keeps_a_fraction_of_a_microsecond() {
+fn remainder_keeps_a_microseconds_fraction() {
     let thirds = Meter::new(Quota::per_second(3), 1).unwrap();
     let state = thirds.decide(None, NOW, 1).after;
     assert_eq!(state, Some(Tat { micros: NOW.as_micros() + 333_333, remainder: 1 }));
@@ -163,7 +163,7 @@ fn debt_ends_at_one_burst_and_reports_uncharged_units() {
 }
 
 #[test]
-fn a_refund_never_goes_below_empty() {
+fn refund_never_goes_below_empty() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let charged = meter.decide(None, NOW, 2).after;
     let left = after_refund(&meter, charged, after(500_000), 1);
@@ -206,7 +206,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cost_of_n_is_n_requests_of_one(meter in meters(), used in 0_u64..100, cost in 1_u64..100) {
+    fn cost_of_n_is_n_requests_of_one(meter in meters(), used in 0_u64..100, cost in 1_u64..100) {
         let state = meter.decide(None, NOW, used).after;
         let at_once = meter.decide(state.as_ref(), NOW, cost);
         let mut one_by_one = state;
@@ -223,7 +223,7 @@ proptest! {
     }
 
     #[test]
-    fn an_expired_state_decides_like_none(meter in meters(), used in 0_u64..200, late in 0u64..3, cost in 0_u64..110) {
+    fn expired_state_decides_like_none(meter in meters(), used in 0_u64..200, late in 0u64..3, cost in 0_u64..110) {
         let (Some(state), _) = forced(&meter, None, NOW, used) else { return Ok(()) };
         let now = Timestamp::from_micros(meter.expires_at(&state) + late);
         prop_assert_eq!(meter.decide(Some(&state), now, cost), meter.decide(None, now, cost));
@@ -250,7 +250,7 @@ proptest! {
     }
 
     #[test]
-    fn a_check_is_an_evaluation_and_a_charge(
+    fn check_is_evaluation_and_charge(
         meter in in_debt(), state in any_state(), passed in 0_u64..3_000_000, cost in 0_u64..300,
     ) {
         crate::algorithm::checking::equals_evaluation_and_charge(&meter, state.as_ref(), after(passed), cost);

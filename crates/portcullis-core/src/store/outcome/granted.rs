@@ -41,8 +41,8 @@ impl Outcome {
         self
     }
 
-    /// The policies that have the quota of a caller or of a [grant](crate::overrides): those of checks that were decided under it, and
-    /// those of checks that a [remembered](Outcome::remembered) denial leaves out. Empty for nearly all outcomes.
+    /// The policies that have the quota of a caller or of a [grant](crate::overrides): the policies of checks that were decided under it,
+    /// and of checks that a [remembered](Outcome::remembered) denial leaves out. Empty for nearly all outcomes.
     ///
     /// ```
     /// use core::time::Duration;
