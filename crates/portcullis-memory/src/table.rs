@@ -286,7 +286,7 @@ impl<V: Value> Table<V> {
     ///
     /// An id is a keyed fingerprint, and would be a hash itself. But a client that knows the key, such as that of the published
     /// secret, can find by trial any number of ids whose lower halves begin with the same twenty bits. So the lower half is
-    /// multiplied by a random number: of two different ones, the first `n` bits are then equal with a probability of at most
+    /// multiplied by a random number: the first `n` bits of two different halves are then equal with a probability of at most
     /// 2^(1-n), whatever the client has chosen. A second product instead of a mask, because the number of buckets is not a power
     /// of two.
     ///
