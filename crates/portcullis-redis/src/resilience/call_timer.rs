@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_ends_at_its_deadline_if_nothing_drives_the_runtime() {
+    fn call_ends_in_time_on_an_idle_runtime() {
         let [idle, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build().unwrap());
         let timer = CallTimer::new(idle.handle().clone());
         other.block_on(async {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_goes_away_leaves_nothing_behind() {
+    async fn leaving_call_leaves_nothing_behind() {
         let timer = CallTimer::new(Handle::current());
         let end = Instant::now() + SECOND;
         {

@@ -102,7 +102,7 @@ struct Counts {
     admitted: u64,
     leased: u64,
     denied: u64,
-    /// Those that only the policy without a lease has denied.
+    /// The requests that only the policy without a lease has denied.
     undone: u64,
 }
 

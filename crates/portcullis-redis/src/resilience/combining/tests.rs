@@ -331,7 +331,7 @@ fn one_task_watches_over_what_waits_in_all_lanes() {
     assert_eq!((due.calls, due.next), (vec![(LANE, vec![0])], Some(at(11))));
     let due = queue.due(at(11), at(12));
     assert_eq!((due.calls, due.next), (vec![(8, vec![2])], Some(at(20))));
-    // Those that arrived before leave as well, in their order.
+    // Decisions that arrived before leave as well, in their order.
     let due = queue.due(at(20), at(20));
     assert_eq!((due.calls, due.next), (vec![(LANE, vec![1]), (LANE, vec![3])], None));
     assert_eq!((queue.counts(&LANE), queue.counts(&8)), ((MAX_CALLS + 3, 0), (MAX_CALLS + 1, 0)));

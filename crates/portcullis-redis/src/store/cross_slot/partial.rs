@@ -11,7 +11,7 @@ use super::slots::SlotGroup;
 
 /// A decision in progress.
 pub(super) struct PartialOutcome {
-    /// Those that were made under a grant have the policy with its quota.
+    /// Checks that were made under a grant have the policy with its quota.
     checks: Checks,
     grants: Vec<CheckGrant>,
     standby: Option<Arc<dyn Standby>>,

@@ -51,7 +51,7 @@ fn assert_overloaded(error: &StoreError) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
+async fn first_denial_answers_its_keys_waiting() {
     let server = Server::start(&[]);
     let store = open(&server, 10_000).await;
     assert!(store.check(of(key(&["warm"]), 1)).await.unwrap().is_allowed());
@@ -124,7 +124,7 @@ fn stall_of_its_runtime_is_an_overload() {
         checks.join_all().await.into_iter().map(kind).collect::<Vec<_>>()
     });
     assert!(kinds.iter().all(|kind| kind.is_overload()), "{kinds:?}");
-    // Those that wait to share a call are certainly not charged.
+    // Checks that wait to share a call are certainly not charged.
     assert!(kinds.contains(&StoreErrorKind::Overloaded), "{kinds:?}");
     let availability = store.0.connection.availability(None);
     assert_eq!((availability.rejection, availability.outage), (None, None));

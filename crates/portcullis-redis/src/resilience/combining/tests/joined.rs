@@ -26,7 +26,7 @@ fn decision_joins_only_the_last_waiting() {
     assert_eq!((queue.arrived(&LANE), queue.waiting(|_| 3), queue.counts(&LANE)), (4, 6, (MAX_CALLS, 2)));
     assert_eq!(join(), None, "they fill a quarter of a call");
 
-    // Those that have joined leave together, in a call that is shared.
+    // Decisions that have joined leave together, in a call that is shared.
     assert_eq!(queue.end_and_take(&LANE, 1), [1, 22]);
     assert!(queue.end_and_take(&LANE, 1).is_empty() && !queue.begin(&LANE));
     assert!(queue.end_and_take(&LANE, 4).is_empty() && queue.is_empty());
@@ -83,7 +83,7 @@ fn one_that_joined_leaves_without_the_others() {
     queue.wait_on(&LANE, MAX_LOAD - 1, 2).unwrap();
     assert_eq!(queue.arrived(&LANE), 1, "no load is left of the others");
 
-    // Those that have left leave room for others.
+    // Decisions that have left leave room for others.
     let (queue, _) = waiting(&[1]);
     for _ in 0..20 {
         let joined = queue.join_last(&LANE, |_, _| true).unwrap();

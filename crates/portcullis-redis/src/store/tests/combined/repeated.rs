@@ -11,7 +11,7 @@ fn left(outcomes: &[Outcome]) -> Vec<(bool, u64)> {
 }
 
 #[tokio::test]
-async fn a_series_is_admitted_up_to_the_limit_by_one_write() {
+async fn series_up_to_the_limit_is_one_write() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     // The second has intervals with remainders of microseconds.
@@ -28,7 +28,7 @@ async fn a_series_is_admitted_up_to_the_limit_by_one_write() {
 }
 
 #[tokio::test]
-async fn a_flood_of_equal_decisions_is_decided_in_order() {
+async fn equal_decisions_are_made_in_order() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let policy = Policy::fixed_window("flood", Quota::per_week(900));
@@ -36,7 +36,7 @@ async fn a_flood_of_equal_decisions_is_decided_in_order() {
     let mut tasks = busy(&store);
     tasks.extend((0..1_000).map(|_| ask(&store, of(&policy, user(0), 1))));
     let mut counts = left(&all(tasks).await[ALONE..]);
-    // Those that waited for a permit may be answered without a call, because the key was denied meanwhile.
+    // Decisions that waited for a permit may be answered without a call, because the key was denied meanwhile.
     let denied = counts.split_off(900);
     assert!(denied.iter().all(|(is_allowed, _)| !is_allowed));
     // In the order of their arrival, each with its own figures.
@@ -69,7 +69,7 @@ async fn callers_of_a_hot_key_share_one_call_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_decision_overtakes_none_that_waits_for_a_permit() {
+async fn decision_overtakes_none_without_a_permit() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     server.signal("STOP");
@@ -130,7 +130,7 @@ async fn callers_that_leave_a_series_charge_nothing() {
 }
 
 #[tokio::test]
-async fn a_full_server_refuses_a_series_and_answers_peeks() {
+async fn full_server_refuses_series_not_peeks() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
