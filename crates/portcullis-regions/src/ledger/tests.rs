@@ -36,7 +36,7 @@ fn units_are_bought_from_half_of_the_share_on() {
 }
 
 #[test]
-fn a_denied_purchase_holds_its_charges_again() {
+fn denied_purchase_holds_its_charges_again() {
     let ledger = Ledger::new(100);
     let order = ledger.record(decided(key(1), 8, 2, 60), millis(0)).unwrap();
     ledger.answered(&order, Ended::Denied(6, None), millis(1));
@@ -50,7 +50,7 @@ fn a_denied_purchase_holds_its_charges_again() {
 }
 
 #[test]
-fn a_new_window_ends_a_pause() {
+fn new_window_ends_a_pause() {
     let ledger = Ledger::new(100);
     let order = ledger.record(decided(key(1), 8, 2, 60), millis(0)).unwrap();
     ledger.answered(&order, Ended::Denied(0, None), millis(1));
@@ -115,7 +115,7 @@ fn number_of_keys_is_bounded() {
 }
 
 #[test]
-fn a_rate_replenishes_what_home_had_left() {
+fn rate_replenishes_what_home_had_left() {
     let bucket = Policy::gcra("api", Quota::per_second(10).burst(20));
     assert_eq!(replenished(&bucket, millis(500)), 5);
     assert_eq!(replenished(&API, millis(500)), 0);
