@@ -151,9 +151,9 @@ impl<'a> Event<'a> {
     /// Returns the fingerprint of the key of each policy that has found one for the request, shadow policies included.
     ///
     /// Empty unless an observer of the registry [asks](Observer::wants_fingerprints); then nothing is computed or kept. Events of a
-    /// request, until it is admitted or rejected, have those that were found so far: the key of a look-up is known once it is done. The
-    /// events of a lock-out, and of a charge that a handler changes, have those that they are about. Events of the store, of rules, and
-    /// those that happen after the response have none.
+    /// request, until it is admitted or rejected, have the fingerprints that were found so far: the key of a look-up is known once it is
+    /// done. The events of a lock-out, and of a charge that a handler changes, have the fingerprints that they are about. Events of the
+    /// store and of rules have none, and neither have events after the response.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

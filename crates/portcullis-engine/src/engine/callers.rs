@@ -19,7 +19,7 @@ pub struct CallerPolicies(Option<Arc<Own>>);
 
 type Own = SmallVec<[(usize, Policy); 1]>;
 
-/// Those that were made for callers, so that callers of one plan share them. They belong to the policies as they are now.
+/// The policies that were made for callers, so that callers of one plan share them. They belong to the policies as they are now.
 #[derive(Default)]
 pub(super) struct KnownCallers(RwLock<HashMap<CallerQuotas, CallerPolicies>>);
 

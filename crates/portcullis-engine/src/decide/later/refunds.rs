@@ -42,7 +42,7 @@ impl Keep {
 ///
 /// # Cancel safety
 ///
-/// Those that are left when it is dropped continue in a task.
+/// Refunds that are left when it is dropped continue in a task.
 #[derive(Debug)]
 pub struct Refunds {
     limits: Arc<Limits>,
