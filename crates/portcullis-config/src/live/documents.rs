@@ -84,7 +84,7 @@ impl LiveRules {
     /// Reports what a change of the rules has done to their document.
     pub(super) fn report_document(&self) {
         let mut reports = self.reports();
-        // Under the lock: of two changes at the same time, the later one is noted last.
+        // Under the lock, so that the later of two changes at the same time is noted last.
         let rules = self.current();
         let applied = rules.document().map(fingerprint);
         if applied.is_some() && applied != reports.applied {
