@@ -143,7 +143,7 @@ pub(crate) struct TopKey {
     pub(crate) fingerprint: Option<String>,
     /// Its requests, of which `error` may belong to other keys.
     pub(crate) requests: u64,
-    /// Those that the policy has rejected since the key is listed.
+    /// The requests that the policy has rejected since the key is listed.
     pub(crate) rejected: u64,
     /// By how many `requests` may be too high.
     pub(crate) error: u64,

@@ -34,7 +34,7 @@ pub(crate) struct Figures {
 struct Published {
     names: Names,
     series: HashMap<Id, Series>,
-    /// Those that were dropped since are removed by the next call.
+    /// Stores that were dropped since are removed by the next call.
     stores: Vec<Reported>,
 }
 

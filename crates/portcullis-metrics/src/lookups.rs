@@ -31,7 +31,7 @@ const GAUGES: [(&str, &str); 3] = [
 pub(crate) struct Lookups {
     counters: [Counter; COUNTERS.len()],
     gauges: [Gauge; GAUGES.len()],
-    /// Those that were dropped since are removed by the next call.
+    /// Registries that were dropped since are removed by the next call.
     registries: Mutex<Vec<Reported>>,
 }
 

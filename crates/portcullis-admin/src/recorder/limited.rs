@@ -4,7 +4,7 @@ use portcullis_core::Key;
 
 use super::shard::PolicyId;
 
-/// The keys that are denied until an instant, bounded in number. Those that are locked out stay before others, then those with later ends.
+/// The keys that are denied until an instant, bounded in number. Keys that are locked out stay before others, then keys with later ends.
 #[derive(Debug)]
 pub(super) struct Limited {
     entries: Vec<LimitedKey>,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_keys_displaces_no_lock_out() {
+    fn flood_of_keys_displaces_no_lock_out() {
         let mut limited = Limited::new(4);
         limited.insert(entry(0, 50, true), 0);
         for user in 1..10_000 {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_one_entry_until_it_is_admitted() {
+    fn key_has_one_entry_until_it_is_admitted() {
         let mut limited = Limited::new(4);
         limited.insert(entry(1, 10, false), 0);
         limited.insert(entry(1, 20, true), 0);

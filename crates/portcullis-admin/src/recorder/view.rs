@@ -14,7 +14,7 @@ pub(crate) struct View {
     pub(crate) policies: HashMap<PolicyName, Counts>,
     /// The most requests that are certainly theirs first.
     pub(crate) top: Vec<Entry<(PolicyName, Key)>>,
-    /// Those that are locked out first, then the latest end first.
+    /// Keys that are locked out first, then the latest end first.
     pub(crate) limited: Vec<LimitedKey<PolicyName>>,
     /// The newest first.
     pub(crate) recent: Vec<Rejection<PolicyName>>,
