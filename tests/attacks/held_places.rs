@@ -55,7 +55,7 @@ async fn proxy_with(rules: &str, configure: impl FnOnce(ReverseProxy) -> Reverse
 async fn server(limits: Limits) -> SocketAddr {
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let page = Router::new().route("/", any(async |body: Bytes| drop(body)));
-    // Those that ask from the loopback are clients if others are named.
+    // Peers on the loopback are clients if proxies elsewhere are named.
     let server = Server::new(Limiter::memory()).http(any_port, page).proxies(["10.0.0.0/8".parse().unwrap()]);
     let server = server.limits(limits.max_connections(CONNECTIONS)).bind().await.unwrap();
     let address = server.addresses().http.unwrap();

@@ -53,8 +53,8 @@ pub(crate) fn patience(mix: Mix, random: &mut Rng) -> Option<Duration> {
     goes_away.then(|| Duration::from_micros(random.u64(..3_000)))
 }
 
-/// Whether a check was paid from a lease although others of the decision were not: its instant is an estimate of this process, and
-/// those of the others are of the server.
+/// Whether a check was paid from a lease although others of the decision were not: its instant is an estimate of this process, and the
+/// instants of the others are the server's.
 pub(crate) fn is_spent(outcome: &Decided, index: usize) -> bool {
     let is_answered = |decision: &&Decision| decision.is_metered() && !decision.is_degraded();
     let answers = || outcome.checks().iter().zip(outcome.decisions());

@@ -93,11 +93,11 @@ pub struct Findings {
     pub excess: u64,
     /// The most units that answered refunds and settlements can have freed, without units that had already refilled.
     pub freed: u64,
-    /// The checks that were paid from leases, of each family that has them.
+    /// The checks of each family with leases that were paid from leases.
     pub leased: BTreeMap<Family, usize>,
     /// The checks of leased policies, together with others, that were paid from leases and denied by the others.
     pub undone: usize,
-    /// The checks that processes have decided by themselves, of each family for which they enforce a share.
+    /// The checks of each family with shares that processes have decided by themselves.
     pub local: BTreeMap<Family, usize>,
     /// The denials that processes have remembered.
     pub remembered: usize,
