@@ -44,7 +44,7 @@ fn kill_with_descendants(id: u32) {
         }
     }
     let processes = processes.iter().map(u32::to_string);
-    // Those that have ended meanwhile cannot be killed.
+    // Processes that have ended meanwhile cannot be killed.
     let _ = Command::new("sh").args(["-c", r#"kill -KILL "$@" 2>/dev/null"#, "sh"]).args(processes).status();
 }
 
