@@ -6,6 +6,7 @@ mod dependencies;
 mod guides;
 mod links;
 mod runtime;
+mod type_names;
 mod unsafe_module;
 
 use std::fs;
@@ -36,6 +37,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));
+    broken.extend(type_names::violations(&sources));
     broken.extend(unsafe_module::violations(&sources));
     broken.extend(runtime::violations(workspace)?);
     if !broken.is_empty() {
@@ -99,6 +101,17 @@ fn broken_lines(
     broken
 }
 
+/// Whether a file of a `src` folder, relative to it, has only tests.
+fn is_test(file: &Path) -> bool {
+    file.iter().any(|part| part == "tests" || part == "tests.rs")
+}
+
+/// The text without comments, and without the tests at its end.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
+}
+
 pub(super) fn read(root: &Path, file: &Path) -> Result<String> {
     fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))
 }
@@ -119,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_skips_hidden_files_and_build_output() {
+    fn walk_skips_hidden_files_and_build_output() {
         let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         assert!(files.contains(&PathBuf::from("crates/xtask/src/test/rules.rs")));
         assert!(!files.iter().any(|file| file.starts_with(".git") || file.starts_with("target")));

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use super::{code, is_test};
+
 /// Returns one line for each crate with a circle. `sources` are files, relative to the workspace, with their text.
 pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut violations = Vec::new();
@@ -14,7 +16,6 @@ pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
         let folder = Path::new("crates").join(name).join("src");
         let inner = |file: &Path| Some(file.strip_prefix(&folder).ok()?.to_path_buf());
         let files = sources.iter().filter_map(|(file, text)| Some((inner(file)?, code(text))));
-        let is_test = |file: &Path| file.iter().any(|part| part == "tests" || part == "tests.rs");
         let files: Vec<_> = files.filter(|(file, _)| !is_test(file)).collect();
         violations
             .extend(circle(uses(&files)).map(|circle| format!("{name}: modules in a circle: {circle}")));
@@ -26,12 +27,6 @@ pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
 fn crate_name(file: &Path) -> Option<&str> {
     let name = file.strip_prefix("crates").ok()?.iter().next()?.to_str()?;
     name.starts_with("portcullis").then_some(name)
-}
-
-/// The text without comments, and without the tests at its end.
-fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
-    text.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// The modules that each module uses; `lib` and `main` are the root.
@@ -100,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_found_through_re_exports_and_sub_modules() {
+    fn circles_are_found_through_re_exports() {
         let found = violations_in([
             ("lib.rs", "mod a;\npub use c::{C, inner::D};\n"),
             ("a.rs", "use crate::{\n    b::{B, E},\n    d,\n};\n"),
