@@ -10,7 +10,7 @@ use super::{code, is_test};
 pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut counts: BTreeMap<(PathBuf, String), usize> = BTreeMap::new();
     for (file, text) in sources {
-        if let Some(folder) = crate_folder(file).filter(|folder| !WAITING.map(Path::new).contains(folder)) {
+        if let Some(folder) = crate_folder(file) {
             for name in code(text).lines().filter_map(type_name) {
                 *counts.entry((folder.to_owned(), name.to_owned())).or_default() += 1;
             }
@@ -45,8 +45,6 @@ fn type_name(line: &str) -> Option<&str> {
 
 /// The maximum types of one name in a crate.
 const MOST: usize = 3;
-/// Crates whose names do not keep the rule yet.
-const WAITING: [&str; 1] = ["crates/portcullis-tower"];
 
 #[cfg(test)]
 mod tests {
