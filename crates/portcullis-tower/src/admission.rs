@@ -8,10 +8,9 @@ pub(crate) mod later;
 mod listed;
 pub(crate) mod lookups;
 mod nesting;
-mod pending_lookup;
+mod off;
 pub(crate) mod plan;
 mod preflight;
-mod quotas;
 pub(crate) mod reject;
 
 use std::sync::Arc;
@@ -20,9 +19,8 @@ use http::request::Parts;
 use http_body::Body;
 
 use crate::charge::ChargeBasis;
+use crate::charge::response_context::ResponseContext;
 use crate::config::LayerConfig;
-use crate::off;
-use crate::response_context::ResponseContext;
 use portcullis_engine::{Now, StoreCall, now};
 
 pub(crate) use later::{Decided, Waiting};

@@ -2,8 +2,10 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+pub(crate) mod discard;
 mod either;
 mod end;
+pub(crate) mod rate;
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -4,6 +4,9 @@
 mod axum;
 mod corrections;
 mod later_checks;
+pub(crate) mod owed;
+pub(crate) mod response_context;
+mod shadow;
 mod shared;
 mod usage;
 
@@ -24,6 +27,7 @@ pub use self::axum::{MissingCharge, MissingUsage};
 pub(crate) use corrections::OutcomeCorrection;
 pub(crate) use portcullis_engine::charge::{ChargeBasis, ChargedCheck};
 use portcullis_engine::charge::{ChargeError, Charged, Correction};
+pub use shadow::Shadow;
 pub use usage::Usage;
 
 use shared::SharedCharge;

@@ -17,9 +17,9 @@ use portcullis_core::Decision;
 
 use crate::LayerError;
 use crate::Registry;
-use crate::discard;
+use crate::body::discard;
 use crate::policy::{KeySource, LayerPolicy};
-use crate::policy_sets::PreparedSet;
+use crate::registry::policy_sets::PreparedSet;
 pub(crate) use live::LiveConfig;
 use live::Version;
 use portcullis_engine::policies::{Member, Membership};

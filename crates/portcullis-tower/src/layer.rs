@@ -1,15 +1,17 @@
 //! Configures a layer: policies, keys, costs, headers and deadlines.
 
+mod builder;
 mod hints;
 mod in_flight;
 mod lists;
 mod lock_out;
+#[cfg(feature = "openapi")]
+mod openapi;
 mod options;
 mod outcome;
 mod quota;
 mod rejection;
 mod reserve;
-mod route;
 mod trial;
 
 use std::fmt;
@@ -25,6 +27,8 @@ use crate::OnMissing;
 use crate::RateLimitHeaders;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::policy::{KeySource, LayerPolicy};
+pub use builder::LayerBuilder;
+
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).

@@ -187,53 +187,32 @@
 
 mod admission;
 #[cfg(feature = "axum")]
-mod axum_layer;
+mod axum;
 
 mod body;
-mod body_rate;
-mod builder;
 mod charge;
 mod check;
 mod config;
-mod cost;
-mod discard;
-#[cfg(test)]
-mod event_log_tests;
-mod future;
-mod inventory;
-pub mod joint;
 mod layer;
 
-mod off;
-#[cfg(feature = "openapi")]
-mod openapi;
-mod owed;
 mod policy;
-mod policy_sets;
-mod preflight;
-mod quota;
 mod registry;
-mod response_context;
-mod response_outcome;
 mod selected;
 mod service;
-mod shadow;
-mod waiting_request;
 
 #[cfg(feature = "axum")]
-pub use axum_layer::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
+pub use self::axum::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
 pub use body::ResponseBody;
-pub use body_rate::{BodyRate, GrpcClaim, RatedBody, SlowBody};
-pub use builder::LayerBuilder;
-pub use charge::{Charge, Usage};
+pub use body::discard::Unread;
+pub use body::rate::{BodyRate, GrpcClaim, RatedBody, SlowBody};
+pub use charge::{Charge, Shadow, Usage};
 #[cfg(feature = "axum")]
 pub use charge::{MissingCharge, MissingUsage};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
-pub use cost::Cost;
-pub use discard::Unread;
-pub use future::ResponseFuture;
-pub use inventory::{LayerSummary, PolicySummary};
-pub use layer::RateLimitLayer;
+pub use layer::{LayerBuilder, RateLimitLayer};
+pub use policy::cost::Cost;
+pub use policy::quota::{CallerQuota, QuotaLookup};
+pub use policy::response_outcome::ResponseOutcome;
 pub use portcullis_core::KeyWriter;
 pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
@@ -249,20 +228,20 @@ pub use portcullis_identity::{
     Query, Route, Trust, TrustError, TrustedProxies, matching,
 };
 pub use portcullis_response::{RateLimitHeaders, Rejection, headers};
-pub use quota::{CallerQuota, QuotaLookup};
+pub use registry::layers::{LayerSummary, PolicySummary};
 pub use registry::{GrantBuilder, Installation, Registry};
-pub use response_outcome::ResponseOutcome;
+pub use selected::joint;
 pub use selected::{
     CurrentLayer, LayerLog, PreparedLayer, SelectLayer, SelectedFuture, SelectedRateLimit, Selection,
 };
 pub use service::RateLimit;
-pub use shadow::Shadow;
+pub use service::future::ResponseFuture;
 
 /// What the other layers of the workspace need. It is public because they are other crates, and may change with any version.
 pub mod internal {
     pub use crate::body::EitherBody;
-    pub use crate::body_rate::rated;
+    pub use crate::body::discard::{BYTES as DISCARDED_BYTES, discard};
+    pub use crate::body::rate::rated;
     pub use crate::check::overloaded;
-    pub use crate::discard::{BYTES as DISCARDED_BYTES, discard};
     pub use crate::registry::ListedShed;
 }

@@ -1,5 +1,9 @@
 //! One policy of a layer: how it finds its key, and which units it charges.
 
+pub(crate) mod cost;
+pub(crate) mod quota;
+pub(crate) mod response_outcome;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -7,8 +11,8 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
-use crate::quota::QuotaSource;
-use crate::response_outcome::OutcomeRule;
+use crate::policy::quota::QuotaSource;
+use crate::policy::response_outcome::OutcomeRule;
 use crate::{
     AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, OnMissing, Percent,
 };

@@ -1,11 +1,15 @@
 //! The state that all layers of one limiter share.
 
 mod changes;
+#[cfg(test)]
+mod event_log_tests;
 mod events;
 mod figures;
 mod install;
 mod inventory;
+pub(crate) mod layers;
 mod overrides;
+pub(crate) mod policy_sets;
 mod shed;
 
 use std::fmt;
@@ -18,8 +22,8 @@ use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use tokio::time::{Instant, timeout};
 
-use crate::inventory::Inventory;
-use crate::policy_sets::PolicySets;
+use crate::registry::layers::Inventory;
+use crate::registry::policy_sets::PolicySets;
 use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
 use portcullis_engine::Engine;
 use portcullis_engine::Observer;

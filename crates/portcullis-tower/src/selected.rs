@@ -1,6 +1,7 @@
 //! A service whose layer is chosen for each request.
 
 mod future;
+pub mod joint;
 mod selection;
 
 use std::fmt;
@@ -11,8 +12,9 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::response_context::ResponseContext;
-use crate::{ResponseBody, ResponseFuture, discard, service};
+use crate::body::discard;
+use crate::charge::response_context::ResponseContext;
+use crate::{ResponseBody, ResponseFuture, service};
 
 pub use future::SelectedFuture;
 pub(crate) use selection::Target;

@@ -1,5 +1,8 @@
 //! Starts the admission of each request, and calls the inner service at once if possible.
 
+pub(crate) mod future;
+pub(crate) mod waiting_request;
+
 use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,9 +13,9 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{self, Decided, Started, Waiting, admit, fast_path};
+use crate::body::discard::discard;
 use crate::config::{LayerConfig, LiveConfig};
-use crate::discard::discard;
-use crate::waiting_request::Instance;
+use crate::service::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).

@@ -9,8 +9,8 @@ use portcullis_core::store::{Check, Outcome};
 
 use super::nesting;
 use crate::charge::ChargeBasis;
+use crate::charge::response_context::ResponseContext;
 use crate::config::LayerConfig;
-use crate::response_context::ResponseContext;
 use crate::{Charge, RateLimitHeaders, Shadow};
 use portcullis_engine::Admitted;
 use portcullis_engine::FoundKeys;

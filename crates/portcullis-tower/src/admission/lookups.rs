@@ -1,5 +1,8 @@
 //! The look-ups of a request: of keys, and of quotas of callers.
 
+mod pending_lookup;
+pub(super) mod quotas;
+
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,9 +10,10 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 use tokio::time::Sleep;
 
-use super::pending_lookup::{self, PendingLookup};
+pub(super) use pending_lookup::PendingLookup;
+use quotas::QuotaLookups;
+
 use super::plan::{self, PlannedRejection};
-use super::quotas::{self, QuotaLookups};
 use super::reject::{self, RejectedRequest};
 use crate::KeyError;
 use crate::config::LayerConfig;

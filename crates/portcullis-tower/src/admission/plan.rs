@@ -3,8 +3,8 @@
 use http::request::Parts;
 use http_body::Body;
 
-use super::pending_lookup::PendingLookup;
-use super::{listed, preflight, quotas};
+use super::lookups::{PendingLookup, quotas};
+use super::{listed, preflight};
 use crate::KeyError;
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy, ResolvedKey};

@@ -1,5 +1,7 @@
 //! Determines the checks of a CORS preflight, which has a separate budget.
 
+mod request;
+
 use http::request::Parts;
 use http_body::Body;
 use portcullis_core::{Key, Secret};
@@ -7,10 +9,10 @@ use portcullis_core::{Key, Secret};
 use super::plan::Plan;
 use crate::config::LayerConfig;
 use crate::policy::KeySource;
-use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
 use portcullis_engine::EventKind;
 use portcullis_engine::{Ask, CallerPolicies};
+use request::{has_credentials, is_preflight};
 
 /// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
 ///

@@ -10,7 +10,7 @@ use super::Limited;
 use super::limited::Refusal;
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy};
-use crate::policy_sets::PreparedSet;
+use crate::registry::policy_sets::PreparedSet;
 use crate::{Global, KeyError, LayerError, Reason, Registry};
 use portcullis_engine::{Event, EventKind, Observer as _};
 

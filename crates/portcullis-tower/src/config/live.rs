@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use portcullis_core::PolicyName;
 
 use super::LayerConfig;
-use crate::inventory::{LayerSummary, ListedLayer};
 use crate::policy::LayerPolicy;
+use crate::registry::layers::{LayerSummary, ListedLayer};
 use portcullis_engine::log_throttle::LogThrottle;
 use portcullis_engine::policies::{PolicyTable, Registered};
 

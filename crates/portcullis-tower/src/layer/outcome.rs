@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::LayerConfig;
 use crate::policy::LayerPolicy;
-use crate::response_outcome::OutcomeRule;
+use crate::policy::response_outcome::OutcomeRule;
 use crate::{LayerError, RateLimitLayer, ResponseOutcome};
 use portcullis_engine::is_in_flight;
 

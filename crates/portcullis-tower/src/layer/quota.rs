@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::policy::KeySource;
-use crate::quota::{CallerQuota, QuotaLookup, QuotaSource};
+use crate::policy::quota::{CallerQuota, QuotaLookup, QuotaSource};
 use crate::{LayerError, RateLimitLayer};
 
 impl RateLimitLayer {

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use crate::Rejection;
 use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
-use crate::inventory::ListedLayer as _;
+use crate::registry::layers::ListedLayer as _;
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
 use portcullis_engine::Signals;
 use portcullis_engine::{Event, EventKind, Observer as _};

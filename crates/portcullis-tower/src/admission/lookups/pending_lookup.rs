@@ -14,7 +14,7 @@ use portcullis_engine::{CallerQuotas, PolicySet};
 use portcullis_engine::{EventKeys, EventKind};
 
 /// A look-up for a policy, and for the following ones that have the same key.
-pub(super) struct PendingLookup {
+pub(in crate::admission) struct PendingLookup {
     /// The index of the first of these policies.
     index: usize,
     /// Whether one of these policies is enforced, so that the request fails if the look-up does.
@@ -25,7 +25,7 @@ pub(super) struct PendingLookup {
 }
 
 /// A look-up that runs, or its result.
-pub(super) enum Progress<F, T> {
+pub(in crate::admission) enum Progress<F, T> {
     Running(F),
     Done(T),
 }
@@ -36,7 +36,11 @@ impl PendingLookup {
     /// # Errors
     ///
     /// If it has failed and an enforced policy needs it.
-    pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
+    pub(in crate::admission) fn poll(
+        &mut self,
+        config: &LayerConfig,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), KeyError>> {
         let Progress::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
         let found = ready!(lookup.as_mut().poll(cx));
         let resolved = found.and_then(|found| {
@@ -52,7 +56,7 @@ impl PendingLookup {
     /// # Errors
     ///
     /// If it still runs and an enforced policy needs it.
-    pub(super) fn expire(&mut self, config: &LayerConfig) -> Result<(), KeyError> {
+    pub(in crate::admission) fn expire(&mut self, config: &LayerConfig) -> Result<(), KeyError> {
         if matches!(self.state, Progress::Done(_)) {
             return Ok(());
         }
@@ -85,7 +89,7 @@ impl PendingLookup {
 
     /// Adds the quotas of the policies that have this look-up. Those of other policies are refused, except if they are of another
     /// layer, whose look-up may be the same.
-    pub(super) fn add_quotas(&self, config: &LayerConfig, found: &mut CallerQuotas) {
+    pub(in crate::admission) fn add_quotas(&self, config: &LayerConfig, found: &mut CallerQuotas) {
         if self.quotas.is_empty() {
             return;
         }
@@ -109,7 +113,7 @@ impl PendingLookup {
     }
 
     /// The result, if this is the look-up of the policy at `index`.
-    pub(super) fn resolved_key(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
+    pub(in crate::admission) fn resolved_key(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
         match &self.state {
             Progress::Done(resolved) if self.index == index => Some(resolved),
             _ => None,
@@ -123,7 +127,7 @@ fn is_registered(config: &LayerConfig, policy: &str) -> bool {
 
 /// Whether an enforced policy has a key that is looked up, or is one of those whose quotas are. Whether one that is enforced for a
 /// share of the keys includes a key that is looked up is not known.
-pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> bool {
+pub(in crate::admission) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> bool {
     config.policies().iter().enumerate().any(|(index, layer_policy)| match &layer_policy.key {
         KeySource::Async(_) => !layer_policy.is_shadow,
         KeySource::Sync(_) if awaited.contains(index) => {
@@ -135,7 +139,7 @@ pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Par
 }
 
 /// Starts the look-ups of a request. Their results are for [`plan::second`](super::plan::second).
-pub(super) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLookup> {
+pub(in crate::admission) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLookup> {
     let mut lookups: Vec<PendingLookup> = Vec::new();
     for (index, layer_policy) in config.policies().iter().enumerate() {
         let KeySource::Async(key) = &layer_policy.key else { continue };

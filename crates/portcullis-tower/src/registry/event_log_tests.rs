@@ -168,8 +168,9 @@ async fn the_guide_has_each_logged_event_with_its_level() {
 
 #[test]
 fn the_table_of_levels_was_made_from_all_kinds() {
-    let (_, kinds) =
-        include_str!("../../portcullis-engine/src/event/kind.rs").split_once("pub enum EventKind").unwrap();
+    let (_, kinds) = include_str!("../../../portcullis-engine/src/event/kind.rs")
+        .split_once("pub enum EventKind")
+        .unwrap();
     let variants = kinds.lines().filter_map(|line| line.strip_prefix("    "));
     let variants: BTreeSet<_> = variants
         .filter(|line| line.starts_with(|first: char| first.is_ascii_uppercase()))

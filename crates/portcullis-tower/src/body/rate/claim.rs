@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::HeaderMap;
 
-use crate::response_outcome::is_grpc;
+use crate::policy::response_outcome::is_grpc;
 
 /// The claim of a request to be a call of gRPC, from [`RatedBody::grpc_claim`](super::RatedBody::grpc_claim). Its body may be silent once the
 /// response proves it.

@@ -15,9 +15,9 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Waiting;
-use crate::owed::{Corrections, Owed};
-use crate::response_context::ResponseContext;
-use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
+use crate::charge::owed::{Corrections, Owed};
+use crate::charge::response_context::ResponseContext;
+use crate::service::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
 pin_project! {
     /// The response future of [`RateLimit`](crate::RateLimit).

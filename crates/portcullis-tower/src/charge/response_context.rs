@@ -9,9 +9,9 @@ use portcullis_core::{Decision, Receipt};
 use smallvec::SmallVec;
 
 use crate::Charge;
+use crate::charge::owed::{self, Owed};
 use crate::config::LayerConfig;
 use crate::headers::X_RATELIMIT_SHADOW;
-use crate::owed::{self, Owed};
 use portcullis_engine::LaterCharge;
 use portcullis_response::internal::Individual;
 

@@ -15,9 +15,9 @@ use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::admission::{Decided, RejectedRequest, Waiting, admit, reject};
+use crate::body::discard::discard;
+use crate::charge::response_context::ResponseContext;
 use crate::config::LayerConfig;
-use crate::discard::discard;
-use crate::response_context::ResponseContext;
 use portcullis_engine::{Admitted, Keep, Refunds};
 
 /// A request that waits, with an instance of the inner service.
