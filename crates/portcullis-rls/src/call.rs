@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
 use portcullis::rules::envoy::Unit;
 
+use super::messages::{RateLimitDescriptor, RateLimitRequest, RateLimitUnit};
 use super::{CallError, MAX_DESCRIPTORS, MAX_DOMAIN_BYTES, MAX_ENTRIES};
 
 /// A call whose sizes are bounded.
@@ -68,7 +66,7 @@ impl<'a> Descriptor<'a> {
         });
         Ok(Self {
             entries: descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value)).collect(),
-            hits: descriptor.hits_addend.as_ref().map_or(hits, |addend| addend.value),
+            hits: descriptor.hits_addend.unwrap_or(hits),
             is_refund: descriptor.is_negative_hits,
             limit: limit.transpose()?,
         })

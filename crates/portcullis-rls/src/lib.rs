@@ -4,11 +4,11 @@
 //! <https://github.com/envoyproxy/ratelimit>, an endpoint for JSON.
 //!
 //! ```
-//! use envoy_types::pb::envoy::extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor::Entry};
-//! use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code};
 //! use portcullis::Limiter;
 //! use portcullis::rules::envoy::Descriptors;
 //! use portcullis_rls::RateLimitService;
+//! use portcullis_rls::messages::rate_limit_descriptor::Entry;
+//! use portcullis_rls::messages::{RateLimitDescriptor, RateLimitRequest, rate_limit_response::Code};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -84,6 +84,7 @@
 mod call;
 mod error;
 mod limits;
+pub mod messages;
 mod transport;
 mod verdict;
 
@@ -92,13 +93,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::{FailureMode, LayerError, Limiter, Policy, StoreError};
 
 use call::Call;
 use limits::Limits;
+use messages::{RateLimitRequest, RateLimitResponse};
 
 pub use error::CallError;
 pub use limits::SharedDescriptors;

@@ -10,17 +10,13 @@ mod redis;
 mod store_failure;
 mod transport;
 
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry, RateLimitOverride,
-};
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{Code, DescriptorStatus};
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use envoy_types::pb::google::protobuf::UInt64Value;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::testing::{self, ManualClock};
 
 use super::RateLimitService;
+use super::messages::rate_limit_descriptor::{Entry, RateLimitOverride};
+use super::messages::rate_limit_response::{Code, DescriptorStatus};
+use super::messages::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 
 /// A service with the limits of a text, in memory.
 fn service(clock: &ManualClock, text: &str) -> RateLimitService {
@@ -43,7 +39,7 @@ fn descriptor(entries: &[(&str, &str)]) -> RateLimitDescriptor {
 }
 
 fn hits(entries: &[(&str, &str)], hits: u64) -> RateLimitDescriptor {
-    RateLimitDescriptor { hits_addend: Some(UInt64Value { value: hits }), ..descriptor(entries) }
+    RateLimitDescriptor { hits_addend: Some(hits), ..descriptor(entries) }
 }
 
 fn refund(entries: &[(&str, &str)], number: u64) -> RateLimitDescriptor {

@@ -3,10 +3,6 @@
 mod grpc;
 mod json;
 mod reflection;
-mod wire;
 
 pub use grpc::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME};
 pub use reflection::reflection;
-
-#[cfg(test)]
-pub(super) use reflection::files;

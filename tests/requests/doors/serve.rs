@@ -1,11 +1,9 @@
 //! Envoy's rate limit service, with one descriptor that has what Envoy knows of the request.
 
 use axum::http::Response;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::Entry;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 use portcullis::Limiter;
+use portcullis_rls::messages::rate_limit_descriptor::Entry;
+use portcullis_rls::messages::{RateLimitDescriptor, RateLimitRequest, rate_limit_response::Code};
 use portcullis_rls::{RateLimitService, ResponseHeaders};
 
 use super::{Answer, answer};

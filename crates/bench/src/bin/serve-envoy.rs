@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::{
-    RateLimitDescriptor, rate_limit_descriptor::Entry,
-};
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, rate_limit_response::Code};
 use portcullis_bench::{calls, machine, markdown};
+use portcullis_rls::messages::rate_limit_descriptor::Entry;
+use portcullis_rls::messages::rate_limit_response::Code;
+use portcullis_rls::messages::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval};
-use tonic::transport::Channel;
+use tonic::Request;
+use tonic::client::Grpc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench serve-envoy", bin_name = "cargo xtask bench serve-envoy")]
@@ -111,12 +113,12 @@ impl Drop for Server {
     }
 }
 
-type Client = RateLimitServiceClient<Channel>;
+type Client = Grpc<Channel>;
 
 async fn measure(addr: &str, load: Load, length: Duration) -> Result<Vec<String>> {
     let mut clients = Vec::new();
     for _ in 0..CONNECTIONS {
-        clients.push(Client::connect(addr.to_owned()).await?);
+        clients.push(Grpc::new(Endpoint::new(addr.to_owned())?.connect().await?));
     }
     let start = Instant::now();
     let mut times = match load {
@@ -184,7 +186,9 @@ async fn call(client: &mut Client, number: usize, start: Instant) -> Result<Dura
     let descriptor = RateLimitDescriptor { entries: vec![entry], ..RateLimitDescriptor::default() };
     let request =
         RateLimitRequest { domain: "shop".to_owned(), descriptors: vec![descriptor], hits_addend: 1 };
-    let response = client.should_rate_limit(request).await?;
+    client.ready().await?;
+    let codec = ProstCodec::<_, RateLimitResponse>::default();
+    let response = client.unary(Request::new(request), PathAndQuery::from_static(METHOD), codec).await?;
     ensure!(response.get_ref().overall_code() == Code::Ok, "a call was denied");
     Ok(start.elapsed())
 }
@@ -196,6 +200,7 @@ descriptors:
       unit: hour
       requests_per_unit: 4000000000
 ";
+const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const USERS: usize = 10_000;
 const CONNECTIONS: usize = 4;
 const TICKS: u32 = 1_000;

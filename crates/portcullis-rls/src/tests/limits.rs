@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit;
-
 use super::*;
 use crate::ResponseHeaders;
+use crate::messages::rate_limit_response::rate_limit::Unit;
 
 const USERS: &str = "
 domain: shop

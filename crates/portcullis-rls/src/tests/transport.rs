@@ -3,11 +3,15 @@
 use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt as _;
+use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use serde_json::{Value, json};
+use tonic::client::Grpc;
+use tonic_prost::ProstCodec;
 use tower::ServiceExt as _;
 
 use super::*;
+use crate::messages::DESCRIPTORS;
 use crate::{SERVICE_NAME, reflection};
 
 const LIMITS: &str = "
@@ -26,6 +30,10 @@ async fn post(service: &RateLimitService, body: &str) -> (u16, String) {
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.unwrap().to_bytes();
     (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+fn method() -> String {
+    format!("/{SERVICE_NAME}/ShouldRateLimit")
 }
 
 #[tokio::test]
@@ -72,7 +80,7 @@ async fn json_that_is_no_call_is_answered_with_400() {
 #[test]
 fn reflection_describes_the_service_consistently() {
     assert!(reflection().is_ok());
-    let FileDescriptorSet { file } = crate::transport::files();
+    let FileDescriptorSet { file } = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
     let names: Vec<_> = file.iter().filter_map(|file| file.name.clone()).collect();
     for file in &file {
         assert!(file.dependency.iter().all(|import| names.contains(import)), "{:?}", file.name);
@@ -83,16 +91,19 @@ fn reflection_describes_the_service_consistently() {
 
 #[tokio::test]
 async fn grpc_answers_and_rejects_more_than_sixteen_descriptors() {
-    use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
-
-    let mut client = RateLimitServiceClient::new(service(&ManualClock::default(), LIMITS).grpc());
-    let answer = client.should_rate_limit(call(&[&[("user", "ada")]])).await.unwrap().into_inner();
+    let mut client = Grpc::new(service(&ManualClock::default(), LIMITS).grpc());
+    let mut ask = async |call| {
+        client.ready().await.unwrap();
+        let codec = ProstCodec::<_, RateLimitResponse>::default();
+        client.unary(tonic::Request::new(call), method().parse().unwrap(), codec).await
+    };
+    let answer = ask(call(&[&[("user", "ada")]])).await.unwrap().into_inner();
     assert_eq!((answer.overall_code(), answer.statuses[0].limit_remaining), (Code::Ok, 1));
     let many = of(vec![descriptor(&[("user", "ada")]); 17]);
-    let status = client.should_rate_limit(many).await.unwrap_err();
+    let status = ask(many).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);
     let long = call(&[&[("user", &"x".repeat(2 << 20))]]);
-    assert_eq!(client.should_rate_limit(long).await.unwrap_err().code(), tonic::Code::OutOfRange);
+    assert_eq!(ask(long).await.unwrap_err().code(), tonic::Code::OutOfRange);
 }
 
 #[tokio::test]
@@ -101,10 +112,8 @@ async fn value_without_utf_8_is_invalid_argument() {
     let entry = b"\x0a\x04user\x12\x01\xff";
     let call = [b"\x0a\x04shop\x12\x0b\x0a\x09".as_slice(), entry].concat();
     let framed = [&[0, 0, 0, 0, u8::try_from(call.len()).unwrap()], &*call].concat();
-    let request = Request::post(format!("/{SERVICE_NAME}/ShouldRateLimit"))
-        .header("content-type", "application/grpc")
-        .body(Body::from(framed))
-        .unwrap();
+    let request =
+        Request::post(method()).header("content-type", "application/grpc").body(Body::from(framed)).unwrap();
     let response = service(&ManualClock::default(), LIMITS).grpc().oneshot(request).await.unwrap();
     let status = tonic::Status::from_header_map(response.headers()).unwrap();
     assert_eq!(status.code(), tonic::Code::InvalidArgument);

@@ -8,8 +8,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::post;
 use bytes::Bytes;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::Code;
 
+use crate::messages::rate_limit_response::Code;
 use crate::{MAX_MESSAGE_BYTES, RateLimitService};
 
 impl RateLimitService {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use envoy_types::pb::envoy::config::core::v3::HeaderValue;
-
 use super::{LimitStatus, Verdict};
+use crate::messages::HeaderValue;
 
 /// The headers that Envoy adds to the response to the client: those of the limit that is nearest to its end, and `retry-after`, if the call
 /// is denied. Limits with `shadow_mode` are not shown.

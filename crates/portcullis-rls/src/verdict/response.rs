@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use envoy_types::pb::envoy::config::core::v3::HeaderValue;
-use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitResponse;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_limit::Unit as ProtoUnit;
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
-    Code, DescriptorStatus, RateLimit,
-};
-use envoy_types::pb::google::protobuf::Duration as ProtoDuration;
 use portcullis::rules::envoy::Unit;
+use prost_types::Duration as ProtoDuration;
 
 use super::headers::{ResponseHeaders, whole_seconds};
 use super::{LimitStatus, Status, Verdict};
+use crate::messages::rate_limit_response::rate_limit::Unit as ProtoUnit;
+use crate::messages::rate_limit_response::{Code, DescriptorStatus, RateLimit};
+use crate::messages::{HeaderValue, RateLimitResponse};
 
 /// The response to a call.
 pub(crate) fn response(verdict: Verdict, headers: ResponseHeaders) -> RateLimitResponse {

@@ -85,9 +85,9 @@ impl Step {
             Self::Toolchain => toolchain::check(workspace),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
-                let others =
-                    [no_std::MANIFEST, FUZZERS, bench::MANIFEST, "examples/tonic/generate/Cargo.toml"];
-                others
+                let others = [no_std::MANIFEST, FUZZERS, bench::MANIFEST];
+                [&others[..], &GENERATORS]
+                    .concat()
                     .iter()
                     .try_for_each(|manifest| cargo("fmt --check --manifest-path").args(manifest).run(root))
             }
@@ -189,6 +189,9 @@ pub(super) fn sized(test: Cmd, size: Size) -> Cmd {
 
 /// The targets of the fuzzers. Their properties are a member of the workspace, and tested there with the corpora.
 const FUZZERS: &str = "fuzz/Cargo.toml";
+/// What writes code of .proto files.
+const GENERATORS: [&str; 2] =
+    ["crates/portcullis-rls/generate/Cargo.toml", "examples/tonic/generate/Cargo.toml"];
 
 /// The name on the command line.
 impl fmt::Display for Step {

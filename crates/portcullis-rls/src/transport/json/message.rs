@@ -1,16 +1,14 @@
 //! Calls and answers in the JSON form of protobuf.
+//!
+//! It is read here, because `prost-reflect` takes a field that is given twice, and `pbjson` refuses `null`.
 
-use envoy_types::pb::envoy::config::core::v3::HeaderValue;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
-use envoy_types::pb::envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
-    Entry as ProtoEntry, RateLimitOverride,
-};
-use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{DescriptorStatus, RateLimit};
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use envoy_types::pb::envoy::r#type::v3::RateLimitUnit;
-use envoy_types::pb::google::protobuf::{Duration, UInt64Value};
+use prost_types::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use crate::messages::rate_limit_descriptor::{Entry as ProtoEntry, RateLimitOverride};
+use crate::messages::rate_limit_response::{DescriptorStatus, RateLimit};
+use crate::messages::{HeaderValue, RateLimitDescriptor, RateLimitRequest, RateLimitResponse, RateLimitUnit};
 
 /// A call. Fields have the names of the protobuf file or those in camel case; `null` is the default of a field.
 #[derive(Deserialize)]
@@ -107,7 +105,7 @@ impl From<Descriptor> for RateLimitDescriptor {
                 requests_per_unit: limit.requests_per_unit.map_or(0, |number| number.0),
                 unit: limit.unit.as_ref().map(Unit::number).unwrap_or_default(),
             }),
-            hits_addend: descriptor.hits_addend.map(|hits| UInt64Value { value: hits.0 }),
+            hits_addend: descriptor.hits_addend.map(|hits| hits.0),
             is_negative_hits: descriptor.is_negative_hits.unwrap_or_default(),
         }
     }

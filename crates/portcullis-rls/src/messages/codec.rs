@@ -1,9 +1,11 @@
 //! Calls and answers as bytes.
 
-use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
-use prost::Message;
+use prost::Message as _;
 use tonic::Status;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::codec::{BufferSettings, Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
+
+use super::{RateLimitRequest, RateLimitResponse};
 
 /// Reads calls, and writes answers. A call that cannot be read is at fault, where the codec of Tonic has an error of the server: bytes that are no
 /// message, and texts that are not UTF-8, as Envoy sends those of a client.
@@ -13,24 +15,15 @@ pub(super) struct CallCodec;
 impl Codec for CallCodec {
     type Encode = RateLimitResponse;
     type Decode = RateLimitRequest;
-    type Encoder = Self;
+    type Encoder = ProstEncoder<RateLimitResponse>;
     type Decoder = Self;
 
-    fn encoder(&mut self) -> Self {
-        *self
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::new(BufferSettings::default())
     }
 
     fn decoder(&mut self) -> Self {
         *self
-    }
-}
-
-impl Encoder for CallCodec {
-    type Item = RateLimitResponse;
-    type Error = Status;
-
-    fn encode(&mut self, answer: RateLimitResponse, buf: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        answer.encode(buf).map_err(|error| Status::internal(error.to_string()))
     }
 }
 

@@ -1,0 +1,23 @@
+//! The messages of Envoy's rate limit service.
+//!
+//! They are generated from the files in `proto`, which have of Envoy's what the service needs, under its names and numbers, without
+//! the options of validation. After a change of them: `cargo run --manifest-path crates/portcullis-rls/generate/Cargo.toml`.
+//!
+//! Source: <https://github.com/envoyproxy/data-plane-api>.
+
+mod codec;
+
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated code")]
+mod generated {
+    include!("../generated/mod.rs");
+}
+
+pub use generated::envoy::config::core::v3::HeaderValue;
+pub use generated::envoy::extensions::common::ratelimit::v3::{RateLimitDescriptor, rate_limit_descriptor};
+pub use generated::envoy::service::ratelimit::v3::{
+    RateLimitRequest, RateLimitResponse, rate_limit_response, rate_limit_service_server,
+};
+pub use generated::envoy::r#type::v3::RateLimitUnit;
+
+/// The files of the messages and of the service, for reflection.
+pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("../generated/descriptors.bin");
