@@ -9,6 +9,7 @@ mod python;
 mod release;
 mod report;
 mod rules;
+mod run;
 mod step;
 mod stress;
 mod toolchain;
@@ -21,7 +22,8 @@ use anyhow::{Error, Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum as _};
 
 use self::report::Report;
-use self::step::{Run, Size, Step};
+use self::run::{Run, Size};
+use self::step::Step;
 use crate::cmd::Failed;
 use crate::workspace::Workspace;
 

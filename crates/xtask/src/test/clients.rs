@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::programs;
 use super::python::Environment;
-use super::step::Run;
+use super::run::Run;
 use crate::tools;
 
 /// Installs the clients and runs them against limited servers. A missing client is a failure.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::step::Run;
+use super::run::Run;
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 

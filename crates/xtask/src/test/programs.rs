@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize;
 
 use super::report::Report;
-use super::step::Run;
+use super::run::Run;
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::programs;
 use super::python::Fetched;
-use super::step::Run;
+use super::run::Run;
 use crate::tools;
 
 const FETCHED: [Fetched; 2] = [

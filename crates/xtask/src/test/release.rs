@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use super::step::Size;
+use super::run::Size;
 use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;

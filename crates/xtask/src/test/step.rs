@@ -1,18 +1,16 @@
 //! The steps of `cargo xtask test`.
 
-use std::{env, fmt, thread};
+use std::fmt;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 
-use super::report::Report;
+use super::run::{Run, Size, sized};
 use super::{clients, doctests, no_std, programs, proxies, release, rules, toolchain, valkey};
 use crate::bench;
-use crate::cmd::Cmd;
 use crate::faults;
 use crate::instructions;
 use crate::tools;
-use crate::workspace::Workspace;
 
 /// The steps, in the order they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,24 +47,6 @@ pub(super) enum Step {
     Clients,
     /// thirty faults of servers and networks under load; with --gate, --all, or by name
     Faults,
-}
-
-/// How much of each check runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Size {
-    /// What a change needs: the tests, and the checks that take seconds.
-    Quick,
-    /// Every kind of check once.
-    Gate,
-    /// Every check in full.
-    Full,
-}
-
-/// What a step runs in, and what it reports to.
-pub(super) struct Run<'a> {
-    pub(super) workspace: &'a Workspace,
-    pub(super) size: Size,
-    pub(super) report: &'a mut Report,
 }
 
 impl Step {
@@ -162,29 +142,6 @@ impl Step {
     pub(super) fn is_needed_by_others(self) -> bool {
         matches!(self, Self::Tools | Self::Toolchain)
     }
-}
-
-impl Size {
-    /// The flag of `cargo xtask test`, and a blank.
-    pub(super) fn flag(self) -> &'static str {
-        match self {
-            Self::Quick => "",
-            Self::Gate => "--gate ",
-            Self::Full => "--all ",
-        }
-    }
-}
-
-/// Lets a test program run as many random steps as the size asks for, and three tests at a time per processor, unless a number is
-/// set: most tests wait for a server. With all random steps a test computes more, so that three of them would delay the servers that
-/// others wait for.
-pub(super) fn sized(test: Cmd, size: Size) -> Cmd {
-    const THREADS: &str = "RUST_TEST_THREADS";
-    // The random steps per algorithm. Otherwise the tests run 10 000.
-    let test = if size == Size::Full { test.env("PORTCULLIS_RANDOM_STEPS", "100000") } else { test };
-    let each = if size == Size::Full { 2 } else { 3 };
-    let threads = thread::available_parallelism().map_or(each, |processors| each * processors.get());
-    if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
 }
 
 /// The targets of the fuzzers. Their properties are a member of the workspace, and tested there with the corpora.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::programs;
 use super::python::Fetched;
-use super::step::{Run, sized};
+use super::run::{Run, sized};
 
 /// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines, renewals
 /// and overrides, rules for a fleet, and the scenarios.

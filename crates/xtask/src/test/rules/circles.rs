@@ -23,10 +23,9 @@ pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
     violations
 }
 
-/// The crate that a file is of, unless it is one for measurements or checks.
+/// The crate that a file is of.
 fn crate_name(file: &Path) -> Option<&str> {
-    let name = file.strip_prefix("crates").ok()?.iter().next()?.to_str()?;
-    name.starts_with("portcullis").then_some(name)
+    file.strip_prefix("crates").ok()?.iter().next()?.to_str()
 }
 
 /// The modules that each module uses; `lib` and `main` are the root.
