@@ -9,7 +9,7 @@ use crate::tools;
 use crate::workspace::{Package, Workspace};
 
 /// Checks that clippy lints for the promised `rust-version`, and that the compiler has its components. Cargo builds this program with no
-/// older compiler. A real toolchain of that version runs in the workflow of the repository.
+/// older compiler. A real toolchain of that version runs in the workflow of the repository: `cargo hack --rust-version` downloads one.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let promised = promised(&workspace.packages)?;
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());

@@ -1,4 +1,6 @@
 //! Checks the direction of the dependencies between the crates. Development dependencies do not count.
+//!
+//! `cargo deny` cannot say this: its `wrappers` are the direct dependents of a crate, and not what a package reaches.
 
 use crate::workspace::{Dependency, Package};
 
