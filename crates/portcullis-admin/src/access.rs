@@ -1,5 +1,7 @@
 //! Who may use the API: the function that authorizes each request, and what it returns.
 
+pub(crate) mod hosts;
+
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -10,8 +10,8 @@ use axum::Router;
 use http::request::Parts;
 use portcullis_tower::Registry;
 
+use crate::access::hosts::{HostError, HostList};
 use crate::access::{Actor, Authorize, Authorized, Refused};
-use crate::hosts::{HostError, HostList};
 use crate::recorder::{Recorder, RecorderObserver};
 use crate::router::router;
 use crate::state::{AdminState, Options};

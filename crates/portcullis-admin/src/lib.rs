@@ -27,26 +27,16 @@
 
 mod access;
 mod admin;
-mod audit;
-mod bodies;
-mod body;
-mod changes;
-mod guard;
-mod hosts;
-mod openapi;
+mod handlers;
 mod page;
 mod problem;
-mod reads;
 mod recorder;
+mod request;
 mod router;
-mod sketch;
 mod snapshot;
 mod state;
 mod stream;
-mod stream_places;
-mod target;
-mod unique;
 
+pub use access::hosts::{HostError, HostList};
 pub use access::{Actor, Refused, has_bearer_token};
 pub use admin::Admin;
-pub use hosts::{HostError, HostList};

@@ -3,6 +3,7 @@
 mod limited;
 mod observer;
 mod shard;
+pub(crate) mod sketch;
 mod view;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,5 +1,8 @@
 //! The routes.
 
+mod guard;
+mod openapi;
+
 use std::sync::Arc;
 
 use axum::Router;
@@ -7,10 +10,10 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{any, get, post};
 use http::StatusCode;
 
+use crate::handlers::{changes, reads};
 use crate::page::page;
 use crate::problem::Problem;
 use crate::state::AdminState;
-use crate::{changes, guard, openapi, reads};
 
 /// The router, without a state.
 pub(crate) fn router(state: Arc<AdminState>) -> Router {

@@ -1,5 +1,7 @@
 //! What all routes share.
 
+pub(crate) mod stream_places;
+
 use std::borrow::Cow;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
@@ -13,10 +15,10 @@ use portcullis_tower::{Fingerprint, OverridingError, Registry};
 use tokio::time::{Instant, timeout};
 
 use crate::access::Authorize;
-use crate::hosts::HostList;
+use crate::access::hosts::HostList;
 use crate::problem::Problem;
 use crate::recorder::Recorder;
-use crate::stream_places::Places;
+use crate::state::stream_places::Places;
 
 /// What all routes share.
 pub(crate) struct AdminState {

@@ -17,7 +17,7 @@ use crate::access::Actor;
 use crate::problem::Problem;
 use crate::snapshot::snapshot;
 use crate::state::AdminState;
-use crate::stream_places::{MAX_STREAMS, Place};
+use crate::state::stream_places::{MAX_STREAMS, Place};
 
 /// Answers with a stream of snapshots, unless there are too many streams.
 pub(crate) fn stream(state: Arc<AdminState>, actor: Actor) -> Response {

@@ -26,7 +26,7 @@ use self::overriding::Overridden;
 use self::plan::Plan;
 use self::renewals::SplitRenewals;
 use crate::clock::SystemClock;
-use crate::stats::MemoryStats;
+use crate::figures::stats::MemoryStats;
 use crate::store::MemoryStore;
 
 /// A store with a second one, in memory, that decides while the first one fails, according to each policy's

@@ -1,8 +1,10 @@
 //! The figures of stores.
 
+pub(crate) mod stats;
+
 use portcullis_core::store::{Figure, FigureUnit};
 
-use crate::stats::{MemoryPolicyStats, MemoryStats};
+use crate::figures::stats::{MemoryPolicyStats, MemoryStats};
 
 /// The names of the figures of a memory.
 pub(crate) struct Names {

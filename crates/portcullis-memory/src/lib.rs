@@ -39,26 +39,21 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod budget;
-mod builder;
 mod clock;
-mod documents;
 mod fallback;
 mod figures;
 mod overrides;
 mod policies;
-mod prefetch;
-mod shard;
 mod shards;
 mod share;
-mod stats;
 mod store;
 mod sync;
 mod table;
 
-pub use builder::MemoryStoreBuilder;
 pub use clock::SystemClock;
-pub use documents::MemoryDocuments;
 pub use fallback::{Fallback, FallbackBuilder};
+pub use figures::stats::{MemoryPolicyStats, MemoryStats};
 pub use share::InstanceShare;
-pub use stats::{MemoryPolicyStats, MemoryStats};
 pub use store::MemoryStore;
+pub use store::builder::MemoryStoreBuilder;
+pub use store::documents::MemoryDocuments;

@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use portcullis_core::{Policy, PolicyName, StoreError, StoreErrorKind, Timestamp};
 
 use crate::budget::{Limits, MAX_POLICIES};
+use crate::figures::stats::{MemoryPolicyStats, MemoryStats};
 use crate::overrides::SharedOverrides;
 use crate::shards::Shards;
-use crate::stats::{MemoryPolicyStats, MemoryStats};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 /// A map from policies to their states: a look-up takes no lock.

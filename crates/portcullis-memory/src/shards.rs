@@ -3,6 +3,7 @@
 mod overrides;
 mod owner;
 mod several;
+pub(crate) mod shard;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
@@ -16,7 +17,7 @@ use smallvec::SmallVec;
 
 use self::owner::Owner;
 use crate::budget::Amount;
-use crate::shard::{Access, EntryId, Shard, SmallEntryState};
+use crate::shards::shard::{Access, EntryId, Shard, SmallEntryState};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::Location;
 

@@ -1,6 +1,8 @@
 //! The store.
 
+pub(crate) mod builder;
 mod call;
+pub(crate) mod documents;
 mod overrides;
 mod several;
 
@@ -17,13 +19,13 @@ use portcullis_core::{
 };
 use smallvec::SmallVec;
 
-use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
+use crate::figures::stats::{MemoryPolicyStats, MemoryStats};
 use crate::figures::{self, Names};
 use crate::policies::Policies;
-use crate::shard::SmallEntryState;
+use crate::shards::shard::SmallEntryState;
 use crate::shards::{LockedShard, LockedShards, ShardKey};
-use crate::stats::{MemoryPolicyStats, MemoryStats};
+use crate::store::builder::MemoryStoreBuilder;
 use call::CallState;
 
 /// The shards of the checks of a decision, in their order.

@@ -1,6 +1,7 @@
 //! A hash table of small entries that can be walked a few entries at a time.
 
 mod location;
+mod prefetch;
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use portcullis_tower::Reason;
 
 use super::limited::Limited;
 use super::{Counts, LIMITED_PER_SHARD, MAX_POLICIES, RECENT_PER_SHARD, TOP_PER_SHARD};
-use crate::sketch::Sketch;
+use crate::recorder::sketch::Sketch;
 
 /// What happened to the requests of the keys that belong to this shard. All memory but that of the names is allocated when it is made.
 #[derive(Debug)]

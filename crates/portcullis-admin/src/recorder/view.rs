@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use portcullis_core::{Key, PolicyName};
 
 use super::{Counts, LimitedKey, Recorder, Rejection};
-use crate::sketch::Entry;
+use crate::recorder::sketch::Entry;
 
 /// A copy of what the recorder holds, each list in its order and bounded.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use super::{
     LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection, Snapshot, StoreFigure,
     StoreFigures, TopKey,
 };
+use crate::recorder::sketch::Entry;
 use crate::recorder::{self, Counts, Rejection, now_ms, since_epoch_ms};
-use crate::sketch::Entry;
 use crate::state::AdminState;
 
 /// What all answers show now.

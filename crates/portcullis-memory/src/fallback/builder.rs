@@ -9,9 +9,9 @@ use super::figures::Activity;
 use super::known::KnownOverrides;
 use super::outage::{Outage, fresh_id};
 use super::{Fallback, LocalStandby};
-use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
 use crate::store::MemoryStore;
+use crate::store::builder::MemoryStoreBuilder;
 
 /// Builds a [`Fallback`].
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@ use portcullis_core::{Policy, PolicyName, Strategy, Timestamp};
 
 use super::{Overflow, Padded, Shards, lock};
 use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes, parts};
+use crate::figures::stats::MemoryPolicyStats;
 use crate::overrides::SharedOverrides;
-use crate::shard::{Bounds, Shard, ShardStats, halves};
-use crate::stats::MemoryPolicyStats;
+use crate::shards::shard::{Bounds, Shard, ShardStats, halves};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::Location;
 

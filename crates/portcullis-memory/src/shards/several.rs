@@ -6,7 +6,7 @@ use portcullis_core::{Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use super::{LockedShards, ShardKey};
-use crate::shard::{Shard, SmallEntryState};
+use crate::shards::shard::{Shard, SmallEntryState};
 
 /// Evaluates an expression with the algorithm of a strategy whose states are small, or another one.
 macro_rules! with_small_entries {

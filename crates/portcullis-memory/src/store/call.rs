@@ -5,7 +5,7 @@ use portcullis_core::store::protocol::States;
 use portcullis_core::{Strategy, Timestamp};
 use smallvec::SmallVec;
 
-use crate::shard::{Access, EntryId};
+use crate::shards::shard::{Access, EntryId};
 use crate::shards::{LockedShard, LockedShards, ShardKey, Shards, StateLocation};
 
 /// The state of a call for a single key, which most calls are for: without the lists and the order of locks of several.

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{halves, scaled};
-use crate::prefetch::prefetch;
+use crate::table::prefetch::prefetch;
 
 /// The place of a table's buckets, which is read without a lock. A call that reads it while the table moves reads a mixture of the old
 /// and the new place, and prefetches something useless.

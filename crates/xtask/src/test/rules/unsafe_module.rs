@@ -17,7 +17,7 @@ pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
 }
 
 /// The module, which has the reason.
-const MODULE: &str = "crates/portcullis-memory/src/prefetch.rs";
+const MODULE: &str = "crates/portcullis-memory/src/table/prefetch.rs";
 const LINT: &str = "unsafe_code";
 /// This file, which names the lint.
 const OWN: &str = "crates/xtask/src/test/rules/unsafe_module.rs";

@@ -10,7 +10,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, header};
 
 use crate::access::Refused;
-use crate::hosts::{is_same_origin, named_host};
+use crate::access::hosts::{is_same_origin, named_host};
 use crate::problem::Problem;
 use crate::state::AdminState;
 

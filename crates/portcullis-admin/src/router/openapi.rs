@@ -5,9 +5,9 @@ use std::sync::OnceLock;
 use axum::response::Response;
 use utoipa::OpenApi as _;
 
+use crate::handlers::reads::json;
+use crate::handlers::{changes, reads};
 use crate::problem::Problem;
-use crate::reads::json;
-use crate::{changes, reads};
 
 /// The document at `/v1/openapi.json`.
 #[derive(utoipa::OpenApi)]

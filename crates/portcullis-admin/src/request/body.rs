@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use std::time::Duration;
 
 use crate::problem::Problem;
-use crate::unique::UniqueNames;
+use crate::request::unique::UniqueNames;
 
 /// Reads a body, which is a JSON object.
 pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> {

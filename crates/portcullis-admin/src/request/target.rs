@@ -8,9 +8,9 @@ use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use portcullis_core::{Key, Policy};
 use portcullis_tower::{Fingerprint, FingerprintError};
 
-use crate::bodies::{IdentityBody, RequestBody, TargetBody};
-use crate::body::read;
 use crate::problem::Problem;
+use crate::request::bodies::{IdentityBody, RequestBody, TargetBody};
+use crate::request::body::read;
 use crate::snapshot::shown_text;
 use crate::state::AdminState;
 

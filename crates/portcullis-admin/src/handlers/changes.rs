@@ -13,14 +13,14 @@ use portcullis_core::PolicyName;
 use portcullis_tower::{LayerError, Mode, OverridingError, Percent};
 
 use crate::access::Actor;
-use crate::audit::{Audit, Ended};
-use crate::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
-use crate::body::read;
+use crate::handlers::audit::{Audit, Ended};
+use crate::handlers::reads::json;
 use crate::problem::{Problem, Problems};
-use crate::reads::json;
 use crate::recorder::now_ms;
+use crate::request::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
+use crate::request::body::read;
+use crate::request::target::Target;
 use crate::state::AdminState;
-use crate::target::Target;
 
 /// A request for a change.
 pub(crate) struct Change {

@@ -13,13 +13,13 @@ use portcullis_core::store::Checks;
 use serde::Serialize;
 
 use crate::access::Actor;
-use crate::bodies::{BlockUntil, Budget, GrantUntil, Overrides, TargetBody};
 use crate::problem::{Problem, Problems};
 use crate::recorder::now_ms;
+use crate::request::bodies::{BlockUntil, Budget, GrantUntil, Overrides, TargetBody};
+use crate::request::target::Target;
 use crate::snapshot::{Layers, Policies, Snapshot, layers_in_use, policies_in_use, snapshot};
 use crate::state::AdminState;
 use crate::stream::stream;
-use crate::target::Target;
 
 /// Everything at one instant: policies and their counters, the store, the keys with the most requests, those that are limited now, and the
 /// last rejections.
