@@ -11,20 +11,14 @@
 //! portcullis admin http://127.0.0.1:9090 policies
 //! ```
 
-mod check;
-mod explain;
-mod identify;
-mod proxy;
-mod replay;
-mod rules;
-mod serve;
+mod commands;
 mod service;
-mod store;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use commands::{check, explain, identify, proxy, replay, rules, serve};
 use portcullis_cli::admin::Admin;
 use portcullis_cli::simulate::{Diff, Simulate};
 use portcullis_cli::{findings, kind, load, request};

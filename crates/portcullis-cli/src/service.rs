@@ -4,6 +4,7 @@ pub(crate) mod descriptors;
 pub(crate) mod log;
 pub(crate) mod signals;
 pub(crate) mod store;
+pub(crate) mod store_name;
 pub(crate) mod tls;
 
 use std::io::{self, Write as _};

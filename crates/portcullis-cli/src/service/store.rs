@@ -11,7 +11,7 @@ use portcullis::rules::Rules;
 use portcullis::store::MemoryStore;
 use portcullis::{Limiter, Secret};
 
-use crate::store::scheme_and_host;
+use super::store_name::scheme_and_host;
 
 /// Where the service keeps what was charged.
 #[derive(Debug, Args)]

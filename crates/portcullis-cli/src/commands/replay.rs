@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use clap::Args;
 use portcullis_testing::{Report, Scenario, run};
 
-use crate::store::StoreName;
+use crate::service::store_name::StoreName;
 
 /// Runs the timelines of scenario files against a store, and prints the first difference of each case that has one.
 ///
