@@ -5,6 +5,7 @@ mod client_module;
 mod dependencies;
 mod guides;
 mod links;
+mod rooms;
 mod runtime;
 mod type_names;
 mod unsafe_module;
@@ -37,6 +38,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
     broken.extend(client_module::violations(&sources));
+    broken.extend(rooms::violations(&sources));
     broken.extend(type_names::violations(&sources));
     broken.extend(unsafe_module::violations(&sources));
     broken.extend(runtime::violations(workspace)?);
