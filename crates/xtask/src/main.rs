@@ -5,6 +5,7 @@ mod cmd;
 mod compare;
 mod faults;
 mod instructions;
+mod lines;
 mod test;
 mod tools;
 mod workspace;
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::BenchOptions),
     /// Injects the faults of operation into real servers, and checks what callers saw: takes about 15 minutes
     Faults(faults::FaultOptions),
+    /// Prints the lines of source of each crate, without tests
+    Lines,
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => compare::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
+        Command::Lines => lines::run(),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,7 +8,7 @@ mod proxies;
 mod python;
 mod release;
 mod report;
-mod rules;
+pub(crate) mod rules;
 mod run;
 mod step;
 mod stress;

@@ -55,7 +55,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
 }
 
 /// Returns all files below `root`, relative to it and sorted, without hidden files and build output.
-pub(super) fn files(root: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -114,7 +114,7 @@ fn code(text: &str) -> String {
     text.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
 }
 
-pub(super) fn read(root: &Path, file: &Path) -> Result<String> {
+pub(crate) fn read(root: &Path, file: &Path) -> Result<String> {
     fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))
 }
 
