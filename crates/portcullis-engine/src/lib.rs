@@ -51,6 +51,7 @@ pub use event::{
     Reason, SettlementLoss, SpanFields, Uncounted,
 };
 pub use limit::{
-    HeldUntil, Limit, Mode, OnAbort, OnMissing, Percent, PercentError, PolicyLockOut, PolicySet, is_in_flight,
+    HeldUntil, Limit, Mode, OnAbort, OnMissing, ParseModeError, Percent, PercentError, PolicyLockOut,
+    PolicySet, is_in_flight,
 };
 pub use policies::{InstalledPolicy, Member, Membership, Registered, reading_overrides};

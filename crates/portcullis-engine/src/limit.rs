@@ -11,7 +11,7 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Key, Policy, Strategy};
 
 pub use lock_out::PolicyLockOut;
-pub use mode::{Mode, Percent, PercentError};
+pub use mode::{Mode, ParseModeError, Percent, PercentError};
 pub use on_abort::OnAbort;
 
 /// How long a request holds the permit of a policy that limits requests in flight.

@@ -219,8 +219,8 @@ pub use portcullis_engine::engine::permits::InFlightPermit;
 pub use portcullis_engine::engine::settler::Drained;
 pub use portcullis_engine::{
     Class, Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
-    LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, Percent, PercentError,
-    PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
+    LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, ParseModeError, Percent,
+    PercentError, PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,

@@ -10,7 +10,7 @@ use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
 use portcullis_core::PolicyName;
-use portcullis_tower::{LayerError, Mode, OverridingError, Percent};
+use portcullis_tower::{LayerError, Mode, OverridingError};
 
 use crate::access::Actor;
 use crate::handlers::audit::{Audit, Ended};
@@ -157,20 +157,7 @@ where
 
 /// Reads a mode, in the form in which answers show it.
 fn mode(text: &str) -> Result<Mode, Problem> {
-    let share = |text: &str| {
-        let (whole, tenths) = text.trim_end().split_once('.').unwrap_or((text.trim_end(), "0"));
-        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        let (true, true, 1) = (is_digits(whole), is_digits(tenths), tenths.len()) else { return None };
-        let permille = whole.parse::<u16>().ok()?.checked_mul(10)?.checked_add(tenths.parse().ok()?)?;
-        Percent::try_permille(permille).ok().map(Mode::Percent)
-    };
-    let mode = match text {
-        "off" => Some(Mode::Off),
-        "shadow" => Some(Mode::Shadow),
-        "enforce" => Some(Mode::Enforce),
-        text => text.strip_suffix('%').and_then(share),
-    };
     let detail =
         "must be `off`, `shadow`, `enforce` or a share such as `10 %`, from 0 to 100 in steps of 0.1";
-    mode.ok_or_else(|| Problem::invalid("mode", detail))
+    text.parse().map_err(|_| Problem::invalid("mode", detail))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use portcullis_core::{PolicyName, Quota};
+use portcullis_tower::ParseModeError;
 use serde_json::{Value, json};
 
 use super::identity::Identity;
@@ -113,12 +114,6 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn parse_mode(text: &str) -> Result<String, String> {
-    let is_share =
-        |share: &str| share.trim_end().parse::<f64>().is_ok_and(|share| (0.0..=100.0).contains(&share));
-    match text {
-        "off" | "shadow" | "enforce" => Ok(text.to_owned()),
-        _ if text.strip_suffix('%').is_some_and(is_share) => Ok(text.to_owned()),
-        _ => Err("a mode is `off`, `shadow`, `enforce` or a share such as `10%`".to_owned()),
-    }
+fn parse_mode(text: &str) -> Result<String, ParseModeError> {
+    text.parse::<portcullis_tower::Mode>().map(|_| text.to_owned())
 }

@@ -1,6 +1,7 @@
 //! How a policy is tried out: off, in shadow, for a share of its keys, or enforced.
 
 use std::fmt;
+use std::str::FromStr;
 
 use portcullis_core::{Key, Policy};
 
@@ -171,6 +172,55 @@ impl fmt::Display for Mode {
             Self::Enforce => f.write_str("enforce"),
         }
     }
+}
+
+impl FromStr for Mode {
+    type Err = ParseModeError;
+
+    fn from_str(text: &str) -> Result<Self, ParseModeError> {
+        match text {
+            "off" => Ok(Self::Off),
+            "shadow" => Ok(Self::Shadow),
+            "enforce" => Ok(Self::Enforce),
+            _ => {
+                let share = text.strip_suffix('%').ok_or_else(|| ParseModeError::Unknown(text.to_owned()))?;
+                permille(share.trim_end())
+                    .and_then(|permille| Percent::try_permille(permille).ok())
+                    .map(Self::Percent)
+                    .ok_or_else(|| ParseModeError::Share(text.to_owned()))
+            }
+        }
+    }
+}
+
+/// The tenths of a percent of a number with at most one decimal.
+fn permille(percent: &str) -> Option<u16> {
+    let (whole, tenths) = percent.split_once('.').unwrap_or((percent, "0"));
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_digits(whole) || !is_digits(tenths) || tenths.len() > 1 {
+        return None;
+    }
+    whole.parse::<u16>().ok()?.checked_mul(10)?.checked_add(tenths.parse().ok()?)
+}
+
+/// Why a text is no mode.
+///
+/// ```
+/// use portcullis_engine::{Mode, Percent};
+///
+/// assert_eq!("12.5 %".parse(), Ok(Mode::Percent(Percent::permille(125))));
+/// let error = "101%".parse::<Mode>().unwrap_err();
+/// assert_eq!(error.to_string(), "101% is no share of the keys: use 0% to 100%, in steps of 0.1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseModeError {
+    /// It is neither a mode nor a share.
+    #[error("{0} is no mode: use `off`, `shadow`, `enforce` or a share such as `10%`")]
+    Unknown(String),
+    /// The share is not from 0 to 100 percent in steps of a tenth.
+    #[error("{0} is no share of the keys: use 0% to 100%, in steps of 0.1")]
+    Share(String),
 }
 
 /// Why a number is not a share of the keys.

@@ -1,6 +1,6 @@
 //! `mode`: whether a policy is enforced.
 
-use portcullis_tower::{Mode, Percent};
+use portcullis_tower::{Mode, ParseModeError, Percent};
 
 use super::Reader;
 use crate::fields::{Fields, decode, did_you_mean, quoted};
@@ -20,17 +20,17 @@ impl Reader<'_> {
                 let inner = inner?;
                 self.percent(decode(inner, &path, self.findings)?, inner, &path)
             }
-            Value::String(text) => match text.as_str() {
-                "off" => Some(Mode::Off),
-                "shadow" => Some(Mode::Shadow),
-                "enforce" => Some(Mode::Enforce),
-                other => {
-                    if let Some(Ok(number)) = other.strip_suffix('%').map(|number| number.trim().parse()) {
-                        return self.percent(number, node, &path);
-                    }
-                    let help = did_you_mean(other, ["off", "shadow", "enforce"]);
+            Value::String(text) => match text.parse() {
+                Ok(mode) => Some(mode),
+                Err(ParseModeError::Share(share)) => {
+                    let message = format!("{share} is no share of the keys");
+                    self.findings.error(path, node.span, message).help(SHARES);
+                    None
+                }
+                Err(_) => {
+                    let help = did_you_mean(text, ["off", "shadow", "enforce"]);
                     self.findings
-                        .error(path, node.span, format!("unknown mode {}", quoted(other)))
+                        .error(path, node.span, format!("unknown mode {}", quoted(text)))
                         .help(help.unwrap_or_else(|| FORMS.to_owned()));
                     None
                 }
@@ -50,7 +50,7 @@ impl Reader<'_> {
         let is_whole = (permille - permille.round()).abs() < 1e-9;
         if !(0.0..=100.0).contains(&percent) || !is_whole {
             let message = format!("{percent} percent is no share of the keys");
-            self.findings.error(path, node.span, message).help("write 0 to 100, in steps of 0.1");
+            self.findings.error(path, node.span, message).help(SHARES);
             return None;
         }
         Percent::try_permille(permille.round() as u16).ok().map(Mode::Percent)
@@ -58,3 +58,4 @@ impl Reader<'_> {
 }
 
 const FORMS: &str = "write \"off\", \"shadow\", \"enforce\" or a share such as { percent = 10 }";
+const SHARES: &str = "write 0 to 100, in steps of 0.1";

@@ -101,3 +101,29 @@ fn a_key_stays_in_a_share_when_only_the_window_changes() {
         assert_eq!(before, after);
     }
 }
+
+#[test]
+fn mode_is_read_as_it_is_written() {
+    let share = |permille| Mode::Percent(Percent::permille(permille));
+    for mode in [Mode::Off, Mode::Shadow, Mode::Enforce, share(0), share(5), share(100), share(1_000)] {
+        assert_eq!(mode.to_string().parse(), Ok(mode));
+    }
+    assert_eq!("10%".parse(), Ok(share(100)));
+    for wrong in [
+        "",
+        "%",
+        "on",
+        "Shadow",
+        "10",
+        "10.05%",
+        "100.1%",
+        "-1%",
+        "1e1%",
+        ".5%",
+        "5.%",
+        "\u{0661}%",
+        "99999999%",
+    ] {
+        assert!(wrong.parse::<Mode>().is_err(), "{wrong}");
+    }
+}
