@@ -75,7 +75,7 @@ impl ResponseSettings {
         &self.soft_limits
     }
 
-    /// The same settings with the default responses.
+    /// Returns these settings without a closure that makes responses.
     #[cfg(feature = "openapi")]
     pub(crate) fn with_default_responses(&self) -> Self {
         Self { custom: None, ..self.clone() }
@@ -108,7 +108,7 @@ impl ResponseSettings {
         self.render_rejection(rejection, is_nested).map(Full::new)
     }
 
-    /// The same, with the body in one piece.
+    /// Like [`reject`](Self::reject), but the body is in one piece.
     pub fn render_rejection(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
         let mut response =
             self.render_prepared(rejection).unwrap_or_else(|| self.render_any(rejection, is_nested));

@@ -128,7 +128,7 @@ pub struct RateLimitService {
     failure_mode: FailureMode,
     headers: ResponseHeaders,
     shadow: bool,
-    /// Those of calls without their limits, which log together.
+    /// The limits of a call to which its own are added: all calls log together.
     no_limits: Arc<portcullis_engine::Limits>,
     charge_denied_hits: bool,
 }

@@ -75,7 +75,7 @@ impl AdaptiveLimit {
         self.longest_known(tolerance).unwrap_or(u64::MAX)
     }
 
-    /// The same, where a latency is known.
+    /// Like [`longest`](Self::longest), but `None` before a latency is known.
     pub(crate) fn longest_known(&self, tolerance: Tolerance) -> Option<u64> {
         self.unloaded.map(|unloaded| tolerance.latency(unloaded.saturating_add(NOISE), 4 * 4))
     }

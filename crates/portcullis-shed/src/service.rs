@@ -17,7 +17,7 @@ use crate::future::ShedFuture;
 ///
 /// Its clones share their limit. The request body and the error are those of the inner service: a rejection is a response.
 ///
-/// It is always ready, unless the inner service has failed: otherwise requests would wait for the inner service where nobody counts
+/// It is always ready, unless the inner service has failed: otherwise requests would wait for the inner service where no layer counts
 /// them. An admitted request waits for the inner service, as inside of a
 /// [`ConcurrencyLimit`](https://docs.rs/tower/latest/tower/limit/struct.ConcurrencyLimit.html), in its response future, in flight and with
 /// its clock running.

@@ -107,7 +107,7 @@ impl Charge {
         self.shared.outer.as_ref()
     }
 
-    /// The same charge, narrowed to one policy: operations on it affect no other policy. `None` if the request was not
+    /// Returns this charge narrowed to one policy: operations on it affect no other policy. `None` if the request was not
     /// counted under a policy of this name.
     ///
     /// For layers whose policies count different things, such as requests and bytes.

@@ -143,7 +143,7 @@ struct Entry<'a> {
     policy: &'a Policy,
     key: Result<Key, KeyError>,
     cost: u64,
-    /// That of the caller.
+    /// The quota of the caller.
     quota: Option<Quota>,
 }
 
@@ -161,7 +161,7 @@ impl<'a> Check<'a> {
         self
     }
 
-    /// The same with a key made before. See [`CheckBuilder::by_key`].
+    /// Like [`by`](Self::by), but with a key made before. See [`CheckBuilder::by_key`].
     pub fn by_key(mut self, key: Key) -> Self {
         self.last().key = Ok(key);
         self

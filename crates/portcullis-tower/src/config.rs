@@ -104,14 +104,14 @@ impl LayerConfig {
         }
     }
 
-    /// The same layer among others that are chosen for requests, which log together.
+    /// Returns this layer among others that are chosen for requests, which log together.
     pub(crate) fn with_signals(&self, signals: Arc<Signals>) -> Self {
         self.membership.is_replaced();
         let limits = Arc::new(self.limits.with_signals(signals));
         Self { limits, ..self.clone() }
     }
 
-    /// The same layer for a door that lets requests pass which it rejects.
+    /// Returns this layer for a door that lets requests pass which it rejects.
     pub(crate) fn in_trial(&self) -> Self {
         Self { limits: Arc::new(self.limits.in_trial()), ..self.clone() }
     }

@@ -103,13 +103,13 @@ impl LayerPolicy {
         Self { policy: registered.policy, lock_out: registered.lock_out, ..self.clone() }
     }
 
-    /// The same, or the policy in [`Mode::Off`], in its place.
+    /// Like [`as_registered`](Self::as_registered), but a policy that is off keeps its place, in [`Mode::Off`].
     pub(crate) fn as_registered_or_off(&self, registered: Registered) -> Self {
         let policy = registered.policy.clone();
         self.as_registered(registered).unwrap_or_else(|| Self { policy, ..self.switched_off() })
     }
 
-    /// The same policy in [`Mode::Off`], where its place has to be kept.
+    /// Returns this policy in [`Mode::Off`], where its place has to be kept.
     pub(crate) fn switched_off(&self) -> Self {
         let mut off = self.clone();
         off.set_mode(Mode::Off);

@@ -59,7 +59,7 @@ pub use shed::ListedShed;
 pub struct Registry {
     engine: Arc<Engine>,
     secret: Secret,
-    /// Those of layers that are made from now on.
+    /// The responses of layers that are made from now on.
     default_responses: Mutex<ResponseSettings>,
     policy_sets: PolicySets,
     is_off: bool,

@@ -100,7 +100,7 @@ pub(crate) const QUOTA_EXCEEDED: (&str, &str) = (
     "Request cannot be satisfied as assigned quota has been exceeded",
 );
 
-/// The same where the server cannot decide.
+/// The type and title of problem details where the server cannot decide.
 pub(crate) const REDUCED_CAPACITY: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
     "Request cannot be satisfied due to temporary server capacity constraints",

@@ -63,7 +63,7 @@ pub enum Full {
 #[derive(Debug, Default)]
 struct Taken {
     all: u32,
-    /// Those of them that cannot be taken back: without a client, or kept.
+    /// The places that cannot be taken back: without a client, or kept.
     kept: u32,
     by_client: HashMap<Client, TakenByClient>,
 }
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Of the places of connections room is made, for which somebody holds more than its share.
+    /// Room is made among the places of connections if a client holds more than its share.
     #[test]
     fn full_places_have_a_client_beyond_its_share() {
         for clients in 1..16 {

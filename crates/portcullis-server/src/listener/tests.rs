@@ -23,7 +23,7 @@ const BOUND: Duration = Duration::from_secs(20);
 /// A timeout of the server that a test waits for.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The same, after a whole request that a process which stops for a second must have sent before.
+/// Like [`SHORT`], but after a whole request that a process which stops for a second must have sent before.
 const LATER: Duration = Duration::from_secs(3);
 
 struct Running {

@@ -1,4 +1,4 @@
-//! Refuses what a page of any site can send to this machine by the browser of somebody who uses it.
+//! Refuses what a page of any site can send to this machine by the browser of its user.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -68,7 +68,7 @@ impl Health {
         (health, server.max_decoding_message_size(MAX_QUESTION_BYTES))
     }
 
-    /// Sets whether the server is ready: `SERVING`, or `NOT_SERVING`. Those who watch it are told.
+    /// Sets whether the server is ready: `SERVING`, or `NOT_SERVING`. Watchers are notified.
     pub(super) async fn set_ready(&self, ready: bool) {
         let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
         for name in &*self.names {
@@ -76,7 +76,7 @@ impl Health {
         }
     }
 
-    /// Ends the answers to those who watch, which have no end otherwise, and would keep a server that shuts down. Nothing is served
+    /// Ends the answers to watchers, which have no end otherwise, and would keep a server that shuts down. Nothing is served
     /// from then on.
     pub(super) async fn end(mut self) {
         for name in &*self.names {

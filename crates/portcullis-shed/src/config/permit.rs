@@ -36,7 +36,7 @@ pub struct ShedPermit(Arc<Held>);
 struct Held {
     shared: Arc<Shared>,
     place: Option<Place>,
-    /// That of a layer around this one.
+    /// The permit of a layer around this one.
     outer: Option<ShedPermit>,
     /// That the response may prove.
     claim: Option<GrpcClaim>,

@@ -19,7 +19,7 @@ use portcullis_response::internal::Cause;
 pub(crate) struct RejectedRequest {
     pub(crate) response: Response<Full<Bytes>>,
     pub(crate) key: Option<Key>,
-    /// That of the response, or of the rejection in HTTP if the response has that of a success.
+    /// The status of the response, or of the rejection in HTTP if the response has the status of a success.
     pub(crate) status: StatusCode,
 }
 

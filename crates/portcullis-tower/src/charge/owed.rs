@@ -47,7 +47,7 @@ pub(crate) type Obligations = SmallVec<[Obligation; 1]>;
 pub(crate) enum Obligation {
     /// Units that the policy at `index` of the charge was charged are refunded, unless the outcome charges the request.
     RefundUnless { policy: usize, index: usize, units: u64 },
-    /// The same, of a shadow policy.
+    /// Like `RefundUnless`, but of a shadow policy.
     RefundShadowUnless { policy: usize, receipt: Receipt },
     /// Units are charged to the policy at `index` of the charge, if the outcome charges the request.
     ChargeIf { policy: usize, index: usize, units: u64, permit: Option<UnsettledPermit> },

@@ -74,7 +74,7 @@ impl Usage {
         self.counters().iter().filter_map(Counter::units).max()
     }
 
-    /// The same counter, narrowed to one policy: operations on it affect no other policy. `None` if the request has no reservation
+    /// Returns this counter narrowed to one policy: operations on it affect no other policy. `None` if the request has no reservation
     /// under a policy of this name.
     ///
     /// For layers whose policies reserve different things, such as tokens and bytes.

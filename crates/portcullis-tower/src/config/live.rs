@@ -34,7 +34,7 @@ pub(crate) enum CurrentConfig<'a> {
 pub(super) struct Version {
     /// The generation of the policies that the configuration was compared with last.
     generation: AtomicU64,
-    /// That of a layer that was applied.
+    /// The live configuration of a layer that was applied.
     live: Mutex<Weak<LiveConfig>>,
     /// Whether what the layer limits was logged.
     is_start_logged: AtomicBool,
@@ -173,13 +173,13 @@ impl LayerConfig {
         if are_same(&policies, self.policies()) { config } else { Arc::new(config.with_policies(policies)) }
     }
 
-    /// The same configuration, whose policies are those of this generation.
+    /// Returns this configuration, whose policies are those of this generation.
     pub(crate) fn agreeing_with(self, generation: u64) -> Self {
         self.version.set(generation);
         self
     }
 
-    /// The same layer with its policies as they are now.
+    /// Returns this layer with its policies as they are now.
     pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
         let mut config =
             Self { policies: Arc::new(policies), limits: Arc::clone(&self.limits), ..self.clone() };

@@ -15,7 +15,7 @@ impl RateLimitLayer {
     /// When the body has ended, complete or not, one call of the store refunds what was not used, or charges what was used in
     /// addition, whether that fits or not. The headers of the response show the figures at the reservation.
     ///
-    /// - **A handler that does not count.** If nobody has added to the counter, not even 0, the reservation stays charged.
+    /// - **A handler that does not count.** If nothing was added to the counter, not even 0, the reservation stays charged.
     /// - **An aborted response** is charged what was counted; [`reserve_or`](Self::reserve_or) chooses differently.
     /// - **A debt is bounded.** A settlement charges at most the largest [debt](portcullis_core::Policy::allow_debt) beyond the full
     ///   limit, by default one burst (limit). What exceeds that stays uncharged:

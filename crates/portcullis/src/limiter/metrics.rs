@@ -27,7 +27,7 @@ impl Limiter {
         self.metrics_of(Metrics::new)
     }
 
-    /// The same with metrics of a recorder that is not installed, or of several limiters together.
+    /// Like [`metrics`](Self::metrics), but with metrics of a recorder that is not installed, or of several limiters together.
     #[must_use]
     pub fn metrics_with(self, metrics: &Metrics) -> Self {
         self.metrics_of(|| metrics.clone())

@@ -94,7 +94,7 @@ impl QuotaLookup {
         self.with(fresh_for, keys.get())
     }
 
-    /// The same look-up with an empty cache.
+    /// Returns this look-up with an empty cache.
     fn with(self, fresh_for: Duration, capacity: usize) -> Self {
         let mut cache = LookupCache::new(Result::is_ok, Result::is_err);
         (cache.fresh_for, cache.capacity) = (fresh_for, capacity);

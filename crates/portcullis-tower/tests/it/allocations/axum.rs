@@ -47,7 +47,7 @@ fn allocations(app: Router, status: u16) -> u64 {
     allocations_of(&app.with_state(()), status)
 }
 
-/// The same of a request to a service around a router.
+/// The allocations of a request to a service around a router.
 fn allocations_of<S>(app: &S, status: u16) -> u64
 where
     S: Service<Request<Body>, Response = Response, Error = Infallible> + Clone,
