@@ -41,8 +41,9 @@ const PROGRAMS: [Hello; 3] = [
 
 /// Builds each program anew, in a release build, and prints the table.
 pub(super) fn bench(workspace: &Workspace) -> Result<String> {
-    let mut table =
-        String::from("| program | crates | build | bytes of the program |\n|---|---:|---:|---:|\n");
+    let mut table = String::from(
+        "`cargo xtask bench hello`\n\n| program | crates | build | bytes of the program |\n|---|---:|---:|---:|\n",
+    );
     for program in &PROGRAMS {
         let folder = program.write(workspace)?;
         let crates = crates(&folder)?;
