@@ -242,6 +242,30 @@ async fn one_query_finds_the_account_and_its_quota() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn remembered_denial_shows_all_quotas() {
+    let redis = RedisServer::start().unwrap();
+    for [limiter, _] in [in_memory(), in_redis(&redis).await] {
+        let pages = Policy::fixed_window("pages", FREE).caller_quotas(Quota::per_week(1), PRO);
+        let layer = limiter
+            .layer(weekly())
+            .by(Header::named("x-account"))
+            .quota(|_| Some(PRO))
+            .and_policy(pages)
+            .quota(|_| Some(Quota::per_week(2)))
+            .headers(RateLimitHeaders::IETF);
+        let service = Instance::start(Router::new().route("/", get(async || "found")).layer(layer)).await;
+        // The second denial is remembered, where the store does so, and has one decision.
+        for status in [200, 200, 429, 429, 429] {
+            let request = Request::get(&service.url).header("x-account", "acme");
+            let response = service.client.send(request, ()).await;
+            assert_eq!(response.status().as_u16(), status);
+            let policies = "\"weekly\";q=1000;w=604800, \"pages\";q=2;w=604800";
+            assert_eq!(response.headers()["ratelimit-policy"], policies, "{status}");
+        }
+    }
+}
+
 /// A layer of a gRPC server, whose callers name their limit.
 fn by_metadata(limiter: &Limiter) -> RateLimitLayer {
     limiter.layer(weekly()).by(Header::named("x-account")).quota(|parts| {
