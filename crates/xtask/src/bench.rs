@@ -1,6 +1,5 @@
 //! `cargo xtask bench`: our times, rates and allocations beside those of other rate limiters.
 
-mod hello;
 mod page;
 
 use std::fmt;
@@ -91,9 +90,6 @@ fn measure(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Res
         println!("{report}");
         return Ok(report);
     }
-    if tables == Tables::Hello {
-        return hello::bench(workspace);
-    }
     match tables {
         Tables::Redis | Tables::Decisions => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
         // The program reports that it has measured nothing, so that the other tables are still printed.
@@ -129,10 +125,15 @@ fn commands(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Ve
             let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
             vec![Cmd::cargo().args(server), with_quick(own("serve-envoy"), options)]
         }
-        Tables::Responses | Tables::Decisions | Tables::Flood | Tables::Regions | Tables::Metrics => {
+        Tables::Responses
+        | Tables::Decisions
+        | Tables::Flood
+        | Tables::Hello
+        | Tables::Regions
+        | Tables::Metrics => {
             vec![with_quick(own(&tables.to_string()), options)]
         }
-        Tables::Hello | Tables::Instructions | Tables::All => Vec::new(),
+        Tables::Instructions | Tables::All => Vec::new(),
     }
 }
 
@@ -214,6 +215,7 @@ mod tests {
             "flood --",
             "regions --",
             "metrics --",
+            "hello --",
         ];
         assert_eq!(lines(&[]), all);
         assert_eq!(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::test::rules::{files, read};
+use crate::test::rules::{files, is_test, read};
 use crate::workspace::Workspace;
 
 /// Prints a table of the lines of Rust and Lua below `crates`, comments and empty lines included, without tests and generated code.
@@ -26,10 +26,9 @@ pub(crate) fn run() -> Result<()> {
 
 fn is_counted(file: &Path) -> bool {
     let is_source = file.extension().is_some_and(|extension| extension == "rs" || extension == "lua");
-    let skipped = ["tests", "tests.rs", "event_log_tests.rs", "generated"];
-    is_source
-        && file.starts_with("crates")
-        && !file.iter().any(|part| skipped.iter().any(|name| part == *name))
+    let is_skipped =
+        is_test(file) || file.iter().any(|part| part == "event_log_tests.rs" || part == "generated");
+    is_source && file.starts_with("crates") && !is_skipped
 }
 
 /// The number of lines without modules of tests, which end with the first line that closes them.

@@ -104,7 +104,7 @@ fn broken_lines(
 }
 
 /// Whether a file of a `src` folder, relative to it, has only tests.
-fn is_test(file: &Path) -> bool {
+pub(crate) fn is_test(file: &Path) -> bool {
     file.iter().any(|part| part == "tests" || part == "tests.rs")
 }
 
