@@ -104,7 +104,7 @@ async fn five_of_fifty_parallel_guesses_are_checked(limiter: Limiter) {
     assert_eq!(server.remaining("correct horse").await, (429, "0".to_owned()));
 }
 
-async fn parallel_guesses_are_bounded_where_the_policy_charges_after(limiter: Limiter) {
+async fn parallel_guesses_are_bounded(limiter: Limiter) {
     let bound = 10;
     let layer =
         limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(bound);
@@ -141,14 +141,14 @@ async fn parallel_guesses_are_the_limit_in_redis() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parallel_guesses_that_charge_after_are_bounded_in_memory() {
-    parallel_guesses_are_bounded_where_the_policy_charges_after(Limiter::memory()).await;
+async fn parallel_guesses_are_bounded_in_memory() {
+    parallel_guesses_are_bounded(Limiter::memory()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn parallel_guesses_that_charge_after_are_bounded_in_redis() {
+async fn parallel_guesses_are_bounded_in_redis() {
     let redis = RedisServer::start().unwrap();
-    parallel_guesses_are_bounded_where_the_policy_charges_after(in_redis(&redis).await).await;
+    parallel_guesses_are_bounded(in_redis(&redis).await).await;
 }
 
 /// Tonic sends `OK` in the trailers, and an error without a message in the headers.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::slice;
 
-use portcullis_core::store::{Check, Outcome, ReadyCheck};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
 use portcullis_core::{Decision, Key, Policy};
 
 use super::Asked;
@@ -31,6 +31,14 @@ pub struct ChargedCheck<'a> {
     pub key: Key,
     /// The units that were charged.
     pub cost: u64,
+}
+
+impl ChargedCheck<'_> {
+    /// The checks for `units` more of what was charged together; `None` if nothing was.
+    pub fn again(charged: &[Self], units: u64) -> Option<Checks> {
+        let check = |number: usize| (charged[number].policy, charged[number].key, units);
+        (!charged.is_empty()).then(|| Checks::of(charged.len(), check))
+    }
 }
 
 /// The basis of a charge, with the configuration that has the policy of a [`Asked`].

@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Receipt};
+use smallvec::SmallVec;
 
-use super::{ChargeBasis, ChargeError, Charged};
+use super::{ChargeBasis, ChargeError, Charged, ChargedCheck};
 use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
 
@@ -185,7 +186,7 @@ impl ChargeLedger {
         }
         let mut entries = self.lock();
         let entries = entries_mut(&mut entries, basis);
-        let mut request = None::<(Vec<usize>, Checks)>;
+        let (mut indexes, mut charged) = (Vec::new(), SmallVec::<[ChargedCheck<'_>; 2]>::new());
         for (index, check) in basis.checks().enumerate() {
             if only.is_some_and(|only| only != index) || basis.check(index).is_none() {
                 continue;
@@ -193,19 +194,10 @@ impl ChargeLedger {
             if entries.policies[index].settled {
                 return Err(ChargeError::Settled);
             }
-            let (policy, key) = (check.policy.clone(), check.key);
-            request = Some(match request {
-                None => (vec![index], Checks::one(policy, key, units)),
-                Some((mut indexes, checks)) => {
-                    indexes.push(index);
-                    (
-                        indexes,
-                        checks.and(policy, key, units).expect("the same checks were made together before"),
-                    )
-                }
-            });
+            indexes.push(index);
+            charged.push(check);
         }
-        Ok(request)
+        Ok(ChargedCheck::again(&charged, units).map(|checks| (indexes, checks)))
     }
 
     /// Records the outcome of a later charge.

@@ -97,7 +97,7 @@ impl CallerPolicies {
     }
 
     /// The policy at `index` with the quota of the caller, if it has one.
-    pub fn own(&self, index: usize) -> Option<&Policy> {
+    pub(crate) fn own(&self, index: usize) -> Option<&Policy> {
         let policies = self.0.as_deref()?;
         policies.iter().find(|(other, _)| *other == index).map(|(_, policy)| policy)
     }
@@ -130,25 +130,22 @@ const CAPACITY: usize = 256;
 #[cfg(test)]
 mod tests {
     use portcullis_core::store::NoStore;
-    use portcullis_core::{Quota, Strategy, Timestamp};
+    use portcullis_core::{ManualClock, Quota, Timestamp};
 
     use super::*;
     use crate::{Engine, Limit};
 
     fn limits() -> Limits {
-        let clock = portcullis_core::ManualClock::new(Timestamp::EPOCH);
+        let clock = ManualClock::new(Timestamp::EPOCH);
         let engine = Engine::with_clock(Arc::new(NoStore), Arc::new(clock));
-        let quotas = (Quota::per_day(1), Quota::per_day(10_000));
-        let calls = Policy::gcra("calls", Quota::per_day(10)).caller_quotas(quotas.0, quotas.1);
-        let pages = Policy::fixed_window("pages", Quota::per_day(10)).caller_quotas(quotas.0, quotas.1);
+        let (least, most) = (Quota::per_day(1), Quota::per_day(10_000));
+        let calls = Policy::gcra("calls", Quota::per_day(10)).caller_quotas(least, most);
+        let pages = Policy::fixed_window("pages", Quota::per_day(10)).caller_quotas(least, most);
         Limits::new(Arc::new(engine), vec![Limit::new(calls), Limit::new(pages)])
     }
 
     fn limit(policy: &Policy) -> u64 {
-        match policy.strategy() {
-            Strategy::FixedWindow(window) => window.limit(),
-            other => other.limit(),
-        }
+        policy.strategy().limit()
     }
 
     #[test]

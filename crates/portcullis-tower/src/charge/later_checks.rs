@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Receipt, StoreError};
+use smallvec::SmallVec;
 
 use super::{Charge, ChargedCheck};
 use crate::config::LayerConfig;
@@ -53,16 +54,9 @@ impl Charge {
 
     /// The checks for `units` under the policies as they are now.
     fn checks_of(&self, units: u64) -> Option<Checks> {
-        let mut checks = None::<Checks>;
-        for ChargedCheck { policy, key, .. } in self.checks() {
-            checks = Some(match checks {
-                None => Checks::one(policy.clone(), key, units),
-                Some(checks) => {
-                    checks.and(policy.clone(), key, units).expect("the same checks were made together before")
-                }
-            });
-        }
-        Some(self.shared.config.limits.checks_as_of_now(&checks?))
+        let charged: SmallVec<[ChargedCheck<'_>; 2]> = self.checks().collect();
+        let checks = ChargedCheck::again(&charged, units)?;
+        Some(self.shared.config.limits.checks_as_of_now(&checks))
     }
 
     /// Refunds `unused` of the units that were [charged ahead](Self::charge_ahead), and records the others.
