@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Request, StatusCode};
 use axum::{Router, routing};
 use portcullis::key::Global;
 use portcullis::store::MemoryStore;
-use portcullis::{Limiter, Policy, Quota, Secret, Timestamp};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret, Timestamp};
 use portcullis_core::Clock;
 use portcullis_servers::RedisServer;
 use tokio::io::AsyncWriteExt as _;
@@ -33,7 +33,7 @@ fn app(limiter: &Limiter, rate: u64, burst: u64) -> (Router, Arc<AtomicUsize>) {
     };
     let queue = Policy::leaky_bucket("queue", Quota::per_second(rate).burst(burst));
     let app =
-        Router::new().route("/", routing::get(count_others)).route_layer(limiter.layer(queue).by(Global));
+        Router::new().route("/", routing::get(count_others)).route_layer(limiter.layer(queue.by(Global)));
     (app, handled)
 }
 

@@ -8,7 +8,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::routing::get;
 use portcullis::key::Global;
-use portcullis::{Charge, Limiter, Policy, Quota};
+use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::per_half_century;
 use tokio::net::TcpListener;
@@ -52,9 +52,8 @@ async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     let redis = RedisServer::start().unwrap();
     let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(10)).await.unwrap();
     let layer = limiter
-        .layer(Policy::token_bucket("bucket", Quota::per_week(BUDGET)))
-        .by(Global)
-        .and_policy(Policy::fixed_window("window", per_half_century(BUDGET)));
+        .layer(Policy::token_bucket("bucket", Quota::per_week(BUDGET)).by(Global))
+        .and(Policy::fixed_window("window", per_half_century(BUDGET)));
     let (done, mut charges) = mpsc::channel(1);
     let app = Router::new()
         .route("/stream", get(stream))

@@ -13,7 +13,7 @@ use axum::routing::{delete, post};
 use portcullis::key::Header;
 use portcullis::redis::RedisStore;
 use portcullis::store::Store;
-use portcullis::{Charge, Limiter, Policy, Quota, Secret, Timestamp};
+use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
@@ -52,7 +52,7 @@ struct Attacker {
 impl Attacker {
     /// Starts a server that limits by `policy`.
     async fn new(store: impl Store, policy: Policy, clock: ManualClock) -> Self {
-        let limited = Limiter::new(store, Secret::published()).layer(policy).by(Header::named("x-api-key"));
+        let limited = Limiter::new(store, Secret::published()).layer(policy.by(Header::named("x-api-key")));
         let app = Router::new()
             .route("/jobs", post(accept).layer(limited))
             .route("/jobs/{job}", delete(cancel))

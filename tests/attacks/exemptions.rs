@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use axum::http::request::Parts;
 use axum::{Router, routing::get};
 use portcullis::key::{Identity, KeyExtractor as _, KeyWriter};
-use portcullis::{ClientIp, Limiter, Policy};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _};
 use portcullis_servers::within_a_minute;
 use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -28,7 +28,7 @@ async fn serve() -> SocketAddr {
         Ok(Identity::Found)
     };
     let policy = Policy::fixed_window("api", per_half_century(10));
-    let limit = Limiter::memory().layer(policy).by(tenant.or(ClientIp::peer()));
+    let limit = Limiter::memory().layer(policy.by(tenant.or(ClientIp::peer())));
     let app = Router::new().route("/", get(async || "")).layer(limit);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -15,7 +15,7 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::SendRequest;
 use portcullis::key::Global;
-use portcullis::{ClientIp, FailureMode, Limiter, Policy, Quota};
+use portcullis::{ClientIp, FailureMode, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpSocket};
@@ -69,9 +69,9 @@ impl LimitedServer {
         let app = Router::new()
             .route(
                 "/address",
-                handler(&per_address_runs).layer(limiter.layer(per_address).by(ClientIp::peer())),
+                handler(&per_address_runs).layer(limiter.layer(per_address.by(ClientIp::peer()))),
             )
-            .route("/global", handler(&global_runs).layer(limiter.layer(global).by(Global)));
+            .route("/global", handler(&global_runs).layer(limiter.layer(global.by(Global))));
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let service = app.into_make_service_with_connect_info::<SocketAddr>();

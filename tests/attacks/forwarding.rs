@@ -5,13 +5,13 @@ use std::net::{Ipv4Addr, SocketAddr};
 use axum::http::Request;
 use axum::{Router, routing::get};
 use portcullis::key::Trust;
-use portcullis::{ClientIp, Limiter, Policy};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _};
 use portcullis_tests::{HttpClient, per_half_century};
 use tokio::net::TcpListener;
 
 /// Starts a server that trusts the test as a proxy. Returns its URL.
 async fn serve(clients: ClientIp) -> String {
-    let limit = Limiter::memory().layer(Policy::fixed_window("all", per_half_century(1))).by(clients);
+    let limit = Limiter::memory().layer(Policy::fixed_window("all", per_half_century(1)).by(clients));
     let app = Router::new().route("/", get(async || "")).layer(limit);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

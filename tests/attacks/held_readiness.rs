@@ -10,7 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request};
 use axum::routing;
 use portcullis::key::{KeyExtractor as _, Lookup};
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -25,7 +25,7 @@ const CONCURRENCY: usize = 50;
 /// One request per second and address, and a hundred more that wait.
 fn queue(limiter: &Limiter) -> RateLimitLayer {
     let slow = Policy::leaky_bucket("queue", Quota::per_second(1).burst(1 + u64::try_from(QUEUED).unwrap()));
-    limiter.layer(slow).by(ClientIp::peer())
+    limiter.layer(slow.by(ClientIp::peer()))
 }
 
 /// Looks up the tenant of an API key. The look-up of the key `hangs` takes five minutes.
@@ -40,10 +40,9 @@ fn lookup(limiter: &Limiter) -> RateLimitLayer {
             Ok(Lookup::found("tenant", "acme"))
         }
     };
-    let layer = limiter.layer(address).by(ClientIp::peer());
+    let layer = limiter.layer(address.by(ClientIp::peer()));
     layer
-        .and_policy(Policy::fixed_window("tenant", per_half_century(1_000)))
-        .by_async(tenant)
+        .and(Policy::fixed_window("tenant", per_half_century(1_000)).by_async(tenant))
         .lookup_deadline(Duration::from_secs(300))
 }
 

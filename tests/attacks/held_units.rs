@@ -10,7 +10,7 @@ use axum::Router;
 use axum::http::Request;
 use axum::routing::get;
 use portcullis::key::Global;
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::ServerSetup;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -43,7 +43,7 @@ async fn serve(url: String) -> String {
     load_scripts(&limiter).await;
     // The attacker's ten units, and exactly as many as the others need.
     let all = Policy::fixed_window("all", Quota::per_week(10 + u64::from(other_clients())));
-    let limit = limiter.layer(all).by(Global).and_policy(ADDRESS).by(ClientIp::peer());
+    let limit = limiter.layer(all.by(Global)).and(ADDRESS.by(ClientIp::peer()));
     let app = Router::new().route("/", get(async || "found")).route_layer(limit);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

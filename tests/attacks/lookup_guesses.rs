@@ -9,7 +9,7 @@ use axum::Router;
 use axum::http::request::Parts;
 use axum::routing;
 use portcullis::key::{Bearer, Global, Lookup};
-use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_tests::per_half_century;
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
@@ -45,12 +45,9 @@ fn limit(limiter: &Limiter, counters: &Counters) -> RateLimitLayer {
         }
     };
     limiter
-        .layer(policy("tenants", 1_000))
-        .by_async(tenant)
-        .and_policy(policy("address", LIMIT))
-        .by(ClientIp::peer())
-        .and_policy(policy("all", 1_000))
-        .by(Global)
+        .layer(policy("tenants", 1_000).by_async(tenant))
+        .and(policy("address", LIMIT).by(ClientIp::peer()))
+        .and(policy("all", 1_000).by(Global))
 }
 
 async fn server(layer: RateLimitLayer, counters: &Counters) -> SocketAddr {
@@ -95,11 +92,8 @@ async fn guessed_keys_are_looked_up_within_the_address_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_credential_are_limited_by_address() {
     let (limiter, counters) = (Limiter::memory(), Counters::default());
-    let layer = limiter
-        .layer(policy("tokens", 1_000))
-        .by(Bearer)
-        .and_policy(policy("address", LIMIT))
-        .by(ClientIp::peer());
+    let layer =
+        limiter.layer(policy("tokens", 1_000).by(Bearer)).and(policy("address", LIMIT).by(ClientIp::peer()));
     let server = server(layer, &counters).await;
     let answers = guess(server, "authorization: Bearer a ").await;
     let limit = usize::try_from(LIMIT).unwrap();

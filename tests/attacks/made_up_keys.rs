@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::{Router, routing::get};
 use portcullis::key::{Bearer, Header, Key};
 use portcullis::store::{Checks, MemoryStore, Store};
-use portcullis::{ClientIp, Decision, Limiter, Policy, Quota, Retry, Secret};
+use portcullis::{ClientIp, Decision, Limiter, Policy, PolicyExt as _, Quota, Retry, Secret};
 use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
 use portcullis_tests::{per_half_century, set_global_subscriber};
@@ -69,8 +69,8 @@ async fn request(from: Ipv4Addr, to: SocketAddr, path: &str) -> u16 {
 async fn made_up_keys_take_nothing_from_other_policies() {
     let limiter = Limiter::memory();
     let app = Router::new()
-        .route("/api", get(|| async {}).layer(limiter.layer(DAILY).by(Header::named("x-api-key"))))
-        .route("/login", get(|| async {}).layer(limiter.layer(LOGIN).by(ClientIp::peer())));
+        .route("/api", get(|| async {}).layer(limiter.layer(DAILY.by(Header::named("x-api-key")))))
+        .route("/login", get(|| async {}).layer(limiter.layer(LOGIN.by(ClientIp::peer()))));
     let server = serve(app).await;
     fill(&limiter, &DAILY, 1_100_000);
 
@@ -154,12 +154,14 @@ fn overflow_is_logged_hourly_without_names() {
 fn policy_beyond_the_total_is_refused() {
     let store = MemoryStore::builder().capacity(1_000).total_capacity(1_000).build();
     let limiter = Limiter::new(store, Secret::published());
-    let layer = limiter.layer(DAILY).by(ClientIp::peer());
-    for error in [limiter.try_layer(LOGIN).unwrap_err(), layer.try_and_policy(LOGIN).unwrap_err()] {
+    let [daily, login] = [DAILY, LOGIN].map(|policy| policy.by(ClientIp::peer()));
+    let _layer = limiter.layer(daily.clone());
+    for limits in [vec![login.clone()], vec![daily.clone(), login]] {
+        let error = limiter.try_layer(limits).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("policy login") && text.contains("`total_capacity` to 2000"), "{text}");
     }
-    assert!(limiter.try_layer(DAILY).is_ok(), "its capacity is reserved already");
+    assert!(limiter.try_layer([daily]).is_ok(), "its capacity is reserved already");
 }
 
 #[derive(Clone, Default)]
@@ -191,7 +193,7 @@ async fn ten_thousand_made_up_tokens_reach_the_limit_of_the_address() {
     let limiter = Limiter::memory();
     let per_token = Policy::gcra("tokens", per_half_century(1_000));
     let per_address = Policy::fixed_window("addresses", per_half_century(50));
-    let layer = limiter.layer(per_token).by(Bearer).and_policy(per_address).by(ClientIp::peer());
+    let layer = limiter.layer(per_token.by(Bearer)).and(per_address.by(ClientIp::peer()));
     let server = raw::serve(Router::new().route("/", get(|| async {}).layer(layer))).await;
     let requests = (0..10_000).map(|number| raw::get(&format!("authorization: {}", token(number))));
     let statuses = raw::pipelined(3, server, requests).await;

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt as _, Empty, StreamBody};
 use hyper::body::{Bytes, Frame, Incoming};
 use hyper::client::conn::http2::SendRequest;
 use portcullis::key::Global;
-use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_stream::wrappers::TcpListenerStream;
@@ -23,7 +23,7 @@ use crate::raw;
 type Body = BoxBody<Bytes, Infallible>;
 
 fn two_calls() -> RateLimitLayer {
-    Limiter::memory().layer(Policy::fixed_window("calls", per_half_century(2))).by(Global)
+    Limiter::memory().layer(Policy::fixed_window("calls", per_half_century(2)).by(Global))
 }
 
 async fn tonic() -> SendRequest<Body> {

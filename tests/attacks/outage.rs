@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::get;
 use portcullis::key::Global;
-use portcullis::{ClientIp, Limiter, Policy};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _};
 use portcullis_servers::{RedisServer, ServerSetup, within_a_minute};
 use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -31,7 +31,7 @@ struct Instance {
 impl Instance {
     async fn start(url: &str, deadline: Duration) -> Self {
         let limiter = Limiter::redis(url).deadline(deadline).await.unwrap();
-        let limit = limiter.layer(ADDRESS).by(ClientIp::peer()).and_policy(ALL).by(Global);
+        let limit = limiter.layer(ADDRESS.by(ClientIp::peer())).and(ALL.by(Global));
         let handled = Arc::<AtomicUsize>::default();
         let counter = Arc::clone(&handled);
         let answer = async move || {

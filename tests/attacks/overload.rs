@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::{Router, routing};
 use portcullis::store::{MemoryStore, StoreErrorKind, StoreFuture};
-use portcullis::{ClientIp, FailureMode, Limiter, Policy, Secret, StoreError};
+use portcullis::{ClientIp, FailureMode, Limiter, Policy, PolicyExt as _, Secret, StoreError};
 use portcullis_tests::{AroundStore, per_half_century};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -34,7 +34,7 @@ async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
     });
     let policy = Policy::fixed_window("address", per_half_century(LIMIT.try_into().unwrap()));
     let limiter = Limiter::new(store, Secret::published());
-    let layer = limiter.layer(policy.on_store_failure(failure)).by(ClientIp::peer());
+    let layer = limiter.layer(policy.on_store_failure(failure).by(ClientIp::peer()));
     let calls = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&calls);
     let handler = async move || {

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::any;
 use portcullis::key::{Header, Lookup};
-use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_servers::within_a_minute;
 use portcullis_tests::per_half_century;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -22,7 +22,7 @@ fn policy(name: &'static str) -> Policy {
 }
 
 fn by_address() -> RateLimitLayer {
-    Limiter::memory().layer(policy("address")).by(ClientIp::peer())
+    Limiter::memory().layer(policy("address").by(ClientIp::peer()))
 }
 
 /// Starts a server that checks passwords for any method. Returns its address and the number of passwords checked.
@@ -104,7 +104,7 @@ async fn guesses_sent_as_preflights_are_limited() {
 #[tokio::test]
 async fn a_preflight_without_a_key_passes_only_without_credentials() {
     let (address, checked) =
-        serve(Limiter::memory().layer(policy("key")).by(Header::named("x-api-key"))).await;
+        serve(Limiter::memory().layer(policy("key").by(Header::named("x-api-key")))).await;
     let answers = statuses(ATTACKER, address, guesses().take(1_000)).await;
     assert_eq!(count(&answers, 400), 1_000);
     assert_eq!(checked.load(Relaxed), 0);
@@ -123,7 +123,7 @@ async fn guesses_sent_as_preflights_start_no_look_up() {
         count_up.fetch_add(1, Relaxed);
         async { Ok(Lookup::missing()) }
     };
-    let limit = by_address().and_policy(policy("tenant")).by_async(tenant);
+    let limit = by_address().and(policy("tenant").by_async(tenant));
     let (address, checked) = serve(limit).await;
     let answers = statuses(ATTACKER, address, guesses().take(1_000)).await;
     let limit = usize::try_from(LIMIT).unwrap();

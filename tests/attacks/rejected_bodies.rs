@@ -14,7 +14,7 @@ use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper::client::conn::http2::SendRequest;
 use portcullis::key::Header;
-use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_server::Server;
 use portcullis_servers::within_a_minute;
 use portcullis_tests::per_half_century;
@@ -81,7 +81,7 @@ async fn flood(
 
 fn limit() -> RateLimitLayer {
     let policy = Policy::fixed_window("requests", per_half_century(1));
-    Limiter::memory().layer(policy).by(Header::named("x-client"))
+    Limiter::memory().layer(policy.by(Header::named("x-client")))
 }
 
 /// After as many rejected requests of one client, another one is answered on the same connection.

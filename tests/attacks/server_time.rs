@@ -8,7 +8,7 @@ use std::time::Duration;
 use portcullis::key::{Global, Key};
 use portcullis::redis::RedisStore;
 use portcullis::store::{Checks, Gcra, SlidingLog, SlidingWindow, Store as _, Strategy};
-use portcullis::{LayerError, Limiter, Policy, PolicyName, Quota, Secret};
+use portcullis::{LayerError, Limiter, Policy, PolicyExt as _, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 
@@ -31,9 +31,8 @@ fn policies(count: usize, strategy: Strategy) -> Vec<Policy> {
 /// Builds a layer with these policies. Returns the error, if there is one.
 fn layer_error(policies: &[Policy]) -> Option<LayerError> {
     let limiter = Limiter::new(MemoryStore::new(), Secret::published());
-    let first = limiter.layer(policies[0].clone()).by(Global);
-    let built = policies[1..].iter().try_fold(first, |layer, policy| layer.try_and_policy(policy.clone()));
-    built.err()
+    let built = limiter.try_layer(policies.iter().map(|policy| policy.clone().by(Global)));
+    built.err()?.into_iter().next()
 }
 
 fn checks(policies: &[Policy], key: Key) -> Checks {
@@ -68,7 +67,7 @@ fn a_layer_of_sixteen_logs_of_100_000_units_is_rejected() {
 fn a_layer_beyond_the_budget_panics_where_it_is_built() {
     let windows = windows(2, 1_000);
     let limiter = Limiter::new(MemoryStore::new(), Secret::published());
-    let _ = limiter.layer(windows[0].clone()).by(Global).and_policy(windows[1].clone());
+    let _ = limiter.layer(windows[0].clone().by(Global)).and(windows[1].clone());
 }
 
 /// The time of a decision grows with its slots, so the attack takes as long as 16 decisions over one window of 1 000 slots.

@@ -11,14 +11,14 @@ use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor};
-use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpStream};
 
 type Client = SendRequest<Empty<Bytes>>;
 
 fn one_request(key: impl KeyExtractor) -> RateLimitLayer {
-    Limiter::memory().layer(Policy::fixed_window("all", per_half_century(1))).by(key)
+    Limiter::memory().layer(Policy::fixed_window("all", per_half_century(1)).by(key))
 }
 
 async fn serve(app: Router) -> Client {

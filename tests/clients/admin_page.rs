@@ -9,7 +9,7 @@ use portcullis::admin::{Actor, Refused, has_bearer_token};
 use portcullis::event::Fingerprint;
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
-use portcullis::{Limiter, Policy, RateLimitLayer};
+use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use tower::ServiceExt as _;
 
 use crate::devtools::{Browser, Screen};
@@ -30,7 +30,7 @@ pub(crate) fn admin(limiter: &Limiter) -> Router {
 }
 
 fn by_key(limiter: &Limiter, policy: Policy, route: &str) -> RateLimitLayer {
-    limiter.layer(policy).by(Header::named("x-api-key")).route(route)
+    limiter.layer(policy.by(Header::named("x-api-key"))).route(route)
 }
 
 /// A service with one route. The API shows a layer for as long as its service exists.

@@ -9,7 +9,7 @@ use axum::{Router, routing::get};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::testing::{self, ManualClock};
-use portcullis::{Policy, RateLimitLayer};
+use portcullis::{Policy, PolicyExt as _, RateLimitLayer};
 use tokio::process::Command;
 use tower_http::cors::{Any, CorsLayer};
 
@@ -19,7 +19,7 @@ fn limit() -> RateLimitLayer {
     let policy = Policy::gcra("all", "1/h".parse().unwrap());
     // The clock stands still, so that every wait is the whole hour.
     let limiter = testing::limiter(&ManualClock::default());
-    limiter.layer(policy).by(Header::named("x-api-key")).headers(RateLimitHeaders::IETF)
+    limiter.layer(policy.by(Header::named("x-api-key"))).headers(RateLimitHeaders::IETF)
 }
 
 fn cors(limit: &RateLimitLayer) -> CorsLayer {

@@ -3,7 +3,7 @@
 use axum::{Router, routing::get};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::testing::{self, ManualClock};
-use portcullis::{ClientIp, Limiter, Policy};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _};
 use tokio::process::Command;
 
 use crate::server::{Server, output_of};
@@ -12,7 +12,7 @@ use crate::server::{Server, output_of};
 async fn server(limiter: &Limiter) -> Server {
     let policy = Policy::gcra("all", "1/3s".parse().unwrap());
     let all = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
-    let limit = limiter.layer(policy).by(ClientIp::peer()).headers(all);
+    let limit = limiter.layer(policy.by(ClientIp::peer())).headers(all);
     Server::start(Router::new().route("/", get(async || "found\n")).layer(limit)).await
 }
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use axum::{Router, routing::get};
-use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_servers::within_a_minute;
 use tokio::net::TcpListener;
 use tokio::process::Command;
@@ -16,7 +16,7 @@ use crate::server::{Answers, Server, output_of};
 
 fn limit(quota: &str) -> RateLimitLayer {
     let policy = Policy::gcra("all", quota.parse().unwrap());
-    Limiter::memory().layer(policy).by(ClientIp::peer())
+    Limiter::memory().layer(policy.by(ClientIp::peer()))
 }
 
 pub(crate) async fn python(script: &str, arguments: &[&str]) -> String {

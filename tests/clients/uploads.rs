@@ -2,7 +2,7 @@
 
 use axum::{Router, body::Bytes, routing::any};
 use portcullis::testing::{self, ManualClock};
-use portcullis::{ClientIp, Policy};
+use portcullis::{ClientIp, Policy, PolicyExt as _};
 
 use crate::curl::curl;
 use crate::python::python;
@@ -14,7 +14,7 @@ const SIZES: [usize; 2] = [1_000_000, 10_000_000];
 /// A server of which nothing is left for the next minute.
 async fn exhausted() -> (Server, String) {
     let policy = Policy::fixed_window("uploads", "1/min".parse().unwrap());
-    let limit = testing::limiter(&ManualClock::default()).layer(policy).by(ClientIp::peer());
+    let limit = testing::limiter(&ManualClock::default()).layer(policy.by(ClientIp::peer()));
     let server =
         Server::start(Router::new().route("/", any(async |body: Bytes| drop(body))).layer(limit)).await;
     let url = format!("http://{}/", server.address);

@@ -12,7 +12,7 @@ use axum::http::{Request, Response, StatusCode};
 use fastrand::Rng;
 use portcullis::charge::{OnAbort, Usage};
 use portcullis::key::{Identity, KeyError, KeyExtractor, KeyWriter};
-use portcullis::{Limiter, Secret};
+use portcullis::{Limit, Limiter, PolicyExt as _, Secret};
 use portcullis_core::store::{Checks, Outcome as Decided, Store, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError};
 use portcullis_histories::{Answer, Call, Correction, Failure, Family, KeyId, Op, Outcome, monotonic_micros};
@@ -182,11 +182,8 @@ impl Client {
     async fn reserving(&self, request: Request<Body>, used: u64) -> Response<Body> {
         let layer = self
             .limiter
-            .layer(Family::Count.policy())
-            .by(CallerKey)
-            .reserve_or(|_: &Parts| 1, OnAbort::Used)
-            .and_policy(Family::Bucket.policy())
-            .reserve_or(|_: &Parts| 3, OnAbort::Reservation);
+            .layer(Family::Count.policy().by(CallerKey).reserve_or(|_: &Parts| 1, OnAbort::Used))
+            .and(Limit::new(Family::Bucket.policy()).reserve_or(|_: &Parts| 3, OnAbort::Reservation));
         let service = layer.layer(service_fn(move |request: Request<Body>| async move {
             if let Some(usage) = request.extensions().get::<Usage>() {
                 usage.add(used);
@@ -199,11 +196,12 @@ impl Client {
     /// A response that is charged if it is a failure.
     async fn by_outcome(&self, request: Request<Body>, succeeds: bool) -> Response<Body> {
         let status = if succeeds { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
-        let layer = self
-            .limiter
-            .layer(Family::Window.policy())
-            .by(CallerKey)
-            .charge_when(|outcome| outcome.status() == StatusCode::UNAUTHORIZED);
+        let layer = self.limiter.layer(
+            Family::Window
+                .policy()
+                .by(CallerKey)
+                .charge_when(|outcome| outcome.status() == StatusCode::UNAUTHORIZED),
+        );
         let service = layer.layer(service_fn(move |_: Request<Body>| async move {
             let mut response = Response::new(Body::empty());
             *response.status_mut() = status;

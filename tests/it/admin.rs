@@ -11,7 +11,7 @@ use axum::routing::get;
 use http_body_util::BodyExt as _;
 use portcullis::admin::{Actor, Refused, has_bearer_token};
 use portcullis::redis::RedisStore;
-use portcullis::{ClientIp, Limiter, Policy, Quota, Secret};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::HttpClient;
@@ -24,7 +24,7 @@ const TOKEN: &str = "9f86d081884c7d65";
 
 /// A service, with the API below a path of its own.
 fn app(limiter: &Limiter) -> Router {
-    let searches = limiter.layer(SEARCHES).by(ClientIp::peer()).route("GET /search");
+    let searches = limiter.layer(SEARCHES.by(ClientIp::peer())).route("GET /search");
     let admin = limiter.admin(|parts: &Parts| {
         if has_bearer_token(parts, TOKEN) { Ok(Actor::new("grace")) } else { Err(Refused::Unauthenticated) }
     });

@@ -10,7 +10,9 @@ use axum::http::{Request as Of, Response};
 use axum::routing::get;
 use axum::{Router, ServiceExt as _};
 use portcullis::key::Route;
-use portcullis::{Charge, ClientIp, Decision, Limiter, OnMissing, Policy, Quota, RateLimitLayer};
+use portcullis::{
+    Charge, ClientIp, Decision, Limiter, OnMissing, Policy, PolicyExt as _, Quota, RateLimitLayer,
+};
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -18,7 +20,7 @@ use tower::{Layer as _, Service, ServiceBuilder};
 
 /// A week, so that no window ends during a test.
 fn limit(limiter: &Limiter) -> RateLimitLayer {
-    limiter.layer(Policy::fixed_window("all", Quota::per_week(2))).by(ClientIp::peer())
+    limiter.layer(Policy::fixed_window("all", Quota::per_week(2)).by(ClientIp::peer()))
 }
 
 /// The state is given to the handlers here: `into_make_service` does it for a router alone.
@@ -114,12 +116,10 @@ async fn an_outer_service_reads_the_decision() {
 /// No route has matched in front of a router: a key by route has no identity there.
 #[tokio::test]
 async fn a_key_by_route_is_missing_around_a_router() {
-    let limit = || {
-        let policy = Policy::fixed_window("all", Quota::per_week(1));
-        Limiter::memory().layer(policy).by(Route::matched_path())
-    };
-    for (limit, statuses) in [(limit(), [400, 400]), (limit().on_missing(OnMissing::Shared), [200, 429])] {
-        let url = serve(limit.for_axum().layer(router())).await;
+    let limit = Policy::fixed_window("all", Quota::per_week(1)).by(Route::matched_path());
+    for (limit, statuses) in [(limit.clone(), [400, 400]), (limit.on_missing(OnMissing::Shared), [200, 429])]
+    {
+        let url = serve(Limiter::memory().layer(limit).for_axum().layer(router())).await;
         for (status, path) in statuses.into_iter().zip(["/users/7", "/users/8"]) {
             let response = ask(&url, path, [127, 0, 0, 1]).await;
             assert_eq!(response.status(), status, "{:?}", response.body());

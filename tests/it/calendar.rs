@@ -10,7 +10,7 @@ use axum::http::{Request, StatusCode};
 use axum::routing::get;
 use portcullis::calendar::{Calendar, WindowTable};
 use portcullis::key::{Global, Header};
-use portcullis::{FailureMode, Limiter, Policy, Secret, Timestamp};
+use portcullis::{FailureMode, Limiter, Policy, PolicyExt as _, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
@@ -21,7 +21,7 @@ use tokio::net::TcpListener;
 fn api(limiter: &Limiter, months: &'static WindowTable) -> Router {
     let monthly = Policy::calendar_window("monthly", 3, months).on_store_failure(FailureMode::Closed);
     let report = get(async || "the report");
-    Router::new().route("/report", report.layer(limiter.layer(monthly).by(Header::named("x-customer"))))
+    Router::new().route("/report", report.layer(limiter.layer(monthly.by(Header::named("x-customer")))))
 }
 
 async fn serve(app: Router) -> SocketAddr {
@@ -129,7 +129,7 @@ async fn share_of_the_month_bridges_an_outage() {
     let months = Calendar::monthly().in_zone("UTC").unwrap();
     stay_in_month(months).await;
     let monthly = Policy::calendar_window("monthly", 8, months).on_store_failure(FailureMode::local(4));
-    let app = Router::new().route("/report", get(async || "").layer(limiter.layer(monthly).by(Global)));
+    let app = Router::new().route("/report", get(async || "").layer(limiter.layer(monthly.by(Global))));
     let server = serve(app).await;
     assert_eq!(report(server, "ada").await, (OK, Some(7), None));
     redis.kill().unwrap();

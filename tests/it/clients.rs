@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::{Router, routing::get};
 use portcullis::key::{Header, IpPrefix, Key, Trust};
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ async fn check(case: &Case<'_>) {
     let policy = Policy::gcra("all", Quota::per_minute(1));
     let app = Router::new()
         .route("/", get(|| async { "inner" }))
-        .layer(limiter.layer(policy.clone()).by(clients(source, trust)));
+        .layer(limiter.layer(policy.clone().by(clients(source, trust))));
     let answer = answer(app, lines).await;
 
     if let Ok(address) = expected.parse::<IpAddr>() {
@@ -129,7 +129,7 @@ async fn ipv4_mapped_peers_of_ipv6_sockets_count_as_ipv4() {
         let policy = Policy::gcra("all", Quota::per_minute(1));
         let app = Router::new()
             .route("/", get(|| async { "inner" }))
-            .layer(limiter.layer(policy.clone()).by(clients(source, "127.0.0.0/8")));
+            .layer(limiter.layer(policy.clone().by(clients(source, "127.0.0.0/8"))));
         let answer = answer_over(app, ("::", connecting), lines).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
         let key = key(&limiter, ClientIp::peer().prefix(client.parse().unwrap()));
@@ -140,11 +140,10 @@ async fn ipv4_mapped_peers_of_ipv6_sockets_count_as_ipv4() {
 #[tokio::test]
 async fn invalid_header_bytes_never_reach_the_layer() {
     for line in [&b"X-Forwarded-For: 1.2.3.4\0"[..], b"X-Forwarded-For : 1.2.3.4", b"X-Forwarded-For: 1\r2"] {
-        let app = Router::new().route("/", get(|| async { "inner" })).layer(
-            Limiter::memory()
-                .layer(Policy::gcra("all", Quota::per_minute(1)))
-                .by(clients("x-forwarded-for", "127.0.0.0/8")),
-        );
+        let app =
+            Router::new().route("/", get(|| async { "inner" })).layer(Limiter::memory().layer(
+                Policy::gcra("all", Quota::per_minute(1)).by(clients("x-forwarded-for", "127.0.0.0/8")),
+            ));
         let answer = answer(app, &[line]).await;
         assert!(answer.starts_with("HTTP/1.1 400 ") && !answer.contains("x-ratelimit"), "{answer}");
     }
@@ -156,7 +155,7 @@ async fn address_limit_stops_invented_api_keys() {
     let limiter = Limiter::memory();
     let per_key = Policy::gcra("per-key", Quota::per_hour(1).burst(5));
     let per_address = Policy::gcra("per-address", Quota::per_hour(1).burst(20));
-    let by_key = || limiter.layer(per_key.clone()).by(Header::named("x-api-key"));
+    let by_key = || limiter.layer(per_key.clone().by(Header::named("x-api-key")));
     let statuses = async |layer: portcullis::RateLimitLayer| {
         let mut passed = 0;
         for number in 0..100 {
@@ -167,6 +166,6 @@ async fn address_limit_stops_invented_api_keys() {
         passed
     };
     assert_eq!(statuses(by_key()).await, 100, "without an address limit every key has a fresh budget");
-    let paired = by_key().and_policy(per_address).by(ClientIp::peer());
+    let paired = by_key().and(per_address.by(ClientIp::peer()));
     assert_eq!(statuses(paired).await, 20);
 }

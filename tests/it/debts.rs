@@ -9,7 +9,7 @@ use axum::routing::get;
 use axum::{Router, http::StatusCode};
 use portcullis::event::{Event, EventKind};
 use portcullis::key::Global;
-use portcullis::{Charge, Limiter, Policy, Quota};
+use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::RedisServer;
 use tokio::net::TcpListener;
 
@@ -39,7 +39,7 @@ async fn serve(limiter: Limiter) -> Server {
             seen.lock().unwrap().push(uncharged);
         }
     });
-    let layer = |policy: Policy| limiter.layer(policy).by(Global);
+    let layer = |policy: Policy| limiter.layer(policy.by(Global));
     let app = Router::new()
         .route("/tokens/{used}", get(answer).layer(layer(TOKENS)))
         .route("/default/{used}", get(answer).layer(layer(BY_DEFAULT)));

@@ -16,7 +16,8 @@ use portcullis::key::{Bearer, Header, Identity, Key, KeyWriter};
 use portcullis::layer::LockOut;
 use portcullis::store::{Checks, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
 use portcullis::{
-    Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Receipt, Secret, Settlement, StoreError,
+    Decision, FailureMode, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer, Receipt, Secret,
+    Settlement, StoreError,
 };
 use portcullis_core::overrides::Block;
 use portcullis_servers::{Fault, FaultProxy, RedisServer, within_a_minute};
@@ -166,12 +167,12 @@ fn layers(limiter: &Limiter) -> [(&'static str, RateLimitLayer); 6] {
     let exempt = |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Exempt);
     let rule = LockOut::after(1).within(DAY).block_for(DAY);
     [
-        ("/search", limiter.layer(SEARCH).by(user()).warn_at(0.5).lock_out(rule)),
-        ("/trial", limiter.layer(TRIAL).by(user()).shadow()),
-        ("/internal", limiter.layer(INTERNAL).by(exempt)),
-        ("/account", limiter.layer(ACCOUNT).by(Bearer)),
-        ("/queue", limiter.layer(QUEUE).by(user())),
-        ("/pages", limiter.layer(PAGES).by(user())),
+        ("/search", limiter.layer(SEARCH.by(user()).warn_at(0.5).lock_out(rule))),
+        ("/trial", limiter.layer(TRIAL.by(user()).shadow())),
+        ("/internal", limiter.layer(INTERNAL.by(exempt))),
+        ("/account", limiter.layer(ACCOUNT.by(Bearer))),
+        ("/queue", limiter.layer(QUEUE.by(user()))),
+        ("/pages", limiter.layer(PAGES.by(user()))),
     ]
 }
 
@@ -190,7 +191,7 @@ impl Server {
             "four tokens"
         });
         let mut app =
-            Router::new().route("/tokens", tokens.layer(limiter.layer(TOKENS).by(user()).reserve(|_| 10)));
+            Router::new().route("/tokens", tokens.layer(limiter.layer(TOKENS.by(user()).reserve(|_| 10))));
         for (path, layer) in layers(&limiter) {
             app = app.route(path, get(async || "here").layer(layer));
         }

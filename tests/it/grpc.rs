@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use axum::http::Request;
 use portcullis::key::Global;
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -17,7 +17,7 @@ use tower::Layer as _;
 
 pub(crate) fn two_per_hour() -> RateLimitLayer {
     let policy = Policy::gcra("calls", "1/h burst 2".parse().unwrap());
-    Limiter::memory().layer(policy).by(ClientIp::peer())
+    Limiter::memory().layer(policy.by(ClientIp::peer()))
 }
 
 pub(crate) async fn listen() -> (TcpListenerStream, String) {
@@ -113,7 +113,7 @@ async fn the_layer_limits_one_service() {
 
 #[tokio::test]
 async fn a_cost_that_never_fits_is_an_invalid_argument() {
-    let dear = Limiter::memory().layer(Policy::gcra("dear", Quota::per_second(1))).by(Global).cost(|_| 2);
+    let dear = Limiter::memory().layer(Policy::gcra("dear", Quota::per_second(1)).by(Global).cost(|_| 2));
     let (server, url) = serve(dear).await;
     let refused = call(&mut connect(url).await).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);

@@ -11,7 +11,7 @@ use axum::http::Request;
 use portcullis::charge::{ResponseOutcome, Usage};
 use portcullis::event::{Event, EventKind};
 use portcullis::layer::{Concurrency, LockOut, Mode};
-use portcullis::{Charge, ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Charge, ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_servers::within_a_minute;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -155,7 +155,7 @@ async fn until_free(limiter: &Limiter) {
 async fn one_call_of_a_client_is_in_flight_at_a_time() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
-        let service = Service::start(limiter.layer(CALLS).by(ClientIp::peer()).and_in_flight(EXPORTS)).await;
+        let service = Service::start(limiter.layer(CALLS.by(ClientIp::peer())).and(EXPORTS)).await;
         let (mut ada, mut bob) = (service.client(ADA).await, service.client(BOB).await);
         for _ in 0..3 {
             ada.call("").await.unwrap();
@@ -203,7 +203,7 @@ async fn client_that_calls_on_is_locked_out() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let lock_out = LockOut::after(6).within(DAY).block_for(DAY);
-        let service = Service::start(limiter.layer(PASSWORDS).by(ClientIp::peer()).lock_out(lock_out)).await;
+        let service = Service::start(limiter.layer(PASSWORDS.by(ClientIp::peer()).lock_out(lock_out))).await;
         let (mut ada, mut bob) = (service.client(ADA).await, service.client(BOB).await);
         ada.call("").await.unwrap();
         let is_blocked = |status: &Status| {
@@ -237,7 +237,7 @@ async fn calls_wait_for_their_turn() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let rate = Policy::gcra("rate", Quota::per_second(20)).wait_at_most(Duration::from_secs(60));
-        let client = Service::start(limiter.layer(rate).by(ClientIp::peer())).await.client(ADA).await;
+        let client = Service::start(limiter.layer(rate.by(ClientIp::peer()))).await.client(ADA).await;
         let mut calls = JoinSet::new();
         for _ in 0..10 {
             let mut client = client.clone();
@@ -248,7 +248,7 @@ async fn calls_wait_for_their_turn() {
         // A call whose deadline ends while it waits gives up its slot, so that those after it are not later.
         let minutely =
             Policy::gcra("minutely", Quota::per_minute(1)).wait_at_most(Duration::from_secs(3_600));
-        let layer = limiter.layer(minutely.clone()).by(ClientIp::peer());
+        let layer = limiter.layer(minutely.clone().by(ClientIp::peer()));
         let mut ada = Service::start(layer).await.client(ADA).await;
         ada.call("").await.unwrap();
         let mut call = tonic::Request::new(HealthCheckRequest::default());
@@ -265,7 +265,7 @@ async fn calls_wait_for_their_turn() {
 
         // A wait that would be too long is rejected at once.
         let hourly = Policy::token_bucket("hourly", Quota::per_hour(1)).wait_at_most(Duration::from_secs(60));
-        let mut ada = Service::start(limiter.layer(hourly).by(ClientIp::peer())).await.client(ADA).await;
+        let mut ada = Service::start(limiter.layer(hourly.by(ClientIp::peer()))).await.client(ADA).await;
         ada.call("").await.unwrap();
         assert!(pushback(&ada.is_limited().await) > Duration::from_secs(60));
     }
@@ -278,7 +278,7 @@ async fn calls_are_charged_for_their_status_after_it() {
         let is_wrong =
             |outcome: &ResponseOutcome<'_>| outcome.grpc_status() == Some(Code::Unauthenticated as i32);
         let layer =
-            limiter.layer(PASSWORDS).by(ClientIp::peer()).charge_when(is_wrong).charge_after_at_most(3);
+            limiter.layer(PASSWORDS.by(ClientIp::peer()).charge_when(is_wrong).charge_after_at_most(3));
         let mut ada = Service::start(layer).await.client(ADA).await;
         // Three streams with the right password pass at once, though the limit is one wrong password.
         let streams = [ada.watch().await, ada.watch().await, ada.watch().await];
@@ -311,7 +311,7 @@ async fn calls_are_charged_usage_up_to_a_debt() {
             }
         });
         let tokens = Policy::fixed_window("tokens", Quota::per_week(100));
-        let layer = limiter.layer(tokens).by(ClientIp::peer()).reserve(|_| 10);
+        let layer = limiter.layer(tokens.by(ClientIp::peer()).reserve(|_| 10));
         let mut ada = Service::start(layer).await.client(ADA).await;
         for (used, left) in [("30", "90"), ("0", "60"), ("350", "60")] {
             let reply = ada.call(used).await.unwrap();
@@ -330,7 +330,7 @@ async fn calls_near_the_limit_are_warned_and_retries_spread() {
     let (ten_days, hour) = (10 * DAY, Duration::from_secs(3_600));
     for limiter in limiters {
         let pages = Policy::token_bucket("pages", Quota::new(1, ten_days).unwrap().burst(5));
-        let layer = limiter.layer(pages).by(ClientIp::peer()).warn_at(0.8).spread_retries(hour);
+        let layer = limiter.layer(pages.by(ClientIp::peer()).warn_at(0.8)).spread_retries(hour);
         let service = Service::start(layer).await;
         let mut waits = Vec::new();
         for address in [ADA, BOB] {
@@ -358,7 +358,7 @@ async fn changed_mode_enforces_the_limit() {
             }
         });
         let planned = Policy::fixed_window("planned", Quota::per_week(1));
-        let layer = limiter.layer(planned.clone()).by(ClientIp::peer()).mode(Mode::Shadow);
+        let layer = limiter.layer(planned.clone().by(ClientIp::peer()).mode(Mode::Shadow));
         let mut ada = Service::start(layer).await.client(ADA).await;
         ada.call("").await.unwrap();
         ada.call("").await.unwrap();

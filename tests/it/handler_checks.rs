@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Request};
 use axum::routing::{get, post};
 use portcullis::check::Limited;
-use portcullis::{Charge, ClientIp, Limiter, Policy, Quota, Reason};
+use portcullis::{Charge, ClientIp, Limiter, Policy, PolicyExt as _, Quota, Reason};
 use portcullis_servers::RedisServer;
 use portcullis_tests::{HttpClient, per_half_century};
 use tokio::net::TcpListener;
@@ -75,7 +75,7 @@ async fn a_handler_limits_by_what_is_in_the_body() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let by_address =
-            limiter.layer(Policy::gcra("requests", Quota::per_minute(60).burst(50))).by(ClientIp::peer());
+            limiter.layer(Policy::gcra("requests", Quota::per_minute(60).burst(50)).by(ClientIp::peer()));
         let app = Router::new()
             .route("/forgot", post(forgot))
             .route("/mistaken", post(mistaken))

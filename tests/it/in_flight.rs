@@ -17,7 +17,7 @@ use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use portcullis::key::Header;
 use portcullis::layer::Concurrency;
-use portcullis::{Charge, Limiter, Policy, Quota};
+use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::HttpClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -92,7 +92,7 @@ struct Server {
 impl Server {
     async fn start(limiter: Limiter) -> Self {
         let work = Work::default();
-        let layer = limiter.layer(REQUESTS).by(Header::named("x-user")).and_in_flight(EXPORTS);
+        let layer = limiter.layer(REQUESTS.by(Header::named("x-user"))).and(EXPORTS);
         let app = Router::new()
             .route("/export", get(export))
             .route("/events", get(events))

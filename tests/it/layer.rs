@@ -16,7 +16,7 @@ use portcullis_memory::MemoryStore;
 use portcullis_testing::{
     Checked, ManualClock, OverrideChange, StoreSubject, SubjectFuture, SystemUnderTest,
 };
-use portcullis_tower::{KeyError, LayerBuilder, RateLimitLayer, Registry};
+use portcullis_tower::{KeyError, PolicyExt as _, RateLimitLayer, Registry};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 type Request = axum::http::Request<Empty<Bytes>>;
@@ -39,23 +39,16 @@ impl LayerSubject {
 
     /// Builds a layer for one request, because the quotas of a scenario change.
     fn layer(&self, checks: &Checks) -> RateLimitLayer {
-        let mut layer = None;
-        for check in checks {
+        let limits = checks.iter().map(|check| {
             let (key, cost) = (check.key, check.cost);
             let by = move |_: &axum::http::request::Parts, writer: &mut KeyWriter<'_>| {
                 write(key, writer);
                 Ok::<_, KeyError>(Identity::Found)
             };
-            let next = match layer.take() {
-                None => {
-                    let registry = Arc::new(Registry::new(Arc::clone(&self.store), self.secret.clone()));
-                    LayerBuilder::new(registry, check.policy.clone()).by(by)
-                }
-                Some(layer) => RateLimitLayer::and_policy(layer, check.policy.clone()).by(by),
-            };
-            layer = Some(next.cost(move |_| cost));
-        }
-        layer.expect("there is at least one check").decision_in_response()
+            check.policy.clone().by(by).cost(move |_| cost)
+        });
+        let registry = Arc::new(Registry::new(Arc::clone(&self.store), self.secret.clone()));
+        RateLimitLayer::try_new(registry, limits).expect("the limits are valid").decision_in_response()
     }
 
     /// The key that the layer derives from a scenario's key.

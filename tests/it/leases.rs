@@ -9,7 +9,7 @@ use axum::routing::get;
 use portcullis::key::Header;
 use portcullis::layer::Mode;
 use portcullis::redis::RedisStore;
-use portcullis::{Charge, Limiter, Policy, Quota, RateLimitLayer, Secret};
+use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer, Secret};
 use portcullis_core::Key;
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
@@ -120,7 +120,7 @@ fn tenant() -> Header {
 }
 
 fn leased(limiter: &Limiter) -> RateLimitLayer {
-    limiter.layer(TENANT).by(tenant())
+    limiter.layer(TENANT.by(tenant()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -190,7 +190,7 @@ async fn a_block_applies_to_the_next_request_despite_a_lease() {
     let _lock = timing_lock().await;
     // A policy with a lease has no blocks, so that operators block under another one.
     let guard = Policy::fixed_window("guard", Quota::per_week(LIMIT)).allow_overrides();
-    let service = Service::start(|limiter| leased(limiter).and_policy(guard.clone()).by(tenant())).await;
+    let service = Service::start(|limiter| leased(limiter).and(guard.clone().by(tenant()))).await;
     let (hour, key) = (Duration::from_secs(3_600), service.key());
     let refused = service.limiter.block(&TENANT, key, hour).await.unwrap_err().to_string();
     assert!(refused.contains("overrides"), "{refused}");

@@ -7,7 +7,7 @@ use axum::http::Request;
 use axum::{Router, routing::get};
 use portcullis::key::Trust;
 use portcullis::layer::{GrpcMethod, Network, RequestPath};
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -63,8 +63,7 @@ const ADMITTED: (u16, bool) = (200, true);
 async fn lists_decide_before_the_limit(limiter: Limiter, kept_keys: impl Fn() -> Option<usize>) {
     let clients = ClientIp::peer();
     let layer = limiter
-        .layer(two_per_day())
-        .by(clients.clone())
+        .layer(two_per_day().by(clients.clone()))
         .deny(Network::of(&clients, ["127.0.0.66"]))
         .deny(RequestPath::prefix("/internal"))
         .except(RequestPath::exact("/health"))
@@ -112,7 +111,7 @@ async fn listed_requests_leave_no_key_in_redis() {
 async fn only_a_trusted_proxy_names_an_exempt_client() {
     let clients = ClientIp::behind(Trust::networks(["127.0.0.2"])).x_forwarded_for();
     let office = Network::of(&clients, ["203.0.113.0/24"]);
-    let url = serve(Limiter::memory().layer(two_per_day()).by(clients).except(office)).await;
+    let url = serve(Limiter::memory().layer(two_per_day().by(clients)).except(office)).await;
     let (proxy, forger) = (client(2), client(3));
     for forwarded in ["203.0.113.7", "6.6.6.6, 203.0.113.7", "::ffff:203.0.113.7"] {
         assert_eq!(send(&proxy, &url, forwarded).await, EXEMPT, "{forwarded}");
@@ -126,7 +125,7 @@ async fn only_a_trusted_proxy_names_an_exempt_client() {
 
 async fn grpc_methods_are_listed(limiter: Limiter, kept_keys: impl Fn() -> Option<usize>) {
     let health = || GrpcMethod::service("grpc.health.v1.Health");
-    let layer = || limiter.layer(two_per_day()).by(ClientIp::peer());
+    let layer = || limiter.layer(two_per_day().by(ClientIp::peer()));
     let (exempt, denied) = (layer().except(health()), layer().deny(health()));
     let mut servers = Vec::new();
     for (layer, expected) in [(exempt, Ok(())), (denied, Err(Code::PermissionDenied))] {

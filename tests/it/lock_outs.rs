@@ -13,7 +13,7 @@ use portcullis::key::Header;
 use portcullis::layer::LockOut;
 use portcullis::redis::RedisStore;
 use portcullis::store::OverridingError;
-use portcullis::{ClientIp, Limiter, Policy, Quota, Secret};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::HttpClient;
@@ -30,8 +30,8 @@ const REPORTS: Policy = Policy::fixed_window("reports", Quota::per_week(1)).allo
 
 /// A service, with paths for its operators.
 fn app(limiter: &Limiter) -> Router {
-    let log_ins = limiter.layer(LOG_INS).by(ClientIp::peer()).lock_out(LOCK_OUT);
-    let reports = limiter.layer(REPORTS).by(customer()).headers(RateLimitHeaders::X_RATELIMIT);
+    let log_ins = limiter.layer(LOG_INS.by(ClientIp::peer()).lock_out(LOCK_OUT));
+    let reports = limiter.layer(REPORTS.by(customer())).headers(RateLimitHeaders::X_RATELIMIT);
     Router::new()
         .route("/log-in", post(async || "welcome").layer(log_ins))
         .route("/report", get(async || "a report").layer(reports))

@@ -13,7 +13,7 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use portcullis::admin::Actor;
 use portcullis::key::Global;
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_tests::{HttpClient, set_global_subscriber};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -33,14 +33,14 @@ impl Service {
         let limiter = Limiter::memory();
         let admin = limiter.admin(|_: &Parts| Ok(Actor::new("operator"))).into_router();
         let policy = |name| Policy::fixed_window(name, Quota::per_day(1_000_000));
-        let search = limiter.layer(policy("search")).by(ClientIp::peer()).route("GET /search");
+        let search = limiter.layer(policy("search").by(ClientIp::peer())).route("GET /search");
         // Forgotten: it was to be enforced after a few days.
-        let suggest = limiter.layer(policy("suggest")).by(Global).route("GET /suggest").shadow();
+        let suggest = limiter.layer(policy("suggest").by(Global).shadow()).route("GET /suggest");
         // On a route that no client calls.
-        let exports = limiter.layer(policy("exports")).by(Global).route("GET /v1/exports");
+        let exports = limiter.layer(policy("exports").by(Global)).route("GET /v1/exports");
         // Built, and never applied.
-        let uploads = limiter.layer(policy("uploads")).by(Global).route("PUT /uploads");
-        let orders = limiter.layer(policy("orders")).by(ClientIp::peer()).route("GET /orders");
+        let uploads = limiter.layer(policy("uploads").by(Global)).route("PUT /uploads");
+        let orders = limiter.layer(policy("orders").by(ClientIp::peer())).route("GET /orders");
 
         let handler = || get(async || "here");
         let public = Router::new()

@@ -14,7 +14,7 @@ use portcullis::event::{Event, EventKind, Observer};
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
 use portcullis::regions::{Region, Shares};
-use portcullis::{Decision, FailureMode, Limiter, Policy, Quota, Reason};
+use portcullis::{Decision, FailureMode, Limiter, Policy, PolicyExt as _, Quota, Reason};
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -101,7 +101,8 @@ impl Measured {
         let exporter = recorder.handle();
         let truth = Truth::default();
         let limiter = limiter.metrics_with(&Metrics::with_recorder(recorder)).observe(truth.clone());
-        let route = |policy| get(async || "here").layer(limiter.layer(policy).by(Header::named("x-user")));
+        let route =
+            |policy: Policy| get(async || "here").layer(limiter.layer(policy.by(Header::named("x-user"))));
         let app: Router = Router::new()
             .route("/search", route(SEARCH))
             .route("/login", route(LOGIN))

@@ -14,7 +14,7 @@ use portcullis::event::{Event, EventKind};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::layer::{Mode, Percent};
 use portcullis::redis::RedisStore;
-use portcullis::{ClientIp, Limiter, Policy, PolicyName, Quota, Secret, Shadow};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, PolicyName, Quota, Secret, Shadow};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
@@ -24,7 +24,7 @@ const PLANNED: Policy = Policy::fixed_window("planned", Quota::per_week(1));
 
 /// A service with a limit in shadow, and with a path for its operators.
 fn app(limiter: &Limiter) -> Router {
-    let limit = limiter.layer(PLANNED).by(ClientIp::peer()).shadow();
+    let limit = limiter.layer(PLANNED.by(ClientIp::peer()).shadow());
     let limit = limit.headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW);
     Router::new()
         .route("/", get(found).layer(limit))

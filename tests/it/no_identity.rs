@@ -18,7 +18,7 @@ use portcullis::event::{Event, Observer, SpanFields};
 use portcullis::key::{Bearer, Cookie, Header, Lookup, Query, Trust};
 use portcullis::layer::{LockOut, Network, RequestPath};
 use portcullis::metrics::Metrics;
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer, Secret};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_tests::{HttpClient, set_global_subscriber};
@@ -79,13 +79,13 @@ fn layers(limiter: &Limiter) -> Vec<(&'static str, RateLimitLayer)> {
     let rule = LockOut::after(1).within(Duration::from_secs(60)).block_for(Duration::from_secs(60));
     let denied = Network::of(&clients, [format!("{DENIED}/32")]);
     vec![
-        ("/key", limiter.layer(policy("key")).by(Header::named("x-api-key")).warn_at(0.5)),
-        ("/address", limiter.layer(policy("address")).by(clients).lock_out(rule).deny(denied)),
-        ("/peer", limiter.layer(policy("peer")).by(ClientIp::peer()).except(RequestPath::exact("/other"))),
-        ("/token", limiter.layer(policy("token")).by(Bearer)),
-        ("/session", limiter.layer(policy("session")).by(Cookie::named("sid")).shadow()),
-        ("/query", limiter.layer(policy("query")).by(Query::named("q"))),
-        ("/account", limiter.layer(policy("account")).by_async(account)),
+        ("/key", limiter.layer(policy("key").by(Header::named("x-api-key")).warn_at(0.5))),
+        ("/address", limiter.layer(policy("address").by(clients).lock_out(rule)).deny(denied)),
+        ("/peer", limiter.layer(policy("peer").by(ClientIp::peer())).except(RequestPath::exact("/other"))),
+        ("/token", limiter.layer(policy("token").by(Bearer))),
+        ("/session", limiter.layer(policy("session").by(Cookie::named("sid")).shadow())),
+        ("/query", limiter.layer(policy("query").by(Query::named("q")))),
+        ("/account", limiter.layer(policy("account").by_async(account))),
     ]
 }
 

@@ -9,7 +9,7 @@ use axum::http::{Request, StatusCode};
 use axum::routing::{get, post};
 use portcullis::key::Header;
 use portcullis::store::Checks;
-use portcullis::{Charge, ChargeError, Limiter, Policy, Quota, StoreError};
+use portcullis::{Charge, ChargeError, Limiter, Policy, PolicyExt as _, Quota, StoreError};
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -63,7 +63,7 @@ impl axum::response::IntoResponse for ExportError {
 }
 
 async fn serve(limiter: Limiter) -> String {
-    let limit = limiter.layer(three("exports")).by(Header::named("x-api-key"));
+    let limit = limiter.layer(three("exports").by(Header::named("x-api-key")));
     let app = Router::new()
         .route("/export", get(export))
         .layer(limit)

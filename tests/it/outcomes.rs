@@ -10,7 +10,7 @@ use axum::http::{Request, StatusCode};
 use axum::routing::post;
 use portcullis::charge::ResponseOutcome;
 use portcullis::key::Global;
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -82,7 +82,7 @@ impl LogIns {
 }
 
 async fn twenty_valid_log_ins_pass_at_once(limiter: Limiter) {
-    let layer = limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(20);
+    let layer = limiter.layer(FAILURES.by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(20));
     let server = LogIns::start(layer, 20).await;
     // Each waits in the handler for the last of them.
     assert_eq!(server.send(20, "correct horse", [204, 429]).await, [20, 0]);
@@ -90,7 +90,7 @@ async fn twenty_valid_log_ins_pass_at_once(limiter: Limiter) {
 }
 
 async fn five_of_fifty_parallel_guesses_are_checked(limiter: Limiter) {
-    let layer = limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused);
+    let layer = limiter.layer(FAILURES.by(ClientIp::peer()).charge_when(is_refused));
     let server = LogIns::start(layer, 1).await;
     for _ in 0..9 {
         assert_eq!(
@@ -107,7 +107,7 @@ async fn five_of_fifty_parallel_guesses_are_checked(limiter: Limiter) {
 async fn parallel_guesses_are_bounded(limiter: Limiter) {
     let bound = 10;
     let layer =
-        limiter.layer(FAILURES).by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(bound);
+        limiter.layer(FAILURES.by(ClientIp::peer()).charge_when(is_refused).charge_after_at_most(bound));
     let server = LogIns::start(layer, 1).await;
     let [failed, rejected] = server.send(1_000, "guess", [401, 429]).await;
     assert_eq!((failed + rejected, server.checked.load(Relaxed)), (1_000, failed));
@@ -154,7 +154,7 @@ async fn parallel_guesses_are_bounded_in_redis() {
 /// Tonic sends `OK` in the trailers, and an error without a message in the headers.
 async fn calls_are_judged_by_their_status(limiter: Limiter) {
     let is_unknown = |outcome: &ResponseOutcome<'_>| outcome.grpc_status() == Some(Code::NotFound as i32);
-    let layer = limiter.layer(FAILURES).by(Global).charge_when(is_unknown);
+    let layer = limiter.layer(FAILURES.by(Global).charge_when(is_unknown));
     let (incoming, url) = listen().await;
     let (_, health) = tonic_health::server::health_reporter();
     let server = Server::builder().layer(layer).add_service(health).serve_with_incoming(incoming);

@@ -20,7 +20,7 @@ use hyper_util::rt::TokioExecutor;
 use portcullis::key::Global;
 use portcullis::outgoing::{Outgoing, OutgoingError, OutgoingLayer};
 use portcullis::redis::RedisStore;
-use portcullis::{Limiter, Policy, Quota, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_servers::RedisServer;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -38,7 +38,7 @@ impl Server {
         let count = Arc::clone(&arrived);
         let app = Router::new()
             .route("/", get(|| async { "done" }))
-            .layer(Limiter::memory().layer(policy).by(Global))
+            .layer(Limiter::memory().layer(policy.by(Global)))
             .layer(axum::middleware::map_request(move |request: Request<Body>| {
                 count.fetch_add(1, Relaxed);
                 std::future::ready(request)

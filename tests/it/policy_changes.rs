@@ -10,7 +10,7 @@ use axum::{Extension, Router};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Global;
 use portcullis::redis::RedisStore;
-use portcullis::{Limiter, Policy, PolicyName, Quota, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, PolicyName, Quota, Secret};
 use portcullis_core::Strategy;
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
@@ -32,7 +32,7 @@ const ALGORITHMS: [Limited; 5] = [
 ];
 
 fn app(limiter: &Limiter, policy: Limited, limit: u64) -> Router {
-    let calls = limiter.layer(policy(limit)).by(Global);
+    let calls = limiter.layer(policy(limit).by(Global));
     let set_limit = async move |limiter: Extension<Limiter>, Path(limit): Path<u64>| match limiter
         .set_policy(policy(limit))
     {
@@ -171,7 +171,7 @@ async fn a_service_for_tenants_does_not_grow() {
         let policy = Policy::try_fixed_window(name(number).as_str(), Quota::per_week(number + 1)).unwrap();
         let policy = policy.on_store_failure(portcullis::FailureMode::Closed);
         let app: Router =
-            Router::new().route("/", get(async || "found")).layer(limiter.layer(policy).by(Global));
+            Router::new().route("/", get(async || "found")).layer(limiter.layer(policy.by(Global)));
         assert!(limiter.policy(&name(number)).is_some());
         drop(app);
         assert_eq!(limiter.policy(&name(number)), None);

@@ -10,7 +10,7 @@ use axum::{Router, http::HeaderMap};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Key, Lookup};
 use portcullis::redis::RedisStore;
-use portcullis::{Limiter, Policy, Quota, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::{RedisServer, within_a_minute};
 use portcullis_tests::HttpClient;
@@ -43,9 +43,7 @@ fn app(limiter: &Limiter) -> Router {
         }
     };
     let layer = limiter
-        .layer(weekly())
-        .by_async(directory)
-        .quota(|parts| quota(&parts.headers, "x-plan"))
+        .layer(weekly().by_async(directory).quota(|parts| quota(&parts.headers, "x-plan")))
         .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
     Router::new().route("/", get(async || "found")).layer(layer)
 }

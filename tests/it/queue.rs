@@ -9,7 +9,7 @@ use axum::http::{Request, Response, StatusCode};
 use portcullis::key::Global;
 use portcullis::redis::RedisStore;
 use portcullis::store::Checks;
-use portcullis::{Limiter, Policy, Quota, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
@@ -41,7 +41,7 @@ impl Queue {
             passed.lock().unwrap().push((number, start.elapsed().as_millis()));
             async { Ok::<_, Infallible>(Response::new(Body::empty())) }
         });
-        let mut service = self.limiter.layer(policy).by(Global).layer(inner);
+        let mut service = self.limiter.layer(policy.by(Global)).layer(inner);
         let response = service.ready().await.unwrap().call(Request::new(number.to_string()));
         tokio::spawn(async { response.await.unwrap().status() })
     }

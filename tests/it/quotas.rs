@@ -14,7 +14,7 @@ use portcullis::check::Limited;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{CachedLookup, Extension as ByExtension, Header, Lookup};
 use portcullis::redis::RedisStore;
-use portcullis::{Charge, Limiter, Policy, Quota, RateLimitLayer, Secret};
+use portcullis::{Charge, Limit, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
@@ -107,9 +107,11 @@ fn by_account() -> ByExtension<Account> {
 
 fn app(limiter: &Limiter, accounts: &Accounts) -> Router {
     let plans = limiter
-        .layer(weekly())
-        .by(by_account())
-        .quota(|parts| parts.extensions.get::<Account>().map(|account| account.plan.weekly()))
+        .layer(
+            weekly()
+                .by(by_account())
+                .quota(|parts| parts.extensions.get::<Account>().map(|account| account.plan.weekly())),
+        )
         .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
     Router::new()
         .route("/", get(async || "found"))
@@ -230,8 +232,7 @@ async fn one_query_finds_the_account_and_its_quota() {
         let (accounts, queries) = (accounts(), Arc::default());
         let [limiter, _] = limiters;
         let layer = limiter
-            .layer(weekly())
-            .by_async(directory(&accounts, &queries))
+            .layer(weekly().by_async(directory(&accounts, &queries)))
             .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
         let service = Instance::start(Router::new().route("/", get(async || "found")).layer(layer)).await;
         for used in 1..=5 {
@@ -248,11 +249,8 @@ async fn remembered_denial_shows_all_quotas() {
     for [limiter, _] in [in_memory(), in_redis(&redis).await] {
         let pages = Policy::fixed_window("pages", FREE).caller_quotas(Quota::per_week(1), PRO);
         let layer = limiter
-            .layer(weekly())
-            .by(Header::named("x-account"))
-            .quota(|_| Some(PRO))
-            .and_policy(pages)
-            .quota(|_| Some(Quota::per_week(2)))
+            .layer(weekly().by(Header::named("x-account")).quota(|_| Some(PRO)))
+            .and(Limit::new(pages).quota(|_| Some(Quota::per_week(2))))
             .headers(RateLimitHeaders::IETF);
         let service = Instance::start(Router::new().route("/", get(async || "found")).layer(layer)).await;
         // The second denial is remembered, where the store does so, and has one decision.
@@ -268,10 +266,10 @@ async fn remembered_denial_shows_all_quotas() {
 
 /// A layer of a gRPC server, whose callers name their limit.
 fn by_metadata(limiter: &Limiter) -> RateLimitLayer {
-    limiter.layer(weekly()).by(Header::named("x-account")).quota(|parts| {
+    limiter.layer(weekly().by(Header::named("x-account")).quota(|parts| {
         let limit = parts.headers.get("x-limit")?.to_str().ok()?.parse().ok()?;
         Quota::new(limit, FREE.period()).ok()
-    })
+    }))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -152,7 +152,7 @@ fn files_have_all_limits_of_the_readme() {
         );
         assert_eq!(rules.iter().count(), 2);
         for (name, route) in [("search", "get(search_page)"), ("login", "get(sign_in)")] {
-            let code = format!("\"/{name}\", {route}.layer(limiter.layer({name}).by(ClientIp::peer()))");
+            let code = format!("\"/{name}\", {route}.layer(limiter.layer({name}.by(ClientIp::peer())))");
             assert!(README.contains(&code), "the code no longer has {code}");
             let rule = rules.get(name).unwrap();
             assert_eq!(rule.key().to_string(), "client_ip");

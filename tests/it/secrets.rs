@@ -10,7 +10,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Request, request::Parts};
 use axum::{Router, routing::get};
 use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor as _, Lookup, Query, Trust};
-use portcullis::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Secret};
+use portcullis::{ClientIp, Limiter, OnMissing, Policy, PolicyExt as _, Quota, RateLimitLayer, Secret};
 use portcullis_servers::RedisServer;
 use portcullis_tests::set_global_subscriber;
 use tower::ServiceExt as _;
@@ -45,17 +45,17 @@ fn layers(limiter: &Limiter) -> Vec<RateLimitLayer> {
         async move { Ok(if known { Lookup::found("tenant", VALUES[5]) } else { Lookup::missing() }) }
     };
     vec![
-        limiter
-            .layer(policy("header"))
-            .by(Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"))),
-        limiter.layer(policy("bearer")).by(Bearer),
-        limiter.layer(policy("cookie")).by(Cookie::named("sid").and(ClientIp::peer())),
-        limiter.layer(policy("query")).by(Query::named("key")),
-        limiter.layer(policy("user")).by(Extension::<User>::new()).on_missing(OnMissing::Shared),
-        limiter.layer(policy("tenant")).by_async(tenant),
-        limiter.layer(policy("address")).by(proxies().x_forwarded_for()),
-        limiter.layer(policy("forwarded")).by(proxies().forwarded()),
-        limiter.layer(policy("single")).by(proxies().header("x-real-ip")),
+        limiter.layer(
+            policy("header").by(Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"))),
+        ),
+        limiter.layer(policy("bearer").by(Bearer)),
+        limiter.layer(policy("cookie").by(Cookie::named("sid").and(ClientIp::peer()))),
+        limiter.layer(policy("query").by(Query::named("key"))),
+        limiter.layer(policy("user").by(Extension::<User>::new()).on_missing(OnMissing::Shared)),
+        limiter.layer(policy("tenant").by_async(tenant)),
+        limiter.layer(policy("address").by(proxies().x_forwarded_for())),
+        limiter.layer(policy("forwarded").by(proxies().forwarded())),
+        limiter.layer(policy("single").by(proxies().header("x-real-ip"))),
     ]
 }
 

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::store::{Checks, InstanceShare, MemoryStore};
-use portcullis::{Limiter, Policy, Quota, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_testing::ManualClock;
 use tokio::net::TcpListener;
 
@@ -104,7 +104,7 @@ async fn serve(running: usize) -> Vec<String> {
             "exports",
             Quota::new(1, Duration::from_secs(240 * 3_600)).unwrap().burst(8),
         );
-        let limit = Limiter::memory_among(4).layer(exports).by(Global);
+        let limit = Limiter::memory_among(4).layer(exports.by(Global));
         let app = Router::new().route("/", get(async || "export")).layer(limit);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         urls.push(format!("http://{}/", listener.local_addr().unwrap()));
@@ -138,6 +138,6 @@ async fn a_client_of_one_server_gets_one_share() {
 #[test]
 fn a_policy_whose_share_takes_too_long_is_an_error_of_the_layer() {
     let monthly = Policy::fixed_window("monthly", Quota::per(1, Duration::from_secs(720 * 3_600)));
-    let error = Limiter::memory_among(1_000).try_layer(monthly).unwrap_err().to_string();
+    let error = Limiter::memory_among(1_000).try_layer([monthly.by(Global)]).unwrap_err().to_string();
     assert!(error.contains("policy monthly") && error.ends_with("name fewer instances"), "{error}");
 }

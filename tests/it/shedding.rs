@@ -13,7 +13,7 @@ use http_body_util::BodyExt as _;
 use portcullis::key::Global;
 use portcullis::layer::RequestPath;
 use portcullis::shed::{Class, ShedLayer};
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::within_a_minute;
 use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
@@ -55,7 +55,7 @@ impl Server {
     async fn start() -> Self {
         let (limiter, capacity) = (Limiter::memory(), Arc::new(Semaphore::new(0)));
         let shed = five_in_flight(&limiter);
-        let daily = limiter.layer(Policy::fixed_window("daily", Quota::per_week(1_000))).by(Global);
+        let daily = limiter.layer(Policy::fixed_window("daily", Quota::per_week(1_000)).by(Global));
         let app = Router::new()
             .route("/pay", get(|| async { "paid" }))
             .route("/search", get(|| async { "found" }))

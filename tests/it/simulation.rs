@@ -12,24 +12,27 @@ use axum::http::{Request, Response, StatusCode};
 use portcullis::charge::ResponseOutcome;
 use portcullis::key::Header;
 use portcullis::rules::{Format, LiveRules, Loader, Rules};
-use portcullis::{ClientIp, OnMissing, Policy, Quota, RateLimitLayer, Secret, Timestamp};
+use portcullis::{ClientIp, OnMissing, Policy, Quota, Secret, Timestamp};
 use portcullis_cli::simulate::{Counts, Engine, LogReader, Options, Outcome, engine_of_rules};
 use portcullis_core::ManualClock;
 use portcullis_memory::MemoryStore;
 use portcullis_tests::HttpClient;
-use portcullis_tower::{LayerBuilder, LayerError, Registry};
+use portcullis_tower::{LayerErrors, PolicyExt as _, RateLimitLayer, Registry};
 use tokio::net::TcpListener;
 use tower::Service;
 
 /// A token bucket by address, a window by API key, and failed log-ins by address, of which only those are charged that failed.
-fn layer(registry: &Arc<Registry>) -> Result<RateLimitLayer, LayerError> {
+fn layer(registry: &Arc<Registry>) -> Result<RateLimitLayer, LayerErrors> {
     let burst = Policy::token_bucket("burst", Quota::per_second(2).burst(6));
     let daily = Policy::sliding_window("keys", Quota::per_minute(40));
     let failures = Policy::gcra("failures", Quota::per_minute(24).burst(6));
     let failed = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
-    let layer = LayerBuilder::try_new(Arc::clone(registry), burst)?.by(ClientIp::peer());
-    let layer = layer.and_policy(daily).by(Header::named("x-api-key")).on_missing(OnMissing::Exempt);
-    Ok(layer.and_policy(failures).by(ClientIp::peer()).charge_when(failed))
+    let limits = [
+        burst.by(ClientIp::peer()),
+        daily.by(Header::named("x-api-key")).on_missing(OnMissing::Exempt),
+        failures.by(ClientIp::peer()).charge_when(failed),
+    ];
+    RateLimitLayer::try_new(Arc::clone(registry), limits)
 }
 
 /// A request of the log.

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use portcullis::event::{Event, EventKind};
 use portcullis::key::Global;
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::RedisServer;
 use tokio::net::TcpListener;
 
@@ -28,7 +28,7 @@ async fn serve(limiter: Limiter) -> (String, Arc<AtomicU64>) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
     });
-    let limit = limiter.layer(pages()).by(Global).warn_at(0.8);
+    let limit = limiter.layer(pages().by(Global).warn_at(0.8));
     let app = Router::new().route("/", get(async || "hello")).layer(limit);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());

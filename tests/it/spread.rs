@@ -9,7 +9,7 @@ use axum::http::{Request, Response};
 use axum::routing::any;
 use portcullis::key::Header;
 use portcullis::store::MemoryStore;
-use portcullis::{Limiter, Policy, Quota, Retry, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Retry, Secret};
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 use portcullis_tests::HttpClient;
@@ -21,7 +21,7 @@ const SPREAD: Duration = Duration::from_secs(3_600);
 async fn serve(limiter: Limiter) -> String {
     let reports = Policy::sliding_log("reports", Quota::per(1, Duration::from_secs(10 * 24 * 3_600)));
     let limit =
-        limiter.layer(reports).by(Header::named("x-user")).spread_retries(SPREAD).reject_with(|rejection| {
+        limiter.layer(reports.by(Header::named("x-user"))).spread_retries(SPREAD).reject_with(|rejection| {
             let mut response = rejection.response();
             if let Some(Retry::After(wait)) = rejection.decision().and_then(portcullis::Decision::retry) {
                 *response.body_mut() = wait.as_micros().to_string().into();

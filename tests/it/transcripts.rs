@@ -13,8 +13,8 @@ use portcullis::key::{Global, Key};
 use portcullis::layer::Concurrency;
 use portcullis::store::{Checks, Fallback, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
 use portcullis::{
-    Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Receipt, Secret, Settlement, StoreError,
-    Timestamp,
+    Decision, FailureMode, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer, Receipt, Secret,
+    Settlement, StoreError, Timestamp,
 };
 use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
@@ -69,16 +69,16 @@ async fn server(name: &str) -> SocketAddr {
         "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
         other => panic!("there is no server {other}"),
     };
-    let mut limit = limiter.layer(policy).by(Global).headers(headers);
+    let mut limit = limiter.layer(policy.by(Global)).headers(headers);
     if name == "ietf" {
-        limit = limit.and_policy(daily);
+        limit = limit.and(daily);
     }
     if name == "in flight" {
-        limit = limit.and_in_flight(Concurrency::new("searches", 1));
+        limit = limit.and(Concurrency::new("searches", 1));
         hold(&limit).await;
     }
     if name == "shadow" {
-        limit = limit.and_policy(Policy::fixed_window("planned", Quota::per_day(1))).by(Global).shadow();
+        limit = limit.and(Policy::fixed_window("planned", Quota::per_day(1)).by(Global).shadow());
     }
     let app = Router::new()
         .route("/search", get(async || "found\n"))

@@ -15,7 +15,7 @@ use hyper::body::Frame;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Global;
 use portcullis::testing::{self, ManualClock};
-use portcullis::{Policy, Quota};
+use portcullis::{Policy, PolicyExt as _, Quota};
 use portcullis_tests::HttpClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -67,7 +67,7 @@ fn limited(burst: u64) -> Router {
     let every = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
     // The clock stands still, so that every wait is the whole hour.
     let limiter = testing::limiter(&ManualClock::default());
-    app().layer(limiter.layer(policy).by(Global).headers(every))
+    app().layer(limiter.layer(policy.by(Global)).headers(every))
 }
 
 async fn serve(app: Router) -> std::net::SocketAddr {

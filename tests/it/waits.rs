@@ -15,7 +15,7 @@ use axum::routing::get;
 use portcullis::key::Header;
 use portcullis::redis::RedisStore;
 use portcullis::store::Store;
-use portcullis::{Limiter, Policy, Quota, Secret};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
 use portcullis_core::{Clock, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::{RedisServer, within_a_minute};
@@ -61,7 +61,7 @@ impl Server {
         };
         let app = Router::new()
             .route("/{number}", get(note))
-            .layer(limiter.layer(policy).by(Header::named("x-user")))
+            .layer(limiter.layer(policy.by(Header::named("x-user"))))
             .layer(MapRequestLayer::new(move |request: Request<Body>| {
                 arrivals.arrived.fetch_add(1, Relaxed);
                 request

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::{Router, routing::get};
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
@@ -33,7 +33,7 @@ impl App {
             count.fetch_add(1, Ordering::Relaxed);
             "inner"
         });
-        let app = Router::new().route("/", inner).layer(limiter.layer(policy.clone()).by(clients));
+        let app = Router::new().route("/", inner).layer(limiter.layer(policy.clone().by(clients)));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let running = tokio::spawn(async {

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::routing::any;
 use portcullis::key::{ClientIp, Trust};
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
@@ -21,7 +21,7 @@ use crate::process::{Proxy, free_address};
 async fn start() -> SocketAddr {
     let policy = Policy::fixed_window("requests", Quota::per_week(1));
     let clients = ClientIp::behind(Trust::networks(["127.0.0.1"])).x_forwarded_for();
-    let limits = Limiter::memory().layer(policy).by(clients);
+    let limits = Limiter::memory().layer(policy.by(clients));
     let app = Router::new().route("/", any(async |body: Bytes| drop(body))).layer(limits);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();

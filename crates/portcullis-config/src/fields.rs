@@ -102,6 +102,12 @@ impl<'a> Fields<'a> {
         self.entries.iter().any(|entry| entry.name == field)
     }
 
+    /// The value of a field. Does not read it.
+    pub(crate) fn value(&self, field: &str) -> Option<&'a Value> {
+        let entry = self.entries.iter().find(|entry| entry.name == field)?;
+        Some(&entry.node.value).filter(|value| **value != Value::Null)
+    }
+
     /// The value of a field. YAML's and JSON's `null` count as absent.
     pub(crate) fn node(&mut self, field: &'static str) -> Option<&'a Node> {
         if !self.known.contains(&field) {

@@ -1,12 +1,12 @@
 //! Rules: what the policies of a file limit, and how.
 
-mod build;
 mod check;
 #[cfg(feature = "signed")]
 mod document;
 mod explain;
 mod key;
 mod matcher;
+mod options;
 mod overlap;
 mod read;
 mod rejections;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_tower::matching::{PathReadings, RequestMatcher as _};
-use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
+use portcullis_tower::{ClientIp, LayerErrors, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
 use crate::door::{Door, Need, needs};
@@ -35,8 +35,8 @@ pub use rule::Rule;
 pub use set::RuleSet;
 pub use tier::Tier;
 
-use build::{BuildError, LayerOptions};
 use matcher::{RequestView, host};
+use options::LayerOptions;
 use read::{Read, Reader};
 
 /// The rules of a file, validated. Cheap to clone.
@@ -106,7 +106,7 @@ impl Rules {
             overlap::check(&rules, &findings);
         }
         check::unverified_keys(&rules, &findings);
-        check::try_out(&rules, &options, layer, &findings);
+        check::layer_options(&rules, &options, layer, &findings);
         let needs = needs(&read.documents);
         for refusal in loader.hooks.doors.iter().flat_map(|door| door.refused(&needs)) {
             // Two doors may refuse one value, and a name that no program has registered is refused already.
@@ -256,15 +256,14 @@ impl Rules {
         &self,
         registry: &Arc<Registry>,
         rules: &RuleSet,
-    ) -> Result<Option<RateLimitLayer>, LayerError> {
+    ) -> Result<Option<RateLimitLayer>, LayerErrors> {
         let chosen = || rules.iter().filter_map(|index| self.0.rules.get(index));
-        let layer = chosen().try_fold(None, |layer, rule| rule.add_to(layer, registry).map(Some));
-        let layer = layer.and_then(|layer| layer.map(|layer| self.0.options.apply(layer)).transpose());
-        let layer = layer.map_err(|(_, error)| match error {
-            BuildError::Layer(error) => error,
-            BuildError::Option(_) => unreachable!("options are validated when they are read"),
-        });
-        Ok(layer?.map(|layer| rejections::add(layer, chosen)))
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let limits = chosen().map(|rule| rule.limit.clone());
+        let layer = self.0.options.apply(RateLimitLayer::try_new(Arc::clone(registry), limits)?);
+        Ok(Some(rejections::add(layer, chosen)))
     }
 
     /// Whether `deny` of `[layer]` lists a request, or might: it has to be denied then whatever rules match.
@@ -274,7 +273,8 @@ impl Rules {
 
     /// A layer that rejects what `deny` of `[layer]` lists, and limits nothing.
     pub(crate) fn denials(&self, registry: &Arc<Registry>) -> RateLimitLayer {
-        self.0.options.deny_in(RateLimitLayer::without_policies(registry))
+        let layer = RateLimitLayer::try_new(Arc::clone(registry), []);
+        self.0.options.deny_in(layer.expect("a layer without limits is refused nowhere"))
     }
 
     /// For each rule whether it applies to a request, or else the first condition that does not hold.

@@ -1,5 +1,6 @@
 //! Why a policy cannot be added to a layer, or changed.
 
+mod all;
 mod change;
 mod conflict;
 mod option;
@@ -10,6 +11,7 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Checks;
 use portcullis_core::{PolicyName, StoreError, TooMuchWork};
 
+pub use all::LayerErrors;
 pub use conflict::PolicyConflict;
 pub use option::LayerOptionError;
 pub use option::MAX_RETRY_SPREAD;
@@ -17,9 +19,18 @@ pub use overriding::OverridingError;
 pub use quota::QuotaRefusal;
 
 /// Why a layer cannot have a policy, or why a policy cannot change.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
+    /// An option has an invalid value.
+    #[error(transparent)]
+    Option(#[from] LayerOptionError),
+    /// The first limit of a layer names no key.
+    #[error("policy {policy} has no key: add `.by(key)`")]
+    NoKey {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The layer has a policy of this name already.
     #[error("policy {policy} is in the layer already: headers could not distinguish the two")]
     Duplicate {
@@ -100,7 +111,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy would have a lock-out (`RateLimitLayer::lock_out`), and clients share a key of it.
+    /// The policy would have a lock-out (`Limit::lock_out`), and clients share a key of it.
     #[error(
         "policy {policy} cannot lock out keys that unrelated clients share, because one of them would lock out all: use a key \
          that distinguishes clients, and do not charge requests without an identity to a shared budget"
@@ -109,7 +120,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// A policy that limits requests in flight would have a lock-out (`RateLimitLayer::lock_out`).
+    /// A policy that limits requests in flight would have a lock-out (`Limit::lock_out`).
     #[error(
         "policy {policy} limits requests in flight: its denials show no abuse and are not counted, so it has no lock-out"
     )]
@@ -117,7 +128,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy reads grants and blocks, because it has a lock-out (`RateLimitLayer::lock_out`) or
+    /// The policy reads grants and blocks, because it has a lock-out (`Limit::lock_out`) or
     /// [allows overrides](portcullis_core::Policy::allow_overrides), and would have a lease.
     #[error(
         "policy {policy} has a lock-out or allows overrides, and a process that spends a lease would not see its blocks and grants: leave \
@@ -127,7 +138,7 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy has a different lock-out (`RateLimitLayer::lock_out`) in another layer.
+    /// The policy has a different lock-out (`Limit::lock_out`) in another layer.
     #[error(
         "policy {policy} has another lock-out already: {registered:?} is registered, {refused:?} is refused"
     )]

@@ -54,7 +54,7 @@ pub use uncounted::Uncounted;
 /// use http::{Request, Response};
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Event, EventKind, Global, LayerBuilder, Registry};
+/// use portcullis_tower::{Event, EventKind, Global, PolicyExt as _, RateLimitLayer, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -68,7 +68,7 @@ pub use uncounted::Uncounted;
 ///         counter.fetch_add(1, Ordering::Relaxed);
 ///     }
 /// }));
-/// let service = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global).layer(service_fn(
+/// let service = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by(Global)).layer(service_fn(
 ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
 /// ));
 /// for status in [200, 429, 429] {
@@ -161,7 +161,7 @@ impl<'a> Event<'a> {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Event, EventKind, Fingerprint, Header, LayerBuilder, Observer, Registry};
+    /// use portcullis_tower::{Event, EventKind, Fingerprint, Header, Observer, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// /// Keeps who was rejected last.
@@ -186,8 +186,7 @@ impl<'a> Event<'a> {
     /// let last = LastRejected::default();
     /// registry.observe(Arc::new(last.clone()));
     /// let by_user = Header::named("x-user");
-    /// let service = LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("daily", Quota::per_day(1)))
-    ///     .by(by_user.clone())
+    /// let service = RateLimitLayer::new(Arc::clone(&registry), Policy::fixed_window("daily", Quota::per_day(1)).by(by_user.clone()))
     ///     .layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
     /// let request = || Request::builder().header("x-user", "mallory").body(String::new());
     /// for status in [200, 429] {

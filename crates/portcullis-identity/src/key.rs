@@ -105,10 +105,10 @@ pub use route::Route;
 ///
 /// use portcullis_core::{Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{LayerBuilder, Registry};
+/// use portcullis_tower::{PolicyExt as _, RateLimitLayer, Registry};
 ///
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10))).by("x-api-key");
+/// let _ = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)).by("x-api-key"));
 /// ```
 ///
 /// ```compile_fail,E0277
@@ -117,11 +117,10 @@ pub use route::Route;
 /// use http::request::Parts;
 /// use portcullis_core::{Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Identity, KeyError, KeyWriter, LayerBuilder, Registry};
+/// use portcullis_tower::{Identity, KeyError, KeyWriter, PolicyExt as _, RateLimitLayer, Registry};
 ///
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10)))
-///     .by(|_: &Parts, _: &mut KeyWriter<'_>| async { Ok::<_, KeyError>(Identity::Missing) });
+/// let _ = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)).by(|_: &Parts, _: &mut KeyWriter<'_>| async { Ok::<_, KeyError>(Identity::Missing) }));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key that requests can be charged to",
@@ -152,7 +151,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// `false` by default. Return `true` only for identities that a client cannot choose: otherwise a client could use up the
     /// budget of another one with requests that are never admitted. [`ClientIp`] returns `true`. For [`and`](Self::and) one of
     /// the two is enough, because the key contains both; for [`or`](Self::or) both must return `true`, because the key may be
-    /// either one. `RateLimitLayer::count_rejections` sets it for one policy.
+    /// either one. `Limit::count_rejections` sets it for one policy.
     fn counts_rejections(&self) -> bool {
         false
     }

@@ -16,7 +16,7 @@
 //! use portcullis_core::{ManualClock, Policy, Quota, Secret};
 //! use portcullis_memory::MemoryStore;
 //! use portcullis_metrics::Metrics;
-//! use portcullis_tower::{Global, LayerBuilder, Registry};
+//! use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -29,7 +29,7 @@
 //! let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 //! let metrics = Metrics::new();
 //! metrics.observe(&registry);
-//! let layer = LayerBuilder::new(Arc::clone(&registry), Policy::gcra("search", Quota::per_minute(1))).by(Global);
+//! let layer = RateLimitLayer::new(Arc::clone(&registry), Policy::gcra("search", Quota::per_minute(1)).by(Global));
 //! let service = layer.layer(service_fn(async |_: Request<String>| {
 //!     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
 //! }));

@@ -57,7 +57,7 @@ pub struct ReverseProxy {
 }
 
 /// Why there is no proxy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
     /// The limiter has no rules: see [`Limiter::with_rules`].

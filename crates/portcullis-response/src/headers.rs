@@ -17,7 +17,7 @@ pub static X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelim
 /// The names of the shadow policies that would have rejected the request, as a structured list of strings.
 pub static X_RATELIMIT_SHADOW: HeaderName = HeaderName::from_static("x-ratelimit-shadow");
 /// The names of the policies that the request comes near the limit of, as a structured list of strings: see
-/// `RateLimitLayer::warn_at`.
+/// `Limit::warn_at`.
 pub static X_RATELIMIT_WARNING: HeaderName = HeaderName::from_static("x-ratelimit-warning");
 /// The decisive policy, the remaining units, and the time until there are more.
 pub static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");

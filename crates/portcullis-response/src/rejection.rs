@@ -114,7 +114,7 @@ impl<'a> Rejection<'a> {
         denials.map(Decision::policy).chain(unsettled)
     }
 
-    /// Returns whether the key of a policy is blocked: by a `RateLimitLayer::lock_out` or
+    /// Returns whether the key of a policy is blocked: by a `Limit::lock_out` or
     /// by hand.
     pub fn is_blocked(&self) -> bool {
         self.decisions().iter().any(Decision::is_blocked)

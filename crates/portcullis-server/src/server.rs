@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use portcullis::admin::{HostError, HostList};
 use portcullis::charge::ResponseOutcome;
 use portcullis::headers::RateLimitHeaders;
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use tonic::service::Routes;
 
 use crate::check::TrustedPeers;
@@ -246,7 +246,7 @@ fn kind(proxies: Option<&TrustedPeers>, place: Place, peer: IpAddr) -> Peer {
 fn admin_failures() -> RateLimitLayer {
     let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
     let failures = Policy::token_bucket("admin-failures", Quota::per_minute(10));
-    let layer = Limiter::memory().layer(failures).by(ClientIp::peer()).charge_when(is_refused);
+    let layer = Limiter::memory().layer(failures.by(ClientIp::peer()).charge_when(is_refused));
     let layer = layer.except(|parts: &Parts| !parts.headers.contains_key(AUTHORIZATION));
     layer.headers(RateLimitHeaders::NONE)
 }

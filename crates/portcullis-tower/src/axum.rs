@@ -20,22 +20,22 @@ impl RateLimitLayer {
     ///
     /// Without it a router, a method router or a route boxes the body of every response, which is another allocation. With it a body
     /// of Axum that the inner service returns stays as it is, unless the layer observes its end: for a policy that
-    /// [reserves](Self::reserve), is [charged by outcome](Self::charge_when) in gRPC, or limits [requests in
-    /// flight](Self::and_in_flight). Of several layers around a service each needs it. Call it last: the layer that it returns has no
-    /// options, and does not tell its policies or headers.
+    /// [reserves](crate::Limit::reserve), is [charged by outcome](crate::Limit::charge_when) in gRPC, or limits [requests in
+    /// flight](portcullis_core::Concurrency). Of several layers around a service each needs it. Call it last: the layer that it
+    /// returns has no options, and does not tell its policies or headers.
     ///
     /// ```
     /// use std::sync::Arc;
     /// use axum::{Router, body::Body, http::Request, routing::get};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::ServiceExt as _;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let limit = LayerBuilder::new(registry, Policy::fixed_window("all", Quota::per_day(1))).by(Global);
+    /// let limit = RateLimitLayer::new(registry, Policy::fixed_window("all", Quota::per_day(1)).by(Global));
     /// let app: Router = Router::new().route("/", get(|| async { "found" })).layer(limit.for_axum());
     /// for status in [200, 429] {
     ///     let response = app.clone().oneshot(Request::new(Body::empty())).await?;

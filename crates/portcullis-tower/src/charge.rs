@@ -54,7 +54,7 @@ use shared::SharedCharge;
 /// use http::{Request, Response};
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
+/// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -62,7 +62,8 @@ use shared::SharedCharge;
 /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
 /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-/// let service = LayerBuilder::new(registry, daily).by(Global).layer(service_fn(|request: Request<String>| async move {
+/// let layer = RateLimitLayer::new(registry, daily.by(Global));
+/// let service = layer.layer(service_fn(|request: Request<String>| async move {
 ///     let charge = request.extensions().get::<Charge>().expect("this request is counted");
 ///     assert_eq!(charge.decision().remaining(), 99);
 ///     let rows = 40; // what the work turns out to cost
@@ -228,7 +229,7 @@ impl Charge {
         failed.map_or(Ok(uncharged), Err)
     }
 
-    /// Takes the permits of a request [in flight](crate::RateLimitLayer::and_in_flight) for a task, which holds them until it drops
+    /// Takes the permits of a request [in flight](crate::RateLimitLayer::and) for a task, which holds them until it drops
     /// them. The layer then does not release them at the end of the response.
     ///
     /// `None` if the request has no permit: no policy limits requests in flight, or the charge is narrowed

@@ -77,7 +77,7 @@ impl<'a> CheckBuilder<'a> {
 /// written. The [headers](Registry::headers) and the [closure](Registry::reject_with) of the response are those that the
 /// registry has when these policies are checked together for the first time.
 ///
-/// A policy that limits [requests in flight](crate::RateLimitLayer::and_in_flight) counts the check until the last clone of the `Charge`
+/// A policy that limits [requests in flight](crate::RateLimitLayer::and) counts the check until the last clone of the `Charge`
 /// is dropped, or the permit that was [taken](Charge::take_permit) from it.
 ///
 /// [`by`](Self::by) and [`cost`](Self::cost) apply to the policy that was added last.
@@ -175,7 +175,7 @@ impl<'a> Check<'a> {
     }
 
     /// Sets the quota of the caller under the policy that was added last: that of a plan or a contract. `None` is the quota of the
-    /// policy. See [`RateLimitLayer::quota`](crate::RateLimitLayer::quota).
+    /// policy. See [`Limit::quota`](crate::Limit::quota).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -190,7 +190,9 @@ impl<'a> Check<'a> {
     /// let mails = Policy::fixed_window("mails", free).caller_quotas(free, pro);
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// let check = |quota: Option<Quota>| CheckBuilder::new(&registry, &mails).by(|key| key.part("account", b"acme")).quota(quota);
+    /// let check = |quota: Option<Quota>| {
+    ///     CheckBuilder::new(&registry, &mails).by(|key| key.part("account", b"acme")).quota(quota)
+    /// };
     /// assert_eq!(check(None).await?.decision().remaining(), 9);
     /// assert_eq!(check(Some(pro)).await?.decision().remaining(), 498);
     /// # Ok(())
@@ -221,7 +223,10 @@ impl<'a> Check<'a> {
     /// # async fn main() {
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// let check = || CheckBuilder::new(&registry, &EXPORTS).by(|key| key.part("user", b"ada")).at_most(Duration::from_secs(5));
+    /// let check = || {
+    ///     let check = CheckBuilder::new(&registry, &EXPORTS).by(|key| key.part("user", b"ada"));
+    ///     check.at_most(Duration::from_secs(5))
+    /// };
     /// assert!(check().await.is_ok(), "the first one does not wait");
     /// let limited = check().await.expect_err("the next slot is in a minute");
     /// assert_eq!(limited.retry_after(), Some(Duration::from_secs(55)));

@@ -14,19 +14,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use portcullis_core::Decision;
+use portcullis_core::store::Checks;
 
-use crate::LayerError;
-use crate::Registry;
 use crate::body::discard;
-use crate::policy::{KeySource, LayerPolicy};
+use crate::limit::{KeySource, Limit};
 use crate::registry::policy_sets::PreparedSet;
+use crate::{LayerError, LayerErrors, Registry};
 pub(crate) use live::LiveConfig;
 use live::Version;
-use portcullis_engine::policies::{Member, Membership};
+use portcullis_engine::policies::Membership;
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
 use portcullis_engine::{Limits, Signals, report};
 use portcullis_identity::lists::Lists;
-use portcullis_response::internal::{ResponseSettings, ShownPolicy};
+use portcullis_response::internal::{Fraction, ResponseSettings, ShownPolicy};
 
 /// The policies and options of a layer. It has at least one policy, unless it only denies.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
@@ -35,7 +35,7 @@ pub(crate) struct LayerConfig {
     /// For people.
     pub(crate) route: Option<Arc<str>>,
     /// The policies, with how their keys and costs are found.
-    policies: Arc<Vec<LayerPolicy>>,
+    policies: Arc<Vec<Limit>>,
     /// What decides by the policies.
     pub(crate) limits: Arc<Limits>,
     pub(crate) responses: Arc<ResponseSettings>,
@@ -60,32 +60,23 @@ pub(crate) struct LayerConfig {
 }
 
 impl LayerConfig {
-    pub(crate) fn new(registry: &Arc<Registry>, first: LayerPolicy, membership: Arc<Membership>) -> Self {
-        Self::of(registry, vec![first], membership)
-    }
-
-    /// The configuration of a layer that limits nothing, and only denies.
-    pub(crate) fn without_policies(registry: &Arc<Registry>) -> Self {
+    /// The configuration of a layer without limits, which only denies until one is added.
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
         let joined = registry.engine().join(Box::default(), None);
         let membership = joined.expect("only a policy that is added can be refused");
-        Self::of(registry, Vec::new(), membership)
-    }
-
-    fn of(registry: &Arc<Registry>, policies: Vec<LayerPolicy>, membership: Arc<Membership>) -> Self {
         let limits = Arc::new(Limits::new(Arc::clone(registry.engine()), Vec::new()));
         let responses = Arc::new(registry.default_responses());
-        let set = PreparedSet { policies: Arc::new(policies), limits, responses, membership };
+        let set = PreparedSet { policies: Arc::default(), limits, responses, membership };
         let mut config = Self::prepared(registry, set);
-        config.join_again();
         config.render();
         config
     }
 
     /// The configuration of a set of policies that handlers check.
-    pub(crate) fn prepared(registry: &Arc<Registry>, set: PreparedSet) -> Self {
+    pub(crate) fn prepared(registry: Arc<Registry>, set: PreparedSet) -> Self {
         let PreparedSet { policies, limits, responses, membership } = set;
         Self {
-            registry: Arc::clone(registry),
+            registry,
             route: None,
             policies,
             limits,
@@ -126,51 +117,66 @@ impl LayerConfig {
         }
     }
 
-    pub(crate) fn policies(&self) -> &[LayerPolicy] {
+    pub(crate) fn policies(&self) -> &[Limit] {
         &self.policies
     }
 
-    /// Registers a policy and adds it.
-    pub(crate) fn push(&mut self, policy: LayerPolicy) -> Result<(), LayerError> {
-        let members = self.members().chain([policy.member()]).collect();
-        self.membership = self.registry.engine().join(members, Some(&policy.policy))?;
-        Arc::make_mut(&mut self.policies).push(policy);
-        self.render();
-        Ok(())
-    }
-
-    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut LayerPolicy)) {
-        let last = Arc::make_mut(&mut self.policies).last_mut().expect(NEVER_EMPTY);
-        let had_chosen_key = last.key.is_chosen_by_client();
-        change(last);
-        if last.key.is_chosen_by_client() != had_chosen_key {
-            self.join_again();
+    /// Registers limits and adds them.
+    ///
+    /// # Errors
+    ///
+    /// Everything that is wrong with them. The configuration cannot be used then.
+    pub(crate) fn add(&mut self, limits: impl IntoIterator<Item = Limit>) -> Result<(), LayerErrors> {
+        let mut errors = Vec::new();
+        for limit in limits {
+            if self.policies.len() >= Checks::MAX {
+                errors.push(LayerError::TooMany);
+                break;
+            }
+            let limit = self.with_key(limit);
+            let name = limit.policy.name();
+            if matches!(limit.key, KeySource::Before) && self.policies.is_empty() {
+                errors.push(LayerError::NoKey { policy: name.clone() });
+            }
+            let mistakes = limit.mistakes();
+            let locks_out = mistakes.is_empty();
+            errors.extend(mistakes);
+            if self.without_charge && limit.needs_charge() {
+                errors.push(LayerError::NeedsCharge { policy: name.clone() });
+            }
+            if self.policies.iter().any(|other| other.policy.name() == name) {
+                errors.push(LayerError::Duplicate { policy: name.clone() });
+                continue;
+            }
+            errors.extend(self.register(limit, locks_out).err());
         }
         self.render();
+        LayerErrors::check(errors)
     }
 
-    fn members(&self) -> impl Iterator<Item = Member> {
-        self.policies().iter().map(LayerPolicy::member)
+    /// Gives a limit without a key that of the limit before it.
+    fn with_key(&self, mut limit: Limit) -> Limit {
+        if let (KeySource::Before, Some(before)) = (&limit.key, self.policies.last()) {
+            limit.key = before.key.clone();
+        }
+        limit
     }
 
-    /// Registers the layer with what its keys are now.
-    fn join_again(&mut self) {
-        let joined = self.registry.engine().join(self.members().collect(), None);
-        self.membership = joined.expect("only a policy that is added can be refused");
+    /// Adds a limit, also if the limiter refuses it: those behind it are compared with it.
+    fn register(&mut self, mut limit: Limit, locks_out: bool) -> Result<(), LayerError> {
+        let engine = self.registry.engine();
+        let members = self.policies.iter().chain([&limit]).map(Limit::member).collect();
+        let joined = engine.join(members, Some(&limit.policy)).map(|membership| self.membership = membership);
+        let registered = joined.and_then(|()| if locks_out { limit.share_lock_out(engine) } else { Ok(()) });
+        limit.count_lookups_in(self.registry.lookup_counts());
+        self.reserves |= limit.reservation.is_some();
+        Arc::make_mut(&mut self.policies).push(limit);
+        registered
     }
 
     pub(crate) fn change_responses(&mut self, change: impl FnOnce(&mut ResponseSettings)) {
         change(Arc::make_mut(&mut self.responses));
         self.render();
-    }
-
-    /// The policy that was added last.
-    pub(crate) fn last(&self) -> &LayerPolicy {
-        self.policies().last().expect(NEVER_EMPTY)
-    }
-
-    pub(crate) fn last_key(&self) -> KeySource {
-        self.last().key.clone()
     }
 
     /// Emits that a request is admitted. `shadows` are the decisions of the policies that are tried out.
@@ -196,7 +202,7 @@ impl LayerConfig {
 
     fn render(&mut self) {
         self.has_caller_quotas = self.policies().iter().any(|layer_policy| layer_policy.quota.is_some());
-        let limits = self.policies.iter().map(LayerPolicy::to_limit).collect();
+        let limits = self.policies.iter().map(Limit::to_limit).collect();
         self.limits = Arc::new(self.limits.with_policies(limits));
         let enforced: Vec<_> = shown(&self.policies).collect();
         Arc::make_mut(&mut self.responses).render(&enforced);
@@ -209,14 +215,14 @@ impl LayerConfig {
     }
 }
 
-fn shown(policies: &[LayerPolicy]) -> impl Iterator<Item = ShownPolicy<'_>> {
+fn shown(policies: &[Limit]) -> impl Iterator<Item = ShownPolicy<'_>> {
     let enforced =
         policies.iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some());
     enforced.map(|(index, layer_policy)| ShownPolicy {
         index,
         policy: &layer_policy.policy,
         is_listed: !layer_policy.is_hidden,
-        warn_at: layer_policy.warn_at,
+        warn_at: layer_policy.warn_at.and_then(|fraction| Fraction::new(fraction).ok()),
     })
 }
 
@@ -249,8 +255,6 @@ const LOOKUP_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Longer than a healthy service needs, and short enough for a client that still waits.
 const READY_DEADLINE: Duration = Duration::from_secs(5);
-
-const NEVER_EMPTY: &str = "a layer has at least one policy";
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,7 +3,7 @@
 //!
 //! The layer wraps Axum routers and handlers, Tonic servers and services, and any `Service<http::Request<B>>` that implements
 //! `Clone`, where `B` is an `http_body::Body`. Most users use it through the crate `portcullis`, whose
-//! `Limiter::layer(policy)` is [`LayerBuilder::new`].
+//! `Limiter::layer(limit)` is [`RateLimitLayer::new`].
 //!
 //! # Examples
 //!
@@ -16,7 +16,7 @@
 //! use axum::{Router, body::Body, http::Request, routing::get};
 //! use portcullis_core::{ManualClock, Policy, Quota, Secret};
 //! use portcullis_memory::MemoryStore;
-//! use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+//! use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
 //! use tower::ServiceExt as _;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -26,7 +26,7 @@
 //! let search = Policy::gcra("search", Quota::per_minute(60));
 //! let app: Router = Router::new()
 //!     .route("/search", get(|| async { "found" }))
-//!     .layer(LayerBuilder::new(registry, search).by(ClientIp::peer()));
+//!     .layer(RateLimitLayer::new(registry, search.by(ClientIp::peer())));
 //!
 //! // In a server, `app.into_make_service_with_connect_info::<SocketAddr>()` inserts the address.
 //! let peer = SocketAddr::from(([192, 0, 2, 1], 1024));
@@ -51,17 +51,14 @@
 //! use http::{Request, Response};
 //! use portcullis_core::{Decision, FailureMode, ManualClock, Policy, Quota, Secret};
 //! use portcullis_memory::MemoryStore;
-//! use portcullis_tower::{Charge, Header, LayerBuilder, OnMissing, RateLimitLayer, Registry};
+//! use portcullis_tower::{Charge, Header, Limit, OnMissing, PolicyExt as _, RateLimitLayer, Registry};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
 //!
 //! fn limit(registry: Arc<Registry>) -> RateLimitLayer {
 //!     let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 //!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
-//!     LayerBuilder::new(registry, burst)
-//!         .by(Header::named("x-api-key"))
-//!         .on_missing(OnMissing::Shared)
-//!         .and_policy(daily)
-//!         .cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 })
+//!     RateLimitLayer::new(registry, burst.by(Header::named("x-api-key")).on_missing(OnMissing::Shared))
+//!         .and(Limit::new(daily).cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
 //!         .decision_in_response()
 //! }
 //!
@@ -91,7 +88,7 @@
 //! | cause | HTTP | gRPC status |
 //! |---|---|---|
 //! | limited: it fits later | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
-//! | [too many requests](RateLimitLayer::charge_after) of the client have no outcome yet | 429, no `retry-after` | 8 `RESOURCE_EXHAUSTED` |
+//! | [too many requests](Limit::charge_after) of the client have no outcome yet | 429, no `retry-after` | 8 `RESOURCE_EXHAUSTED` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
 //! | a [list](RateLimitLayer::deny) denies it | 403 | 7 `PERMISSION_DENIED` |
 //! | the identity is missing or malformed | 400 | 3 `INVALID_ARGUMENT` |
@@ -103,8 +100,8 @@
 //! | the service is overloaded, in front of which a layer sheds load (`portcullis-shed`) | 503, `retry-after` | 14 `UNAVAILABLE`, `grpc-retry-pushback-ms` |
 //! | [too many requests wait](Registry::max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
-//! A request that is rejected for its identity stays charged [by address](RateLimitLayer::count_rejections), and the response
-//! is 429 once that budget is used up. A layer with [look-ups](RateLimitLayer::by_async) starts them only if all policies with
+//! A request that is rejected for its identity stays charged [by address](Limit::count_rejections), and the response
+//! is 429 once that budget is used up. A layer with [look-ups](Limit::by_async) starts them only if all policies with
 //! synchronous keys let the request pass.
 //!
 //! Both kinds of limited responses, and the responses to requests that pass, carry the budget of the decisive policy:
@@ -116,7 +113,7 @@
 //!
 //! Requests that pass have a [`Charge`] in their extensions, which has the [`Decision`](portcullis_core::Decision), and by which a
 //! handler charges more or refunds, unless the layer was made [without](RateLimitLayer::without_charge); see also
-//! [`RateLimitLayer::decision_in_response`]. A response that streams is charged an [estimate](RateLimitLayer::reserve), which is
+//! [`RateLimitLayer::decision_in_response`]. A response that streams is charged an [estimate](Limit::reserve), which is
 //! settled when its body ends. Where a decision has a delay, the layer
 //! waits on a tokio timer. A request that waits for its slot, a window or a look-up does not keep an instance of the inner service
 //! ready. A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
@@ -124,8 +121,8 @@
 //! A handler that limits by what a layer cannot see makes a [`Check`] of its own, which answers in the same way: its error,
 //! [`Limited`], is the response of a layer. [`Charge::check`] limits the messages of a stream.
 //!
-//! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and never rejects. It can be
-//! [enforced for a share](RateLimitLayer::enforce) of its keys first, and be switched to [another mode](Registry::set_mode) while
+//! A policy in [shadow mode](Limit::shadow) decides and reports, in [`Shadow`], and never rejects. It can be
+//! [enforced for a share](Limit::enforce) of its keys first, and be switched to [another mode](Registry::set_mode) while
 //! the layer runs.
 //!
 //! # Policies that change
@@ -170,7 +167,7 @@
 //!
 //! # Position in the stack
 //!
-//! - Outside of authentication, the layer sees failed logins, and can limit them [alone](RateLimitLayer::charge_when), but no user:
+//! - Outside of authentication, the layer sees failed logins, and can limit them [alone](Limit::charge_when), but no user:
 //!   limit [by address](ClientIp). Inside, limit by the [user that authentication found](Extension). To do both, use two layers.
 //! - Inside of CORS, tracing and compression, so that they see rejections as well. A browser shows the headers to a page of
 //!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight has
@@ -195,7 +192,7 @@ mod check;
 mod config;
 mod layer;
 
-mod policy;
+mod limit;
 mod registry;
 mod selected;
 mod service;
@@ -209,18 +206,19 @@ pub use charge::{Charge, Shadow, Usage};
 #[cfg(feature = "axum")]
 pub use charge::{MissingCharge, MissingUsage};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
-pub use layer::{LayerBuilder, RateLimitLayer};
-pub use policy::cost::Cost;
-pub use policy::quota::{CallerQuota, QuotaLookup};
-pub use policy::response_outcome::ResponseOutcome;
+pub use layer::RateLimitLayer;
+pub use limit::cost::Cost;
+pub use limit::quota::{CallerQuota, QuotaLookup};
+pub use limit::response_outcome::ResponseOutcome;
+pub use limit::{Limit, PolicyExt};
 pub use portcullis_core::KeyWriter;
 pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
 pub use portcullis_engine::engine::settler::Drained;
 pub use portcullis_engine::{
-    Class, Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
-    LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, ParseModeError, Percent,
-    PercentError, PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
+    Class, Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerErrors,
+    LayerOptionError, LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, ParseModeError,
+    Percent, PercentError, PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,

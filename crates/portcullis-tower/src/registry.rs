@@ -95,13 +95,13 @@ impl Registry {
     ///
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Bearer, Charge, LayerBuilder, Registry};
+    /// use portcullis_tower::{Bearer, Charge, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let policy = Policy::fixed_window("daily", Quota::per_day(1));
-    /// let layer = LayerBuilder::new(Arc::new(Registry::off()), policy).by(Bearer);
+    /// let layer = RateLimitLayer::new(Arc::new(Registry::off()), policy.by(Bearer));
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     let charge = request.extensions().get::<Charge>().expect("it is there if limits are off as well");
     ///     assert_eq!(charge.settle(40).await.expect("limits are off").decision.remaining(), 1);
@@ -139,7 +139,7 @@ impl Registry {
 
     /// Sets how many requests may wait at the same time, in all layers together: for their slot in a queue
     /// ([`LeakyBucket`](portcullis_core::LeakyBucket)), under a policy that lets them
-    /// [wait](portcullis_core::Policy::wait_at_most), for a [look-up](crate::RateLimitLayer::by_async), or afterwards for the
+    /// [wait](portcullis_core::Policy::wait_at_most), for a [look-up](crate::Limit::by_async), or afterwards for the
     /// inner service. 4 096 by default; with 0, every request that would have to wait is rejected.
     ///
     /// At most one sixteenth of them, and at least one, may have the same key. Requests are counted by the narrowest key of
@@ -174,7 +174,7 @@ impl Registry {
     /// use http::{Request, Response};
     /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -187,12 +187,15 @@ impl Registry {
     ///     *response.status_mut() = rejection.status();
     ///     response
     /// });
-    /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global);
-    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+    /// let layer = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by(Global));
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
     /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
     /// let rejected = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!(rejected.status(), 429);
-    /// assert!(rejected.headers().contains_key("retry-after") && !rejected.headers().contains_key("x-ratelimit-limit"));
+    /// let headers = rejected.headers();
+    /// assert!(headers.contains_key("retry-after") && !headers.contains_key("x-ratelimit-limit"));
     /// # Ok(())
     /// # }
     /// ```
@@ -209,8 +212,8 @@ impl Registry {
         self.default_responses_mut().put_decision_in_extensions();
     }
 
-    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended, and the releases
-    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, then [returns](Store::drain) what the store holds
+    /// Waits until the settlements of all [reservations](crate::Limit::reserve) whose responses have ended, and the releases
+    /// of all [permits](crate::RateLimitLayer::and), are made or given up, then [returns](Store::drain) what the store holds
     /// in advance, such as leases, and ends what it does in the background: at most for `deadline`. Returns what settlements are left and were given up. With a deadline of
     /// zero, it returns at once and tries nothing, so that the figures may be polled.
     ///

@@ -40,7 +40,8 @@ pub trait SelectLayer: Send + Sync + 'static {
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
 /// use portcullis_tower::{
-///     Global, LayerBuilder, LayerLog, PreparedLayer, Registry, SelectLayer, SelectedRateLimit, Selection,
+///     Global, LayerLog, Limit, PolicyExt as _, PreparedLayer, RateLimitLayer, Registry, SelectedRateLimit,
+///     Selection, SelectLayer,
 /// };
 /// use tower::{ServiceExt as _, service_fn};
 ///
@@ -57,7 +58,7 @@ pub trait SelectLayer: Send + Sync + 'static {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
 /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-/// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global);
+/// let layer = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by(Global));
 /// let limited = Arc::new(Limited(PreparedLayer::new(&layer, &LayerLog::default())));
 /// let service = SelectedRateLimit::new(
 ///     service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))),

@@ -4,15 +4,14 @@
 //!
 //! ```
 //! use portcullis::key::{Extension, KeyExtractor as _, Route};
-//! use portcullis::{ClientIp, Limiter, Policy, Quota};
+//! use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 //!
 //! // Authentication, outside of the limit, puts a `User` into the extensions of a request.
 //! struct User(String);
 //!
 //! let by_user = Extension::<User>::with(|user, key| key.part("user", user.0.as_bytes()));
 //! let layer = Limiter::memory()
-//!     .layer(Policy::gcra("calls", Quota::per_second(10)))
-//!     .by(by_user.or(ClientIp::peer()).and(Route::matched_path()));
+//!     .layer(Policy::gcra("calls", Quota::per_second(10)).by(by_user.or(ClientIp::peer()).and(Route::matched_path())));
 //! # let _ = layer;
 //! ```
 //!
@@ -21,13 +20,11 @@
 //!
 //! ```
 //! use portcullis::key::Header;
-//! use portcullis::{ClientIp, Limiter, Policy, Quota};
+//! use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 //!
 //! let layer = Limiter::memory()
-//!     .layer(Policy::gcra("per-key", Quota::per_minute(60).burst(5)))
-//!     .by(Header::named("x-api-key"))
-//!     .and_policy(Policy::gcra("per-address", Quota::per_minute(60).burst(20)))
-//!     .by(ClientIp::peer());
+//!     .layer(Policy::gcra("per-key", Quota::per_minute(60).burst(5)).by(Header::named("x-api-key")))
+//!     .and(Policy::gcra("per-address", Quota::per_minute(60).burst(20)).by(ClientIp::peer()));
 //! # let _ = layer;
 //! ```
 //!

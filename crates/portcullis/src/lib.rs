@@ -3,7 +3,7 @@
 //! ```
 //! use axum::{Router, routing::get};
 //! use portcullis::key::{Header, KeyExtractor as _};
-//! use portcullis::{ClientIp, Limiter, Policy, Quota};
+//! use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 //!
 //! async fn search_page() -> &'static str {
 //!     "found"
@@ -16,8 +16,8 @@
 //! let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
 //! let login = Policy::sliding_window("login", Quota::per_minute(5));
 //! let app: Router = Router::new()
-//!     .route("/search", get(search_page).layer(limiter.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))))
-//!     .route("/login", get(sign_in).layer(limiter.layer(login).by(ClientIp::peer())));
+//!     .route("/search", get(search_page).layer(limiter.layer(search.by(Header::named("x-api-key").or(ClientIp::peer())))))
+//!     .route("/login", get(sign_in).layer(limiter.layer(login.by(ClientIp::peer()))));
 //! # let _ = app;
 //! ```
 //!
@@ -27,26 +27,26 @@
 //! | you need | use |
 //! |---|---|
 //! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`calendar_window`](Policy::calendar_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
-//! | a limit on requests at the same time, streams and tasks included | [`RateLimitLayer::and_in_flight`] with a [`Concurrency`](layer::Concurrency); [`Charge::take_permit`] for tasks and web sockets |
-//! | other quotas for single callers, such as those of their plans | [`Policy::caller_quotas`] with [`RateLimitLayer::quota`], or with a look-up: [`Lookup::quota`](key::Lookup::quota), [`RateLimitLayer::quota_by_async`] |
+//! | a limit on requests at the same time, streams and tasks included | [`RateLimitLayer::and`] with a [`Concurrency`](layer::Concurrency); [`Charge::take_permit`] for tasks and web sockets |
+//! | other quotas for single callers, such as those of their plans | [`Policy::caller_quotas`] with [`Limit::quota`], or with a look-up: [`Lookup::quota`](key::Lookup::quota), [`Limit::quota_by_async`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | one limit over several data centres | `redis::RedisLimiter::region`, see the [guide](guide::regions) (feature `redis`) |
 //! | to reject the least important requests while the service is overloaded | [`Limiter::shed`], see the [guide](guide::load_shedding) |
 //! | to keep to the limits of other servers | [`Limiter::outgoing`], see the [guide](guide::outgoing) |
-//! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
+//! | a layer | [`PolicyExt::by`] makes a [`Limit`] of a policy, and [`Limiter::layer`] a [`RateLimitLayer`] of the limit |
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
-//! | to try a limit out, or to change it while the service runs | [`RateLimitLayer::shadow`] and [`enforce`](RateLimitLayer::enforce); [`Limiter::set_mode`] and [`Limiter::set_policy`] |
+//! | to try a limit out, or to change it while the service runs | [`Limit::shadow`] and [`enforce`](Limit::enforce); [`Limiter::set_mode`] and [`Limiter::set_policy`] |
 //! | limits in a file that is reloaded while the service runs | `Limiter::with_rules` and `Limiter::rules`, see the [guide](guide::rules) (feature `rules`) |
-//! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
+//! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](Limit::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
-//! | to charge only certain responses, such as those to failed log-ins | [`RateLimitLayer::charge_when`] |
-//! | to block clients that go on after their rejections; to block a client, or to give it another quota, by hand | [`RateLimitLayer::lock_out`]; [`Limiter::block`] and [`Limiter::grant`] |
-//! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Policy::allow_debt`] for responses that use more than the burst; [`Limiter::drain`] at shutdown |
+//! | to charge only certain responses, such as those to failed log-ins | [`Limit::charge_when`] |
+//! | to block clients that go on after their rejections; to block a client, or to give it another quota, by hand | [`Limit::lock_out`]; [`Limiter::block`] and [`Limiter::grant`] |
+//! | to charge a stream what it used | [`Limit::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Policy::allow_debt`] for responses that use more than the burst; [`Limiter::drain`] at shutdown |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
-//! | to warn clients near a limit, or to spread their retries | [`RateLimitLayer::warn_at`]; [`RateLimitLayer::spread_retries`] |
+//! | to warn clients near a limit, or to spread their retries | [`Limit::warn_at`]; [`RateLimitLayer::spread_retries`] |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
 //! | no limits, in development or tests | [`Limiter::off`] |
 //! | metrics | `Limiter::metrics`, see the [guide](guide::metrics) (feature `metrics`); an [`Observer`](event::Observer) of your own, by [`Limiter::observe`] |
@@ -91,7 +91,7 @@
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
 //! | calendars | the module [`calendar`] | `CalendarError` |
-//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
+//! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`LayerErrors`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
@@ -164,9 +164,9 @@ pub use portcullis_core::{
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
-    BodyRate, Charge, ChargeError, ClientIp, GrpcClaim, LayerBuilder, LayerError, OnMissing, PolicyConflict,
-    RateLimit, RateLimitLayer, RatedBody, Reason, Rejection, ResponseBody, ResponseFuture, Shadow, SlowBody,
-    Unread,
+    BodyRate, Charge, ChargeError, ClientIp, GrpcClaim, LayerError, LayerErrors, Limit, OnMissing,
+    PolicyConflict, PolicyExt, RateLimit, RateLimitLayer, RatedBody, Reason, Rejection, ResponseBody,
+    ResponseFuture, Shadow, SlowBody, Unread,
 };
 
 /// Checks in handlers, and of the messages of streams. See [`Limiter::check`] and [`Charge::check`].
@@ -175,7 +175,7 @@ pub mod check {
 }
 
 /// Charges by the outcome of the response, reservations that are settled when it has ended, and permits of requests in flight that
-/// tasks hold. See [`RateLimitLayer::charge_when`], [`RateLimitLayer::reserve`] and [`Charge::take_permit`].
+/// tasks hold. See [`Limit::charge_when`], [`Limit::reserve`] and [`Charge::take_permit`].
 pub mod charge {
     #[cfg(feature = "axum")]
     pub use portcullis_tower::MissingUsage;
@@ -203,18 +203,17 @@ pub mod headers {
     };
 }
 
-/// Options of layers, and [what they limit](Limiter::layers): limits on [requests in flight](RateLimitLayer::and_in_flight), [quotas](RateLimitLayer::quota) of the caller's
+/// Options of layers, and [what they limit](Limiter::layers): limits on [requests in flight](RateLimitLayer::and), [quotas](Limit::quota) of the caller's
 /// own, how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for
 /// [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
 ///
 /// ```
 /// use portcullis::layer::{Network, RequestPath};
-/// use portcullis::{ClientIp, Limiter, Policy, Quota};
+/// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 ///
 /// let clients = ClientIp::peer();
 /// let layer = Limiter::memory()
-///     .layer(Policy::gcra("all", Quota::per_second(10)))
-///     .by(clients.clone())
+///     .layer(Policy::gcra("all", Quota::per_second(10)).by(clients.clone()))
 ///     .deny(Network::of(&clients, ["198.51.100.0/24"]))
 ///     .except(RequestPath::exact("/health"));
 /// # let _ = layer;

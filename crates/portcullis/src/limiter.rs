@@ -28,16 +28,17 @@ use portcullis_core::{
 use portcullis_engine::Engine;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
-    CheckBuilder, Drained, LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection,
+    CheckBuilder, Drained, LayerErrors, Limit, Observer, RateLimitHeaders, RateLimitLayer, Registry,
+    Rejection,
 };
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
 ///
 /// ```
-/// use portcullis::{ClientIp, Limiter, Policy, Quota};
+/// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 ///
 /// let limiter = Limiter::memory();
-/// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
+/// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10)).by(ClientIp::peer()));
 /// # let _ = layer;
 /// ```
 #[derive(Clone, Debug)]
@@ -109,10 +110,10 @@ impl Limiter {
     /// It also applies to clones of this limiter, and to layers that it has built already.
     ///
     /// ```
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory().max_waiting_requests(1_000);
-    /// let layer = limiter.layer(Policy::leaky_bucket("exports", Quota::per_second(5))).by(ClientIp::peer());
+    /// let layer = limiter.layer(Policy::leaky_bucket("exports", Quota::per_second(5)).by(ClientIp::peer()));
     /// # let _ = layer;
     /// ```
     #[must_use]
@@ -131,7 +132,7 @@ impl Limiter {
     /// use std::sync::mpsc::sync_channel;
     ///
     /// use portcullis::event::{Event, EventKind};
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// // Called inline: it must not wait, so it hands over to a thread, and drops what the channel has no room for.
     /// let (sender, rejections) = sync_channel(10_000);
@@ -141,7 +142,7 @@ impl Limiter {
     ///     }
     /// });
     /// std::thread::spawn(move || rejections.iter().for_each(|reason| println!("rejected: {reason:?}")));
-    /// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
+    /// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10)).by(ClientIp::peer()));
     /// # let _ = layer;
     /// ```
     #[must_use]
@@ -156,12 +157,12 @@ impl Limiter {
     /// ```
     /// use portcullis::headers::RateLimitHeaders;
     /// use portcullis::key::Global;
-    /// use portcullis::{Limiter, Policy, Quota};
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory().headers(RateLimitHeaders::IETF);
-    /// let search = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(Global);
+    /// let search = limiter.layer(Policy::gcra("search", Quota::per_second(10)).by(Global));
     /// assert_eq!(search.exposed_headers()[0], "ratelimit");
-    /// let images = limiter.layer(Policy::gcra("images", Quota::per_second(50))).by(Global).headers(RateLimitHeaders::NONE);
+    /// let images = limiter.layer(Policy::gcra("images", Quota::per_second(50)).by(Global)).headers(RateLimitHeaders::NONE);
     /// assert_eq!(images.exposed_headers(), ["retry-after"]);
     /// ```
     #[must_use]
@@ -203,25 +204,26 @@ impl Limiter {
         self
     }
 
-    /// Starts a layer with `policy`; [`by`](LayerBuilder::by) sets its key and completes the layer.
+    /// Returns a layer with one limit; [`and`](RateLimitLayer::and) adds others. A policy becomes a limit when it has a key:
+    /// [`PolicyExt::by`](crate::PolicyExt::by).
     ///
     /// The same policy in two layers shares one budget per key.
     ///
     /// # Panics
     ///
-    /// If [`try_layer`](Self::try_layer) returns an error for the policy.
+    /// If [`try_layer`](Self::try_layer) returns an error for the limit.
     #[track_caller]
-    pub fn layer(&self, policy: Policy) -> LayerBuilder {
-        LayerBuilder::new(Arc::clone(&self.registry), policy)
+    pub fn layer(&self, limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 
-    /// Like [`Limiter::layer`], for policies that are not literals, such as those of a configuration file.
+    /// Returns a layer with limits that are not literals, such as those of a configuration file.
     ///
     /// # Errors
     ///
-    /// If a different policy of this limiter has the same name, or the store cannot hold another policy.
-    pub fn try_layer(&self, policy: Policy) -> Result<LayerBuilder, LayerError> {
-        LayerBuilder::try_new(Arc::clone(&self.registry), policy)
+    /// Everything that is wrong with the limits, or that this limiter refuses: see [`RateLimitLayer::try_new`].
+    pub fn try_layer(&self, limits: impl IntoIterator<Item = Limit>) -> Result<RateLimitLayer, LayerErrors> {
+        RateLimitLayer::try_new(Arc::clone(&self.registry), limits)
     }
 
     /// Starts a check under `policy` in a handler; [`by`](CheckBuilder::by) sets its key, and it is decided when it is awaited.
@@ -307,8 +309,8 @@ impl Limiter {
         self.store().reset(policy, key)
     }
 
-    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended, and the releases
-    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, then returns the leases of this process, all at most
+    /// Waits until the settlements of all [reservations](crate::Limit::reserve) whose responses have ended, and the releases
+    /// of all [permits](crate::RateLimitLayer::and), are made or given up, then returns the leases of this process, all at most
     /// for `deadline`. Returns the settlements that are left. For the end of a process, after its server has ended all responses. See
     /// [`Registry::drain`].
     ///

@@ -274,7 +274,7 @@ impl IntoFuture for RedisLimiter {
 }
 
 /// Why a limiter on Redis cannot be set up. Only permanent errors are returned.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisLimiterError {
     /// The given secret is invalid.

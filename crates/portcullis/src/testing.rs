@@ -16,11 +16,11 @@ pub use portcullis_core::ManualClock;
 /// use axum::{Router, body::Body, http::Request, routing::get};
 /// use portcullis::key::Global;
 /// use portcullis::testing::{self, ManualClock};
-/// use portcullis::{Policy, Quota};
+/// use portcullis::{Policy, PolicyExt as _, Quota};
 /// use tower::ServiceExt as _;
 ///
 /// let clock = ManualClock::default();
-/// let limit = testing::limiter(&clock).layer(Policy::gcra("search", Quota::per_minute(1))).by(Global);
+/// let limit = testing::limiter(&clock).layer(Policy::gcra("search", Quota::per_minute(1)).by(Global));
 /// let app: Router = Router::new().route("/", get(async || "found")).layer(limit);
 /// let search = async || app.clone().oneshot(Request::new(Body::empty())).await;
 ///

@@ -21,7 +21,7 @@ use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use portcullis::admin::{Actor, Refused, has_bearer_token};
 use portcullis::metrics::{CALL_BUCKETS, DECISIONS_BUCKETS, WAIT_BUCKETS};
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limit, Limiter, Policy, PolicyExt as _, Quota};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -77,8 +77,8 @@ async fn main() -> anyhow::Result<()> {
 /// In production, metrics and the API belong on an address that clients do not reach.
 fn app(limiter: &Limiter, token: String) -> Router {
     let clients = ClientIp::peer();
-    let search = limiter.layer(SEARCH).by(clients.clone()).and_policy(STRICT).shadow();
-    let login = limiter.layer(LOGIN).by(clients);
+    let search = limiter.layer(SEARCH.by(clients.clone())).and(Limit::new(STRICT).shadow());
+    let login = limiter.layer(LOGIN.by(clients));
     let admin = limiter.admin(move |parts: &Parts| {
         if has_bearer_token(parts, &token) {
             Ok(Actor::new("operator"))

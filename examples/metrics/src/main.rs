@@ -19,7 +19,7 @@ use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use portcullis::layer::Concurrency;
 use portcullis::metrics::{CALL_BUCKETS, DECISIONS_BUCKETS, WAIT_BUCKETS};
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limit, Limiter, Policy, PolicyExt as _, Quota};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -43,9 +43,9 @@ async fn main() -> anyhow::Result<()> {
     .metrics();
 
     let clients = ClientIp::peer();
-    let search = limiter.layer(SEARCH).by(clients.clone()).and_policy(STRICT).shadow();
-    let login = limiter.layer(LOGIN).by(clients.clone());
-    let exports = limiter.layer(EXPORTS).by(clients).and_in_flight(Concurrency::new("exports in flight", 4));
+    let search = limiter.layer(SEARCH.by(clients.clone())).and(Limit::new(STRICT).shadow());
+    let login = limiter.layer(LOGIN.by(clients.clone()));
+    let exports = limiter.layer(EXPORTS.by(clients)).and(Concurrency::new("exports in flight", 4));
     let app = Router::new()
         .route("/search", get(async || "found\n").layer(search))
         .route("/login", get(async || "welcome\n").layer(login))

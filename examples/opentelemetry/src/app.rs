@@ -7,7 +7,7 @@ use axum::extract::{MatchedPath, Request};
 use axum::response::Response;
 use axum::routing::get;
 use portcullis::event::SpanFields;
-use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use tower_http::trace::TraceLayer;
 use tracing::field::Empty;
 use tracing::{Span, info_span};
@@ -18,8 +18,8 @@ pub(crate) const TRIAL: Policy = Policy::token_bucket("trial", Quota::per_hour(1
 
 pub(crate) fn app(limiter: Limiter) -> Router {
     let limiter = limiter.observe(SpanFields::new());
-    let search = limiter.layer(SEARCH).by(ClientIp::peer());
-    let trial = limiter.layer(TRIAL).by(ClientIp::peer()).shadow();
+    let search = limiter.layer(SEARCH.by(ClientIp::peer()));
+    let trial = limiter.layer(TRIAL.by(ClientIp::peer()).shadow());
     Router::new()
         .route("/search", get(async || "found\n").layer(search))
         .route("/trial", get(async || "tried\n").layer(trial))

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
 use portcullis::key::Global;
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 use reqwest::{Client, Method, Request};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ const CALLS: usize = 8;
 /// The server of the partner. Its limit is a little higher, because the network brings together what was sent apart.
 async fn partner() -> anyhow::Result<String> {
     let limit =
-        Limiter::memory().layer(Policy::token_bucket("calls", Quota::per_second(10).burst(5))).by(Global);
+        Limiter::memory().layer(Policy::token_bucket("calls", Quota::per_second(10).burst(5)).by(Global));
     let was_busy = AtomicBool::new(false);
     let was_busy = Arc::new(was_busy);
     let maintenance = async move || {

@@ -14,7 +14,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use portcullis::{ClientIp, Limiter, Policy, Quota, Shadow};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, Shadow};
 use tokio::sync::mpsc;
 
 /// The interval between two jobs, for each address and for the queue.
@@ -30,7 +30,7 @@ struct Jobs {
 
 fn app(limiter: &Limiter, jobs: Jobs) -> anyhow::Result<Router> {
     let policy = Policy::gcra("jobs", Quota::new(1, INTERVAL)?.burst(3));
-    let limit = limiter.layer(policy).by(ClientIp::peer()).shadow();
+    let limit = limiter.layer(policy.by(ClientIp::peer()).shadow());
     Ok(Router::new()
         .route("/jobs", post(submit).layer(limit))
         .route("/done", get(async |State(jobs): State<Jobs>| jobs.done.load(Ordering::Relaxed).to_string()))

@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use axum::Router;
 use axum::routing::get;
 use portcullis::key::{Header, KeyExtractor as _};
-use portcullis::{Charge, ClientIp, Limiter, Policy, Quota};
+use portcullis::{Charge, ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -16,9 +16,9 @@ fn app(limiter: &Limiter) -> anyhow::Result<Router> {
     let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5));
     let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 
-    Ok(Router::new().route("/", get(show).layer(limiter.layer(home).by(ClientIp::peer()))).route(
+    Ok(Router::new().route("/", get(show).layer(limiter.layer(home.by(ClientIp::peer())))).route(
         "/search",
-        get(show).layer(limiter.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))),
+        get(show).layer(limiter.layer(search.by(Header::named("x-api-key").or(ClientIp::peer())))),
     ))
 }
 

@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use portcullis::{Charge, ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Charge, ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -36,7 +36,7 @@ impl Greeter for GreeterService {
 /// Two calls at once, then one per second, for each address.
 fn limit() -> RateLimitLayer {
     let greetings = Policy::gcra("greetings", Quota::per_second(1).burst(2));
-    Limiter::memory().layer(greetings).by(ClientIp::peer())
+    Limiter::memory().layer(greetings.by(ClientIp::peer()))
 }
 
 async fn serve(listener: TcpListener) -> anyhow::Result<()> {

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Global, LayerBuilder, RateLimitLayer, Registry};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -38,7 +38,7 @@ fn rejection(method: Method, name: &HeaderName, values: &[HeaderValue]) -> Respo
         static LAYER: RateLimitLayer = {
             let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
             let policy = Policy::gcra("one", Quota::per_hour(1));
-            LayerBuilder::new(Arc::new(registry), policy).by(Global).cost(|_| 2)
+            RateLimitLayer::new(Arc::new(registry), policy.by(Global).cost(|_| 2))
         };
         static RUNTIME: Runtime = Builder::new_current_thread().build().expect("a runtime without I/O can be made");
     }

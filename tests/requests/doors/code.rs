@@ -57,11 +57,11 @@ impl Code {
     }
 
     fn layer(&self, names: &[String]) -> Option<RateLimitLayer> {
-        let mut built: Option<RateLimitLayer> = None;
-        for (name, policy) in self.policies().into_iter().filter(|(name, _)| names.contains(name)) {
-            built = Some(layer::with(built, &self.limiter, &self.clients, name, policy));
-        }
-        built.map(|built| layer::options(built, self.rules.get("layer"), &self.clients))
+        let policies = self.policies().into_iter().filter(|(name, _)| names.contains(name));
+        let mut limits = policies.flat_map(|(name, policy)| layer::limits(&self.clients, name, policy));
+        let first = self.limiter.layer(limits.next()?);
+        let layer = limits.fold(first, RateLimitLayer::and);
+        Some(layer::options(layer, self.rules.get("layer"), &self.clients))
     }
 
     fn policies(&self) -> Vec<(&String, &Table)> {

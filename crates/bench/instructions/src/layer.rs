@@ -14,7 +14,7 @@ use portcullis_memory::MemoryStore;
 use portcullis_metrics::Metrics;
 use portcullis_shed::{Class, ShedLayer};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
+use portcullis_tower::{Header, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
@@ -84,7 +84,7 @@ fn layer(quota: Quota) -> RateLimitLayer {
 
 /// Adds a second policy, which is decided in the same call of the store.
 fn with_window(layer: RateLimitLayer) -> RateLimitLayer {
-    layer.and_policy(Policy::fixed_window("daily", Quota::per_day(1_000_000)))
+    layer.and(Policy::fixed_window("daily", Quota::per_day(1_000_000)))
 }
 
 /// Like [`layer`], but with metrics that an exporter for Prometheus has.
@@ -100,7 +100,7 @@ fn registry() -> Arc<Registry> {
 }
 
 fn layer_of(registry: Arc<Registry>, quota: Quota) -> RateLimitLayer {
-    LayerBuilder::new(registry, Policy::gcra("search", quota)).by(Header::named("x-user"))
+    RateLimitLayer::new(registry, Policy::gcra("search", quota).by(Header::named("x-user")))
 }
 
 fn request() -> Request<String> {

@@ -23,9 +23,9 @@ const PROGRAMS: [Hello; 3] = [
     Hello {
         name: "portcullis",
         dependencies: "portcullis = { path = \"ROOT/crates/portcullis\" }\n",
-        layer: "use portcullis::{ClientIp, Limiter, Policy, Quota};\n    \
+        layer: "use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};\n    \
                 let search = Policy::gcra(\"search\", Quota::per_second(10).burst(20));\n    \
-                let layer = Limiter::memory().layer(search).by(ClientIp::peer());",
+                let layer = Limiter::memory().layer(search.by(ClientIp::peer()));",
     },
     Hello {
         name: "tower_governor",

@@ -16,7 +16,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::metrics::Metrics;
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_bench::{BenchOptions, Round, Spread, digits, interleaved, machine, markdown};
 use tower::ServiceExt as _;
 
@@ -50,18 +50,18 @@ const NONE: RateLimitHeaders = RateLimitHeaders::NONE;
 const X: RateLimitHeaders = RateLimitHeaders::X_RATELIMIT;
 
 fn plenty(limiter: &Limiter, headers: RateLimitHeaders) -> Router {
-    let layer = limiter.layer(of_plenty("plenty")).by(Header::named("x-user")).headers(headers);
+    let layer = limiter.layer(of_plenty("plenty").by(Header::named("x-user"))).headers(headers);
     Router::new().route("/", post(async || "found")).layer(layer)
 }
 
 fn two_policies(limiter: &Limiter) -> Router {
-    let layer = limiter.layer(of_plenty("plenty")).by(Header::named("x-user"));
-    let layer = layer.and_policy(of_plenty("more")).headers(NONE);
+    let layer = limiter.layer(of_plenty("plenty").by(Header::named("x-user")));
+    let layer = layer.and(of_plenty("more")).headers(NONE);
     Router::new().route("/", post(async || "found")).layer(layer)
 }
 
 fn nothing(limiter: &Limiter) -> Router {
-    let layer = limiter.layer(Policy::gcra("nothing", Quota::per_week(1))).by(Header::named("x-user"));
+    let layer = limiter.layer(Policy::gcra("nothing", Quota::per_week(1)).by(Header::named("x-user")));
     Router::new().route("/", post(async || "found")).layer(layer.headers(X))
 }
 

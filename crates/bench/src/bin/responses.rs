@@ -12,7 +12,7 @@ use axum::{Router, response::Response};
 use clap::Parser as _;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Header, Identity, KeyError, KeyWriter};
-use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Limit, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use portcullis_bench::{BenchOptions, Case, digits, machine, markdown, medians};
 use tower::ServiceExt as _;
 
@@ -21,11 +21,13 @@ fn plenty() -> RateLimitLayer {
 }
 
 fn nothing() -> RateLimitLayer {
-    layer(Policy::gcra("nothing", Quota::per_week(1)))
+    layer(NOTHING)
 }
 
+const NOTHING: Policy = Policy::gcra("nothing", Quota::per_week(1));
+
 fn layer(policy: Policy) -> RateLimitLayer {
-    Limiter::memory().layer(policy).by(Header::named("x-user"))
+    Limiter::memory().layer(policy.by(Header::named("x-user")))
 }
 
 fn app(layer: Option<RateLimitLayer>) -> Router {
@@ -60,7 +62,7 @@ fn main() -> Result<()> {
     let unix = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time();
     let cases: [RequestCase; 15] = [
         ("no layer", None, &[], 200),
-        ("exempt", Some(nothing().by(exempt)), &[], 200),
+        ("exempt", Some(Limiter::memory().layer(NOTHING.by(exempt))), &[], 200),
         ("allowed, no headers", Some(plenty().headers(RateLimitHeaders::NONE)), &[], 200),
         ("allowed, `X-RateLimit`", Some(plenty()), &[], 200),
         ("allowed, `X-RateLimit` in Unix time", Some(plenty().headers(unix)), &[], 200),
@@ -69,7 +71,7 @@ fn main() -> Result<()> {
         ("allowed, all three formats", Some(plenty().headers(all)), &[], 200),
         (
             "allowed, `X-RateLimit`, a policy in shadow mode beside it",
-            Some(plenty().and_policy(shadow()).shadow()),
+            Some(plenty().and(Limit::new(shadow()).shadow())),
             &[],
             200,
         ),

@@ -5,7 +5,7 @@ use http::Request;
 use http::request::Parts;
 use portcullis_admin::{Actor, Admin, Refused};
 use portcullis_core::{Policy, Quota, StoreErrorKind};
-use portcullis_tower::{Global, LayerBuilder};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
 use serde_json::json;
 use tower::{Layer as _, ServiceExt as _};
 
@@ -153,7 +153,7 @@ async fn answers_are_bounded_whatever_routes_are_called() {
         let name: &str = format!("{number:0>64}").leak();
         for other in 0..9 {
             let policy = Policy::fixed_window(name, Quota::per_day(3));
-            let layer = LayerBuilder::new(limited.registry.clone(), policy).by(Global);
+            let layer = RateLimitLayer::new(limited.registry.clone(), policy.by(Global));
             let route = format!("{number} {other} \u{1}<script>{}", "\u{1}".repeat(2_000));
             services.push(layer.route(route).layer(()));
         }

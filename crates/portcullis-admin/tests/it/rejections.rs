@@ -1,7 +1,7 @@
 //! Rejections of all kinds.
 
 use portcullis_core::overrides::LockOut;
-use portcullis_tower::{Header, LayerBuilder};
+use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer};
 use serde_json::json;
 use std::time::Duration;
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -38,7 +38,7 @@ async fn a_lock_out_is_listed_until_it_is_ended() {
     let lock_out = LockOut::after(1).within(Duration::from_secs(60)).block_for(Duration::from_secs(600));
     let login = portcullis_core::Policy::fixed_window("login", portcullis_core::Quota::per_week(1));
     let layer =
-        LayerBuilder::new(limited.registry.clone(), login).by(Header::named("x-user")).lock_out(lock_out);
+        RateLimitLayer::new(limited.registry.clone(), login.by(Header::named("x-user")).lock_out(lock_out));
     let service = layer.layer(service_fn(async |_: http::Request<String>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     }));

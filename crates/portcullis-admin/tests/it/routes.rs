@@ -6,7 +6,7 @@ use axum::Router;
 use portcullis_admin::{Admin, HostError};
 use portcullis_core::{ManualClock, Policy, Quota};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{ClientIp, Global, LayerBuilder, Mode};
+use portcullis_tower::{ClientIp, Global, Mode, PolicyExt as _, RateLimitLayer};
 use serde_json::{Value, json};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -54,7 +54,7 @@ async fn a_snapshot_shows_policies_callers_and_rejections() {
 async fn policies_and_layers_are_listed() {
     let limited = Limited::new();
     let shadow = Policy::token_bucket("burst", Quota::per_second(10).burst(20));
-    let layer = LayerBuilder::new(limited.registry.clone(), shadow).by(Global).shadow();
+    let layer = RateLimitLayer::new(limited.registry.clone(), shadow.by(Global).shadow());
     let service = layer.layer(service_fn(async |_: http::Request<String>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     }));
@@ -81,7 +81,7 @@ async fn unused_policies_are_shown_as_such() {
     let limited = Limited::new();
     let layer = |name| {
         let daily = Policy::fixed_window(name, Quota::per_day(9));
-        LayerBuilder::new(Arc::clone(&limited.registry), daily).by(ClientIp::peer())
+        RateLimitLayer::new(Arc::clone(&limited.registry), daily.by(ClientIp::peer()))
     };
     let _never_applied = layer("built");
     limited.registry.register(&Policy::fixed_window("kept", Quota::per_day(9))).unwrap();
@@ -143,7 +143,7 @@ async fn a_budget_is_looked_up_by_request_or_fingerprint() {
 async fn an_ipv4_mapped_peer_is_the_same_caller() {
     let limited = Limited::new();
     let pages = Policy::gcra("pages", Quota::per_second(1));
-    let layer = LayerBuilder::new(Arc::clone(&limited.registry), pages).by(ClientIp::peer());
+    let layer = RateLimitLayer::new(Arc::clone(&limited.registry), pages.by(ClientIp::peer()));
     let _service = layer.layer(service_fn(async |_: http::Request<String>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     }));

@@ -12,7 +12,7 @@ use portcullis_admin::{Actor, Admin, Refused, has_bearer_token};
 use portcullis_core::store::Store;
 use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Header, LayerBuilder, RateLimit, Registry};
+use portcullis_tower::{Header, PolicyExt as _, RateLimit, RateLimitLayer, Registry};
 use serde_json::{Value, json};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -58,8 +58,7 @@ impl Limited {
     }
 
     pub(crate) fn on(registry: Arc<Registry>) -> Self {
-        let layer = LayerBuilder::new(Arc::clone(&registry), search())
-            .by(Header::named("x-user"))
+        let layer = RateLimitLayer::new(Arc::clone(&registry), search().by(Header::named("x-user")))
             .route("GET /search");
         let inner = Inner::new(service_fn(async |_: Request<Body>| Ok(Response::new(String::new()))));
         let api = Admin::new(Arc::clone(&registry), authorize).store_kind("memory").into_router();

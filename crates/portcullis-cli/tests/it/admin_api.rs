@@ -13,7 +13,7 @@ use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_tower::{Header, LayerBuilder, Registry};
+use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
@@ -30,7 +30,7 @@ impl Service {
         let secret = Secret::new("test", b"0123456789abcdef").unwrap();
         let registry = Arc::new(Registry::new(store, secret));
         let search = Policy::fixed_window("search", Quota::per_week(2)).allow_overrides();
-        let layer = LayerBuilder::new(Arc::clone(&registry), search).by(Header::named("x-api-key"));
+        let layer = RateLimitLayer::new(Arc::clone(&registry), search.by(Header::named("x-api-key")));
         let admin = Admin::new(registry, |parts: &http::request::Parts| {
             if has_bearer_token(parts, TOKEN) {
                 Ok(Actor::new("operator"))

@@ -7,7 +7,7 @@ use arc_swap::Guard;
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_tower::matching::PathReadings;
-use portcullis_tower::{CurrentLayer, LayerError, PreparedLayer, SelectLayer, SelectedRateLimit, Selection};
+use portcullis_tower::{CurrentLayer, LayerErrors, PreparedLayer, SelectLayer, SelectedRateLimit, Selection};
 use tower_layer::Layer;
 
 use super::version::RulesVersion;
@@ -113,7 +113,7 @@ impl RulesLayer {
         &self,
         version: &RulesVersion,
         (set, may_keep): (RuleSet, bool),
-    ) -> Result<Option<CurrentLayer>, LayerError> {
+    ) -> Result<Option<CurrentLayer>, LayerErrors> {
         if let Some(layer) = version.made(&set, PreparedLayer::current) {
             return Ok(Some(layer));
         }

@@ -66,7 +66,7 @@ impl Loader {
     }
 
     /// Registers what decides whether a response is charged, such as by a header that the handler sets. In a file it is `charge_when = { function = "name" }`. It is that of
-    /// [`RateLimitLayer::charge_when`](portcullis_tower::RateLimitLayer::charge_when).
+    /// [`Limit::charge_when`](portcullis_tower::Limit::charge_when).
     ///
     /// ```
     /// use portcullis_config::{Format, Loader, Rules};
@@ -96,7 +96,7 @@ impl Loader {
     }
 
     /// Registers a look-up of the quotas of callers. In a file it is `quota_lookup = "name"`, beside the `caller_quotas` that it may
-    /// return. It is that of [`RateLimitLayer::quota_by_async`](portcullis_tower::RateLimitLayer::quota_by_async).
+    /// return. It is that of [`Limit::quota_by_async`](portcullis_tower::Limit::quota_by_async).
     ///
     /// ```
     /// use http::request::Parts;

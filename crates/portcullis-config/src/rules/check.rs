@@ -1,12 +1,10 @@
 //! What is wrong with rules that are valid one by one.
 
-use std::iter;
+use portcullis_tower::{LayerError, LayerOptionError, Mode, RateLimitLayer};
 
-use portcullis_tower::Mode;
-
-use super::build::{LayerOptions, plain_layer, scratch_registry};
 use super::matcher::Condition;
 use super::matcher::covers::Comparisons;
+use super::options::LayerOptions;
 use super::rule::Rule;
 use crate::fields::{Findings, join};
 use crate::source::Span;
@@ -20,9 +18,9 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
     if !findings.errors_are_all(|field| is_of_a_rule(field, rules)) {
         return;
     }
-    let addresses = rules.iter().filter(|rule| {
-        rule.mode == Mode::Enforce && rule.key.is_address() && rule.options.charge_when.is_none()
-    });
+    let addresses = rules
+        .iter()
+        .filter(|rule| rule.mode == Mode::Enforce && rule.key.is_address() && !rule.charges_by_outcome);
     // Those for all requests first, which are compared at once.
     let (mut beside, narrower): (Vec<_>, Vec<_>) = addresses.partition(|rule| is_everything(rule));
     beside.extend(narrower);
@@ -95,13 +93,20 @@ pub(super) fn no_policies(rules: &[Rule], documents: &[Node], findings: &Finding
         .help("add a policy, such as [policy.search]");
 }
 
-/// The options of the layer that its builder refuses, with each rule alone that can be a layer. Each is reported once.
-pub(super) fn try_out(rules: &[Rule], options: &LayerOptions, table: Option<&Node>, findings: &Findings) {
+/// The options of the layer that are invalid, or that a rule does not allow. Each is reported once.
+pub(super) fn layer_options(
+    rules: &[Rule],
+    options: &LayerOptions,
+    table: Option<&Node>,
+    findings: &Findings,
+) {
     let Some(table) = table else { return };
-    for option in options.each_refusable() {
-        let layers = rules.iter().filter_map(|rule| rule.add_to(None, &scratch_registry()).ok());
-        let refused = iter::once(plain_layer()).chain(layers).find_map(|layer| option.apply(layer).err());
-        if let Some((field, error)) = refused {
+    let spread = options.spread_retries.filter(|spread| *spread > RateLimitLayer::MAX_RETRY_SPREAD);
+    let spread = spread.map(|spread| LayerOptionError::RetrySpread { spread }.into());
+    let charged = rules.iter().find(|rule| rule.limit.needs_charge()).filter(|_| options.without_charge);
+    let charged = charged.map(|rule| LayerError::NeedsCharge { policy: rule.name().clone() });
+    for (field, error) in [("spread_retries", spread), ("without_charge", charged)] {
+        if let Some(error) = error {
             findings.error(join("layer", field), table.span_of(field), error.to_string());
         }
     }

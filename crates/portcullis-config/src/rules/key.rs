@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
+use portcullis_core::Policy;
 use portcullis_tower::matching::{RequestMatcher, matched_path};
 use portcullis_tower::{
     AsyncKeyExtractor, Bearer, ClientIp, Cookie, Credential, Global, Header, Identity, KeyError,
-    KeyExtractor, KeyWriter, Lookup, LookupCounts, LookupFuture, Query, Route,
+    KeyExtractor, KeyWriter, Limit, Lookup, LookupCounts, LookupFuture, PolicyExt as _, Query, Route,
 };
 
 use crate::hooks::Hooks;
@@ -230,9 +231,13 @@ impl AsyncKeyExtractor for Except<Arc<dyn AsyncKeyExtractor>> {
     }
 }
 
-impl fmt::Debug for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("KeySource")
+impl KeySource {
+    /// A policy that is charged to the key.
+    pub(super) fn limit(&self, policy: Policy) -> Limit {
+        match self {
+            Self::Sync(key) => policy.by(Arc::clone(key)),
+            Self::Async(look_up) => policy.by_async(Arc::clone(look_up)),
+        }
     }
 }
 

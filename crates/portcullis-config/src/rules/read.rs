@@ -20,7 +20,7 @@ use http::HeaderName;
 use portcullis_tower::ClientIp;
 
 use super::Rules;
-use super::build::LayerOptions;
+use super::options::LayerOptions;
 use super::rule::Rule;
 use crate::fields::{Fields, Findings};
 use crate::hooks::Hooks;

@@ -13,8 +13,8 @@ pub(super) fn add<'r, I: Iterator<Item = &'r Rule>>(
     layer: RateLimitLayer,
     rules: impl Fn() -> I,
 ) -> RateLimitLayer {
-    let Some(first) = rules().find_map(|rule| rule.options.reject_with.clone()) else { return layer };
-    let rules = rules().map(|rule| (rule.name().clone(), rule.options.reject_with.clone()));
+    let Some(first) = rules().find_map(|rule| rule.reject_with.0.clone()) else { return layer };
+    let rules = rules().map(|rule| (rule.name().clone(), rule.reject_with.0.clone()));
     let rules: Vec<(PolicyName, Option<Arc<RejectWith>>)> = rules.collect();
     let otherwise = layer.rejection();
     layer.reject_with(move |rejection| {

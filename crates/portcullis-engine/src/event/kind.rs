@@ -74,7 +74,7 @@ pub enum EventKind<'a> {
         /// The error of the look-up.
         error: &'a (dyn Error + 'static),
     },
-    /// A caller has a quota of its own, by `RateLimitLayer::quota`, that a policy does not use. The policy's own quota applies.
+    /// A caller has a quota of its own, by `Limit::quota`, that a policy does not use. The policy's own quota applies.
     QuotaRefused {
         /// The policy; the first one of the look-up if the look-up has named one that it does not find the key of.
         policy: &'a PolicyName,
@@ -83,7 +83,7 @@ pub enum EventKind<'a> {
         /// Why it is not used, and what to change.
         error: &'a QuotaRefusal,
     },
-    /// A look-up of a quota alone (`RateLimitLayer::quota_by_async`) has failed, or took too long. The policy's own quota
+    /// A look-up of a quota alone (`Limit::quota_by_async`) has failed, or took too long. The policy's own quota
     /// applies.
     QuotaLookupFailed {
         /// The policy.
@@ -92,12 +92,12 @@ pub enum EventKind<'a> {
         error: &'a (dyn Error + 'static),
     },
     /// A request goes to the inner service, and has used at least the part of a limit at which its policy
-    /// warns (`RateLimitLayer::warn_at`). Emitted for each such request and policy.
+    /// warns (`Limit::warn_at`). Emitted for each such request and policy.
     SoftLimitReached {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// A request passes that a shadow policy (`RateLimitLayer::shadow`) would have rejected, or one that is enforced for a
+    /// A request passes that a shadow policy (`Limit::shadow`) would have rejected, or one that is enforced for a
     /// [share](crate::Percent) of its keys without that of the request.
     ShadowWouldReject {
         /// The decision of the shadow policy.
@@ -153,7 +153,7 @@ pub enum EventKind<'a> {
         units: u64,
     },
     /// A handler has charged more for a request, by its `Charge`, or the layer has charged one that had
-    /// looked first (`RateLimitLayer::charge_after`).
+    /// looked first (`Limit::charge_after`).
     ChargedMore {
         /// The new decision of each policy that was charged.
         decisions: &'a [Decision],
@@ -168,7 +168,7 @@ pub enum EventKind<'a> {
         units: u64,
     },
     /// A charge was refunded: by its handler, or by the layer, for a request that was not admitted or whose
-    /// outcome (`RateLimitLayer::charge_when`) is not charged.
+    /// outcome (`Limit::charge_when`) is not charged.
     Refunded {
         /// The new decision of the policy.
         decision: &'a Decision,
@@ -177,16 +177,16 @@ pub enum EventKind<'a> {
     },
     /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
     RefundDropped,
-    /// A request stays uncharged whose policy charges afterwards (`RateLimitLayer::charge_after`), because its client has
+    /// A request stays uncharged whose policy charges afterwards (`Limit::charge_after`), because its client has
     /// disconnected outside of a runtime.
     ChargeDropped,
     /// A request is rejected, because too many with its key are unsettled under a policy that
-    /// charges afterwards (`RateLimitLayer::charge_after`).
+    /// charges afterwards (`Limit::charge_after`).
     TooManyUnsettled {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// The closure of a policy that is charged by outcome (`RateLimitLayer::charge_when`) has panicked. The request stays
+    /// The closure of a policy that is charged by outcome (`Limit::charge_when`) has panicked. The request stays
     /// charged.
     OutcomePanicked {
         /// The policy.
@@ -199,9 +199,9 @@ pub enum EventKind<'a> {
         /// The units that stay uncharged.
         uncharged: u64,
     },
-    /// The settlement of a reservation (`RateLimitLayer::reserve`) is given up: the reservation stays charged or, if
+    /// The settlement of a reservation (`Limit::reserve`) is given up: the reservation stays charged or, if
     /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled. Or the release of a permit of a request
-    /// in flight (`RateLimitLayer::and_in_flight`), which then lapses at the end of its lease.
+    /// in flight (`RateLimitLayer::and`), which then lapses at the end of its lease.
     SettlementLost {
         /// The policy.
         policy: &'a PolicyName,
@@ -212,13 +212,13 @@ pub enum EventKind<'a> {
         /// Why it is given up.
         cause: SettlementLoss,
     },
-    /// A request has a permit of a policy that limits requests in flight (`RateLimitLayer::and_in_flight`). Emitted only if an
+    /// A request has a permit of a policy that limits requests in flight (`RateLimitLayer::and`). Emitted only if an
     /// observer [asks](crate::Observer::wants_charges) for it.
     PermitAcquired {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// The permit of a request in flight (`RateLimitLayer::and_in_flight`) is released: the store counts the request no longer.
+    /// The permit of a request in flight (`RateLimitLayer::and`) is released: the store counts the request no longer.
     PermitReleased {
         /// The new decision of the policy.
         decision: &'a Decision,
@@ -235,7 +235,7 @@ pub enum EventKind<'a> {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// A key is locked out, because it was denied too often (`RateLimitLayer::lock_out`). Emitted by the process whose report
+    /// A key is locked out, because it was denied too often (`Limit::lock_out`). Emitted by the process whose report
     /// reached the number, once per block. A block by hand (`Registry::block`) is no event, but a line in the log.
     LockedOut {
         /// The policy.

@@ -5,12 +5,12 @@
 #[non_exhaustive]
 pub enum Reason {
     /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`. Without a wait if too many requests are in
-    /// flight (`RateLimitLayer::and_in_flight`), because it is unknown when one of them ends.
+    /// flight (`RateLimitLayer::and`), because it is unknown when one of them ends.
     Limited,
-    /// Its key is blocked, by a lock-out (`RateLimitLayer::lock_out`) or by hand (`Registry::block`), until the end of
+    /// Its key is blocked, by a lock-out (`Limit::lock_out`) or by hand (`Registry::block`), until the end of
     /// the wait: 429, in gRPC `RESOURCE_EXHAUSTED`.
     Blocked,
-    /// Too many requests with its key are unsettled under a policy that charges afterwards (`RateLimitLayer::charge_after`): 429
+    /// Too many requests with its key are unsettled under a policy that charges afterwards (`Limit::charge_after`): 429
     /// without a wait, in gRPC `RESOURCE_EXHAUSTED`.
     Unsettled,
     /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.

@@ -17,7 +17,7 @@ use crate::{Mode, OnMissing};
 /// | `rate_limit.policy` | the name of the decisive policy: the denial with the longest wait, or the least remaining |
 /// | `rate_limit.remaining` | the units that remain under it |
 /// | `rate_limit.reason` | why the request is rejected, such as `limited`, `blocked` or `store_failed`; see [`Reason::name`](crate::Reason::name) |
-/// | `rate_limit.would_reject` | the name of a shadow policy (`RateLimitLayer::shadow`) that would have rejected the request |
+/// | `rate_limit.would_reject` | the name of a shadow policy (`Limit::shadow`) that would have rejected the request |
 ///
 /// The outcome is that of the enforced policies of the layer, or that of its shadow policies if it has no others: `admitted`,
 /// `degraded` or `would_reject`. It is `exempt` if a policy does not count the request, and `skipped` if the layer does not limit

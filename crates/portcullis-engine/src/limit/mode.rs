@@ -7,7 +7,7 @@ use portcullis_core::{Key, Policy};
 
 /// What a policy of a layer does with the requests that it would reject.
 ///
-/// Set by `RateLimitLayer::mode` where the layer is built, and by
+/// Set by `Limit::mode` where the layer is built, and by
 /// `Registry::set_mode` while it runs. A policy usually goes through them in this order: its
 /// rejections are counted, then a growing share of its keys is limited, then all of them.
 ///
@@ -22,7 +22,7 @@ use portcullis_core::{Key, Policy};
 pub enum Mode {
     /// The policy is not checked: no request is charged under it, and nothing shows it.
     Off,
-    /// The policy decides and reports, and never rejects. See `RateLimitLayer::shadow`.
+    /// The policy decides and reports, and never rejects. See `Limit::shadow`.
     Shadow,
     /// The policy is enforced for this share of its keys, and in shadow for the others.
     Percent(Percent),

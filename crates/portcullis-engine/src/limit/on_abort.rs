@@ -3,7 +3,7 @@
 /// What is charged for a reservation if the response is aborted: the response body is dropped before its end, as when the client
 /// disconnects, or fails; or there is no response, because the inner service fails or its future is dropped.
 ///
-/// The argument of `RateLimitLayer::reserve_or`.
+/// The argument of `Limit::reserve_or`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnAbort {

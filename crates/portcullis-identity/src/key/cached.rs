@@ -16,7 +16,7 @@ use crate::LookupCounts;
 use crate::lookup_cache::LookupCache;
 
 /// A look-up whose results are kept by what it looks up, such as an API key: the argument of
-/// `RateLimitLayer::by_async`.
+/// `Limit::by_async`.
 ///
 /// A result is used for [60 s](Self::fresh_for), the quotas in it as well. Up to [10 000](Self::capacity) are kept, of which the
 /// one that came first is replaced. Requests with one API key share a look-up that runs, unless it has run for longer than a
@@ -33,7 +33,7 @@ use crate::lookup_cache::LookupCache;
 /// use http::{Request, Response, request::Parts};
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{CachedLookup, Header, LayerBuilder, Lookup, Registry};
+/// use portcullis_tower::{CachedLookup, Header, Lookup, PolicyExt as _, RateLimitLayer, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -51,7 +51,7 @@ use crate::lookup_cache::LookupCache;
 /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000))
 ///     .caller_quotas(Quota::per_day(1_000), Quota::per_day(100_000));
-/// let layer = LayerBuilder::new(registry, daily).by_async(accounts);
+/// let layer = RateLimitLayer::new(registry, daily.by_async(accounts));
 /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
 /// for remaining in ["49999", "49998"] {
 ///     let request = Request::builder().header("x-api-key", "k-1").body(String::new())?;

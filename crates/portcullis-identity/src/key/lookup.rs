@@ -13,7 +13,7 @@ use crate::LookupCounts;
 
 /// Looks up the identity that a request is charged to: the tenant of an API key, in a database or behind a cache.
 ///
-/// The argument of `LayerBuilder::by_async`. Closures that return a future implement it. The
+/// The argument of `Limit::by_async`. Closures that return a future implement it. The
 /// future owns its data, and is boxed; an extractor that need not wait should be a [`KeyExtractor`](crate::KeyExtractor), for
 /// which nothing is boxed.
 ///
@@ -31,7 +31,7 @@ use crate::LookupCounts;
 /// use http::{Request, Response, request::Parts};
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{LayerBuilder, Lookup, Registry};
+/// use portcullis_tower::{Lookup, PolicyExt as _, RateLimitLayer, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// async fn tenant_of(key: &[u8]) -> Option<String> {
@@ -42,14 +42,14 @@ use crate::LookupCounts;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
 /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-/// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by_async(|parts: &Parts| {
+/// let limit = Policy::gcra("all", Quota::per_minute(1)).by_async(|parts: &Parts| {
 ///     let key = parts.headers.get("x-api-key").cloned();
 ///     async move {
 ///         let Some(key) = key else { return Ok(Lookup::missing()) };
 ///         Ok(tenant_of(key.as_bytes()).await.map_or(Lookup::missing(), |tenant| Lookup::found("tenant", tenant)))
 ///     }
 /// });
-/// let service = layer.layer(service_fn(async |_: Request<String>| {
+/// let service = RateLimitLayer::new(registry, limit).layer(service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
 /// }));
 /// for (key, status) in [("acme-1", 200), ("acme-2", 429), ("made-up", 400)] {
@@ -67,10 +67,10 @@ use crate::LookupCounts;
 ///
 /// use portcullis_core::{Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+/// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
 ///
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by_async(ClientIp::peer());
+/// let _ = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by_async(ClientIp::peer()));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a look-up of a key",
@@ -147,7 +147,7 @@ impl Lookup {
     }
 
     /// Sets the quota that the identity has under a policy whose key this is: that of a plan or a contract. It applies in place of
-    /// the policy's own, and of what `RateLimitLayer::quota` returns.
+    /// the policy's own, and of what `Limit::quota` returns.
     ///
     /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas). For any other quota, or if the
     /// policy has another key, the policy's own quota applies, which is an event,

@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_metrics::Metrics;
-use portcullis_tower::{Global, LayerBuilder, Registry};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
 use tower::{Layer as _, Service as _, service_fn};
 
 /// The allocations of an admitted and a rejected request to a layer with two policies, with and without metrics.
@@ -17,9 +17,8 @@ fn allocations(with_metrics: bool) -> [u64; 2] {
     if with_metrics {
         Metrics::with_recorder(PrometheusBuilder::new().build_recorder()).observe(&registry);
     }
-    let layer = LayerBuilder::new(registry, Policy::fixed_window("first", Quota::per_week(2)))
-        .by(Global)
-        .and_policy(Policy::fixed_window("second", Quota::per_week(9)));
+    let layer = RateLimitLayer::new(registry, Policy::fixed_window("first", Quota::per_week(2)).by(Global))
+        .and(Policy::fixed_window("second", Quota::per_week(9)));
     let mut service = layer.layer(service_fn(async |_: Request<String>| {
         Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     }));

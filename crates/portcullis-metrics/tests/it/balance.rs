@@ -7,7 +7,7 @@ use http::{Request, Response};
 use portcullis_core::store::Checks;
 use portcullis_core::{Policy, PolicyName, Quota};
 use portcullis_tower::{
-    Charge, Global, Header, KeyError, KeyExtractor as _, LayerBuilder, Lookup, RateLimitLayer, Registry,
+    Charge, Global, Header, KeyError, KeyExtractor as _, Lookup, PolicyExt as _, RateLimitLayer, Registry,
     ResponseOutcome, Usage,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -65,7 +65,8 @@ fn is_refused(outcome: &ResponseOutcome<'_>) -> bool {
 #[tokio::test]
 async fn charged_minus_refunded_is_what_the_store_has_counted() {
     let (registry, recorded) = Recorded::registry(100);
-    let layer = |name| LayerBuilder::new(Arc::clone(&registry), policy(name)).by(Global);
+    let limit = |name| policy(name).by(Global);
+    let layer = |limit| RateLimitLayer::new(Arc::clone(&registry), limit);
     let look_up = |parts: &http::request::Parts| {
         let is_known = parts.headers.contains_key("x-user");
         async move {
@@ -77,15 +78,15 @@ async fn charged_minus_refunded_is_what_the_store_has_counted() {
         }
     };
     let layers = [
-        layer("plain").cost(|_| 2),
-        layer("with another").and_policy(policy("other")),
-        layer("refused").charge_when(is_refused),
-        layer("charges afterwards").charge_when(is_refused).charge_after(),
-        layer("reserved").reserve(|_| 5),
-        layer("shadow").shadow(),
-        layer("shadow refused").charge_when(is_refused).shadow(),
-        layer("before a look-up").and_policy(policy("by user")).by_async(look_up),
-        layer("before an identity").and_policy(policy("by header")).by(Header::named("x-user")),
+        layer(limit("plain").cost(|_| 2)),
+        layer(limit("with another")).and(policy("other")),
+        layer(limit("refused").charge_when(is_refused)),
+        layer(limit("charges afterwards").charge_when(is_refused).charge_after()),
+        layer(limit("reserved").reserve(|_| 5)),
+        layer(limit("shadow").shadow()),
+        layer(limit("shadow refused").charge_when(is_refused).shadow()),
+        layer(limit("before a look-up")).and(policy("by user").by_async(look_up)),
+        layer(limit("before an identity")).and(policy("by header").by(Header::named("x-user"))),
     ];
     for layer in &layers {
         send(layer).await;

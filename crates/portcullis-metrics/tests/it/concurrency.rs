@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Global, Header, LayerBuilder};
+use portcullis_tower::{Global, Header, Limit, PolicyExt as _, RateLimitLayer};
 
 use crate::support::{Recorded, Truth, from_user, send};
 
@@ -20,12 +20,12 @@ fn metrics_equal_what_clients_and_another_observer_count() {
     let truth = Truth::default();
     registry.observe(Arc::new(truth.clone()));
     let window = |name, limit| Policy::fixed_window(name, Quota::per_week(limit));
-    let search = LayerBuilder::new(Arc::clone(&registry), window("search", 300))
-        .by(Header::named("x-user"))
-        .cost(|_| 2)
-        .and_policy(window("trial", 50))
-        .shadow();
-    let login = LayerBuilder::new(Arc::clone(&registry), window("login", 500)).by(Global);
+    let search = RateLimitLayer::new(
+        Arc::clone(&registry),
+        window("search", 300).by(Header::named("x-user")).cost(|_| 2),
+    )
+    .and(Limit::new(window("trial", 50)).shadow());
+    let login = RateLimitLayer::new(Arc::clone(&registry), window("login", 500).by(Global));
 
     let (admitted, limited) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {

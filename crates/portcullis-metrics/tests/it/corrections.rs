@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{Request, Response};
 use portcullis_core::{Concurrency, Policy, Quota};
-use portcullis_tower::{Charge, Global, KeyError, LayerBuilder, Lookup};
+use portcullis_tower::{Charge, Global, KeyError, Lookup, PolicyExt as _, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::support::{Recorded, from_user, send};
@@ -16,7 +16,7 @@ const UNITS: [&str; 2] = ["portcullis_charged_units_total", "portcullis_refunded
 async fn refunds_and_later_charges_are_counted_apart() {
     let (registry, recorded) = Recorded::registry(100);
     let policy = Policy::fixed_window("exports", Quota::per_week(100));
-    let layer = LayerBuilder::new(registry, policy).by(Global).cost(|_| 10);
+    let layer = RateLimitLayer::new(registry, policy.by(Global).cost(|_| 10));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         let _ = charge.charge_more(7).await.unwrap();
@@ -38,10 +38,11 @@ async fn refunds_and_later_charges_are_counted_apart() {
 #[tokio::test]
 async fn a_request_that_a_look_up_rejects_is_charged_and_refunded() {
     let (registry, recorded) = Recorded::registry(100);
-    let layer = LayerBuilder::new(registry, Policy::fixed_window("all", Quota::per_week(100)))
-        .by(Global)
-        .and_policy(Policy::fixed_window("user", Quota::per_week(100)))
-        .by_async(|_: &http::request::Parts| async { Err::<Lookup, _>(KeyError::server("no")) });
+    let layer = RateLimitLayer::new(registry, Policy::fixed_window("all", Quota::per_week(100)).by(Global))
+        .and(
+            Policy::fixed_window("user", Quota::per_week(100))
+                .by_async(|_: &http::request::Parts| async { Err::<Lookup, _>(KeyError::server("no")) }),
+        );
     assert_eq!(send(&layer, from_user("ada")).await, 503);
     let counted = recorded.nonzero(&UNITS);
     let expected = UNITS.map(|name| (format!("{name}{{policy=\"all\"}}"), 1));
@@ -51,9 +52,11 @@ async fn a_request_that_a_look_up_rejects_is_charged_and_refunded() {
 #[tokio::test]
 async fn permits_of_requests_in_flight_are_counted_by_what_happens() {
     let (registry, recorded) = Recorded::registry(100);
-    let layer = LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("all", Quota::per_week(100)))
-        .by(Global)
-        .and_in_flight(Concurrency::new("busy", 1));
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        Policy::fixed_window("all", Quota::per_week(100)).by(Global),
+    )
+    .and(Concurrency::new("busy", 1));
     let service = layer.layer(service_fn(async |_: Request<String>| {
         Ok::<_, Infallible>(Response::new(String::from("body")))
     }));

@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 
 use http::{Request, Response};
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Global, LayerBuilder, RateLimitLayer, ResponseOutcome};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, ResponseOutcome};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::failing::{Mode, Setup};
@@ -27,12 +27,13 @@ fn leave(setup: &Setup, layer: &RateLimitLayer, mode: Mode) {
 #[test]
 fn dropped_corrections_are_counted_by_what_they_are() {
     let setup = Setup::new();
-    let layer = |name| {
+    let limit = |name| {
         let policy = Policy::fixed_window(name, Quota::per_week(100));
-        let layer = LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global);
-        layer.charge_when(|outcome: &ResponseOutcome<'_>| outcome.status() == 401)
+        policy.by(Global).charge_when(|outcome: &ResponseOutcome<'_>| outcome.status() == 401)
     };
-    let (refunds, charges) = (layer("refunds").refund_unanswered(), layer("charges").charge_after());
+    let layer = |limit| RateLimitLayer::new(Arc::clone(&setup.registry), limit);
+    let (refunds, charges) =
+        (layer(limit("refunds").refund_unanswered()), layer(limit("charges").charge_after()));
     for _ in 0..3 {
         leave(&setup, &refunds, Mode::Later);
     }

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use http::Request;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Header, LayerBuilder};
+use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer};
 
 use crate::support::{Recorded, send};
 
 #[tokio::test]
 async fn many_keys_add_no_series_and_no_identity() {
     let (registry, recorded) = Recorded::registry(10_000);
-    let layer = LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("search", Quota::per_week(1)))
-        .by(Header::named("x-user"));
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        Policy::fixed_window("search", Quota::per_week(1)).by(Header::named("x-user")),
+    );
     let request = |number: u32| {
         Request::builder()
             .uri(format!("/page-{number}"))

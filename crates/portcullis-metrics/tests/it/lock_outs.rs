@@ -8,7 +8,7 @@ use http::Request;
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
 
 use crate::support::{Recorded, send};
 
@@ -22,9 +22,12 @@ async fn each_lock_out_counts_once_and_its_denials_as_blocked() {
     let recorded = Recorded::new();
     recorded.metrics.observe(&registry);
     let login = Policy::fixed_window("login", Quota::per_minute(1));
-    let layer = LayerBuilder::new(registry, login)
-        .by(ClientIp::peer())
-        .lock_out(LockOut::after(3).within(MINUTE).block_for(10 * MINUTE).up_to(10 * MINUTE));
+    let layer = RateLimitLayer::new(
+        registry,
+        login
+            .by(ClientIp::peer())
+            .lock_out(LockOut::after(3).within(MINUTE).block_for(10 * MINUTE).up_to(10 * MINUTE)),
+    );
     for _ in 0..2 {
         for client in 1..=5 {
             // One is admitted, the third denial blocks, and four meet the block. A client with two denials is not blocked.

@@ -5,7 +5,7 @@ use std::thread;
 
 use http::request::Parts;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{CachedLookup, Header, KeyError, LayerBuilder, Lookup, RateLimitLayer, Registry};
+use portcullis_tower::{CachedLookup, Header, KeyError, Lookup, PolicyExt as _, RateLimitLayer, Registry};
 
 use crate::support::{Recorded, from_user, send};
 
@@ -23,7 +23,7 @@ fn layer(registry: &Arc<Registry>) -> RateLimitLayer {
         }
     });
     let policy = Policy::fixed_window("all", Quota::per_week(1_000_000));
-    LayerBuilder::new(Arc::clone(registry), policy).by_async(accounts)
+    RateLimitLayer::new(Arc::clone(registry), policy.by_async(accounts))
 }
 
 async fn send_all(layer: &RateLimitLayer, users: &[(&str, u16)]) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portcullis_core::StoreErrorKind::{Overloaded, TimedOut, Unavailable};
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Global, LayerBuilder};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
 
 use crate::failing::{Mode, Setup};
 use crate::support::{from_user, send};
@@ -16,7 +16,7 @@ async fn outages_and_recoveries_are_counted_for_each_layer() {
     let layers = ["open", "closed"].map(|name| {
         let failure = if name == "open" { FailureMode::Open } else { FailureMode::Closed };
         let policy = Policy::fixed_window(name, Quota::per_week(100)).on_store_failure(failure);
-        LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global)
+        RateLimitLayer::new(Arc::clone(&setup.registry), policy.by(Global))
     });
     for mode in [
         Mode::fails(Unavailable),

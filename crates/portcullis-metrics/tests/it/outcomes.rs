@@ -9,7 +9,7 @@ use http::{Method, Request};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::matching::RequestPath;
 use portcullis_tower::{
-    Bearer, Global, Header, Identity, KeyError, KeyWriter, LayerBuilder, Lookup, RateLimitLayer,
+    Bearer, Global, Header, Identity, KeyError, KeyWriter, Lookup, PolicyExt as _, RateLimitLayer,
 };
 
 use crate::support::{Recorded, from_user, send};
@@ -45,15 +45,15 @@ type Case = (RateLimitLayer, fn() -> Request<String>, &'static [&'static str]);
 #[test]
 fn each_outcome_is_counted_exactly() {
     let (registry, recorded) = Recorded::registry(1_000);
-    let layer = |name| LayerBuilder::new(Arc::clone(&registry), plenty(name));
+    let layer = |limit| RateLimitLayer::new(Arc::clone(&registry), limit);
     let cases: [Case; 7] = [
         (
-            layer("listed").by(Global).except(RequestPath::exact("/health")),
+            layer(plenty("listed").by(Global)).except(RequestPath::exact("/health")),
             || at("/health"),
             &["portcullis_skipped_total", "portcullis_requests_total{outcome=\"admitted\"}"],
         ),
         (
-            layer("exempting").by(exempt),
+            layer(plenty("exempting").by(exempt)),
             || at("/"),
             &[
                 "portcullis_exempt_total{policy=\"exempting\"}",
@@ -61,12 +61,12 @@ fn each_outcome_is_counted_exactly() {
             ],
         ),
         (
-            layer("preflighted").by(Bearer),
+            layer(plenty("preflighted").by(Bearer)),
             preflight,
             &["portcullis_preflights_total", "portcullis_requests_total{outcome=\"admitted\"}"],
         ),
         (
-            layer("by header").by(Header::named("x-user")),
+            layer(plenty("by header").by(Header::named("x-user"))),
             || at("/"),
             &[
                 "portcullis_identity_errors_total{policy=\"by header\",error=\"missing\"}",
@@ -74,7 +74,7 @@ fn each_outcome_is_counted_exactly() {
             ],
         ),
         (
-            layer("by token").by(Bearer),
+            layer(plenty("by token").by(Bearer)),
             || with_header("authorization", "Bearer a b"),
             &[
                 "portcullis_identity_errors_total{policy=\"by token\",error=\"missing\"}",
@@ -82,7 +82,9 @@ fn each_outcome_is_counted_exactly() {
             ],
         ),
         (
-            layer("by look-up").by_async(|_: &Parts| async { Err::<Lookup, _>(KeyError::server("no")) }),
+            layer(
+                plenty("by look-up").by_async(|_: &Parts| async { Err::<Lookup, _>(KeyError::server("no")) }),
+            ),
             || at("/"),
             &[
                 "portcullis_identity_errors_total{policy=\"by look-up\",error=\"lookup_failed\"}",
@@ -90,9 +92,10 @@ fn each_outcome_is_counted_exactly() {
             ],
         ),
         (
-            LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("warned", Quota::per_week(1)))
-                .by(Header::named("x-user"))
-                .shadow(),
+            RateLimitLayer::new(
+                Arc::clone(&registry),
+                Policy::fixed_window("warned", Quota::per_week(1)).by(Header::named("x-user")).shadow(),
+            ),
             || from_user("ada"),
             &["portcullis_requests_total{outcome=\"admitted\"}"],
         ),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{Request, Response};
 use portcullis_core::{Policy, Quota, StoreErrorKind};
-use portcullis_tower::{Global, LayerBuilder, Lookup};
+use portcullis_tower::{Global, Lookup, PolicyExt as _, RateLimitLayer};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use crate::failing::{Mode, Setup};
@@ -41,10 +41,9 @@ impl Service<Request<String>> for ReadyOnce {
 #[tokio::test(start_paused = true)]
 async fn each_cause_of_overload_is_counted_exactly() {
     let setup = Setup::new();
-    let layer = |name| {
-        LayerBuilder::new(Arc::clone(&setup.registry), Policy::fixed_window(name, Quota::per_week(100)))
-    };
-    let plain = layer("plain").by(Global);
+    let policy = |name| Policy::fixed_window(name, Quota::per_week(100));
+    let layer = |limit| RateLimitLayer::new(Arc::clone(&setup.registry), limit);
+    let plain = layer(policy("plain").by(Global));
     for (kind, requests) in [(StoreErrorKind::Overloaded, 3), (StoreErrorKind::Overtaken, 2)] {
         setup.set(Mode::fails(kind));
         for _ in 0..requests {
@@ -54,10 +53,10 @@ async fn each_cause_of_overload_is_counted_exactly() {
     setup.set(Mode::Ready);
     assert_eq!(send(&plain, from_user("ada")).await, 200);
 
-    let looks_up = layer("looked up").by_async(|_: &Parts| async {
+    let looks_up = layer(policy("looked up").by_async(|_: &Parts| async {
         tokio::task::yield_now().await;
         Ok(Lookup::found("user", "ada"))
-    });
+    }));
     setup.registry.max_waiting_requests(0);
     for _ in 0..4 {
         assert_eq!(send(&looks_up, from_user("ada")).await, 503);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::{Concurrency, StoreErrorKind};
-use portcullis_tower::{Global, LayerBuilder};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
 
 use crate::failing::{Mode, Setup, respond};
 
@@ -21,7 +21,7 @@ async fn permits_are_acquired_released_or_lapsed() {
     let setup = Setup::new();
     let lease = Duration::from_secs(30);
     let exports = Concurrency::new("exports", 5).lease(lease);
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), exports.into()).by(Global);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), exports.by(Global));
     let mut held = Vec::new();
     for _ in 0..5 {
         held.push(respond(&layer, 0).await);

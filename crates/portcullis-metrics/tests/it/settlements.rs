@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use portcullis_core::StoreErrorKind::{Forbidden, Overtaken, TimedOut, Unavailable, Unsupported};
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Charge, Global, Header, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{Charge, Global, Header, PolicyExt as _, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::failing::{Mode, Setup, respond};
@@ -18,7 +18,7 @@ const LOST: [&str; 2] = ["portcullis_settlements_lost_total", "portcullis_settle
 /// A layer that reserves 10 units.
 fn reserves(setup: &Setup, name: &'static str) -> RateLimitLayer {
     let policy = Policy::fixed_window(name, Quota::per_week(1_000_000));
-    LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global).reserve(|_| 10)
+    RateLimitLayer::new(Arc::clone(&setup.registry), policy.by(Global).reserve(|_| 10))
 }
 
 /// Reserves while the store answers, and settles in a mode of it.
@@ -102,7 +102,7 @@ async fn units_beyond_the_debt_are_counted() {
     let setup = Setup::new();
     let policy = |name| Policy::fixed_window(name, Quota::per_week(10));
     let layer =
-        LayerBuilder::new(Arc::clone(&setup.registry), policy("handlers")).by(Header::named("x-user"));
+        RateLimitLayer::new(Arc::clone(&setup.registry), policy("handlers").by(Header::named("x-user")));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let used = request.headers()["x-used"].to_str().unwrap().parse().unwrap();
         request.extensions().get::<Charge>().unwrap().settle(used).await.unwrap();
@@ -114,8 +114,9 @@ async fn units_beyond_the_debt_are_counted() {
         request.headers_mut().insert("x-used", used.parse().unwrap());
         assert_eq!(service.clone().oneshot(request).await.unwrap().status(), 200);
     }
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), policy("bodies"));
-    settle_in(&setup, &layer.by(Global).reserve(|_| 4), Mode::Ready, 25).await;
+    let bodies = policy("bodies").by(Global).reserve(|_| 4);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), bodies);
+    settle_in(&setup, &layer, Mode::Ready, 25).await;
     setup.counted(
         &["portcullis_uncharged_units_total", "portcullis_charged_units_total"],
         &[

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Header, LayerBuilder};
+use portcullis_tower::{Header, Limit, PolicyExt as _, RateLimitLayer};
 
 use crate::support::{Recorded, from_user, send};
 
@@ -11,15 +11,13 @@ use crate::support::{Recorded, from_user, send};
 async fn admitted_requests_from_the_fraction_on_are_counted() {
     let (registry, recorded) = Recorded::registry(100);
     let daily = |name, limit| Policy::fixed_window(name, Quota::per_day(limit));
-    let layer = LayerBuilder::new(Arc::clone(&registry), daily("daily", 5))
-        .by(Header::named("x-user"))
-        .warn_at(0.8)
-        .and_policy(daily("total", 8))
-        .warn_at(0.25)
-        .and_policy(daily("quiet", 5))
-        .and_policy(daily("trial", 5))
-        .warn_at(0.2)
-        .shadow();
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        daily("daily", 5).by(Header::named("x-user")).warn_at(0.8),
+    )
+    .and(Limit::new(daily("total", 8)).warn_at(0.25))
+    .and(daily("quiet", 5))
+    .and(Limit::new(daily("trial", 5)).warn_at(0.2).shadow());
     for user in ["ada", "bob", "eve"] {
         let mut statuses = Vec::new();
         for _ in 0..7 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Global, LayerBuilder, Registry};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
 use std::sync::Arc;
 
 use crate::support::{Recorded, from_user, send};
@@ -17,7 +17,7 @@ async fn waits_in_a_queue_are_recorded_for_its_policy() {
     let registry = Arc::new(Registry::new(store, Secret::published()));
     recorded.metrics.observe(&registry);
     let exports = Policy::leaky_bucket("exports", Quota::per_second(1).burst(3));
-    let layer = LayerBuilder::new(Arc::clone(&registry), exports).by(Global);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), exports.by(Global));
     let requests: Vec<_> = (0..3)
         .map(|_| {
             let layer = layer.clone();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use portcullis_core::{Concurrency, FailureMode, Policy, Quota, StoreError, StoreErrorKind};
-use portcullis_tower::{Global, LayerBuilder, ResponseOutcome};
+use portcullis_tower::{Global, Limit, RateLimitLayer, ResponseOutcome};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::failing::{Mode, Setup, respond, respond_with};
@@ -19,18 +19,19 @@ fn plenty(name: &'static str) -> Policy {
 #[tokio::test]
 async fn each_warning_is_counted_exactly() {
     let setup = Setup::new();
-    let layer = |policy| LayerBuilder::new(Arc::clone(&setup.registry), policy).by(Global);
+    let layer = |limit: Limit| RateLimitLayer::new(Arc::clone(&setup.registry), limit.by(Global));
 
     let is_refused = |outcome: &ResponseOutcome<'_>| outcome.status() == 401;
-    let full = layer(plenty("guesses")).charge_when(is_refused).charge_after().charge_after_at_most(0);
+    let full =
+        layer(Limit::new(plenty("guesses")).charge_when(is_refused).charge_after().charge_after_at_most(0));
     for _ in 0..3 {
         assert_eq!(respond(&full, 0).await.status(), 429);
     }
-    let panics = layer(plenty("judged")).charge_when(|_| panic!("a bug in a closure"));
+    let panics = layer(Limit::new(plenty("judged")).charge_when(|_| panic!("a bug in a closure")));
     for _ in 0..2 {
         assert_eq!(respond(&panics, 0).await.status(), 200);
     }
-    let nested = (layer(plenty("nested")), layer(plenty("nested")));
+    let nested = (layer(plenty("nested").into()), layer(plenty("nested").into()));
     let nested = nested
         .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
     for _ in 0..4 {
@@ -44,7 +45,7 @@ async fn each_warning_is_counted_exactly() {
     let outage = StoreError::new(StoreErrorKind::Unavailable, "down").with_outage(Duration::from_secs(3_600));
     setup.set(Mode::Fails(outage));
     let open = || plenty("open").on_store_failure(FailureMode::OpenFor(Duration::from_secs(60)));
-    for layer in [layer(open()), layer(open())] {
+    for layer in [layer(open().into()), layer(open().into())] {
         for _ in 0..3 {
             assert_eq!(respond(&layer, 0).await.status(), 503);
         }

@@ -45,7 +45,7 @@ bitflags::bitflags! {
         ///
         /// Source: draft-ietf-httpapi-ratelimit-headers-06.
         const IETF_DRAFT_6 = 1 << 2;
-        /// `X-RateLimit-Shadow` on responses to requests that a `RateLimitLayer::shadow` policy would have
+        /// `X-RateLimit-Shadow` on responses to requests that a `Limit::shadow` policy would have
         /// rejected: the names of those policies. It shows clients limits that are not enforced yet.
         const SHADOW = 1 << 3;
         /// No headers of its own: see [`reset_as_unix_time`](Self::reset_as_unix_time).

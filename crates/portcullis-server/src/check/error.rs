@@ -4,7 +4,7 @@ use portcullis::LayerError;
 use portcullis::rules::NoRules;
 
 /// Why a [`CheckEndpoint`](super::CheckEndpoint) cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckEndpointError {
     /// The limiter has no rules.

@@ -5,7 +5,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
 use axum::routing::get;
-use portcullis::{Limiter, Policy, Quota};
+use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::Code;
@@ -163,7 +163,7 @@ async fn dropped_readiness_does_not_keep_the_limiter() {
     let limiter = Limiter::memory();
     let store = std::sync::Arc::downgrade(limiter.store());
     let readiness = Readiness::new(&limiter);
-    assert!(limiter.try_layer(Policy::gcra("all", Quota::per_second(1))).is_ok());
+    assert!(limiter.try_layer([Policy::gcra("all", Quota::per_second(1)).by(ClientIp::peer())]).is_ok());
     drop((readiness, limiter));
     assert!(store.upgrade().is_none());
 }

@@ -19,7 +19,7 @@ use http_body_util::{BodyExt as _, Full};
 use portcullis_core::{Policy, Quota};
 use portcullis_shed::{Class, Shed, ShedBody, ShedError, ShedLayer};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::{Event, EventKind, Global, LayerBuilder, Reason, Registry};
+use portcullis_tower::{Event, EventKind, Global, PolicyExt as _, RateLimitLayer, Reason, Registry};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower::limit::ConcurrencyLimitLayer;
@@ -276,8 +276,10 @@ async fn a_request_that_is_shed_is_an_event_and_not_charged() {
         events.lock().unwrap().push(text);
     }));
     let held = Held::new();
-    let limit =
-        LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("all", Quota::per_day(10))).by(Global);
+    let limit = RateLimitLayer::new(
+        Arc::clone(&registry),
+        Policy::fixed_window("all", Quota::per_day(10)).by(Global),
+    );
     let layer = ShedLayer::new(&registry, 1..=1);
     let service = layer.layer(tower::ServiceBuilder::new().layer(limit).service(held.clone()));
     let first = tokio::spawn(service.clone().oneshot(get("/")));

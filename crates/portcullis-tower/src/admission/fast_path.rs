@@ -10,19 +10,19 @@ use http::request::Parts;
 use super::{Started, admit, plan, reject, start_planned};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+use crate::limit::{KeySource, Limit, ResolvedKey};
 use portcullis_engine::Asked;
 use portcullis_engine::now::{self, One};
 
 /// The only policy, if the request can go this way. The keys of its events have to be kept otherwise, and OPTIONS may be a preflight.
 #[inline]
-pub(crate) fn policy<'a>(config: &'a LayerConfig, parts: &Parts) -> Option<&'a LayerPolicy> {
+pub(crate) fn policy<'a>(config: &'a LayerConfig, parts: &Parts) -> Option<&'a Limit> {
     let applies = config.is_fast() && !config.limits.wants_keys() && parts.method != Method::OPTIONS;
     if applies { config.policies().first() } else { None }
 }
 
 /// Decides about a request.
-pub(crate) fn start(config: &Arc<LayerConfig>, layer_policy: &LayerPolicy, parts: &mut Parts) -> Started {
+pub(crate) fn start(config: &Arc<LayerConfig>, layer_policy: &Limit, parts: &mut Parts) -> Started {
     let KeySource::Sync(extractor) = &layer_policy.key else {
         unreachable!("the key of a fast layer is there")
     };

@@ -7,7 +7,7 @@ use super::lookups::{PendingLookup, quotas};
 use super::{listed, preflight};
 use crate::KeyError;
 use crate::config::LayerConfig;
-use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+use crate::limit::{KeySource, Limit, ResolvedKey};
 use portcullis_engine::EventKind;
 use portcullis_engine::PolicySet;
 use portcullis_engine::{Ask, Asked, CallerPolicies};
@@ -130,7 +130,7 @@ pub(super) fn without_key(
 fn emit_malformed(
     config: &LayerConfig,
     ask: &Ask,
-    layer_policy: &LayerPolicy,
+    layer_policy: &Limit,
     resolved: &Result<ResolvedKey, KeyError>,
 ) {
     if let Err(error) = resolved

@@ -8,7 +8,7 @@ use portcullis_core::{Key, Secret};
 
 use super::plan::Plan;
 use crate::config::LayerConfig;
-use crate::policy::KeySource;
+use crate::limit::KeySource;
 use crate::{Identity, KeyError, KeyExtractor};
 use portcullis_engine::EventKind;
 use portcullis_engine::{Ask, CallerPolicies};

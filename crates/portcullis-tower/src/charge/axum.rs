@@ -74,7 +74,7 @@ impl IntoResponse for MissingCharge {
     }
 }
 
-/// The rejection of a handler that takes a [`Usage`], for a request without a [reservation](crate::RateLimitLayer::reserve): 500. A
+/// The rejection of a handler that takes a [`Usage`], for a request without a [reservation](crate::Limit::reserve): 500. A
 /// handler that exempt requests reach as well takes an `Option<Usage>`. It is logged at once and then at most once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

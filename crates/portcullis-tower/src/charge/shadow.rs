@@ -7,7 +7,7 @@ use portcullis_core::{Decision, PolicyName};
 
 use portcullis_engine::Limits;
 
-/// The decisions of the [shadow](crate::RateLimitLayer::shadow) policies about a request, in its extensions. With the
+/// The decisions of the [shadow](crate::Limit::shadow) policies about a request, in its extensions. With the
 /// feature `axum` it is an extractor, empty where no shadow policy was checked.
 ///
 /// With nested layers, the decisions of the outer layers come first. A shadow policy that does not count the request, or finds
@@ -21,7 +21,7 @@ use portcullis_engine::Limits;
 /// use http::{Request, Response};
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, LayerBuilder, Registry, Shadow};
+/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, Shadow};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -29,7 +29,8 @@ use portcullis_engine::Limits;
 /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
 /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let planned = Policy::fixed_window("planned", Quota::per_minute(1));
-/// let service = LayerBuilder::new(registry, planned).by(Global).shadow().layer(service_fn(|request: Request<String>| async move {
+/// let layer = RateLimitLayer::new(registry, planned.by(Global).shadow());
+/// let service = layer.layer(service_fn(|request: Request<String>| async move {
 ///     let shadow = request.extensions().get::<Shadow>().expect("there is a shadow policy");
 ///     let status = if shadow.denial().is_some() { 202 } else { 200 };
 ///     Response::builder().status(status).body(())

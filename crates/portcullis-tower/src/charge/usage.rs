@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::OnAbort;
 
 /// Counts the units that the response to a request uses, for the settlement of its
-/// [reservation](crate::RateLimitLayer::reserve).
+/// [reservation](crate::Limit::reserve).
 ///
 /// It is in the extensions of every request that a layer has counted under a policy with a reservation; with the feature `axum` it
 /// is an extractor, and so is `Option<Usage>`. In Tonic it is in `request.extensions()`. A clone is the same counter, and may be
@@ -19,7 +19,7 @@ use crate::OnAbort;
 /// With nested layers that both reserve, the extensions hold the innermost counter, and [`outer`](Usage::outer) returns the next
 /// one.
 ///
-/// See [`RateLimitLayer::reserve`](crate::RateLimitLayer::reserve) for an example.
+/// See [`Limit::reserve`](crate::Limit::reserve) for an example.
 #[derive(Clone)]
 pub struct Usage {
     shared: Arc<Shared>,

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::LayerConfig;
-use crate::policy::KeySource;
+use crate::limit::KeySource;
 
 impl LayerConfig {
     /// Whether a request is decided by one check under the only policy, so that nothing else has to be considered: no list, look-up,
@@ -40,7 +40,7 @@ mod tests {
     use portcullis_core::{Policy, Quota, Secret};
 
     use crate::config::LiveConfig;
-    use crate::{Global, LayerBuilder, Mode, Percent, RateLimitLayer, Registry};
+    use crate::{Global, Limit, Mode, Percent, PolicyExt as _, RateLimitLayer, Registry};
 
     fn is_fast(layer: &RateLimitLayer) -> bool {
         LiveConfig::of(&layer.config).current().is_fast()
@@ -50,25 +50,27 @@ mod tests {
         Arc::new(Registry::new(Arc::new(NoStore), Secret::published()))
     }
 
-    fn layer(registry: &Arc<Registry>) -> RateLimitLayer {
-        let all = Policy::gcra("all", Quota::per_second(10));
-        LayerBuilder::new(Arc::clone(registry), all).by(Global)
+    fn all() -> Limit {
+        Policy::gcra("all", Quota::per_second(10)).by(Global)
+    }
+
+    fn layer(limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(registry(), limit)
     }
 
     #[test]
     fn one_enforced_policy_is_fast() {
-        let one = || layer(&registry());
-        assert!(is_fast(&one()));
-        assert!(is_fast(&one().without_charge().cost(|_: &Parts| 2)));
+        assert!(is_fast(&layer(all())));
+        assert!(is_fast(&layer(all().cost(|_: &Parts| 2)).without_charge()));
         let day = Policy::fixed_window("day", Quota::per_day(9));
         let waiting = Policy::gcra("waiting", Quota::per_second(10)).wait_at_most(Duration::from_secs(1));
         for more in [
-            one().and_policy(day),
-            one().shadow(),
-            one().enforce(Percent::ZERO),
-            one().except(|_: &Parts| false),
-            LayerBuilder::new(registry(), waiting).by(Global),
-            layer(&Arc::new(Registry::off())),
+            layer(all()).and(day),
+            layer(all().shadow()),
+            layer(all().enforce(Percent::ZERO)),
+            layer(all()).except(|_: &Parts| false),
+            layer(waiting.by(Global)),
+            RateLimitLayer::new(Arc::new(Registry::off()), all()),
         ] {
             assert!(!is_fast(&more), "{more:?}");
         }
@@ -77,10 +79,10 @@ mod tests {
     #[test]
     fn a_mode_decides_while_it_is_set() {
         let registry = registry();
-        let layer = layer(&registry);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), all());
         let live = LiveConfig::of(&layer.config);
         for (mode, is_fast) in [(Mode::Shadow, false), (Mode::Off, false), (Mode::Enforce, true)] {
-            registry.set_mode(layer.config.last().policy.name(), mode).unwrap();
+            registry.set_mode(layer.config.policies()[0].policy.name(), mode).unwrap();
             assert_eq!(live.current().is_fast(), is_fast, "{mode:?}");
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use portcullis_core::PolicyName;
 
 use super::LayerConfig;
-use crate::policy::LayerPolicy;
+use crate::limit::Limit;
 use crate::registry::layers::{LayerSummary, ListedLayer};
 use portcullis_engine::log_throttle::LogThrottle;
 use portcullis_engine::policies::{PolicyTable, Registered};
@@ -110,7 +110,7 @@ impl LiveConfig {
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
         let built = self.built.policies();
         let (generation, registered) = self.table.registered(built.iter().map(|one| one.policy.name()));
-        let ignores = |(one, registered): &(&LayerPolicy, &Registered)| one.ignores(registered.mode);
+        let ignores = |(one, registered): &(&Limit, &Registered)| one.ignores(registered.mode);
         let ignoring = built.iter().zip(&registered).find(ignores).map(|(one, _)| one.policy.name());
         let policies: Vec<_> = built
             .iter()
@@ -168,7 +168,7 @@ impl LayerConfig {
         }
         let names = self.policies().iter().map(|one| one.policy.name());
         let now = table.registered(names).1;
-        let with_policy = |(one, now): (&LayerPolicy, Registered)| one.with_policy(now);
+        let with_policy = |(one, now): (&Limit, Registered)| one.with_policy(now);
         let policies: Vec<_> = self.policies().iter().zip(now).map(with_policy).collect();
         if are_same(&policies, self.policies()) { config } else { Arc::new(config.with_policies(policies)) }
     }
@@ -180,7 +180,7 @@ impl LayerConfig {
     }
 
     /// Returns this layer with its policies as they are now.
-    pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
+    pub(crate) fn with_policies(&self, policies: Vec<Limit>) -> Self {
         let mut config =
             Self { policies: Arc::new(policies), limits: Arc::clone(&self.limits), ..self.clone() };
         config.render();
@@ -230,11 +230,12 @@ impl fmt::Debug for LiveConfig {
 }
 
 /// Whether policies of one layer are equal in what can change.
-fn are_same(one: &[LayerPolicy], other: &[LayerPolicy]) -> bool {
-    let is_same = |(one, other): (&LayerPolicy, &LayerPolicy)| {
+fn are_same(one: &[Limit], other: &[Limit]) -> bool {
+    let is_same = |(one, other): (&Limit, &Limit)| {
         one.mode == other.mode
             && one.policy == other.policy
-            && one.lock_out.as_ref().map(Arc::as_ptr) == other.lock_out.as_ref().map(Arc::as_ptr)
+            && one.shared_lock_out.as_ref().map(Arc::as_ptr)
+                == other.shared_lock_out.as_ref().map(Arc::as_ptr)
     };
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }

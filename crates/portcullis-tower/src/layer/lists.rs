@@ -8,7 +8,7 @@ use portcullis_identity::lists::Lists;
 
 /// Exemptions and lists.
 ///
-/// They apply to the whole layer, shadow policies included, not to the policy that was added last. They are decided before any
+/// They apply to the whole layer, shadow policies included, not to the policy. They are decided before any
 /// look-up and any call of the store. Several calls of one kind add up: a request has to match one of the matchers.
 /// [`deny`](Self::deny) is applied first, then [`only`](Self::only), then [`except`](Self::except). The module
 /// [`matching`](crate::matching) has the matchers.
@@ -30,18 +30,20 @@ impl RateLimitLayer {
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
     /// use portcullis_tower::matching::RequestPath;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let policy = Policy::fixed_window("all", Quota::per_day(1));
-    /// let layer = LayerBuilder::new(registry, policy).by(Global).except(RequestPath::exact("/health"));
+    /// let layer = RateLimitLayer::new(registry, policy.by(Global)).except(RequestPath::exact("/health"));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
-    /// for (path, status) in [("/search", 200), ("/search", 429), ("/health", 200), ("/health", 200), ("//health", 429)] {
+    /// for (path, status) in
+    ///     [("/search", 200), ("/search", 429), ("/health", 200), ("/health", 200), ("//health", 429)]
+    /// {
     ///     let request = Request::get(path).body(String::new())?;
     ///     assert_eq!(service.clone().oneshot(request).await?.status(), status);
     /// }
@@ -58,7 +60,7 @@ impl RateLimitLayer {
     ///
     /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is rejected too: with 403 if it is
     /// ambiguous; if its identity cannot be determined, with the response to that error, and it stays charged as with any
-    /// identity that is malformed ([`count_rejections`](Self::count_rejections)).
+    /// identity that is malformed ([`count_rejections`](crate::Limit::count_rejections)).
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -67,15 +69,15 @@ impl RateLimitLayer {
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
     /// use portcullis_tower::matching::Network;
-    /// use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+    /// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let clients = ClientIp::peer();
-    /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(60).burst(10)))
-    ///     .by(clients.clone())
+    /// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
+    /// let layer = RateLimitLayer::new(registry, all.by(clients.clone()))
     ///     .deny(Network::of(&clients, ["198.51.100.0/24"]))
     ///     .except(Network::of(&clients, ["10.0.0.0/8"]));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {

@@ -12,13 +12,13 @@ impl RateLimitLayer {
     ///
     /// It has the headers that this layer may send with its [settings](Self::headers), each with its unit, its schema and an example,
     /// and the body in its three types: problem details, the same members as JSON, and text. The examples are what the layer sends to a
-    /// client that has used up the first policy that is not [hidden](Self::hide), at a fixed instant, so that the document
+    /// client that has used up the first policy that is not [hidden](crate::Limit::hide), at a fixed instant, so that the document
     /// changes only with the policies. They are those of now: see [`Registry::set_policy`](crate::Registry::set_policy).
     ///
     /// - The response of a closure ([`reject_with`](Self::reject_with)) has the headers, and no content, because only the closure knows
     ///   it: add it with its schema.
     /// - Limits are in the description only if the headers show them.
-    /// - If no policy is enforced, because all are in [shadow](Self::shadow) or off, the description says that the response is not
+    /// - If no policy is enforced, because all are in [shadow](crate::Limit::shadow) or off, the description says that the response is not
     ///   sent, and there are no headers.
     /// - It describes HTTP: gRPC has a status of its own. Headers of outer layers are not among the headers.
     ///
@@ -27,13 +27,13 @@ impl RateLimitLayer {
     ///
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, RateLimitLayer, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use utoipa::openapi::{RefOr, Response};
     /// use utoipa::{OpenApi, ToResponse};
     ///
     /// static SEARCH_LIMIT: LazyLock<RateLimitLayer> = LazyLock::new(|| {
     ///     let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    ///     LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10).burst(20))).by(Global)
+    ///     RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10).burst(20)).by(Global))
     /// });
     ///
     /// /// What a client gets that searches too often.
@@ -81,12 +81,12 @@ impl RateLimitLayer {
     ///
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use utoipa::openapi::{OpenApiBuilder, PathItem, PathsBuilder};
     /// use utoipa::openapi::path::{HttpMethod, OperationBuilder};
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10).burst(20))).by(Global);
+    /// let layer = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10).burst(20)).by(Global));
     ///
     /// let search = OperationBuilder::new().responses(layer.openapi_responses());
     /// let paths = PathsBuilder::new().path("/search", PathItem::new(HttpMethod::Get, search));

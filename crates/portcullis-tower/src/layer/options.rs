@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::RateLimitLayer;
+#[cfg(doc)]
+use crate::Limit;
+use crate::{LayerError, RateLimitLayer};
 use portcullis_response::internal::ResponseSettings;
 
 impl RateLimitLayer {
@@ -14,12 +16,12 @@ impl RateLimitLayer {
     ///
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::Layer as _;
     ///
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let search = Policy::gcra("search", Quota::per_second(10));
-    /// let service = LayerBuilder::new(Arc::clone(&registry), search).by(Global).route("GET /search").layer(());
+    /// let service = RateLimitLayer::new(Arc::clone(&registry), search.by(Global)).route("GET /search").layer(());
     /// assert_eq!(registry.layers()[0].route(), Some("GET /search"));
     /// # drop(service);
     /// ```
@@ -59,13 +61,14 @@ impl RateLimitLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Policy::fixed_window("all", Quota::per_day(100))).by(Global).without_charge();
+    /// let all = Policy::fixed_window("all", Quota::per_day(100));
+    /// let layer = RateLimitLayer::new(registry, all.by(Global)).without_charge();
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     assert!(request.extensions().get::<Charge>().is_none());
     ///     Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -78,19 +81,20 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If a policy is charged [by outcome](Self::charge_when) or [reserves](Self::reserve): [`try_without_charge`](Self::try_without_charge) returns an error.
+    /// If a limit needs the charge afterwards: [by outcome](Limit::charge_when), or as it [reserves](Limit::reserve).
     #[track_caller]
-    pub fn without_charge(self) -> Self {
-        match self.try_without_charge() {
-            Ok(layer) => layer,
-            Err(error) => panic!("{error}"),
+    pub fn without_charge(mut self) -> Self {
+        if let Some(limit) = self.config.policies().iter().find(|limit| limit.needs_charge()) {
+            panic!("{}", LayerError::NeedsCharge { policy: limit.policy.name().clone() });
         }
+        Arc::make_mut(&mut self.config).without_charge = true;
+        self
     }
 
     /// Counts CORS preflights of browsers like all other requests.
     ///
     /// By default a preflight is charged to a separate preflight budget of each policy, with the same quota and
-    /// [`cost`](Self::cost), under the key of the request with a fixed part added. A browser sends at most one preflight
+    /// [`cost`](crate::Limit::cost), under the key of the request with a fixed part added. A browser sends at most one preflight
     /// before a request, so preflights do not limit it earlier. A client that sends its guesses as preflights is limited
     /// like one that sends requests, and has at most both budgets. The response has the figures of the preflight budget,
     /// and the [`Charge`](crate::Charge) of the request changes that budget.
@@ -101,8 +105,8 @@ impl RateLimitLayer {
     ///
     /// Preflights carry no identity, so the requirements are lower:
     ///
-    /// - A policy that finds no key does not count a preflight, regardless of its [`on_missing`](Self::on_missing).
-    ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not checked.
+    /// - A policy that finds no key does not count a preflight, regardless of its [`on_missing`](crate::Limit::on_missing).
+    ///   Look-ups ([`by_async`](crate::Limit::by_async)) are not started, and [`shadow`](crate::Limit::shadow) policies are not checked.
     /// - If no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
     ///   `Cookie`. A preflight with one of these headers is counted like any other request. A second policy, by address, finds a
     ///   key for every preflight.

@@ -21,14 +21,15 @@ impl RateLimitLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Reason, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Reason, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global).reject_with(|rejection| {
+    /// let all = Policy::gcra("all", Quota::per_minute(1));
+    /// let layer = RateLimitLayer::new(registry, all.by(Global)).reject_with(|rejection| {
     ///     if rejection.reason() != Reason::Limited {
     ///         return rejection.response();
     ///     }
@@ -38,7 +39,9 @@ impl RateLimitLayer {
     ///     *response.status_mut() = rejection.status();
     ///     response
     /// });
-    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
     /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
     /// let rejected = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!((rejected.status().as_u16(), &rejected.headers()["retry-after"]), (429, &60.into()));
@@ -65,7 +68,7 @@ impl RateLimitLayer {
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
     /// use portcullis_tower::matching::RequestPath;
-    /// use portcullis_tower::{Global, LayerBuilder, Reason, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Reason, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -73,7 +76,7 @@ impl RateLimitLayer {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// registry.reject_with(|rejection| Response::builder().status(rejection.status()).body("no".into()).unwrap());
     /// let policy = Policy::fixed_window("all", Quota::per_day(1));
-    /// let layer = LayerBuilder::new(registry, policy).by(Global).deny(RequestPath::exact("/admin"));
+    /// let layer = RateLimitLayer::new(registry, policy.by(Global)).deny(RequestPath::exact("/admin"));
     /// let otherwise = layer.rejection().expect("the limiter has a closure");
     /// let layer = layer.reject_with(move |rejection| match rejection.reason() {
     ///     Reason::Denied => Response::builder().status(404).body("nothing is here".into()).unwrap(),

@@ -9,7 +9,7 @@ impl Registry {
     /// Sets the mode of a policy in all layers that have it, from their next request on. Requests that have begun keep the mode
     /// that they began with.
     ///
-    /// It applies in place of the mode that a layer was [built](crate::RateLimitLayer::mode) with, to layers that are built later
+    /// It applies in place of the mode that a layer was [built](crate::Limit::mode) with, to layers that are built later
     /// as well, until the name is forgotten with the last layer that has the policy. There is one exception: a layer whose key
     /// clients choose keeps its own mode if it is built while the policy is enforced for a share of its keys.
     ///
@@ -21,14 +21,14 @@ impl Registry {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Mode, Registry};
+    /// use portcullis_tower::{Global, Mode, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let all = Policy::fixed_window("all", Quota::per_day(1));
-    /// let service = LayerBuilder::new(Arc::clone(&registry), all.clone()).by(Global).layer(service_fn(
+    /// let service = RateLimitLayer::new(Arc::clone(&registry), all.clone().by(Global)).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// for (mode, status) in [(Mode::Shadow, 200), (Mode::Enforce, 429), (Mode::Off, 200)] {
@@ -73,14 +73,14 @@ impl Registry {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-    /// let service = LayerBuilder::new(Arc::clone(&registry), daily).by(Global).layer(service_fn(
+    /// let service = RateLimitLayer::new(Arc::clone(&registry), daily.by(Global)).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// let response = service.clone().oneshot(Request::new(String::new())).await?;

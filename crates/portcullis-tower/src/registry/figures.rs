@@ -31,16 +31,20 @@ impl Registry {
     /// use http::{Request, Response, request::Parts};
     /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{CachedLookup, Header, LayerBuilder, Lookup, Registry};
+    /// use portcullis_tower::{CachedLookup, Header, Lookup, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// let accounts = CachedLookup::new(Header::named("x-api-key"), |_: &Parts| async { Ok(Lookup::found("account", "acme")) });
-    /// let layer = LayerBuilder::new(Arc::clone(&registry), Policy::gcra("all", Quota::per_second(100).burst(100))).by_async(accounts);
-    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+    /// let acme = |_: &Parts| async { Ok(Lookup::found("account", "acme")) };
+    /// let accounts = CachedLookup::new(Header::named("x-api-key"), acme);
+    /// let all = Policy::gcra("all", Quota::per_second(100).burst(100));
+    /// let layer = RateLimitLayer::new(Arc::clone(&registry), all.by_async(accounts));
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
     /// for _ in 0..5 {
     ///     let request = Request::builder().header("x-api-key", "k-1").body(String::new())?;
     ///     assert_eq!(service.clone().oneshot(request).await?.status(), 200);

@@ -39,7 +39,8 @@ impl Registry {
     /// use portcullis_tower::{InstalledPolicy, Mode, Registry};
     ///
     /// let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
-    /// let (hourly, daily) = (Policy::fixed_window("all", Quota::per_hour(5)), Policy::fixed_window("all", Quota::per_day(50)));
+    /// let hourly = Policy::fixed_window("all", Quota::per_hour(5));
+    /// let daily = Policy::fixed_window("all", Quota::per_day(50));
     /// let first = registry.install(&[InstalledPolicy::new(hourly.clone())], || {})?;
     /// assert_eq!(registry.policy(hourly.name()), Some(hourly.clone()));
     ///

@@ -31,7 +31,7 @@ impl Registry {
         self.engine.policies().since(policy).map(|(_, mode)| mode)
     }
 
-    /// Returns how many permits of limits on requests [in flight](crate::RateLimitLayer::and_in_flight) this process holds.
+    /// Returns how many permits of limits on requests [in flight](crate::RateLimitLayer::and) this process holds.
     pub fn permits_in_flight(&self) -> usize {
         self.engine.backlog.in_flight.held()
     }

@@ -8,7 +8,7 @@ use portcullis_core::overrides::{self, Override};
 use portcullis_core::{Key, Policy, Quota};
 
 use super::Registry;
-use crate::policy::ResolvedKey;
+use crate::limit::ResolvedKey;
 use crate::{KeyError, KeyExtractor, OverridingError};
 
 impl Registry {
@@ -63,7 +63,7 @@ impl Registry {
     }
 
     /// Blocks a key under a policy for a length of time from now on, in all instances that share the store: all its requests are
-    /// rejected, as by a [lock-out](crate::RateLimitLayer::lock_out). It replaces a block of the key. One line is logged, without the
+    /// rejected, as by a [lock-out](crate::Limit::lock_out). It replaces a block of the key. One line is logged, without the
     /// key.
     ///
     /// The policy has to [allow overrides](Policy::allow_overrides) or have a lock-out. It is taken as it is registered under its name; if no
@@ -76,7 +76,7 @@ impl Registry {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Header, LayerBuilder, Registry};
+    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -84,7 +84,7 @@ impl Registry {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let api = Policy::fixed_window("api", Quota::per_day(1_000)).allow_overrides();
     /// let by_user = Header::named("x-user");
-    /// let service = LayerBuilder::new(Arc::clone(&registry), api.clone()).by(by_user.clone()).layer(service_fn(
+    /// let service = RateLimitLayer::new(Arc::clone(&registry), api.clone().by(by_user.clone())).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// let request = || Request::builder().header("x-user", "mallory").body(String::new());
@@ -134,7 +134,7 @@ impl Registry {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Header, LayerBuilder, Registry};
+    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -142,7 +142,7 @@ impl Registry {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).allow_overrides();
     /// let by_user = Header::named("x-user");
-    /// let service = LayerBuilder::new(Arc::clone(&registry), daily.clone()).by(by_user.clone()).layer(service_fn(
+    /// let service = RateLimitLayer::new(Arc::clone(&registry), daily.clone().by(by_user.clone())).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// let request = || Request::builder().header("x-user", "ada").body(String::new());

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use portcullis_core::Policy;
 use smallvec::SmallVec;
 
-use crate::policy::LayerPolicy;
+use crate::limit::Limit;
 use portcullis_engine::EventLog;
 use portcullis_engine::Limits;
 use portcullis_engine::policies::Membership;
@@ -36,7 +36,7 @@ struct Entry {
 /// The store with the policies and the log of a set, and the settings of its responses.
 #[derive(Clone)]
 pub(crate) struct PreparedSet {
-    pub(crate) policies: Arc<Vec<LayerPolicy>>,
+    pub(crate) policies: Arc<Vec<Limit>>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) responses: Arc<ResponseSettings>,
     /// Keeps the names of the policies registered.
@@ -91,19 +91,14 @@ mod tests {
     use portcullis_memory::MemoryStore;
 
     use super::*;
-    use crate::Global;
-    use crate::policy::KeySource;
+    use crate::{Global, PolicyExt as _};
     use portcullis_engine::Engine;
 
     fn insert(sets: &PolicySets, policies: &[Policy]) {
         let engine = Arc::new(Engine::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
-        let by_global = |policy: &Policy| {
-            let key = KeySource::Sync(Arc::new(Global));
-            LayerPolicy::new(policy.clone(), key)
-        };
         let membership = engine.join(Box::default(), None).unwrap();
-        let by_global = policies.iter().map(by_global).collect::<Vec<_>>();
-        let limits = Arc::new(Limits::new(engine, by_global.iter().map(LayerPolicy::to_limit).collect()));
+        let by_global = policies.iter().map(|policy| policy.clone().by(Global)).collect::<Vec<_>>();
+        let limits = Arc::new(Limits::new(engine, by_global.iter().map(Limit::to_limit).collect()));
         let set = PreparedSet {
             policies: Arc::new(by_global),
             limits,

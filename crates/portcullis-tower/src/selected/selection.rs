@@ -12,7 +12,7 @@ use crate::Rejection;
 use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::registry::layers::ListedLayer as _;
-use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
+use crate::{KeyError, LayerErrors, RateLimitLayer, Reason, Registry};
 use portcullis_engine::Signals;
 use portcullis_engine::{Event, EventKind, Observer as _};
 use portcullis_response::internal::Cause;
@@ -98,7 +98,7 @@ impl Selection {
 
     /// The layer that should limit the request cannot be made: the request is rejected with 500, or `INTERNAL` in gRPC, and
     /// [`EventKind::Misconfigured`] is emitted.
-    pub fn refused(registry: &Arc<Registry>, error: &LayerError) -> Self {
+    pub fn refused(registry: &Arc<Registry>, error: &LayerErrors) -> Self {
         let error = KeyError::server(format!("the rules of a request cannot be combined: {error}"));
         let refusal = Refusal { registry: Arc::clone(registry), error };
         Self { target: Target::Refused(Box::new(refusal)), header: None }

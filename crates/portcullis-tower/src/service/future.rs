@@ -30,7 +30,7 @@ pin_project! {
     ///
     /// If the future is dropped before the inner service is called, it releases a ready inner instance. The units that the
     /// store was asked to charge may stay charged, with two exceptions. If it is dropped during a look-up, the charges of
-    /// policies that [count rejections](crate::RateLimitLayer::count_rejections) stay, and the others are refunded. If it is
+    /// policies that [count rejections](crate::Limit::count_rejections) stay, and the others are refunded. If it is
     /// dropped before its slot in the queue of a policy whose requests [wait](portcullis_core::Policy::wait_at_most), or of a
     /// [leaky bucket](portcullis_core::LeakyBucket), it gives the slot up: requests
     /// behind it in this process move up, and the last slot is refunded. A refund that the store does not answer at once
@@ -38,7 +38,7 @@ pin_project! {
     /// a limiter, the units stay charged.
     ///
     /// If the future is dropped after the inner service was called, the charges stay. Where a policy is charged
-    /// [by outcome](crate::RateLimitLayer::charge_when), the request then has no outcome. A correction that the store does not
+    /// [by outcome](crate::Limit::charge_when), the request then has no outcome. A correction that the store does not
     /// answer at once, the one that the response waits for included, continues in such a task.
     ///
     /// # Panics

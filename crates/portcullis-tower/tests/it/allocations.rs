@@ -14,7 +14,9 @@ use portcullis_core::store::{CheckResult, Checks, Outcome, ReadyCheck, Store, St
 use portcullis_core::{
     Decision, Key, Policy, PolicyName, Quota, Receipt, Secret, Settlement, StoreError, Timestamp,
 };
-use portcullis_tower::{Event, Header, LayerBuilder, Mode, RateLimitHeaders, RateLimitLayer, Registry};
+use portcullis_tower::{
+    Event, Header, Limit, Mode, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry,
+};
 use tower::{Layer as _, Service};
 
 /// A store that answers without heap allocations.
@@ -92,7 +94,7 @@ fn layer(admitted: bool) -> RateLimitLayer {
 fn layer_in(registry: Arc<Registry>) -> RateLimitLayer {
     let second = Policy::gcra("second", Quota::per_second(10).burst(20));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
-    LayerBuilder::new(registry, second).by(Header::named("x-user")).and_policy(day).cost(|_| 2)
+    RateLimitLayer::new(registry, second.by(Header::named("x-user"))).and(Limit::new(day).cost(|_| 2))
 }
 
 /// The allocations from the call to the response.
@@ -129,7 +131,7 @@ fn an_admitted_request_has_few_allocations() {
 
     // The same with one policy, whose check has no outcome.
     let second = Policy::gcra("second", Quota::per_second(10).burst(20));
-    let one = LayerBuilder::new(NonAllocatingStore::registry(true), second).by(Header::named("x-user"));
+    let one = RateLimitLayer::new(NonAllocatingStore::registry(true), second.by(Header::named("x-user")));
     assert_eq!(allocations(&one, Request::new(String::new()), 200), 3);
     let without_charge = one.headers(RateLimitHeaders::NONE).without_charge();
     assert_eq!(allocations(&without_charge, Request::new(String::new()), 200), 0);
@@ -139,9 +141,12 @@ fn an_admitted_request_has_few_allocations() {
 fn a_quota_of_the_caller_adds_no_allocation() {
     let second = Policy::gcra("second", Quota::per_second(10).burst(20))
         .caller_quotas(Quota::per_second(1), Quota::per_second(50).burst(50));
-    let layer = LayerBuilder::new(NonAllocatingStore::registry(true), second)
-        .by(Header::named("x-user"))
-        .quota(|parts| parts.headers.get("x-user").map(|_| Quota::per_second(30).burst(30)));
+    let layer = RateLimitLayer::new(
+        NonAllocatingStore::registry(true),
+        second
+            .by(Header::named("x-user"))
+            .quota(|parts| parts.headers.get("x-user").map(|_| Quota::per_second(30).burst(30))),
+    );
     assert_eq!(allocations(&layer, Request::new(String::new()), 200), 3);
     let without_charge = layer.headers(RateLimitHeaders::NONE).without_charge();
     assert_eq!(allocations(&without_charge, Request::new(String::new()), 200), 0);
@@ -210,7 +215,7 @@ fn values_that_are_not_static_share_one_allocation() {
     let all = Headers::X_RATELIMIT.reset_as_unix_time() | Headers::IETF_DRAFT_6 | Headers::IETF;
     let with = |headers, admitted, status| {
         let registry = NonAllocatingStore::registry_at(now, admitted);
-        let layer = LayerBuilder::new(registry, day.clone()).by(Header::named("x-user")).headers(headers);
+        let layer = RateLimitLayer::new(registry, day.clone().by(Header::named("x-user"))).headers(headers);
         allocations(&layer, Request::new(String::new()), status)
     };
     for headers in [Headers::X_RATELIMIT, Headers::X_RATELIMIT.reset_as_unix_time(), all] {
@@ -230,7 +235,7 @@ fn a_preflight_without_a_key_allocates_nothing() {
     };
     let registry = NonAllocatingStore::registry(true);
     let policy = Policy::gcra("all", Quota::per_second(1));
-    let layer_without_key = LayerBuilder::new(registry, policy).by(Header::named("x-absent"));
+    let layer_without_key = RateLimitLayer::new(registry, policy.by(Header::named("x-absent")));
     assert_eq!(allocations(&layer_without_key, preflight(), 200), 0);
     // With a key it is counted, and allocates what any request does.
     assert_eq!(allocations(&layer(true), preflight(), 200), 3);
@@ -242,7 +247,7 @@ fn an_exempt_request_allocates_nothing() {
         Ok(portcullis_tower::Identity::Exempt)
     };
     let registry = NonAllocatingStore::registry(true);
-    let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_second(1))).by(exempt);
+    let layer = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_second(1)).by(exempt));
     assert_eq!(allocations(&layer, Request::new(String::new()), 200), 0);
 }
 
@@ -337,7 +342,7 @@ fn charging_more_keeps_memory_bounded() {
     use tower::ServiceExt as _;
 
     let policy = Policy::token_bucket("bytes", Quota::per_day(1_000_000));
-    let service = LayerBuilder::new(registry(), policy).by(Global).layer(tower::service_fn(
+    let service = RateLimitLayer::new(registry(), policy.by(Global)).layer(tower::service_fn(
         async |request: Request<String>| {
             let charge = request.extensions().get::<Charge>().unwrap().clone();
             let hold = |times: u32| {

@@ -7,14 +7,14 @@ use http::{Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Global, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::probe::{grpc, probed, request, send};
 use crate::support::{TestStore, registry, registry_of};
 
 fn limit(policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(registry(), policy).by(Global)
+    RateLimitLayer::new(registry(), policy.by(Global))
 }
 
 #[tokio::test]
@@ -57,7 +57,7 @@ async fn waits_are_rounded_up_and_never_zero() {
     ] {
         let store = Arc::<TestStore>::default();
         let registry = registry_of(Arc::clone(&store));
-        let (service, _) = probed(&LayerBuilder::new(registry, Policy::gcra("all", quota)).by(Global));
+        let (service, _) = probed(&RateLimitLayer::new(registry, Policy::gcra("all", quota).by(Global)));
         assert_eq!(send(&service, request(&[])).await.status, 200);
         store.micros.store(waited_micros, Ordering::Relaxed);
         let denied = send(&service, request(&[])).await;
@@ -70,7 +70,8 @@ async fn waits_are_rounded_up_and_never_zero() {
 
 #[tokio::test]
 async fn a_cost_that_can_never_fit_is_a_bad_request() {
-    let (service, _) = probed(&limit(Policy::gcra("all", Quota::per_second(1).burst(5))).cost(|_| 6));
+    let all = Policy::gcra("all", Quota::per_second(1).burst(5));
+    let (service, _) = probed(&RateLimitLayer::new(registry(), all.by(Global).cost(|_| 6)));
     let denied = send(&service, request(&[])).await;
     assert_eq!((denied.status, denied.header("retry-after")), (400, None));
     assert_eq!(denied.header("x-ratelimit-remaining"), Some("5"));
@@ -170,10 +171,12 @@ async fn a_content_type_alone_is_not_grpc() {
 async fn headers_of_an_inner_layer_win() {
     let store = Arc::<TestStore>::default();
     let registry = registry_of(store);
-    let outer =
-        LayerBuilder::new(Arc::clone(&registry), Policy::gcra("outer", Quota::per_second(9).burst(9)))
-            .by(Global);
-    let inner = LayerBuilder::new(registry, Policy::gcra("inner", Quota::per_second(1).burst(2))).by(Global);
+    let outer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        Policy::gcra("outer", Quota::per_second(9).burst(9)).by(Global),
+    );
+    let inner =
+        RateLimitLayer::new(registry, Policy::gcra("inner", Quota::per_second(1).burst(2)).by(Global));
     let service = (outer.decision_in_response(), inner.decision_in_response()).layer(tower::service_fn(
         |_: Request<String>| async move {
             Ok::<_, std::convert::Infallible>(Response::new(Full::<bytes::Bytes>::default()))

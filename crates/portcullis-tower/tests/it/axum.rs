@@ -13,7 +13,7 @@ use axum::response::Response;
 use axum::routing::get;
 use http::Request;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Route, Shadow};
+use portcullis_tower::{Charge, ClientIp, Global, Limit, PolicyExt as _, RateLimitLayer, Route, Shadow};
 use tower::util::BoxCloneService;
 use tower::{Layer as _, ServiceBuilder, ServiceExt as _};
 
@@ -21,7 +21,7 @@ use crate::log::log;
 use crate::support::registry;
 
 fn limit() -> RateLimitLayer {
-    LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
+    RateLimitLayer::new(registry(), Policy::gcra("all", Quota::per_minute(1)).by(ClientIp::peer()))
 }
 
 async fn handler(charge: Charge) -> String {
@@ -75,7 +75,7 @@ async fn a_key_by_route_around_a_router_is_explained_in_the_log() {
     let (log, _guard) = log();
     let limit = || {
         let policy = Policy::gcra("all", Quota::per_minute(1));
-        LayerBuilder::new(registry(), policy).by(Route::matched_path()).for_axum()
+        RateLimitLayer::new(registry(), policy.by(Route::matched_path())).for_axum()
     };
     let router = || Router::new().route("/", get(handler)).with_state(());
     let send = async |service: BoxCloneService<Request<Body>, Response, Infallible>, path| {
@@ -106,10 +106,9 @@ async fn a_key_by_route_around_a_router_is_explained_in_the_log() {
 #[tokio::test]
 async fn the_charge_and_the_shadow_are_extractors() {
     let planned = Policy::gcra("planned", Quota::per_minute(1).burst(2));
-    let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1).burst(9)))
-        .by(Global)
-        .and_policy(planned)
-        .shadow();
+    let layer =
+        RateLimitLayer::new(registry(), Policy::gcra("all", Quota::per_minute(1).burst(9)).by(Global))
+            .and(Limit::new(planned).shadow());
     let counted = async |charge: Charge, shadow: Shadow| {
         let left = charge.settle(3).await.unwrap().decision.remaining();
         format!("{left} left, {} denials", shadow.denials().count())

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Bearer, Global, Header, LayerBuilder, RateLimitLayer, Reason};
+use portcullis_tower::{Bearer, Global, Header, PolicyExt as _, RateLimitLayer, Reason};
 
 use crate::probe::{Answer, grpc, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
@@ -14,7 +14,7 @@ fn layer() -> RateLimitLayer {
     let tight = Policy::gcra(r#"ti"ght"#, Quota::per_minute(1));
     let wide = Policy::gcra("wide", Quota::per_minute(1).burst(9));
     let never = Policy::fixed_window("slow", Quota::per_hour(1));
-    LayerBuilder::new(registry(), tight).by(Global).and_policy(wide).and_policy(never)
+    RateLimitLayer::new(registry(), tight.by(Global)).and(wide).and(never)
 }
 
 async fn second(layer: &RateLimitLayer, accept: &str) -> Answer {
@@ -60,14 +60,14 @@ async fn every_rejection_has_problem_details() {
     };
     for (layer, status, r#type, title, rest) in [
         (
-            LayerBuilder::new(registry_of(store), closed).by(Global),
+            RateLimitLayer::new(registry_of(store), closed.by(Global)),
             503,
             "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             "Request cannot be satisfied due to temporary server capacity constraints",
             r#""detail":"the rate limiter cannot answer at the moment"}"#,
         ),
         (
-            LayerBuilder::new(registry(), one()).by(Global).cost(|_| 2),
+            RateLimitLayer::new(registry(), one().by(Global).cost(|_| 2)),
             400,
             "about:blank",
             "Bad Request",
@@ -77,21 +77,21 @@ async fn every_rejection_has_problem_details() {
             ),
         ),
         (
-            LayerBuilder::new(registry(), one()).by(Header::named("x-user")),
+            RateLimitLayer::new(registry(), one().by(Header::named("x-user"))),
             400,
             "about:blank",
             "Bad Request",
             r#""detail":"the request has no identity"}"#,
         ),
         (
-            LayerBuilder::new(registry(), one()).by(Bearer),
+            RateLimitLayer::new(registry(), one().by(Bearer)),
             401,
             "about:blank",
             "Unauthorized",
             r#""detail":"the request has no identity"}"#,
         ),
         (
-            LayerBuilder::new(registry(), one()).by(misconfigured),
+            RateLimitLayer::new(registry(), one().by(misconfigured)),
             500,
             "about:blank",
             "Internal Server Error",
@@ -162,7 +162,7 @@ async fn a_closure_cannot_remove_the_required_headers() {
 #[tokio::test]
 async fn a_closure_may_return_the_default_response() {
     let policy = || Policy::gcra("all", Quota::per_minute(1));
-    let standard = LayerBuilder::new(registry(), policy()).by(Bearer);
+    let standard = RateLimitLayer::new(registry(), policy().by(Bearer));
     let custom = standard.clone().reject_with(|rejection| {
         assert_eq!(
             (rejection.reason(), rejection.decision(), rejection.retry_after()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::{ManualClock, Policy, Secret, Timestamp, WindowTable};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, Registry};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
 
 use crate::log::log;
 use crate::probe::{probed, request, send};
@@ -38,7 +38,7 @@ async fn headers_count_to_the_end_of_the_month() {
     let registry = registry(&clock);
     registry.headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT);
     let policy = Policy::calendar_window("monthly", 1, &MONTHS);
-    let (service, _) = probed(&LayerBuilder::new(registry, policy).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(registry, policy.by(Global)));
 
     let admitted = send(&service, request(&[])).await;
     // The longest window, of 31 days, and what is left of February.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use portcullis_core::{Decision, FailureMode, Policy, Quota};
-use portcullis_tower::{Charge, ChargeError, Global, Header, LayerBuilder, OnMissing, RateLimitLayer};
+use portcullis_tower::{
+    Charge, ChargeError, Global, Header, Limit, OnMissing, PolicyExt as _, RateLimitLayer,
+};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::support::{Mode, TestStore, registry, registry_of};
@@ -19,7 +21,8 @@ fn bytes() -> Policy {
 }
 
 fn both(store: &Arc<TestStore>) -> RateLimitLayer {
-    LayerBuilder::new(registry_of(Arc::clone(store)), requests()).by(Global).and_policy(bytes()).cost(|_| 100)
+    RateLimitLayer::new(registry_of(Arc::clone(store)), requests().by(Global))
+        .and(Limit::new(bytes()).cost(|_| 100))
 }
 
 /// The remaining units under each policy after a handler has run, and the header for the client.
@@ -59,7 +62,7 @@ async fn a_handler_sees_what_is_left() {
 async fn a_kept_charge_is_not_changed_by_later_requests() {
     let kept = Arc::<Mutex<Vec<Option<Charge>>>>::default();
     let charges = Arc::clone(&kept);
-    let layer = LayerBuilder::new(registry(), requests()).by(Global);
+    let layer = RateLimitLayer::new(registry(), requests().by(Global));
     let service = layer.layer(tower::service_fn(move |request: Request<String>| {
         let mut charges = charges.lock().unwrap();
         // The second request leaves its memory to the third.
@@ -145,7 +148,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
     for (more, cost, left, uncharged) in
         [(4, 9, 1, 0), (4, 3, 7, 0), (4, 4, 6, 0), (0, 9, 1, 0), (0, 0, 10, 0), (10, 12, 0, 0), (0, 25, 0, 5)]
     {
-        let layer = LayerBuilder::new(registry(), requests()).by(Global).cost(|_| 0);
+        let layer = RateLimitLayer::new(registry(), requests().by(Global).cost(|_| 0));
         let seen = after(&layer, async |charge| {
             assert!(charge.charge_more(more).await.unwrap().is_allowed());
             let settlement = charge.settle(cost).await.unwrap();
@@ -156,12 +159,10 @@ async fn a_peek_can_be_charged_later_and_settled() {
     }
     // A settlement is charged whether it fits or not.
     let store = Arc::<TestStore>::default();
-    let layer = LayerBuilder::new(
+    let layer = RateLimitLayer::new(
         registry_of(Arc::clone(&store)),
-        Policy::gcra("all", Quota::per_second(1).burst(2)),
-    )
-    .by(Global)
-    .cost(|_| 0);
+        Policy::gcra("all", Quota::per_second(1).burst(2)).by(Global).cost(|_| 0),
+    );
     for _ in 0..2 {
         assert_eq!(after(&layer, async |charge| drop(charge.settle(2).await.unwrap())).await.0, [0]);
     }
@@ -192,7 +193,7 @@ async fn a_dropped_settlement_frees_no_unit_that_stays_charged() {
     for (cost, least, most) in [(50, 50, 50), (51, 50, 51), (30, 30, 50), (5, 5, 50)] {
         let store = Arc::<TestStore>::default();
         store.set(Mode::Later);
-        let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), bytes()).by(Global);
+        let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), bytes().by(Global));
         after(&layer, async |charge| {
             assert!(charge.charge_more(20).await.unwrap().is_allowed());
             assert!(charge.charge_more(29).await.unwrap().is_allowed());
@@ -266,11 +267,11 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
     assert_eq!(seen, (vec![10, 1_000], String::new()));
 
     // The first policy that counts the request is decisive, and those that do not count it have no decision.
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), Policy::gcra("users", Quota::per_hour(9)))
-        .by(Header::named("x-user"))
-        .on_missing(OnMissing::Exempt)
-        .and_policy(bytes())
-        .by(Global);
+    let layer = RateLimitLayer::new(
+        registry_of(Arc::clone(&store)),
+        Policy::gcra("users", Quota::per_hour(9)).by(Header::named("x-user")).on_missing(OnMissing::Exempt),
+    )
+    .and(bytes().by(Global));
     let seen = after(&layer, async |charge| {
         assert!(charge.decision().is_degraded() && charge.for_policy("users").is_none());
         assert_eq!(charge.for_policy("bytes").unwrap().decision().remaining(), 1_000);
@@ -282,8 +283,8 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
 #[tokio::test]
 async fn nested_layers_link_their_charges() {
     let registry = registry();
-    let outer = LayerBuilder::new(Arc::clone(&registry), bytes()).by(Global);
-    let inner = LayerBuilder::new(registry, requests()).by(Global);
+    let outer = RateLimitLayer::new(Arc::clone(&registry), bytes().by(Global));
+    let inner = RateLimitLayer::new(registry, requests().by(Global));
     let service = (outer.clone(), inner).layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert_eq!(charge.decision().policy().as_str(), "requests");
@@ -300,8 +301,8 @@ async fn nested_layers_link_their_charges() {
 #[tokio::test]
 async fn nested_charges_of_later_requests_are_their_own() {
     let registry = registry();
-    let outer = LayerBuilder::new(Arc::clone(&registry), bytes()).by(Global);
-    let inner = LayerBuilder::new(registry, requests()).by(Global);
+    let outer = RateLimitLayer::new(Arc::clone(&registry), bytes().by(Global));
+    let inner = RateLimitLayer::new(registry, requests().by(Global));
     let service = (outer, inner).layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         let outside = charge.outer().unwrap();

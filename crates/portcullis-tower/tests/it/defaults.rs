@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use http::Response;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry, Rejection};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Rejection};
 
 use crate::probe::{grpc, probed, request, send};
 use crate::support::registry;
 
 fn layer(registry: &Arc<Registry>, name: &str) -> RateLimitLayer {
     let policy = Policy::try_gcra(name, Quota::per_minute(1)).unwrap();
-    LayerBuilder::new(Arc::clone(registry), policy).by(Global)
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Global))
 }
 
 fn rejection(

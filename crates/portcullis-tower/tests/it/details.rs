@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use portcullis_core::{Policy, PolicyName, Quota};
-use portcullis_tower::{Bearer, Global, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{Bearer, Global, PolicyExt as _, RateLimitLayer};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -25,10 +25,9 @@ async fn a_limited_call_has_the_exact_wait_and_all_violations() {
     let store = Arc::<TestStore>::default();
     store.micros.store(1, Ordering::Relaxed);
     let odd = Policy::try_gcra(r#"a "b" \c%"#, Quota::per_second(3)).unwrap();
-    let layer = LayerBuilder::new(registry_of(store), odd)
-        .by(Global)
-        .and_policy(Policy::gcra("wide", Quota::per_minute(1).burst(9)))
-        .and_policy(Policy::fixed_window("hour", Quota::per_hour(1)));
+    let layer = RateLimitLayer::new(registry_of(store), odd.by(Global))
+        .and(Policy::gcra("wide", Quota::per_minute(1).burst(9)))
+        .and(Policy::fixed_window("hour", Quota::per_hour(1)));
     let status = status(&layer, 2).await;
     assert_eq!(
         (status.code(), status.message()),
@@ -45,14 +44,14 @@ async fn a_limited_call_has_the_exact_wait_and_all_violations() {
 
 #[tokio::test]
 async fn a_cost_that_never_fits_has_details_without_a_wait() {
-    let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_second(1).burst(5))).by(Global);
-    let never = status(&layer.clone().cost(|_| 6), 1).await;
+    let all = Policy::gcra("all", Quota::per_second(1).burst(5)).by(Global);
+    let never = status(&RateLimitLayer::new(registry(), all.clone().cost(|_| 6)), 1).await;
     assert_eq!(never.code(), Code::InvalidArgument);
     let details = never.get_error_details();
     assert!(details.retry_info().is_none());
     assert_eq!(details.quota_failure().unwrap().violations[0].description, "5 of 5 units remain");
 
-    let unidentified = status(&layer.by(Bearer), 1).await;
+    let unidentified = status(&RateLimitLayer::new(registry(), all.by(Bearer)), 1).await;
     assert_eq!((unidentified.code(), unidentified.details()), (Code::Unauthenticated, &b""[..]));
 }
 
@@ -62,9 +61,8 @@ async fn details_of_the_most_policies_stay_below_4_kib() {
         let name = PolicyName::new(&format!("{index:02}{}", "\"\\".repeat(31))).unwrap();
         Policy::try_gcra(name.as_str(), Quota::per_second(1)).unwrap()
     };
-    let layer = LayerBuilder::new(registry(), policy(0)).by(Global);
-    let layer =
-        (1..portcullis_core::store::Checks::MAX).fold(layer, |layer, index| layer.and_policy(policy(index)));
+    let layer = RateLimitLayer::new(registry(), policy(0).by(Global));
+    let layer = (1..portcullis_core::store::Checks::MAX).fold(layer, |layer, index| layer.and(policy(index)));
     let status = status(&layer, 2).await;
     assert_eq!(status.get_error_details().quota_failure().unwrap().violations.len(), 16);
     assert!(status.details().len() < 4_096, "{}", status.details().len());

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, Request, Response};
 use portcullis_core::{FailureMode, Policy, PolicyName, Quota, Strategy};
-use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer};
 use proptest::prelude::*;
 use sfv::{BareItem, FieldType as _, List, ListEntry, Parser};
 use tower::{Layer as _, ServiceExt as _};
@@ -30,7 +30,7 @@ async fn all_dialects_show_the_decisive_policy() {
     let store = Arc::<TestStore>::default();
     let second = Policy::gcra("second", Quota::per_second(2).burst(3));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), second).by(Global).and_policy(day);
+    let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), second.by(Global)).and(day);
     let (service, _) = probed(&layer.headers(all()));
     store.micros.store(86_399_400_000, Ordering::Relaxed);
 
@@ -79,7 +79,7 @@ async fn corner(policy: Policy, used: u64, cost: u64) -> Answer {
     let store = Arc::<TestStore>::default();
     store.micros.store(1_000_250_000, Ordering::Relaxed);
     let cost_of = |parts: &http::request::Parts| parts.headers["cost"].to_str().unwrap().parse().unwrap();
-    let layer = LayerBuilder::new(registry_of(store), policy).by(Global).cost(cost_of);
+    let layer = RateLimitLayer::new(registry_of(store), policy.by(Global).cost(cost_of));
     let headers = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time() | RateLimitHeaders::IETF;
     let (service, _) = probed(&layer.headers(headers));
     send(&service, request(&[("cost", &used.to_string())])).await;
@@ -179,7 +179,7 @@ async fn headers_are_exact_in_edge_cases() {
 #[tokio::test]
 async fn disabled_headers_leave_only_retry_after() {
     let policy = Policy::gcra("p", Quota::per_minute(1));
-    let layer = LayerBuilder::new(registry(), policy).by(Global).headers(RateLimitHeaders::NONE);
+    let layer = RateLimitLayer::new(registry(), policy.by(Global)).headers(RateLimitHeaders::NONE);
     let (service, _) = probed(&layer);
     assert_eq!(budget_lines(&send(&service, request(&[])).await), [""; 0]);
     assert_eq!(budget_lines(&send(&service, request(&[])).await), ["retry-after: 60"]);
@@ -189,7 +189,7 @@ async fn disabled_headers_leave_only_retry_after() {
     store.set(Mode::Down);
     let layer = |headers| {
         let policy = Policy::gcra("p", Quota::per_minute(1)).on_store_failure(FailureMode::Open);
-        LayerBuilder::new(registry_of(Arc::clone(&store)), policy).by(Global).headers(headers)
+        RateLimitLayer::new(registry_of(Arc::clone(&store)), policy.by(Global)).headers(headers)
     };
     for (headers, expected) in [
         (RateLimitHeaders::NONE, &[][..]),
@@ -211,8 +211,8 @@ async fn only_the_innermost_layer_writes_headers() {
     for inner in dialects {
         let registry = registry();
         let service = (
-            LayerBuilder::new(Arc::clone(&registry), policy("outer")).by(Global).headers(all()),
-            LayerBuilder::new(registry, policy("inner")).by(Global).headers(inner),
+            RateLimitLayer::new(Arc::clone(&registry), policy("outer").by(Global)).headers(all()),
+            RateLimitLayer::new(registry, policy("inner").by(Global)).headers(inner),
         )
             .layer(tower::service_fn(async |_: Request<String>| {
                 Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -232,7 +232,7 @@ async fn only_the_innermost_layer_writes_headers() {
 async fn budget_headers_of_a_handler_suppress_those_of_the_layer() {
     for own in all().names().filter(|name| name != "x-ratelimit-degraded") {
         for headers in [ALL, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6, all()] {
-            let layer = LayerBuilder::new(registry(), Policy::gcra("p", Quota::per_minute(1))).by(Global);
+            let layer = RateLimitLayer::new(registry(), Policy::gcra("p", Quota::per_minute(1)).by(Global));
             let name = own.clone();
             let service = layer.headers(headers).layer(tower::service_fn(move |_: Request<String>| {
                 std::future::ready(Response::builder().header(&name, "5").body(()))
@@ -249,9 +249,9 @@ async fn no_outer_budget_is_added_to_an_inner_layer_without_headers() {
     let policy = |name, burst| Policy::gcra(name, Quota::per_minute(1).burst(burst));
     for silent in [RateLimitHeaders::NONE, RateLimitHeaders::SHADOW] {
         let registry = registry();
-        let outermost = LayerBuilder::new(Arc::clone(&registry), policy("outermost", 9)).by(Global);
-        let outer = LayerBuilder::new(Arc::clone(&registry), policy("outer", 9)).by(Global);
-        let inner = LayerBuilder::new(registry, policy("inner", 1)).by(Global);
+        let outermost = RateLimitLayer::new(Arc::clone(&registry), policy("outermost", 9).by(Global));
+        let outer = RateLimitLayer::new(Arc::clone(&registry), policy("outer", 9).by(Global));
+        let inner = RateLimitLayer::new(registry, policy("inner", 1).by(Global));
         let layers = (outermost.headers(all()), outer.headers(RateLimitHeaders::IETF), inner.headers(silent));
         let service = layers.layer(tower::service_fn(async |_: Request<String>| {
             Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -272,8 +272,9 @@ async fn an_inner_503_carries_no_outer_budget() {
     let closed =
         Policy::gcra("inner", Quota::per_minute(1)).on_store_failure(portcullis_core::FailureMode::Closed);
     let layers = (
-        LayerBuilder::new(registry(), Policy::gcra("outer", Quota::per_minute(9))).by(Global).headers(all()),
-        LayerBuilder::new(registry_of(store), closed).by(Global),
+        RateLimitLayer::new(registry(), Policy::gcra("outer", Quota::per_minute(9)).by(Global))
+            .headers(all()),
+        RateLimitLayer::new(registry_of(store), closed.by(Global)),
     );
     let service = layers.layer(tower::service_fn(async |_: Request<String>| {
         Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -289,7 +290,7 @@ fn the_exposed_headers_are_those_that_may_be_written() {
     let names: Vec<_> = headers.names().map(|name| name.to_string()).collect();
     assert_eq!(names.len(), 10);
     let layer =
-        LayerBuilder::new(registry(), Policy::gcra("p", Quota::per_minute(1))).by(Global).headers(headers);
+        RateLimitLayer::new(registry(), Policy::gcra("p", Quota::per_minute(1)).by(Global)).headers(headers);
     let exposed: Vec<_> = layer.exposed_headers().iter().map(ToString::to_string).collect();
     assert_eq!(exposed, [names, vec!["retry-after".to_owned()]].concat());
     assert_eq!(
@@ -321,10 +322,8 @@ fn limited(name: &str, quota: Quota, cost: u64) -> RateLimitLayer {
         PolicyName::new(name).unwrap(),
         Strategy::Gcra(portcullis_core::Gcra::new(quota).unwrap()),
     );
-    LayerBuilder::new(registry(), policy)
-        .by(Global)
-        .cost(move |_| cost)
-        .and_policy(Policy::gcra("second of two", Quota::per_second(MANY).burst(1 << 20)))
+    RateLimitLayer::new(registry(), policy.by(Global).cost(move |_| cost))
+        .and(Policy::gcra("second of two", Quota::per_second(MANY).burst(1 << 20)))
         .headers(all())
 }
 

@@ -11,7 +11,7 @@ use http::{Method, Request};
 use portcullis_core::{Decision, FailureMode, Policy, Quota, Secret};
 use portcullis_tower::{
     AsyncKeyExtractor, Bearer, ClientIp, Event, EventKind, Global, Header, Identity, KeyError, KeyExtractor,
-    KeyWriter, LayerBuilder, Lookup, Observer, OnMissing, RateLimitLayer, Registry,
+    KeyWriter, Limit, Lookup, Observer, OnMissing, PolicyExt as _, RateLimitLayer, Registry,
 };
 
 use crate::log::log;
@@ -103,11 +103,15 @@ impl Observed {
     }
 
     fn layer(&self, policy: Policy, key: impl KeyExtractor) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), policy).by(key)
+        self.layer_of(policy.by(key))
+    }
+
+    fn layer_of(&self, limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 
     fn looks_up(&self, policy: Policy) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), policy).by_async(tenants())
+        self.layer_of(policy.by_async(tenants()))
     }
 
     async fn emits(&self, cases: Vec<Case<'_>>, mode: Mode) {
@@ -171,17 +175,17 @@ async fn each_request_emits_one_event_per_cause() {
         let cases: Vec<Case<'_>> = vec![
             (
                 "several policies",
-                observed.layer(policy("a", 1), Header::named("x-user")).and_policy(policy("b", 9)),
+                observed.layer(policy("a", 1), Header::named("x-user")).and(policy("b", 9)),
                 vec![(plain(), &["admitted a:0 b:8"]), (plain(), &["rejected Limited a:0! b:8"])],
             ),
             (
                 "a cost that never fits",
-                observed.layer(policy("c", 1), Global).cost(|_| 2),
+                observed.layer_of(policy("c", 1).by(Global).cost(|_| 2)),
                 vec![(plain(), &["rejected NeverFits c:1!"])],
             ),
             (
                 "an exempt request",
-                observed.layer(policy("d", 1), exempts()).and_policy(policy("e", 9)).by(Global),
+                observed.layer(policy("d", 1), exempts()).and(policy("e", 9).by(Global)),
                 vec![(plain(), &["exempt d", "admitted e:8"])],
             ),
             (
@@ -203,7 +207,7 @@ async fn each_request_emits_one_event_per_cause() {
             ),
             (
                 "a missing identity with a shared budget",
-                observed.layer(policy("h", 9), Header::named("x-absent")).on_missing(OnMissing::Shared),
+                observed.layer_of(policy("h", 9).by(Header::named("x-absent")).on_missing(OnMissing::Shared)),
                 vec![(plain(), &["missing h Shared", "admitted h:8"])],
             ),
             (
@@ -215,11 +219,8 @@ async fn each_request_emits_one_event_per_cause() {
                 "shadow policies",
                 observed
                     .layer(policy("j", 9), Global)
-                    .and_policy(policy("k", 1))
-                    .shadow()
-                    .and_policy(policy("l", 1))
-                    .by(Bearer)
-                    .shadow(),
+                    .and(Limit::new(policy("k", 1)).shadow())
+                    .and(policy("l", 1).by(Bearer).shadow()),
                 vec![
                     (plain(), &["missing l Reject", "shadow unidentified l", "admitted j:8"]),
                     (bearer("Bearer ada-s3cret"), &["shadow rejects k", "admitted j:7"]),
@@ -250,7 +251,7 @@ async fn look_ups_and_their_refunds_emit_events() {
         let key = |key: &str| request(&[("x-api-key", key)]);
         let cases: Vec<Case<'_>> = vec![(
             "look-ups",
-            observed.layer(policy("o", 9), Global).and_policy(policy("p", 1)).by_async(tenants()),
+            observed.layer(policy("o", 9), Global).and(policy("p", 1).by_async(tenants())),
             vec![
                 (key("known"), &["admitted o:8 p:0"]),
                 (key("known"), &["rejected Limited p:0!", "refunded 1 o:8"]),
@@ -275,7 +276,8 @@ async fn failures_and_recovery_of_the_store_emit_events() {
         let observed = Observed::new(down);
         let open = observed.layer(open("open"), Global);
         let closed = observed.layer(policy("closed", 9).on_store_failure(FailureMode::Closed), Global);
-        let shadow = observed.layer(self::open("other"), Global).and_policy(policy("shadow", 9)).shadow();
+        let shadow =
+            observed.layer(self::open("other"), Global).and(Limit::new(policy("shadow", 9)).shadow());
         let passes = "admitted open:9?";
         for (layer, mode, expected) in [
             (&open, down, &["store failed Unavailable true", passes][..]),
@@ -333,7 +335,7 @@ async fn an_expired_failure_mode_emits_one_event() {
     let events = Recorder::default();
     registry.observe(Arc::new(events.clone()));
     let minute = policy("minute", 9).on_store_failure(FailureMode::OpenFor(Duration::from_mins(1)));
-    let (service, _) = probed(&LayerBuilder::new(registry, minute).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(registry, minute.by(Global)));
     send(&service, request(&[])).await;
     let first = ["store failed Unavailable true", "open for expired minute", "rejected StoreFailed"];
     assert_eq!(events.take(), first);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{ClientIp, Global, LayerBuilder, OnMissing, RateLimitLayer};
+use portcullis_tower::{ClientIp, Global, OnMissing, PolicyExt as _, RateLimitLayer};
 
 use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
@@ -21,7 +21,7 @@ fn closed() -> Policy {
 }
 
 fn limit(store: &Arc<TestStore>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(registry_of(Arc::clone(store)), policy).by(Global)
+    RateLimitLayer::new(registry_of(Arc::clone(store)), policy.by(Global))
 }
 
 #[tokio::test]
@@ -49,11 +49,9 @@ async fn an_open_policy_lets_requests_pass_as_degraded() {
 #[tokio::test]
 async fn a_closed_policy_answers_503_and_never_429() {
     let store = Arc::<TestStore>::default();
-    for layer in [
-        limit(&store, closed()),
-        limit(&store, open()).and_policy(closed()),
-        limit(&store, closed()).and_policy(open()),
-    ] {
+    for layer in
+        [limit(&store, closed()), limit(&store, open()).and(closed()), limit(&store, closed()).and(open())]
+    {
         let (service, probe) = probed(&layer);
         for mode in DOWN {
             store.set(mode);
@@ -79,7 +77,7 @@ async fn a_closed_policy_does_not_reject_requests_it_does_not_count() {
     let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
         Ok(portcullis_tower::Identity::Exempt)
     };
-    let (service, _) = probed(&limit(&store, open()).and_policy(closed()).by(exempt));
+    let (service, _) = probed(&limit(&store, open()).and(closed().by(exempt)));
     assert_eq!(send(&service, request(&[])).await.status, 200);
 }
 
@@ -114,9 +112,10 @@ async fn outages_are_logged_once_per_transition() {
 #[tokio::test]
 async fn a_server_without_addresses_answers_500_and_logs_why() {
     let (log, _guard) = log();
-    let layer = LayerBuilder::new(registry_of(Arc::default()), open())
-        .by(ClientIp::peer())
-        .on_missing(OnMissing::Exempt);
+    let layer = RateLimitLayer::new(
+        registry_of(Arc::default()),
+        open().by(ClientIp::peer()).on_missing(OnMissing::Exempt),
+    );
     let (service, probe) = probed(&layer);
     for _ in 0..3 {
         let answer = send(&service, request(&[])).await;

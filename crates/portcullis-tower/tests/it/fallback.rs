@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use portcullis_core::{Clock, Decision, FailureMode, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::Fallback;
-use portcullis_tower::{Charge, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry, Shadow};
+use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Shadow};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::log::log;
@@ -58,7 +58,7 @@ fn closed() -> Policy {
 }
 
 fn limit(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy).by(Global)
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Global))
 }
 
 const DEGRADED: &str = "x-ratelimit-degraded: true";
@@ -127,7 +127,7 @@ async fn disabled_headers_do_not_show_an_outage() {
 #[tokio::test]
 async fn a_cost_beyond_the_share_answers_503_and_not_400() {
     let (store, registry) = setup();
-    let (service, _) = probed(&limit(&registry, local()).cost(|_| 5));
+    let (service, _) = probed(&RateLimitLayer::new(registry, local().by(Global).cost(|_| 5)));
     assert_eq!(send(&service, request(&[])).await.status, 200);
     store.set(Mode::Down);
     assert_eq!(send(&service, request(&[])).await.status, 503);
@@ -152,18 +152,18 @@ async fn policies_with_different_failure_modes_combine() {
         let (store, registry) = setup();
         store.set(mode);
         for layer in [
-            limit(&registry, local()).and_policy(closed()),
-            limit(&registry, closed()).and_policy(open_for(60)).and_policy(local()),
+            limit(&registry, local()).and(closed()),
+            limit(&registry, closed()).and(open_for(60)).and(local()),
         ] {
             let (service, probe) = probed(&layer);
             assert_eq!((send(&service, request(&[])).await.status, probe.calls()), (503, 0));
         }
-        let (service, _) = probed(&limit(&registry, open()).and_policy(open_for(60)));
+        let (service, _) = probed(&limit(&registry, open()).and(open_for(60)));
         let answer = send(&service, request(&[])).await;
         assert_eq!((answer.status, answer.all_headers()), (200, vec![DEGRADED.to_owned()]));
 
         // Nothing was charged so far, and only the limited policy has figures.
-        let (service, _) = probed(&limit(&registry, open()).and_policy(local()).and_policy(open_for(60)));
+        let (service, _) = probed(&limit(&registry, open()).and(local()).and(open_for(60)));
         for left in ["3", "2", "1", "0"] {
             let answer = send(&service, request(&[])).await;
             assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some(left)));
@@ -256,7 +256,7 @@ async fn local_charges_are_corrected_locally_after_recovery() {
 #[tokio::test]
 async fn a_local_charge_of_nothing_is_settled_upward_locally() {
     let (store, registry) = setup();
-    let layer = limit(&registry, local()).cost(|_| 0);
+    let layer = RateLimitLayer::new(registry, local().by(Global).cost(|_| 0));
     store.set(Mode::Down);
     let headers_after = work(&layer, async |charge| {
         let settlement = charge.settle(3).await.unwrap();
@@ -270,7 +270,7 @@ async fn a_local_charge_of_nothing_is_settled_upward_locally() {
 #[tokio::test]
 async fn a_handler_charges_only_policies_that_count() {
     let (store, registry) = setup();
-    let layer = limit(&registry, open()).and_policy(local());
+    let layer = limit(&registry, open()).and(local());
     store.set(Mode::Down);
     work(&layer, async |charge| {
         assert_eq!(figures(&charge.decisions()), [(true, 2), (true, 3)]);
@@ -289,7 +289,7 @@ async fn a_handler_charges_only_policies_that_count() {
 
     // The reverse order: the store counted both, and then one is open.
     let (store, registry) = setup();
-    let layer = limit(&registry, open()).and_policy(local());
+    let layer = limit(&registry, open()).and(local());
     work(&layer, async |charge| {
         store.set(Mode::Down);
         let more = charge.charge_more(1).await.unwrap();
@@ -306,7 +306,7 @@ async fn a_handler_charges_only_policies_that_count() {
 #[tokio::test]
 async fn without_a_count_nothing_is_charged_or_settled() {
     let (store, registry) = setup();
-    let layer = limit(&registry, open_for(60)).and_policy(open());
+    let layer = limit(&registry, open_for(60)).and(open());
     store.set(Mode::Down);
     let headers_after = work(&layer, async |charge| {
         store.set(Mode::Ready);
@@ -326,7 +326,7 @@ async fn a_shadow_is_charged_locally_once_and_never_rejects() {
     for mode in DOWN {
         let (store, registry) = setup();
         let planned = policy("planned", 4, FailureMode::local(2));
-        let layer = limit(&registry, local()).and_policy(planned).by(Global).shadow();
+        let layer = limit(&registry, local()).and(planned.by(Global).shadow());
         store.set(mode);
         let service = layer.layer(tower::service_fn(async |request: Request<String>| {
             let shadow = request.extensions().get::<Shadow>().unwrap().decisions().to_vec();
@@ -355,7 +355,7 @@ async fn the_log_lists_failure_modes_once_per_transition() {
     let (store, registry) = setup();
     let (log, _guard) = log();
     let planned = Policy::fixed_window("planned", Quota::per_hour(100));
-    let layer = limit(&registry, open_for(60)).and_policy(local()).and_policy(planned).by(Global).shadow();
+    let layer = limit(&registry, open_for(60)).and(local()).and(planned.by(Global).shadow());
     let (service, _) = probed(&layer);
     for _ in 0..2 {
         for mode in [Mode::Down, Mode::DownLater, Mode::Ready] {

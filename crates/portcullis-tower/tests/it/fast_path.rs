@@ -13,26 +13,30 @@ use http_body::Body;
 use http_body_util::BodyExt as _;
 use portcullis_core::{Decision, FailureMode, Policy, Quota};
 use portcullis_tower::{
-    Event, Header, LayerBuilder, OnMissing, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
+    Event, Header, Limit, OnMissing, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
 };
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use crate::probe::{Probe, Seen, grpc, request};
 use crate::support::{Mode, TestStore, block_on, registry_of};
 
-type Setting = fn(RateLimitLayer) -> RateLimitLayer;
+type Setting = fn(Arc<Registry>, Limit) -> RateLimitLayer;
 
 const SETTINGS: [Setting; 9] = [
-    |layer| layer,
-    |layer| layer.headers(RateLimitHeaders::NONE),
-    |layer| layer.headers(RateLimitHeaders::all()),
-    |layer| layer.headers(RateLimitHeaders::NONE).without_charge(),
-    RateLimitLayer::without_charge,
-    RateLimitLayer::decision_in_response,
-    |layer| layer.reject_with(|rejection: &Rejection<'_>| rejection.response()),
-    |layer| layer.on_missing(OnMissing::Shared).cost(|_: &Parts| 2),
-    |layer| layer.on_missing(OnMissing::Exempt).count_rejections(),
+    layer,
+    |registry, all| layer(registry, all).headers(RateLimitHeaders::NONE),
+    |registry, all| layer(registry, all).headers(RateLimitHeaders::all()),
+    |registry, all| layer(registry, all).headers(RateLimitHeaders::NONE).without_charge(),
+    |registry, all| layer(registry, all).without_charge(),
+    |registry, all| layer(registry, all).decision_in_response(),
+    |registry, all| layer(registry, all).reject_with(|rejection: &Rejection<'_>| rejection.response()),
+    |registry, all| layer(registry, all.on_missing(OnMissing::Shared).cost(|_: &Parts| 2)),
+    |registry, all| layer(registry, all.on_missing(OnMissing::Exempt).count_rejections()),
 ];
+
+fn layer(registry: Arc<Registry>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(registry, limit)
+}
 
 fn requests() -> Vec<Request<String>> {
     let of = |method: Method, headers: &[(&str, &str)]| {
@@ -69,7 +73,7 @@ fn both(mode: Mode, failure: FailureMode, setting: Setting) -> [(Arc<Registry>, 
         store.set(mode);
         let registry = registry_of(store);
         let policy = Policy::fixed_window("all", Quota::per_day(4)).on_store_failure(failure);
-        let layer = setting(LayerBuilder::new(Arc::clone(&registry), policy).by(Header::named("x-user")));
+        let layer = setting(Arc::clone(&registry), policy.by(Header::named("x-user")));
         (registry, of_way(is_general, layer))
     })
 }
@@ -149,8 +153,8 @@ fn both_ways_are_noticed_by_layers_around_them() {
             let events = record(&registry);
             let layer = |policy: &'static str, setting: Setting| {
                 let policy = Policy::fixed_window(policy, Quota::per_day(4));
-                let builder = LayerBuilder::new(Arc::clone(&registry), policy);
-                of_way(is_general, setting(builder.by(Header::named("x-user"))))
+                let limit = policy.by(Header::named("x-user"));
+                of_way(is_general, setting(Arc::clone(&registry), limit))
             };
             let (around, inside) = (layer("all", SETTINGS[outer]), layer("all", SETTINGS[inner]));
             let other = layer("other", SETTINGS[outer]);

@@ -11,7 +11,8 @@ use http::{Request, Response};
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    CheckBuilder, Header, LayerBuilder, OverridingError, RateLimit, RateLimitHeaders, Registry,
+    CheckBuilder, Header, OverridingError, PolicyExt as _, RateLimit, RateLimitHeaders, RateLimitLayer,
+    Registry,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -28,7 +29,7 @@ fn limiter() -> (Arc<Registry>, ManualClock) {
 }
 
 fn service(registry: &Arc<Registry>, policy: Policy) -> RateLimit<Probe> {
-    let layer = LayerBuilder::new(Arc::clone(registry), policy).by(Header::named("x-user"));
+    let layer = RateLimitLayer::new(Arc::clone(registry), policy.by(Header::named("x-user")));
     layer.headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF).layer(Probe::default())
 }
 
@@ -116,9 +117,10 @@ async fn a_limiter_that_is_off_grants_nothing() {
 async fn a_charge_under_a_grant_is_corrected_under_it() {
     let (registry, _clock) = limiter();
     let calls = Policy::gcra("calls", Quota::per_minute(1)).allow_overrides();
-    let layer = LayerBuilder::new(Arc::clone(&registry), calls.clone())
-        .by(Header::named("x-user"))
-        .charge_when(|outcome| outcome.status() != 404);
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        calls.clone().by(Header::named("x-user")).charge_when(|outcome| outcome.status() != 404),
+    );
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let status = request.uri().path()[1..].parse::<u16>().unwrap();
         Ok::<_, std::convert::Infallible>(Response::builder().status(status).body(String::new()).unwrap())

@@ -13,7 +13,8 @@ use std::time::Duration;
 use http::{HeaderMap, Request, Response};
 use portcullis_core::{Decision, FailureMode, Policy, Quota};
 use portcullis_tower::{
-    Charge, Check, CheckBuilder, Header, LayerBuilder, Limited, RateLimitHeaders, Reason, Registry,
+    Charge, Check, CheckBuilder, Header, Limited, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Reason,
+    Registry,
 };
 use tokio::time::Instant;
 
@@ -92,12 +93,16 @@ async fn the_response_is_that_of_a_layer() {
         for accept in ["text/plain", "application/json", "application/problem+json", "image/png"] {
             let (_, registry) = store(mode);
             registry.headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT);
-            let layer = LayerBuilder::new(Arc::clone(&registry), MAILS.clone())
-                .by(|parts: &http::request::Parts, key: &mut portcullis_tower::KeyWriter<'_>| {
-                    key.part("user", parts.headers["x-user"].as_bytes());
-                    Ok(portcullis_tower::Identity::Found)
-                })
-                .cost(|_| 2);
+            let layer = RateLimitLayer::new(
+                Arc::clone(&registry),
+                MAILS
+                    .clone()
+                    .by(|parts: &http::request::Parts, key: &mut portcullis_tower::KeyWriter<'_>| {
+                        key.part("user", parts.headers["x-user"].as_bytes());
+                        Ok(portcullis_tower::Identity::Found)
+                    })
+                    .cost(|_| 2),
+            );
             assert!(check(&registry, &MAILS, "ada").await.is_ok());
             let of_layer = send(&probed(&layer).0, request(&[("x-user", "ada"), ("accept", accept)])).await;
             assert_eq!(of_layer.status, 429);
@@ -282,7 +287,7 @@ fn checks_can_be_sent_to_tasks() {
 #[tokio::test]
 async fn a_response_of_a_handler_passes_through_a_layer() {
     let (_, registry) = store(Mode::Ready);
-    let outer = LayerBuilder::new(Arc::clone(&registry), BYTES.clone()).by(Header::named("x-user"));
+    let outer = RateLimitLayer::new(Arc::clone(&registry), BYTES.clone().by(Header::named("x-user")));
     for (headers, shown) in [(RateLimitHeaders::X_RATELIMIT, Some("2")), (RateLimitHeaders::NONE, None)] {
         let registry = registry_of(Arc::default());
         registry.headers(headers);

@@ -22,7 +22,7 @@ use http_body_util::BodyExt as _;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Concurrency, Key, Policy, Quota, Secret};
 use portcullis_tower::{
-    Event, EventKind, Global, LayerBuilder, Lookup, RateLimitLayer, Registry, ResponseBody,
+    Event, EventKind, Global, Limit, Lookup, PolicyExt as _, RateLimitLayer, Registry, ResponseBody,
 };
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
@@ -64,7 +64,11 @@ impl Setup {
     }
 
     fn layer(&self) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), EXPORTS.into()).by(Global)
+        self.layer_of(EXPORTS.by(Global))
+    }
+
+    fn layer_of(&self, limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 
     /// How many permits are held once all releases are made.
@@ -151,7 +155,7 @@ async fn a_body_that_is_dropped_releases_its_permit() {
 async fn permits_can_be_held_until_the_headers() {
     let setup = Setup::new(Mode::Ready);
     let queries = Concurrency::new("queries", 1);
-    let layer = setup.layer().and_in_flight(queries).release_at_headers();
+    let layer = setup.layer().and(Limit::new(queries).release_at_headers());
     let first = respond(&layer, &[Step::Data]).await;
     assert_eq!((setup.held().await, setup.seen()), (1, vec!["released"]), "only that of the other policy");
     let second = respond(&layer, &[Step::Data]).await;
@@ -164,8 +168,8 @@ async fn permits_can_be_held_until_the_headers() {
 async fn rates_and_permits_are_charged_together_or_not() {
     let setup = Setup::new(Mode::Ready);
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT + 2));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), hourly.clone()).by(Global);
-    let layer = layer.and_in_flight(EXPORTS);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), hourly.clone().by(Global));
+    let layer = layer.and(EXPORTS);
     let mut responses = Vec::new();
     for _ in 0..LIMIT {
         responses.push(respond(&layer, &[]).await);
@@ -191,13 +195,13 @@ async fn rates_and_permits_are_charged_together_or_not() {
 #[tokio::test]
 async fn a_cost_is_a_number_of_permits() {
     let setup = Setup::new(Mode::Ready);
-    let layer = setup.layer().cost(|_| 2);
+    let layer = setup.layer_of(EXPORTS.by(Global).cost(|_| 2));
     let both = (respond(&layer, &[]).await, respond(&layer, &[]).await);
     assert_eq!(setup.held().await, 4);
     assert_eq!(respond(&layer, &[]).await.status(), 429);
     drop(both);
     assert_eq!(setup.held().await, 0);
-    let never = respond(&setup.layer().cost(|_| LIMIT + 1), &[]).await;
+    let never = respond(&setup.layer_of(EXPORTS.by(Global).cost(|_| LIMIT + 1)), &[]).await;
     assert_eq!(never.status(), 400);
 }
 
@@ -267,7 +271,7 @@ async fn a_request_that_leaves_before_the_answer_holds_nothing() {
 async fn a_request_that_waits_holds_its_permit() {
     let setup = Setup::new(Mode::Ready);
     let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).burst(9));
-    let layer = setup.layer().and_policy(queue);
+    let layer = setup.layer().and(queue);
     drop(respond(&layer, &[Step::End]).await);
     let mut waiting = Box::pin(respond(&layer, &[]));
     poll_often(waiting.as_mut());
@@ -292,13 +296,13 @@ async fn a_later_rejection_releases_the_permit() {
     for mode in [Mode::Ready, Mode::Later] {
         let setup = Setup::new(mode);
         let tenants = Policy::fixed_window("tenants", Quota::per_hour(1));
-        let layer = setup.layer().and_policy(tenants).by_async(looked_up(true));
+        let layer = setup.layer().and(tenants.by_async(looked_up(true)));
         drop(respond(&layer, &[]).await);
         assert_eq!(respond(&layer, &[]).await.status(), 429, "by the second decision");
         assert_eq!((setup.held().await, setup.seen()), (0, vec!["released"; 2]), "{mode:?}");
 
-        let slow = setup.layer().and_policy(Policy::fixed_window("others", Quota::per_hour(1)));
-        let slow = slow.by_async(looked_up(false));
+        let others = Policy::fixed_window("others", Quota::per_hour(1));
+        let slow = setup.layer().and(others.by_async(looked_up(false)));
         let mut looking = Box::pin(respond(&slow, &[]));
         poll_often(looking.as_mut());
         assert_eq!(setup.held().await, 1);
@@ -314,7 +318,7 @@ async fn a_later_rejection_releases_the_permit() {
 async fn a_shadow_policy_holds_permits_and_never_rejects() {
     for mode in [Mode::Ready, Mode::Later] {
         let setup = Setup::new(mode);
-        let layer = setup.layer().shadow();
+        let layer = setup.layer_of(EXPORTS.by(Global).shadow());
         let mut responses = Vec::new();
         for _ in 0..LIMIT + 2 {
             responses.push(respond(&layer, &[]).await);

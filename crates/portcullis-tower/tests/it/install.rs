@@ -11,8 +11,8 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::{ManualClock, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    Charge, CheckBuilder, Global, Header, InstalledPolicy, LayerBuilder, LayerError, Mode, OnMissing,
-    Percent, RateLimitLayer, Registry,
+    Charge, CheckBuilder, Global, Header, InstalledPolicy, LayerError, Mode, OnMissing, Percent,
+    PolicyExt as _, RateLimitLayer, Registry,
 };
 use tower::Layer as _;
 
@@ -40,7 +40,7 @@ fn install(registry: &Registry, policies: &[Policy]) -> Result<portcullis_tower:
 }
 
 fn by_user(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy).by(Header::named("x-user"))
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Header::named("x-user")))
 }
 
 async fn get(layer: &RateLimitLayer) -> Answer {
@@ -55,7 +55,7 @@ fn remaining(answer: &Answer) -> &str {
 async fn all_policies_change_or_none() {
     let registry = limiter();
     let (one, two) = (hourly("one", 5), hourly("two", 5));
-    let layer = by_user(&registry, one.clone()).and_policy(two.clone());
+    let layer = by_user(&registry, one.clone()).and(two.clone());
     let first = install(&registry, &[one.clone(), two.clone()]).unwrap();
     assert_eq!(remaining(&get(&layer).await), "4");
 
@@ -215,10 +215,10 @@ async fn lock_outs_begin_change_and_end_with_the_file() {
 async fn a_lock_out_of_code_is_not_replaced() {
     let registry = limiter();
     let by_user = Header::named("x-user");
-    let layer = LayerBuilder::new(Arc::clone(&registry), hourly("p", 1))
-        .by(by_user)
-        .on_missing(OnMissing::Reject)
-        .lock_out(RULE);
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        hourly("p", 1).by(by_user).on_missing(OnMissing::Reject).lock_out(RULE),
+    );
     let _same =
         registry.install(&[InstalledPolicy::new(hourly("p", 1)).lock_out(Some(RULE))], || {}).unwrap();
     let _none = registry.install(&[InstalledPolicy::new(hourly("p", 1))], || {}).unwrap();
@@ -234,7 +234,7 @@ async fn names_that_come_and_go_leave_nothing_behind() {
     for round in 0..1_000_u64 {
         let policy = hourly(names[usize::try_from(round % 3).unwrap()], 1 + round % 7);
         let next = install(&registry, std::slice::from_ref(&policy)).unwrap();
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy.clone()).by(Global);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy.clone().by(Global));
         assert_eq!(probed(&layer).1.calls(), 0);
         installation = Some(next);
         assert_eq!(registry.policy(policy.name()), Some(policy.clone()));

@@ -19,7 +19,8 @@ use http_body::{Body, Frame};
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Key, Policy, Quota, Secret};
 use portcullis_tower::{
-    Charge, CheckBuilder, Header, LayerBuilder, OnAbort, RateLimitLayer, Registry, ResponseOutcome, Usage,
+    Charge, CheckBuilder, Header, Limit, OnAbort, PolicyExt as _, RateLimitLayer, Registry, ResponseOutcome,
+    Usage,
 };
 use tokio::task::yield_now;
 use tower::util::BoxCloneService;
@@ -41,8 +42,12 @@ fn is_refused(outcome: &ResponseOutcome<'_>) -> bool {
     outcome.grpc_status().map_or(outcome.status() == 401, |status| status == 16)
 }
 
-fn layer(registry: &Arc<Registry>, name: &str) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy(name)).by(Header::named("x-key"))
+fn layer(registry: &Arc<Registry>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(Arc::clone(registry), limit)
+}
+
+fn limit(name: &str) -> Limit {
+    policy(name).by(Header::named("x-key"))
 }
 
 fn key(number: usize) -> Key {
@@ -159,11 +164,12 @@ type Stack = BoxCloneService<Request<String>, Response<Body3>, &'static str>;
 
 /// Three layers: by outcome, by both on one policy, and a reservation.
 fn stack(registry: &Arc<Registry>) -> Stack {
-    let outcome = layer(registry, "guesses").charge_when(is_refused);
-    let outcome = outcome.and_policy(policy("looked")).charge_when(is_refused).charge_after_at_most(1_024);
-    let both = layer(registry, "both").reserve_or(|_| 10, OnAbort::Nothing).charge_when(is_refused);
-    let reserved = layer(registry, "calls").and_policy(policy("tokens")).reserve(|_| 10);
-    let inner = both
+    let outcome = layer(registry, limit("guesses").charge_when(is_refused));
+    let outcome =
+        outcome.and(Limit::new(policy("looked")).charge_when(is_refused).charge_after_at_most(1_024));
+    let both = limit("both").reserve_or(|_| 10, OnAbort::Nothing).charge_when(is_refused);
+    let reserved = layer(registry, limit("calls")).and(Limit::new(policy("tokens")).reserve(|_| 10));
+    let inner = layer(registry, both)
         .layer(Marker(1, reserved.layer(Marker(2, service_fn(|request: Request<String>| handle(&request))))));
     outcome.layer(Marker(0, inner)).boxed_clone()
 }
@@ -365,9 +371,9 @@ fn random_interleavings_leave_the_exact_balance() {
         assert_eq!(charged(&store), expected, "{mode:?}");
         // No permit is left: a request is admitted where one may be unsettled.
         for key in KEYS {
-            let one = layer(&registry, "looked").charge_when(is_refused).charge_after_at_most(1);
-            let service =
-                one.layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(()))));
+            let one = limit("looked").charge_when(is_refused).charge_after_at_most(1);
+            let service = layer(&registry, one)
+                .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(()))));
             let request = Request::builder().header("x-key", key).body(String::new()).unwrap();
             assert_eq!(runtime.block_on(service.oneshot(request)).unwrap().status(), 200);
         }

@@ -7,8 +7,8 @@ use http::Request;
 use portcullis_core::{FailureMode, Key, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    ClientIp, Global, Header, Identity, KeyExtractor as _, LayerBuilder, LayerLog, Lookup, Mode, OnMissing,
-    Percent, PreparedLayer, RateLimitLayer, Registry,
+    ClientIp, Global, Header, Identity, KeyExtractor as _, LayerLog, Limit, Lookup, Mode, OnMissing, Percent,
+    PolicyExt as _, PreparedLayer, RateLimitLayer, Registry,
 };
 use tower::Layer as _;
 
@@ -25,7 +25,7 @@ impl Setup {
     }
 
     fn layer(&self, name: &'static str) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), daily(name)).by(Global)
+        RateLimitLayer::new(Arc::clone(&self.registry), daily(name).by(Global))
     }
 
     fn routes(&self) -> Vec<String> {
@@ -66,7 +66,7 @@ fn a_layer_is_listed_while_a_service_has_it() {
 fn a_summary_has_the_policies_as_they_are_now() {
     let setup = Setup::new();
     let trial = daily("trial").on_store_failure(FailureMode::Closed);
-    let layer = setup.layer("a").and_policy(trial).by(ClientIp::peer()).enforce(Percent::new(10));
+    let layer = setup.layer("a").and(trial.by(ClientIp::peer()).enforce(Percent::new(10)));
     let _service = layer.layer(());
     let shown = || {
         let layers = setup.registry.layers();
@@ -96,7 +96,7 @@ fn a_summary_has_the_policies_as_they_are_now() {
 #[test]
 fn mode_has_its_start() {
     let setup = Setup::new();
-    let _layer = setup.layer("a").shadow();
+    let _layer = RateLimitLayer::new(Arc::clone(&setup.registry), daily("a").by(Global).shadow());
     let since = || setup.registry.mode_since(&name("a"));
     let registered = setup.registry.registered_since(&name("a"));
     assert!(registered.is_some() && since() == registered);
@@ -119,16 +119,11 @@ fn a_summary_finds_the_keys_of_a_request() {
     let setup = Setup::new();
     let exempt = |_: &http::request::Parts, _: &mut portcullis_core::KeyWriter<'_>| Ok(Identity::Exempt);
     let looked_up = |_: &http::request::Parts| async { Ok(Lookup::found("tenant", "acme")) };
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), daily("user"))
-        .by(Header::named("x-user"))
-        .and_policy(daily("shared"))
-        .on_missing(OnMissing::Shared)
-        .and_policy(daily("exempt"))
-        .by(exempt)
-        .and_policy(daily("peer"))
-        .by(ClientIp::peer())
-        .and_policy(daily("tenant"))
-        .by_async(looked_up);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), daily("user").by(Header::named("x-user")))
+        .and(Limit::new(daily("shared")).on_missing(OnMissing::Shared))
+        .and(daily("exempt").by(exempt))
+        .and(daily("peer").by(ClientIp::peer()))
+        .and(daily("tenant").by_async(looked_up));
     let _service = layer.layer(());
     let layers = setup.registry.layers();
     let find =
@@ -162,7 +157,7 @@ fn keys_describe_themselves() {
 fn a_layer_logs_once_what_it_limits() {
     let (log, _guard) = log();
     let setup = Setup::new();
-    let layer = setup.layer("a").route("GET /search").and_policy(daily("b")).shadow();
+    let layer = setup.layer("a").route("GET /search").and(Limit::new(daily("b")).shadow());
     assert!(starts(&log).is_empty(), "nothing is limited yet");
     for _ in 0..3 {
         drop(layer.layer(()));
@@ -218,7 +213,7 @@ async fn a_missing_address_is_logged_with_the_fix() {
     let (log, _guard) = log();
     let setup = Setup::new();
     let (service, _) =
-        probed(&LayerBuilder::new(Arc::clone(&setup.registry), daily("all")).by(ClientIp::peer()));
+        probed(&RateLimitLayer::new(Arc::clone(&setup.registry), daily("all").by(ClientIp::peer())));
     for _ in 0..100 {
         assert_eq!(send(&service, request(&[])).await.status, 500);
     }

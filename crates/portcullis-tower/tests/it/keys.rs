@@ -7,7 +7,8 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, KeyWriteError, Policy, Quota, Secret};
 use portcullis_tower::{
-    ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, KeyWriter, LayerBuilder, OnMissing,
+    ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, KeyWriter, OnMissing,
+    PolicyExt as _, RateLimitLayer,
 };
 
 use crate::probe::{grpc, probed, request, send};
@@ -100,9 +101,10 @@ fn a_repeated_header_is_an_error_without_the_value() {
 
 #[tokio::test]
 async fn an_identity_of_a_mebibyte_is_a_bad_request() {
-    let (service, probe) = probed(
-        &LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_second(1))).by(Header::named(A)),
-    );
+    let (service, probe) = probed(&RateLimitLayer::new(
+        registry(),
+        Policy::gcra("all", Quota::per_second(1)).by(Header::named(A)),
+    ));
     let long = "x".repeat(1 << 20);
     let answer = send(&service, request(&[(A, &long)])).await;
     assert_eq!((answer.status, probe.calls()), (400, 0));
@@ -199,9 +201,12 @@ async fn a_missing_identity_is_rejected_or_shares_or_is_exempt() {
     for (on_missing, first, second) in
         [(OnMissing::Reject, 400, 400), (OnMissing::Shared, 200, 429), (OnMissing::Exempt, 200, 200)]
     {
-        let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)))
-            .by(returns(Ok(Identity::Missing)).or(Header::named(A)))
-            .on_missing(on_missing);
+        let layer = RateLimitLayer::new(
+            registry(),
+            Policy::gcra("all", Quota::per_minute(1))
+                .by(returns(Ok(Identity::Missing)).or(Header::named(A)))
+                .on_missing(on_missing),
+        );
         let (service, _) = probed(&layer);
         assert_eq!(send(&service, request(&[])).await.status, first, "{on_missing:?}");
         let answer = send(&service, request(&[])).await;
@@ -218,7 +223,7 @@ async fn a_missing_identity_is_rejected_or_shares_or_is_exempt() {
 async fn extractors_can_be_chosen_at_run_time() {
     let chosen: Arc<dyn KeyExtractor> = Arc::new(Header::named(A));
     let layer =
-        LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(chosen.or(Global));
+        RateLimitLayer::new(registry(), Policy::gcra("all", Quota::per_minute(1)).by(chosen.or(Global)));
     let (service, _) = probed(&layer);
     assert_eq!(send(&service, request(&[(A, "a")])).await.status, 200);
     assert_eq!(send(&service, request(&[])).await.status, 200);

@@ -11,7 +11,7 @@ use http::{Request, Response};
 use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{Clock, Decision, Key, Policy, Quota, Receipt, Secret, Settlement, Timestamp};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Charge, Global, LayerBuilder, Lookup, RateLimitLayer, Registry};
+use portcullis_tower::{Charge, Global, Lookup, PolicyExt as _, RateLimitLayer, Registry};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::util::BoxCloneService;
@@ -129,7 +129,7 @@ fn queue(registry: Arc<Registry>, burst: u64) -> RateLimitLayer {
     let cost = |parts: &http::request::Parts| {
         parts.headers.get("cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
     };
-    LayerBuilder::new(registry, policy).by(Global).cost(cost)
+    RateLimitLayer::new(registry, policy.by(Global).cost(cost))
 }
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -253,13 +253,13 @@ async fn a_request_rejected_after_a_look_up_gives_its_slot_up() {
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
         let queue = Queue::of(start, Arc::new(Slow { memory, latency }), |registry| {
             let tenants = Policy::fixed_window("tenants", Quota::per_day(100));
-            queue(registry, 5).and_policy(tenants).by_async(|parts: &http::request::Parts| {
+            queue(registry, 5).and(tenants.by_async(|parts: &http::request::Parts| {
                 let is_known = parts.headers.contains_key("x-tenant");
                 async move {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     Ok(if is_known { Lookup::found("tenant", "acme") } else { Lookup::missing() })
                 }
-            })
+            }))
         });
         let known = |number| tokio::spawn(queue.call(number, &[("x-tenant", "acme")]));
         let mut sent = vec![known(0), known(1), queue.send(2), queue.send(3), known(4)];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Request, Response};
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Global, Header, LayerBuilder, OnMissing, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{Global, Header, Limit, OnMissing, PolicyExt as _, RateLimitHeaders, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::probe::{probed, request, send};
@@ -31,13 +31,12 @@ const NOTHING: &str = "/ / |  | ";
 
 /// A limit for each user, which exempts requests without one, and one for all.
 fn by_user_and_total(store: &Arc<TestStore>) -> RateLimitLayer {
-    LayerBuilder::new(registry_of(Arc::clone(store)), USER)
-        .by(Header::named("x-user"))
-        .on_missing(OnMissing::Exempt)
-        .and_policy(TOTAL)
-        .by(Global)
-        .on_missing(OnMissing::Reject)
-        .headers(ALL)
+    RateLimitLayer::new(
+        registry_of(Arc::clone(store)),
+        USER.by(Header::named("x-user")).on_missing(OnMissing::Exempt),
+    )
+    .and(TOTAL.by(Global).on_missing(OnMissing::Reject))
+    .headers(ALL)
 }
 
 #[tokio::test]
@@ -60,7 +59,7 @@ async fn only_policies_that_count_the_request_are_listed() {
 async fn a_remembered_denial_lists_the_same_policies() {
     for headers in [&[][..], &[("x-user", "ada")]] {
         let store = Arc::<TestStore>::default();
-        let layer = by_user_and_total(&store).and_policy(Policy::gcra("third", Quota::per_minute(1)));
+        let layer = by_user_and_total(&store).and(Policy::gcra("third", Quota::per_minute(1)));
         let (service, _) = probed(&layer.headers(RateLimitHeaders::IETF));
         let admitted = send(&service, request(headers)).await;
         store.set(Mode::Remembering);
@@ -75,7 +74,7 @@ async fn a_policy_that_counts_nothing_in_an_outage_is_not_listed() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let open = Policy::gcra("open", Quota::per_minute(1)).on_store_failure(FailureMode::Open);
-    let layer = LayerBuilder::new(registry_of(store), open).by(Global).headers(ALL);
+    let layer = RateLimitLayer::new(registry_of(store), open.by(Global)).headers(ALL);
     let answer = send(&probed(&layer).0, request(&[])).await;
     assert_eq!((answer.status, shown(&answer.headers).as_str()), (200, NOTHING));
     assert_eq!(answer.header("x-ratelimit-degraded"), Some("true"));
@@ -86,9 +85,9 @@ async fn an_unlisted_policy_decides_and_is_in_no_header() {
     for (unlisted_first, remaining) in [(true, ["2/1", "2/0"]), (false, ["2/1", "2/0"])] {
         let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(2));
         let layer = if unlisted_first {
-            LayerBuilder::new(registry(), unlisted).by(Global).hide().and_policy(USER)
+            RateLimitLayer::new(registry(), unlisted.by(Global).hide()).and(USER)
         } else {
-            LayerBuilder::new(registry(), USER).by(Global).and_policy(unlisted).hide()
+            RateLimitLayer::new(registry(), USER.by(Global)).and(Limit::new(unlisted).hide())
         };
         let (service, _) = probed(&layer.headers(ALL).decision_in_response());
         for figures in remaining {
@@ -106,8 +105,8 @@ async fn a_rejection_by_an_unlisted_policy_has_no_figures() {
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(1));
     for mode in [Mode::Ready, Mode::Remembering] {
         let store = Arc::<TestStore>::default();
-        let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), unlisted.clone()).by(Global).hide();
-        let (service, _) = probed(&layer.and_policy(USER).headers(ALL));
+        let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), unlisted.clone().by(Global).hide());
+        let (service, _) = probed(&layer.and(USER).headers(ALL));
         let admitted = send(&service, request(&[])).await;
         assert_eq!(admitted.header("x-ratelimit-remaining"), Some("1"));
         store.set(mode);
@@ -124,8 +123,8 @@ async fn figures_of_an_outer_layer_show_around_unlisted_policies() {
     let registry = registry();
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(1));
     let layers = (
-        LayerBuilder::new(Arc::clone(&registry), USER).by(Global).headers(ALL),
-        LayerBuilder::new(registry, unlisted).by(Global).hide(),
+        RateLimitLayer::new(Arc::clone(&registry), USER.by(Global)).headers(ALL),
+        RateLimitLayer::new(registry, unlisted.by(Global).hide()),
     );
     let service = layers
         .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
@@ -142,7 +141,7 @@ async fn figures_of_an_outer_layer_show_around_unlisted_policies() {
 async fn later_charges_change_the_listed_figures() {
     let unlisted = Policy::fixed_window("unlisted", Quota::per_minute(10));
     let daily = Policy::fixed_window("daily", Quota::per_day(100));
-    let layer = LayerBuilder::new(registry(), unlisted).by(Global).hide().and_policy(daily).headers(ALL);
+    let layer = RateLimitLayer::new(registry(), unlisted.by(Global).hide()).and(daily).headers(ALL);
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<portcullis_tower::Charge>().unwrap().clone();
         assert_eq!(charge.decision().policy().as_str(), "unlisted", "the decisive policy");

@@ -14,7 +14,7 @@ use http::{Method, Request, Response};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::matching::{ExtensionValue, GrpcMethod, RequestMatcher, RequestPath, Undecided};
 use portcullis_tower::{
-    Bearer, Event, Global, Header, KeyError, LayerBuilder, Lookup, RateLimitHeaders, RateLimitLayer, Reason,
+    Bearer, Event, Global, Header, KeyError, Lookup, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Reason,
 };
 use tower::{Layer as _, ServiceExt as _};
 
@@ -28,7 +28,7 @@ pub(crate) fn policy(name: &'static str) -> Policy {
 
 /// One request per minute for all clients together.
 fn limit() -> RateLimitLayer {
-    LayerBuilder::new(registry(), policy("all")).by(Global)
+    RateLimitLayer::new(registry(), policy("all").by(Global))
 }
 
 fn get(path: &str) -> Request<String> {
@@ -43,11 +43,8 @@ fn is_untouched(answer: &Answer) -> bool {
 #[tokio::test]
 async fn an_exempt_request_carries_nothing() {
     let store = Arc::<TestStore>::default();
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("all"))
-        .by(Bearer)
-        .and_policy(policy("shadow"))
-        .by(Global)
-        .shadow()
+    let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), policy("all").by(Bearer))
+        .and(policy("shadow").by(Global).shadow())
         .except(RequestPath::exact("/health"))
         .headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT)
         .decision_in_response();
@@ -63,10 +60,9 @@ async fn an_exempt_request_carries_nothing() {
 #[tokio::test]
 async fn a_denied_request_is_rejected_and_not_charged() {
     let store = Arc::<TestStore>::default();
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("all"))
-        .by(Global)
-        .count_rejections()
-        .deny(RequestPath::prefix("/admin"));
+    let layer =
+        RateLimitLayer::new(registry_of(Arc::clone(&store)), policy("all").by(Global).count_rejections())
+            .deny(RequestPath::prefix("/admin"));
     let (service, probe) = probed(&layer);
     let denied = send(&service, get("/admin/users")).await;
     assert_eq!((denied.status, denied.text.as_str()), (403, "this server does not allow the request\n"));
@@ -121,8 +117,7 @@ async fn lists_apply_to_all_policies_and_keep_their_order() {
         .only(RequestPath::prefix("/api"))
         .except(RequestPath::prefix("/api/public"))
         .except(RequestPath::prefix("/api/admin"))
-        .and_policy(policy("second"))
-        .by(Global);
+        .and(policy("second").by(Global));
     let (service, _) = probed(&layer);
     assert_eq!(send(&service, get("/api/admin")).await.status, 403);
     for path in ["/", "/api/public", "/apis"] {
@@ -135,8 +130,7 @@ async fn lists_apply_to_all_policies_and_keep_their_order() {
 #[tokio::test]
 async fn lists_are_decided_before_look_ups() {
     let never = |_: &Parts| async { unreachable!("a listed request is looked up") };
-    let layer = LayerBuilder::new(registry(), policy("tenant"))
-        .by_async(never)
+    let layer = RateLimitLayer::new(registry(), policy("tenant").by_async(never))
         .except(RequestPath::exact("/health"))
         .deny(RequestPath::exact("/secret"));
     let (service, _) = probed(&layer);
@@ -146,16 +140,19 @@ async fn lists_are_decided_before_look_ups() {
 
 #[tokio::test]
 async fn a_look_up_exempts_by_its_own_result() {
-    let layer = LayerBuilder::new(registry(), policy("tenant")).by_async(|parts: &Parts| {
-        let token = parts.headers.get("authorization").cloned();
-        async move {
-            Ok(if token.is_some_and(|token| token == "Bearer ours") {
-                Lookup::exempt()
-            } else {
-                Lookup::found("tenant", "acme")
-            })
-        }
-    });
+    let layer = RateLimitLayer::new(
+        registry(),
+        policy("tenant").by_async(|parts: &Parts| {
+            let token = parts.headers.get("authorization").cloned();
+            async move {
+                Ok(if token.is_some_and(|token| token == "Bearer ours") {
+                    Lookup::exempt()
+                } else {
+                    Lookup::found("tenant", "acme")
+                })
+            }
+        }),
+    );
     let (service, _) = probed(&layer);
     for _ in 0..2 {
         assert!(is_untouched(&send(&service, request(&[("authorization", "Bearer ours")])).await));
@@ -220,7 +217,7 @@ async fn grpc_methods_are_exempt_as_calls_only() {
 async fn a_closure_that_panics_exempts_no_request() {
     let store = Arc::<TestStore>::default();
     let broken = |parts: &Parts| parts.headers["x-absent"] == "1";
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("all")).by(Global);
+    let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), policy("all").by(Global));
     for layer in [layer.clone().except(broken), layer.clone().only(broken), layer.deny(broken)] {
         let (service, probe) = probed(&layer);
         let mut ready = service.clone();
@@ -255,10 +252,11 @@ async fn preflights_are_listed_as_they_are_sent() {
 #[tokio::test]
 async fn the_layer_around_still_shows_its_budget() {
     let registry = registry();
-    let outer =
-        LayerBuilder::new(registry.clone(), Policy::gcra("outer", Quota::per_minute(60).burst(9))).by(Global);
-    let inner = LayerBuilder::new(registry, policy("inner"))
-        .by(Header::named("x-user"))
+    let outer = RateLimitLayer::new(
+        registry.clone(),
+        Policy::gcra("outer", Quota::per_minute(60).burst(9)).by(Global),
+    );
+    let inner = RateLimitLayer::new(registry, policy("inner").by(Header::named("x-user")))
         .except(RequestPath::exact("/health"))
         .deny(RequestPath::exact("/secret"));
     let service = outer.layer(inner.layer(Probe::default()));
@@ -281,8 +279,7 @@ async fn lists_have_events_and_one_throttled_line() {
     registry.observe(Arc::new(move |event: &Event<'_>| {
         seen.lock().unwrap().push(format!("{:?}", event.kind));
     }));
-    let layer = LayerBuilder::new(registry, policy("all"))
-        .by(Global)
+    let layer = RateLimitLayer::new(registry, policy("all").by(Global))
         .except(RequestPath::exact("/health"))
         .deny(|parts: &Parts| parts.uri.path().starts_with("/s3cret"));
     let (service, _) = probed(&layer);

@@ -11,7 +11,9 @@ use http::Request;
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{ClientIp, Event, EventKind, LayerBuilder, RateLimit, RateLimitLayer, Registry};
+use portcullis_tower::{
+    ClientIp, Event, EventKind, Limit, PolicyExt as _, RateLimit, RateLimitLayer, Registry,
+};
 use tower::Layer as _;
 
 use crate::log::log;
@@ -34,7 +36,19 @@ fn limiter() -> (Arc<Registry>, ManualClock) {
 }
 
 fn by_address(registry: &Arc<Registry>) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), LOGIN).by(ClientIp::peer())
+    layer(registry, login())
+}
+
+fn locking_out(registry: &Arc<Registry>) -> RateLimitLayer {
+    layer(registry, login().lock_out(RULE))
+}
+
+fn login() -> Limit {
+    LOGIN.by(ClientIp::peer())
+}
+
+fn layer(registry: &Arc<Registry>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(Arc::clone(registry), limit)
 }
 
 fn from(client: u8, mut request: Request<String>) -> Request<String> {
@@ -71,7 +85,7 @@ fn blocks(registry: &Registry) -> Arc<Mutex<Vec<Duration>>> {
 #[tokio::test]
 async fn denials_block_a_key_beyond_its_window() {
     let (registry, clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     assert_eq!(statuses(&service, 1, 4).await, [200, 429, 429, 429]);
     assert_eq!(get(&service, 1).await.header("retry-after"), Some("600"));
 
@@ -90,7 +104,7 @@ async fn denials_block_a_key_beyond_its_window() {
 async fn each_further_block_is_twice_as_long_up_to_a_bound() {
     let (registry, clock) = limiter();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     for _ in 0..4 {
         assert_eq!(statuses(&service, 1, 6).await, [200, 429, 429, 429, 429, 429]);
         let wait = get(&service, 1).await.header("retry-after").unwrap().parse().unwrap();
@@ -108,7 +122,7 @@ async fn each_further_block_is_twice_as_long_up_to_a_bound() {
 async fn requests_of_a_blocked_key_do_not_make_the_block_longer() {
     let (registry, clock) = limiter();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     statuses(&service, 1, 100).await;
     clock.advance(MINUTE * 10);
     assert_eq!(get(&service, 1).await.status, 200);
@@ -118,7 +132,7 @@ async fn requests_of_a_blocked_key_do_not_make_the_block_longer() {
 #[tokio::test]
 async fn denials_further_apart_than_the_time_do_not_block() {
     let (registry, clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     for _ in 0..10 {
         assert_eq!(statuses(&service, 1, 3).await, [200, 429, 429]);
         clock.advance(MINUTE);
@@ -128,7 +142,7 @@ async fn denials_further_apart_than_the_time_do_not_block() {
 #[tokio::test]
 async fn a_blocked_client_is_told_so_in_each_format() {
     let (registry, _clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     statuses(&service, 1, 4).await;
 
     let text = get(&service, 1).await;
@@ -152,7 +166,7 @@ async fn the_details_of_a_grpc_status_say_that_a_client_is_blocked() {
     use tonic_types::StatusExt as _;
 
     let (registry, _clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     for has_info in [false, true] {
         statuses(&service, 1, 4).await;
         let answer = if has_info {
@@ -173,7 +187,7 @@ async fn the_details_of_a_grpc_status_say_that_a_client_is_blocked() {
 async fn a_block_is_one_event_and_one_line_without_the_key() {
     let (registry, _clock) = limiter();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     let (log, _guard) = log();
     for client in 1..=3 {
         statuses(&service, client, 5).await;
@@ -187,7 +201,7 @@ async fn a_block_is_one_event_and_one_line_without_the_key() {
 #[tokio::test]
 async fn a_block_by_hand_ends_by_hand_or_by_itself() {
     let (registry, clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     let clients = ClientIp::peer();
     let key = registry.key_of(&clients, from(7, request(&[]))).unwrap();
 
@@ -206,7 +220,7 @@ async fn a_block_by_hand_ends_by_hand_or_by_itself() {
 async fn a_lock_out_that_is_lifted_begins_anew() {
     let (registry, clock) = limiter();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     let key = registry.key_of(&ClientIp::peer(), from(1, request(&[]))).unwrap();
     for _ in 0..2 {
         statuses(&service, 1, 4).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::request::Parts;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    AsyncKeyExtractor, CachedLookup, Header, KeyError, LayerBuilder, Lookup, QuotaLookup, RateLimitLayer,
+    AsyncKeyExtractor, CachedLookup, Header, KeyError, Lookup, PolicyExt as _, QuotaLookup, RateLimitLayer,
     Registry,
 };
 
@@ -55,7 +55,7 @@ fn accounts() -> CachedLookup {
 }
 
 fn layer(registry: &Arc<Registry>, accounts: impl AsyncKeyExtractor) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy("all")).by_async(accounts)
+    RateLimitLayer::new(Arc::clone(registry), policy("all").by_async(accounts))
 }
 
 async fn status(layer: &RateLimitLayer, user: &str) -> u16 {
@@ -140,13 +140,16 @@ async fn look_ups_of_quotas_are_counted_too() {
             if user == "down" { Err(KeyError::server("no")) } else { Ok(Some(Quota::per_hour(2_000))) }
         }
     });
-    let by_user = |name| LayerBuilder::new(Arc::clone(&registry), policy(name)).by(Header::named("x-user"));
-    let layer = by_user("first").quota_by_async(contracts.clone());
+    let by_user = |name| {
+        let limit = policy(name).by(Header::named("x-user")).quota_by_async(contracts.clone());
+        RateLimitLayer::new(Arc::clone(&registry), limit)
+    };
+    let layer = by_user("first");
     let (one, other) = tokio::join!(status(&layer, "ada"), status(&layer, "ada"));
     assert_eq!([one, other], [200, 200]);
     assert_eq!(figures(&registry), [0, 1, 1, 0, 0, 1]);
     // The other layer shares what is kept, and the counts.
-    let second = by_user("second").quota_by_async(contracts);
+    let second = by_user("second");
     for user in ["ada", "down", "slow"] {
         assert_eq!(status(&second, user).await, 200, "the policy's own quota applies");
     }
@@ -171,7 +174,7 @@ async fn a_shared_look_up_counts_for_the_first_limiter() {
 #[test]
 fn requests_without_look_ups_count_nothing() {
     let registry = registry();
-    let layer = LayerBuilder::new(Arc::clone(&registry), policy("all")).by(Header::named("x-user"));
+    let layer = RateLimitLayer::new(Arc::clone(&registry), policy("all").by(Header::named("x-user")));
     assert_eq!(crate::support::block_on(status(&layer, "ada")), 200);
     assert_eq!(figures(&registry), [0; 6]);
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::request::Parts;
 use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
-    AsyncKeyExtractor, Global, Header, KeyError, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
+    AsyncKeyExtractor, Global, Header, KeyError, Lookup, OnMissing, PolicyExt as _, RateLimitLayer,
 };
 
 use crate::probe::{grpc, probed, request, send};
@@ -52,29 +52,25 @@ async fn looked_up_keys_are_charged_in_every_store_mode() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(registry_of(store), policy("all")).by_async(tenants().0);
+        let layer = RateLimitLayer::new(registry_of(store), policy("all").by_async(tenants().0));
         let keys = ["acme-1", "acme-2", "beta", "beta", "internal", "internal", "unknown", "revoked", "down"];
         assert_eq!(statuses(&layer, &keys).await, [200, 429, 200, 429, 200, 200, 400, 400, 503], "{mode:?}");
     }
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let open = policy("all").on_store_failure(FailureMode::Open);
-    let layer = LayerBuilder::new(registry_of(store), open).by_async(tenants().0);
+    let layer = RateLimitLayer::new(registry_of(store), open.by_async(tenants().0));
     assert_eq!(statuses(&layer, &["acme-1", "acme-1"]).await, [200, 200]);
 }
 
 #[tokio::test]
 async fn an_inherited_look_up_is_done_once() {
     let (tenants, count) = tenants();
-    let layer = LayerBuilder::new(registry(), policy("first"))
-        .by_async(tenants)
-        .and_policy(policy("second"))
-        .and_policy(policy("third"))
-        .by(Header::named("x-api-key"))
-        .on_missing(OnMissing::Shared)
+    let layer = RateLimitLayer::new(registry(), policy("first").by_async(tenants))
+        .and(policy("second"))
+        .and(policy("third").by(Header::named("x-api-key")).on_missing(OnMissing::Shared))
         // A denial here would win over the result of a look-up.
-        .and_policy(Policy::gcra("fourth", Quota::per_minute(1).burst(9)))
-        .by(Global);
+        .and(Policy::gcra("fourth", Quota::per_minute(1).burst(9)).by(Global));
     assert_eq!(statuses(&layer, &["acme-1"]).await, [200]);
     assert_eq!(count.load(Ordering::Relaxed), 1);
 

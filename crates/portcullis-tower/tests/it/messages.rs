@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Charge, Reason, Registry};
+use portcullis_tower::{Charge, PolicyExt as _, Reason, Registry};
 use tokio::time::Instant;
 
 use crate::handler_checks::{BYTES, MAILS, check, remaining};
@@ -46,14 +46,14 @@ async fn the_charge_of_a_layer_checks_messages() {
     use std::sync::Mutex;
 
     use http::{Request, Response};
-    use portcullis_tower::{Global, LayerBuilder};
+    use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
     use tower::{Layer as _, ServiceExt as _};
 
     for mode in MODES {
         let (_, registry) = store(mode);
         let planned = Policy::gcra("planned", Quota::per_second(1));
         let layer =
-            LayerBuilder::new(Arc::clone(&registry), planned).by(Global).shadow().and_policy(BYTES.clone());
+            RateLimitLayer::new(Arc::clone(&registry), planned.by(Global).shadow()).and(BYTES.clone());
         let kept = Arc::<Mutex<Option<Charge>>>::default();
         let keep = Arc::clone(&kept);
         let service = layer.layer(tower::service_fn(move |request: Request<String>| {
@@ -80,7 +80,7 @@ async fn streams_that_begin_in_an_outage_are_limited_later() {
     use http::{Request, Response};
     use portcullis_core::{FailureMode, ManualClock, Secret};
     use portcullis_memory::Fallback;
-    use portcullis_tower::{Global, LayerBuilder};
+    use portcullis_tower::{Global, RateLimitLayer};
     use tower::{Layer as _, ServiceExt as _};
 
     for mode in [Mode::Down, Mode::DownLater] {
@@ -90,7 +90,7 @@ async fn streams_that_begin_in_an_outage_are_limited_later() {
         let policy = BYTES.clone().on_store_failure(FailureMode::OpenFor(Duration::from_secs(60)));
         let kept = Arc::<Mutex<Option<Charge>>>::default();
         let keep = Arc::clone(&kept);
-        let service = LayerBuilder::new(registry, policy).by(Global).layer(tower::service_fn(
+        let service = RateLimitLayer::new(registry, policy.by(Global)).layer(tower::service_fn(
             move |request: Request<String>| {
                 *keep.lock().unwrap() = request.extensions().get::<Charge>().cloned();
                 async { Ok::<_, Infallible>(Response::new(())) }
@@ -131,11 +131,11 @@ async fn the_wait_of_a_message_is_spread_as_by_its_layer() {
     use std::time::Duration;
 
     use http::{Request, Response};
-    use portcullis_tower::{Global, LayerBuilder};
+    use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
     use tower::{Layer as _, ServiceExt as _};
 
-    let layer = LayerBuilder::new(registry(), Policy::fixed_window("hourly", Quota::per_hour(1)));
-    let layer = layer.by(Global).cost(|_| 0).spread_retries(Duration::from_secs(600));
+    let hourly = Policy::fixed_window("hourly", Quota::per_hour(1)).by(Global).cost(|_| 0);
+    let layer = RateLimitLayer::new(registry(), hourly).spread_retries(Duration::from_secs(600));
     let service = layer.layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert!(charge.check(1).await.is_ok());

@@ -10,14 +10,14 @@ use http::Request;
 use portcullis_core::{Policy, PolicyName, Quota};
 use portcullis_tower::{
     Bearer, ClientIp, Cookie, Event, EventKind, Extension, Global, Header, KeyError, KeyExtractor,
-    LayerBuilder, LayerError, Lookup, Mode, OnMissing, Percent, Query, RateLimit, RateLimitHeaders,
+    LayerError, Limit, Lookup, Mode, OnMissing, Percent, PolicyExt as _, Query, RateLimit, RateLimitHeaders,
     RateLimitLayer, Registry, Route,
 };
 use tower::Layer as _;
 
 use crate::log::log;
 use crate::probe::{Answer, Probe, probed, request, send};
-use crate::support::{TestStore, block_on, registry, registry_of};
+use crate::support::{TestStore, block_on, mistake, registry, registry_of};
 
 #[derive(Clone)]
 struct User(u32);
@@ -38,8 +38,12 @@ fn policy(name: &'static str) -> Policy {
     Policy::fixed_window(name, Quota::per_day(1))
 }
 
-fn by_user(registry: &Arc<Registry>, name: &'static str) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy(name)).by(Extension::<User>::new())
+fn by_user(name: &'static str) -> Limit {
+    policy(name).by(Extension::<User>::new())
+}
+
+fn layer(registry: &Arc<Registry>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(Arc::clone(registry), limit)
 }
 
 fn from(user: u32) -> Request<String> {
@@ -65,7 +69,7 @@ async fn limited(service: &RateLimit<Probe>, users: std::ops::Range<u32>) -> Vec
 #[tokio::test]
 async fn a_share_of_the_users_is_limited_and_it_grows() {
     let registry = registry();
-    let service = by_user(&registry, "planned").enforce(TENTH).layer(Probe::default());
+    let service = layer(&registry, by_user("planned").enforce(TENTH)).layer(Probe::default());
     let mut before = limited(&service, 0..300).await;
     assert!((12..=50).contains(&before.len()), "{} of 300", before.len());
     for percent in [20, 50, 100] {
@@ -96,7 +100,8 @@ async fn users_beyond_the_share_are_in_shadow() {
             _ => {}
         }
     }));
-    let layer = by_user(&registry, "one").enforce(TENTH).and_policy(policy("two")).enforce(Percent::new(50));
+    let layer = layer(&registry, by_user("one").enforce(TENTH))
+        .and(Limit::new(policy("two")).enforce(Percent::new(50)));
     let service = layer.headers(RateLimitHeaders::IETF | RateLimitHeaders::SHADOW).layer(Probe::default());
     for user in 0..200 {
         let first = send(&service, from(user)).await;
@@ -123,8 +128,7 @@ fn listed(answer: &Answer, policy: &str) -> bool {
 async fn a_policy_that_is_off_is_not_checked() {
     let store = Arc::<TestStore>::default();
     let registry = registry_of(Arc::clone(&store));
-    let layer =
-        LayerBuilder::new(Arc::clone(&registry), policy("off")).by(Header::named("x-user")).mode(Mode::Off);
+    let layer = layer(&registry, policy("off").by(Header::named("x-user")).mode(Mode::Off));
     let (alone, _) = probed(&layer);
     for _ in 0..3 {
         // Not even the identity matters.
@@ -133,7 +137,7 @@ async fn a_policy_that_is_off_is_not_checked() {
     }
     assert_eq!(store.asked.load(Ordering::Relaxed), 0);
 
-    let (both, _) = probed(&layer.and_policy(policy("on")).by(Global));
+    let (both, _) = probed(&layer.and(policy("on").by(Global)));
     let answer = send(&both, request(&[])).await;
     assert_eq!(answer.seen.unwrap().policy().as_str(), "on");
     assert_eq!(send(&both, request(&[])).await.status, 429);
@@ -143,9 +147,9 @@ async fn a_policy_that_is_off_is_not_checked() {
 #[tokio::test]
 async fn a_look_up_is_not_started_for_a_policy_that_is_off() {
     let registry = registry();
-    let layer = LayerBuilder::new(Arc::clone(&registry), policy("on")).by(Global).and_policy(policy("off"));
     let looked_up = |_: &http::request::Parts| async { Ok(Lookup::found("tenant", "acme")) };
-    let layer = layer.by_async(looked_up).and_policy(policy("last"));
+    let layer = layer(&registry, policy("on").by(Global));
+    let layer = layer.and(policy("off").by_async(looked_up)).and(policy("last"));
     let (service, _) = probed(&layer);
     for (off, last, expected) in [
         (Mode::Off, Mode::Off, &["on"][..]),
@@ -169,12 +173,8 @@ async fn a_look_up_is_not_started_for_a_policy_that_is_off() {
 async fn a_mode_that_is_set_applies_to_all_layers_at_once() {
     let registry = registry();
     let name = PolicyName::literal("shared");
-    let layers = [
-        by_user(&registry, "shared"),
-        by_user(&registry, "shared").shadow(),
-        by_user(&registry, "shared").mode(Mode::Off),
-    ];
-    let services = layers.map(|layer| layer.layer(Probe::default()));
+    let limits = [by_user("shared"), by_user("shared").shadow(), by_user("shared").mode(Mode::Off)];
+    let services = limits.map(|limit| layer(&registry, limit).layer(Probe::default()));
     for (mode, statuses) in [
         (None, [429, 200, 200]),
         (Some(Mode::Shadow), [200, 200, 200]),
@@ -198,7 +198,7 @@ async fn a_mode_that_is_set_applies_to_all_layers_at_once() {
         }
     }
     // It applies to a layer that is built later, and to the clone of a layer.
-    let later = by_user(&registry, "shared").layer(Probe::default());
+    let later = layer(&registry, by_user("shared")).layer(Probe::default());
     assert_eq!(send(&later, from(7)).await.status, 200);
 }
 
@@ -206,14 +206,15 @@ async fn a_mode_that_is_set_applies_to_all_layers_at_once() {
 async fn a_request_without_an_identity_passes_below_all_keys() {
     let registry = registry();
     let name = PolicyName::literal("planned");
-    let service = by_user(&registry, "planned").enforce(Percent::permille(999)).layer(Probe::default());
+    let service =
+        layer(&registry, by_user("planned").enforce(Percent::permille(999))).layer(Probe::default());
     assert_eq!(send(&service, request(&[])).await.status, 200);
     registry.set_mode(&name, Mode::Percent(Percent::ALL)).unwrap();
     assert_eq!(send(&service, request(&[])).await.status, 400);
 
     // The key that requests without an identity share is in the share like any other.
-    let layer = by_user(&registry, "other").on_missing(OnMissing::Shared).enforce(Percent::ALL);
-    let (service, _) = probed(&layer);
+    let limit = by_user("other").on_missing(OnMissing::Shared).enforce(Percent::ALL);
+    let (service, _) = probed(&layer(&registry, limit));
     assert_eq!(send(&service, request(&[])).await.status, 200);
     assert_eq!(send(&service, request(&[])).await.status, 429);
 }
@@ -232,15 +233,16 @@ fn a_share_of_keys_that_clients_choose_is_an_error() {
     ];
     for key in chosen {
         let registry = registry();
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("p")).by(key);
-        let refused = layer.clone().try_mode(Mode::Percent(TENTH)).unwrap_err();
+        let limit = policy("p").by(key);
+        let _layer = layer(&registry, limit.clone());
+        let refused = mistake(&registry, [limit.clone().mode(Mode::Percent(TENTH))]);
         assert_eq!(refused, LayerError::UnverifiedKey { policy: PolicyName::literal("p") });
         assert!(refused.to_string().contains("policy p") && refused.to_string().contains("use a key that"));
         let refused = registry.set_mode(&PolicyName::literal("p"), Mode::Percent(TENTH));
         assert!(matches!(refused, Err(LayerError::UnverifiedKey { .. })));
         for mode in [Mode::Off, Mode::Shadow, Mode::Enforce] {
             registry.set_mode(&PolicyName::literal("p"), mode).unwrap();
-            let _ = layer.clone().try_mode(mode).unwrap();
+            let _ = RateLimitLayer::try_new(Arc::clone(&registry), [limit.clone().mode(mode)]).unwrap();
         }
     }
     let determined: [Box<dyn KeyExtractor>; 3] = [
@@ -250,7 +252,7 @@ fn a_share_of_keys_that_clients_choose_is_an_error() {
     ];
     for key in determined {
         let registry = registry();
-        let _layer = LayerBuilder::new(Arc::clone(&registry), policy("p")).by(key).enforce(TENTH);
+        let _layer = layer(&registry, policy("p").by(key).enforce(TENTH));
         registry.set_mode(&PolicyName::literal("p"), Mode::Percent(TENTH)).unwrap();
     }
 }
@@ -258,26 +260,27 @@ fn a_share_of_keys_that_clients_choose_is_an_error() {
 #[test]
 #[should_panic(expected = "policy p cannot be enforced for a share of its keys")]
 fn a_key_that_clients_choose_panics_in_place_of_another() {
-    let _ = by_user(&registry(), "p").enforce(TENTH).by(Header::named("x-user"));
+    let _ = layer(&registry(), by_user("p").enforce(TENTH).by(Header::named("x-user")));
 }
 
 #[test]
 fn a_policy_inherits_a_key_and_not_a_mode() {
     let registry = registry();
-    let layer = by_user(&registry, "one").enforce(TENTH).by(Global).and_policy(policy("two"));
-    let layer = layer.by(Header::named("x-user"));
+    let one = || layer(&registry, by_user("one").enforce(TENTH).by(Global));
+    let chosen = one().and(policy("two").by(Header::named("x-user")));
     assert!(registry.set_mode(&PolicyName::literal("one"), Mode::Percent(TENTH)).is_ok());
     assert!(registry.set_mode(&PolicyName::literal("two"), Mode::Percent(TENTH)).is_err());
-    let _layer = layer.by(Global);
+    drop(chosen);
+    let _layer = one().and(policy("two"));
     assert!(registry.set_mode(&PolicyName::literal("two"), Mode::Percent(TENTH)).is_ok());
 }
 
 #[tokio::test]
 async fn a_later_layer_with_chosen_keys_keeps_its_own_mode() {
     let registry = registry();
-    let _first = by_user(&registry, "p");
+    let _first = layer(&registry, by_user("p"));
     registry.set_mode(&PolicyName::literal("p"), Mode::Percent(Percent::ZERO)).unwrap();
-    let later = LayerBuilder::new(Arc::clone(&registry), policy("p")).by(Header::named("x-user"));
+    let later = layer(&registry, policy("p").by(Header::named("x-user")));
     let (log, _guard) = log();
     let (service, _) = probed(&later);
     for status in [200, 429] {
@@ -290,14 +293,13 @@ async fn a_later_layer_with_chosen_keys_keeps_its_own_mode() {
 #[tokio::test]
 async fn a_layer_that_is_extended_after_its_use_has_the_modes() {
     let registry = registry();
-    let _two = LayerBuilder::new(Arc::clone(&registry), policy("two")).by(Global);
+    let _two = layer(&registry, policy("two").by(Global));
     registry.set_mode(&PolicyName::literal("two"), Mode::Off).unwrap();
-    let one =
-        LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("one", Quota::per_day(9))).by(Global);
+    let one = layer(&registry, Policy::fixed_window("one", Quota::per_day(9)).by(Global));
     let (service, _) = probed(&one);
     assert_eq!(send(&service, request(&[])).await.status, 200);
     drop(service);
-    let (service, _) = probed(&one.and_policy(policy("two")));
+    let (service, _) = probed(&one.and(policy("two")));
     for _ in 0..2 {
         assert_eq!(send(&service, request(&[])).await.status, 200);
     }
@@ -306,7 +308,7 @@ async fn a_layer_that_is_extended_after_its_use_has_the_modes() {
 #[tokio::test]
 async fn preflights_are_counted_for_the_share_alone() {
     let registry = registry();
-    let service = by_user(&registry, "p").enforce(Percent::new(50)).layer(Probe::default());
+    let service = layer(&registry, by_user("p").enforce(Percent::new(50))).layer(Probe::default());
     for user in 0..40 {
         let mut preflight = from(user);
         *preflight.method_mut() = http::Method::OPTIONS;
@@ -321,8 +323,8 @@ async fn preflights_are_counted_for_the_share_alone() {
 #[tokio::test]
 async fn guesses_are_counted_for_the_share_alone() {
     let registry = registry();
-    let by_address = LayerBuilder::new(Arc::clone(&registry), policy("address")).by(ClientIp::peer());
-    let layer = by_address.enforce(Percent::new(50)).and_policy(policy("token")).by(Bearer);
+    let by_address = policy("address").by(ClientIp::peer()).enforce(Percent::new(50));
+    let layer = layer(&registry, by_address).and(policy("token").by(Bearer));
     let service = layer.layer(Probe::default());
     let mut limited = 0;
     for client in 0..40 {
@@ -345,8 +347,8 @@ async fn guesses_are_counted_for_the_share_alone() {
 async fn a_failed_look_up_rejects_nothing_below_all_keys() {
     let registry = registry();
     let fails = |_: &http::request::Parts| async { Err(KeyError::server("the directory is down")) };
-    let layer = LayerBuilder::new(Arc::clone(&registry), policy("p")).by_async(fails);
-    let service = layer.enforce(Percent::permille(999)).layer(Probe::default());
+    let limit = policy("p").by_async(fails).enforce(Percent::permille(999));
+    let service = layer(&registry, limit).layer(Probe::default());
     assert_eq!(send(&service, request(&[])).await.status, 200);
     registry.set_mode(&PolicyName::literal("p"), Mode::Percent(Percent::ALL)).unwrap();
     assert_eq!(send(&service, request(&[])).await.status, 503);
@@ -355,7 +357,7 @@ async fn a_failed_look_up_rejects_nothing_below_all_keys() {
 #[test]
 fn modes_change_while_requests_run() {
     let registry = registry();
-    let service = by_user(&registry, "p").layer(Probe::default());
+    let service = layer(&registry, by_user("p")).layer(Probe::default());
     let name = PolicyName::literal("p");
     let running = AtomicUsize::new(CLIENTS);
     thread::scope(|scope| {

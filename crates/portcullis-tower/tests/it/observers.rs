@@ -11,7 +11,7 @@ use portcullis_core::{Key, ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
     AsyncKeyExtractor, Bearer, Charge, CheckBuilder, Event, EventKind, Fingerprint, Global, Header, KeyError,
-    KeyExtractor, LayerBuilder, Lookup, Observer, RateLimitLayer, Registry,
+    Limit, Lookup, Observer, PolicyExt as _, RateLimitLayer, Registry,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -64,8 +64,8 @@ impl Setup {
         Self { registry, store, seen }
     }
 
-    fn layer(&self, policy: Policy, key: impl KeyExtractor) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), policy).by(key)
+    fn layer(&self, limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 
     /// The events of a request, each with the names of the policies whose keys are the given ones.
@@ -133,8 +133,8 @@ async fn events_of_a_request_show_the_keys_of_all_policies() {
             ("tenant", key(&[("tenant", "acme")])),
         ];
         let by_ada = || request(&[("x-user", "ada"), ("x-tenant", "a")]);
-        let two = setup.layer(daily("user", 2), Header::named("x-user")).warn_at(0.5);
-        let two = two.and_policy(daily("all", 9)).by(Global);
+        let two = setup.layer(daily("user", 2).by(Header::named("x-user")).warn_at(0.5));
+        let two = two.and(daily("all", 9).by(Global));
         for expected in [
             &["SoftLimitReached all+user", "Admitted all+user"][..],
             &["SoftLimitReached all+user", "Admitted all+user"],
@@ -143,23 +143,23 @@ async fn events_of_a_request_show_the_keys_of_all_policies() {
             assert_eq!(setup.events(&two, by_ada(), &keys).await, expected, "{mode:?}");
         }
         // A shadow policy has a key as well.
-        let trial = setup.layer(daily("trial", 1), Global).shadow().and_policy(daily("all", 9));
+        let trial = setup.layer(daily("trial", 1).by(Global).shadow()).and(daily("all", 9));
         assert_eq!(setup.events(&trial, by_ada(), &keys).await, ["Admitted all+trial"]);
         assert_eq!(
             setup.events(&trial, by_ada(), &keys).await,
             ["ShadowWouldReject all+trial", "Admitted all+trial"]
         );
         // What is known when an identity is missing.
-        let bearer = setup.layer(daily("all", 9), Global).and_policy(daily("bearer", 9)).by(Bearer);
+        let bearer = setup.layer(daily("all", 9).by(Global)).and(daily("bearer", 9).by(Bearer));
         assert_eq!(
             setup.events(&bearer, by_ada(), &keys).await,
             ["IdentityMissing all", "Rejected all"],
             "{mode:?}"
         );
         // A look-up is known once it is done.
-        let tenant = LayerBuilder::new(Arc::clone(&setup.registry), daily("user", 2));
-        let tenant = tenant.by(Header::named("x-user")).on_missing(portcullis_tower::OnMissing::Exempt);
-        let tenant = tenant.and_policy(daily("tenant", 9)).by_async(tenants());
+        let user = daily("user", 2).by(Header::named("x-user"));
+        let user = user.on_missing(portcullis_tower::OnMissing::Exempt);
+        let tenant = setup.layer(user).and(daily("tenant", 9).by_async(tenants()));
         assert_eq!(
             setup.events(&tenant, request(&[("x-tenant", "a")]), &keys).await,
             ["IdentityMissing ", "Admitted tenant"]
@@ -171,12 +171,12 @@ async fn events_of_a_request_show_the_keys_of_all_policies() {
 async fn requests_without_a_store_show_their_keys() {
     let setup = Setup::new(Mode::Down, true);
     let open = daily("user", 1).on_store_failure(portcullis_core::FailureMode::Open);
-    let layer = setup.layer(open, Header::named("x-user"));
+    let layer = setup.layer(open.by(Header::named("x-user")));
     let by_ada = || request(&[("x-user", "ada")]);
     let keys = [("user", ada()), ("closed", ada())];
     assert_eq!(setup.events(&layer, by_ada(), &keys).await, ["StoreFailed ", "Admitted user"]);
     let closed = daily("closed", 1).on_store_failure(portcullis_core::FailureMode::Closed);
-    let closed = setup.layer(closed, Header::named("x-user"));
+    let closed = setup.layer(closed.by(Header::named("x-user")));
     assert_eq!(setup.events(&closed, by_ada(), &keys).await, ["StoreFailed ", "Rejected closed"]);
     setup.store.set(Mode::Ready);
 }
@@ -184,7 +184,7 @@ async fn requests_without_a_store_show_their_keys() {
 #[tokio::test]
 async fn without_an_observer_that_asks_there_are_none() {
     let setup = Setup::new(Mode::Ready, false);
-    let layer = setup.layer(daily("user", 1), Header::named("x-user"));
+    let layer = setup.layer(daily("user", 1).by(Header::named("x-user")));
     let by_ada = || request(&[("x-user", "ada")]);
     assert_eq!(setup.events(&layer, by_ada(), &[]).await, ["Admitted "]);
     // One that asks later is enough, for all of them.
@@ -196,8 +196,8 @@ async fn without_an_observer_that_asks_there_are_none() {
 #[tokio::test]
 async fn a_nested_layer_does_not_show_the_keys_of_the_outer_one() {
     let setup = Setup::new(Mode::Ready, true);
-    let inner = setup.layer(daily("inner", 9), Bearer).on_missing(portcullis_tower::OnMissing::Exempt);
-    let outer = setup.layer(daily("user", 9), Header::named("x-user"));
+    let inner = setup.layer(daily("inner", 9).by(Bearer).on_missing(portcullis_tower::OnMissing::Exempt));
+    let outer = setup.layer(daily("user", 9).by(Header::named("x-user")));
     let service = outer.layer(inner.layer(crate::probe::Probe::default()));
     assert!(service.oneshot(request(&[("x-user", "ada")])).await.is_ok());
     let seen: Vec<_> = setup.seen.take().into_iter().map(|(kind, found)| (kind, found.len())).collect();
@@ -208,7 +208,7 @@ async fn a_nested_layer_does_not_show_the_keys_of_the_outer_one() {
 #[tokio::test]
 async fn charges_of_handlers_show_the_keys_that_they_change() {
     let setup = Setup::new(Mode::Ready, true);
-    let layer = setup.layer(daily("user", 5), Header::named("x-user"));
+    let layer = setup.layer(daily("user", 5).by(Header::named("x-user")));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap().clone();
         let _ = charge.charge_more(1).await.unwrap();
@@ -244,8 +244,10 @@ async fn a_lock_out_shows_the_key_that_is_locked_out() {
     let seen = Fingerprints { asks: true, ..Fingerprints::default() };
     registry.observe(Arc::new(seen.clone()));
     let rule = LockOut::after(1).within(Duration::from_secs(60)).block_for(Duration::from_secs(60));
-    let layer =
-        LayerBuilder::new(Arc::clone(&registry), daily("user", 1)).by(Header::named("x-user")).lock_out(rule);
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        daily("user", 1).by(Header::named("x-user")).lock_out(rule),
+    );
     let (service, _) = probed(&layer);
     for _ in 0..2 {
         send(&service, request(&[("x-user", "ada")])).await;
@@ -267,7 +269,7 @@ async fn a_request_that_has_waited_is_an_event() {
         _ => {}
     }));
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-    let (service, _) = probed(&LayerBuilder::new(registry, queue).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(registry, queue.by(Global)));
     for _ in 0..2 {
         send(&service, request(&[])).await;
     }
@@ -286,7 +288,7 @@ async fn panics_of_an_observer_change_nothing_and_are_logged_once() {
     }));
     let last = Fingerprints::default();
     setup.registry.observe(Arc::new(last.clone()));
-    let layer = setup.layer(daily("user", 2), Header::named("x-user"));
+    let layer = setup.layer(daily("user", 2).by(Header::named("x-user")));
     let (service, probe) = probed(&layer);
     for status in [200, 200, 429] {
         assert_eq!(send(&service, request(&[("x-user", "ada")])).await.status, status);

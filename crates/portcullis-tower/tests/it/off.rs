@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use portcullis_core::store::Checks;
 use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
 use portcullis_tower::{
-    Bearer, Charge, ChargeError, ClientIp, Event, EventKind, Global, KeyError, LayerBuilder, Lookup,
+    Bearer, Charge, ChargeError, ClientIp, Event, EventKind, Global, KeyError, Lookup, PolicyExt as _,
     RateLimitHeaders, RateLimitLayer, Registry, Shadow, Usage,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
@@ -33,12 +33,12 @@ fn all_headers(layer: RateLimitLayer) -> RateLimitLayer {
 async fn every_request_passes_without_a_header() {
     let unreachable = |_: &http::request::Parts| async { Err::<Lookup, _>(KeyError::server("not called")) };
     let layers = [
-        LayerBuilder::new(off(), daily()).by(Global).warn_at(0.1),
-        LayerBuilder::new(off(), daily()).by(ClientIp::peer()),
-        LayerBuilder::new(off(), daily()).by(Bearer),
-        LayerBuilder::new(off(), daily()).by(Global).cost(|_| 1_000).limit_preflights(),
-        LayerBuilder::new(off(), daily()).by_async(unreachable),
-        LayerBuilder::new(off(), Policy::leaky_bucket("queue", Quota::per_day(1))).by(Global),
+        RateLimitLayer::new(off(), daily().by(Global).warn_at(0.1)),
+        RateLimitLayer::new(off(), daily().by(ClientIp::peer())),
+        RateLimitLayer::new(off(), daily().by(Bearer)),
+        RateLimitLayer::new(off(), daily().by(Global).cost(|_| 1_000)).limit_preflights(),
+        RateLimitLayer::new(off(), daily().by_async(unreachable)),
+        RateLimitLayer::new(off(), Policy::leaky_bucket("queue", Quota::per_day(1)).by(Global)),
     ];
     for layer in layers.map(all_headers) {
         let (service, probe) = probed(&layer);
@@ -54,7 +54,7 @@ async fn every_request_passes_without_a_header() {
 #[tokio::test]
 async fn a_charge_is_there_and_changes_nothing() {
     let total = Policy::token_bucket("total", Quota::per_hour(7));
-    let layer = LayerBuilder::new(off(), daily()).by(Global).and_policy(total);
+    let layer = RateLimitLayer::new(off(), daily().by(Global)).and(total);
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         let decision = charge.decision();
@@ -75,7 +75,7 @@ async fn a_charge_is_there_and_changes_nothing() {
 
 #[tokio::test]
 async fn the_usage_of_a_reservation_is_there() {
-    let layer = LayerBuilder::new(off(), daily()).by(Global).reserve(|_| 100);
+    let layer = RateLimitLayer::new(off(), daily().by(Global).reserve(|_| 100));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap();
         usage.for_policy("daily").unwrap().add(7);
@@ -88,17 +88,16 @@ async fn the_usage_of_a_reservation_is_there() {
 
 #[tokio::test]
 async fn layers_leave_no_charge_where_they_leave_none_otherwise() {
-    let plain = |registry| LayerBuilder::new(registry, daily()).by(Global);
-    let layers = [
-        |layer: RateLimitLayer| layer,
-        |layer: RateLimitLayer| layer.without_charge(),
-        |layer: RateLimitLayer| layer.shadow(),
-        |layer: RateLimitLayer| layer.shadow().and_policy(Policy::gcra("enforced", Quota::per_second(1))),
-    ];
-    for change in layers {
+    let plain = |registry| RateLimitLayer::new(registry, daily().by(Global));
+    let shadow = |registry| RateLimitLayer::new(registry, daily().by(Global).shadow());
+    let layers: [&dyn Fn(Arc<Registry>) -> RateLimitLayer; 4] =
+        [&plain, &|registry| plain(registry).without_charge(), &shadow, &|registry| {
+            shadow(registry).and(Policy::gcra("enforced", Quota::per_second(1)))
+        }];
+    for layer in layers {
         let mut is_there = Vec::new();
         for registry in [registry(), off()] {
-            let service = change(plain(registry)).layer(service_fn(async |request: Request<String>| {
+            let service = layer(registry).layer(service_fn(async |request: Request<String>| {
                 let charge = request.extensions().get::<Charge>();
                 let policy = charge.map(|charge| charge.decision().policy().to_string());
                 Ok::<_, Infallible>(Response::new(policy.unwrap_or_default()))
@@ -108,7 +107,7 @@ async fn layers_leave_no_charge_where_they_leave_none_otherwise() {
         }
         assert_eq!(is_there[0], is_there[1]);
     }
-    let layer = plain(off()).shadow();
+    let layer = shadow(off());
     let service = layer.layer(service_fn(async |request: Request<String>| {
         assert!(request.extensions().get::<Shadow>().is_none(), "a shadow policy is not checked");
         Ok::<_, Infallible>(Response::new(String::new()))
@@ -143,7 +142,7 @@ async fn each_request_emits_an_admission_without_decisions() {
         let EventKind::Admitted { decisions } = event.kind else { panic!("{event:?}") };
         sink.lock().unwrap().push(decisions.len());
     }));
-    let (service, _) = probed(&LayerBuilder::new(registry, daily()).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(registry, daily().by(Global)));
     for _ in 0..3 {
         send(&service, request(&[])).await;
     }
@@ -152,8 +151,9 @@ async fn each_request_emits_an_admission_without_decisions() {
 
 #[tokio::test]
 async fn a_layer_that_is_on_limits_inside_of_one_that_is_off() {
-    let limited = LayerBuilder::new(registry(), Policy::fixed_window("inner", Quota::per_hour(1))).by(Global);
-    let service = (LayerBuilder::new(off(), daily()).by(Global), limited).layer(service_fn(
+    let limited =
+        RateLimitLayer::new(registry(), Policy::fixed_window("inner", Quota::per_hour(1)).by(Global));
+    let service = (RateLimitLayer::new(off(), daily().by(Global)), limited).layer(service_fn(
         async |request: Request<String>| {
             let charge = request.extensions().get::<Charge>().unwrap();
             assert_eq!(charge.decision().policy().as_str(), "inner");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use http::Response;
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Concurrency, FailureMode, Policy, Quota};
-use portcullis_tower::{Global, Header, LayerBuilder, Mode, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{Global, Header, Mode, PolicyExt as _, RateLimitHeaders, RateLimitLayer};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -102,7 +102,7 @@ async fn rejected(layer: &RateLimitLayer, accept: &str) -> Answer {
 async fn a_rejection_is_as_described_in_each_dialect() {
     for headers in DIALECTS {
         for accept in ["text/plain", "application/json", "application/problem+json"] {
-            let layer = LayerBuilder::new(registry(), search()).by(Global).headers(headers);
+            let layer = RateLimitLayer::new(registry(), search().by(Global)).headers(headers);
             let response = described(&layer);
             let answer = rejected(&layer, accept).await;
             assert_eq!(answer.status, 429);
@@ -122,7 +122,7 @@ async fn a_rejection_is_as_described_in_each_dialect() {
 async fn the_examples_are_what_the_layer_sends() {
     let store = Arc::<TestStore>::default();
     store.micros.store(1_700_000_000_000_000, Ordering::Relaxed);
-    let layer = LayerBuilder::new(registry_of(store), search()).by(Global).headers(RateLimitHeaders::all());
+    let layer = RateLimitLayer::new(registry_of(store), search().by(Global)).headers(RateLimitHeaders::all());
     let response = described(&layer);
     for accept in ["text/plain", "application/problem+json"] {
         let answer = rejected(&layer, accept).await;
@@ -143,10 +143,10 @@ async fn the_examples_are_what_the_layer_sends() {
 
 #[tokio::test]
 async fn several_policies_list_their_limits_and_names() {
-    let layer = LayerBuilder::new(registry(), Policy::fixed_window("daily", Quota::per_day(1_000)))
-        .by(Global)
-        .and_policy(search())
-        .headers(RateLimitHeaders::IETF);
+    let layer =
+        RateLimitLayer::new(registry(), Policy::fixed_window("daily", Quota::per_day(1_000)).by(Global))
+            .and(search())
+            .headers(RateLimitHeaders::IETF);
     let response = described(&layer);
     let answer = rejected(&layer, "application/problem+json").await;
     assert_described(&response, &answer);
@@ -166,7 +166,7 @@ async fn several_policies_list_their_limits_and_names() {
 
 #[tokio::test]
 async fn a_custom_rejection_has_headers_and_no_content() {
-    let layer = LayerBuilder::new(registry(), search()).by(Global).reject_with(|rejection| {
+    let layer = RateLimitLayer::new(registry(), search().by(Global)).reject_with(|rejection| {
         let mut response = Response::new("busy".into());
         *response.status_mut() = rejection.status();
         response
@@ -183,21 +183,21 @@ async fn a_custom_rejection_has_headers_and_no_content() {
     // So does a closure of the limiter.
     let registry = registry();
     registry.reject_with(|rejection| Response::new(rejection.message().into_owned().into()));
-    let layer = LayerBuilder::new(registry, search()).by(Global);
+    let layer = RateLimitLayer::new(registry, search().by(Global));
     assert!(described(&layer).get("content").is_none());
 }
 
 #[tokio::test]
 async fn unlisted_policies_stay_unknown() {
     let total = Policy::gcra("total", Quota::per_minute(1));
-    let layer = LayerBuilder::new(registry(), total).by(Global).hide();
+    let layer = RateLimitLayer::new(registry(), total.by(Global).hide());
     let response = described(&layer);
     let expected = ["cache-control", "retry-after", "x-ratelimit-degraded"].map(ToOwned::to_owned);
     assert_eq!(declared(&response), expected.into());
     assert_described(&response, &rejected(&layer, "application/json").await);
 
     // The figures are those of the listed one.
-    let layer = layer.and_policy(search()).by(Global);
+    let layer = layer.and(search().by(Global));
     let response = described(&layer);
     assert_eq!(response["headers"]["X-RateLimit-Limit"]["example"], 2);
     assert!(!response.to_string().contains("total"), "{response:#}");
@@ -206,7 +206,7 @@ async fn unlisted_policies_stay_unknown() {
 
 #[tokio::test]
 async fn limits_that_headers_do_not_show_are_not_described() {
-    let layer = LayerBuilder::new(registry(), search()).by(Global).headers(RateLimitHeaders::NONE);
+    let layer = RateLimitLayer::new(registry(), search().by(Global)).headers(RateLimitHeaders::NONE);
     let description = described(&layer)["description"].as_str().unwrap().to_owned();
     assert_eq!(description, "Too many requests: the client has reached a limit.");
 }
@@ -214,7 +214,7 @@ async fn limits_that_headers_do_not_show_are_not_described() {
 #[tokio::test]
 async fn a_limit_on_requests_in_flight_has_no_wait_and_no_reset() {
     let exports = Concurrency::new("exports", 2).policy();
-    let layer = LayerBuilder::new(registry(), exports).by(Global).headers(RateLimitHeaders::all());
+    let layer = RateLimitLayer::new(registry(), exports.by(Global)).headers(RateLimitHeaders::all());
     let response = described(&layer);
     for absent in ["retry-after", "x-ratelimit-reset", "ratelimit-reset"] {
         assert!(!declared(&response).contains(absent), "{absent}");
@@ -241,11 +241,12 @@ async fn a_blocked_client_is_described_where_clients_can_be_blocked() {
         let properties = &response["content"]["application/json"]["schema"]["properties"];
         (response.clone(), properties["blocked"].is_object())
     };
-    let layer = LayerBuilder::new(registry(), search()).by(Header::named("x-api-key"));
+    let layer = RateLimitLayer::new(registry(), search().by(Header::named("x-api-key")));
     assert!(!blocked(&layer).1);
-    let layer = LayerBuilder::new(registry(), search().allow_overrides())
-        .by(Header::named("x-api-key"))
-        .lock_out(LockOut::after(3));
+    let layer = RateLimitLayer::new(
+        registry(),
+        search().allow_overrides().by(Header::named("x-api-key")).lock_out(LockOut::after(3)),
+    );
     let (response, is_declared) = blocked(&layer);
     assert!(is_declared);
     assert_described(&response, &rejected(&layer, "application/json").await);
@@ -255,7 +256,7 @@ async fn a_blocked_client_is_described_where_clients_can_be_blocked() {
 async fn a_local_denial_during_an_outage_is_described() {
     for (mode, is_declared) in [(FailureMode::local(1), true), (FailureMode::Closed, false)] {
         let policy = search().on_store_failure(mode);
-        let layer = LayerBuilder::new(registry(), policy).by(Global);
+        let layer = RateLimitLayer::new(registry(), policy.by(Global));
         assert_eq!(declared(&described(&layer)).contains("x-ratelimit-degraded"), is_declared, "{mode}");
     }
 }
@@ -264,7 +265,7 @@ async fn a_local_denial_during_an_outage_is_described() {
 async fn the_responses_of_a_layer_are_429_and_503() {
     let store = Arc::<TestStore>::default();
     let policy = search().on_store_failure(FailureMode::Closed);
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy).by(Global);
+    let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), policy.by(Global));
     let responses = serde_json::to_value(layer.openapi_responses()).unwrap();
     assert_eq!(responses.as_object().unwrap().keys().collect::<Vec<_>>(), ["429", "503"]);
     assert_eq!(responses["429"], described(&layer));
@@ -282,7 +283,7 @@ async fn the_responses_of_a_layer_are_429_and_503() {
 #[tokio::test]
 async fn the_policies_are_described_as_they_are_now() {
     let registry = registry();
-    let layer = LayerBuilder::new(Arc::clone(&registry), search()).by(Global);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), search().by(Global));
     registry.set_policy(Policy::gcra("search", Quota::per_minute(2).burst(9))).unwrap();
     assert_eq!(described(&layer)["headers"]["X-RateLimit-Limit"]["example"], 9);
     registry.set_mode(search().name(), Mode::Shadow).unwrap();
@@ -294,7 +295,7 @@ async fn the_policies_are_described_as_they_are_now() {
 #[tokio::test]
 async fn requests_that_wait_are_described_as_denied_beyond_the_wait() {
     let policy = search().wait_at_most(Duration::from_secs(60));
-    let layer = LayerBuilder::new(registry(), policy).by(Global);
+    let layer = RateLimitLayer::new(registry(), policy.by(Global));
     let response = described(&layer);
     assert_examples_are_valid(&response);
     assert_eq!(response["headers"]["X-RateLimit-Remaining"]["example"], 0);

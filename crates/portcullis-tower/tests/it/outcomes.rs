@@ -11,13 +11,13 @@ use http::{Method, Request, Response};
 use portcullis_core::{FailureMode, ManualClock, Policy, Quota, Secret};
 use portcullis_memory::Fallback;
 use portcullis_tower::{
-    Charge, ChargeError, Event, EventKind, Global, LayerBuilder, LayerError, Observer, RateLimitLayer,
-    Registry, ResponseOutcome,
+    Charge, ChargeError, Event, EventKind, Global, LayerError, Limit, Observer, PolicyExt as _,
+    RateLimitLayer, Registry, ResponseOutcome,
 };
 use tower::util::BoxCloneService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use crate::support::{Mode, TestStore, registry, registry_of};
+use crate::support::{Mode, TestStore, panic_of, registry, registry_of};
 
 type Service = BoxCloneService<Request<String>, Response<()>, Infallible>;
 
@@ -29,8 +29,12 @@ fn is_refused(outcome: &ResponseOutcome<'_>) -> bool {
     outcome.status() == 401
 }
 
-fn layer(registry: &Arc<Registry>, limit: u64) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), guesses(limit)).by(Global)
+fn layer(registry: &Arc<Registry>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(Arc::clone(registry), limit)
+}
+
+fn limit_of(units: u64) -> Limit {
+    guesses(units).by(Global)
 }
 
 /// A service that responds with the status in the body of the request.
@@ -59,7 +63,7 @@ fn remaining<B>(response: &Response<B>) -> u64 {
 
 /// What remains under the policy of a limit, by the header of a request that costs nothing.
 async fn left(registry: &Arc<Registry>, limit: u64) -> u64 {
-    send(&echo(&layer(registry, limit).cost(|_| 0)), request(200)).await.1
+    send(&echo(&layer(registry, limit_of(limit).cost(|_| 0))), request(200)).await.1
 }
 
 /// Waits for tasks in the background until `condition` holds.
@@ -113,7 +117,7 @@ async fn headers_show_the_budget_after_the_refund() {
         store.set(mode);
         let registry = registry_of(store);
         let events = Recorder::new(&registry);
-        let service = echo(&layer(&registry, 2).charge_when(is_refused));
+        let service = echo(&layer(&registry, limit_of(2).charge_when(is_refused)));
         for (status, expected, event) in [
             (200, (200, 2), Some("refunded")),
             (401, (401, 1), None),
@@ -130,7 +134,7 @@ async fn headers_show_the_budget_after_the_refund() {
 #[tokio::test]
 async fn of_fifty_parallel_guesses_five_run() {
     let registry = registry();
-    let service = echo(&layer(&registry, 5).charge_when(is_refused));
+    let service = echo(&layer(&registry, limit_of(5).charge_when(is_refused)));
     let guesses: Vec<_> = (0..50).map(|_| tokio::spawn(service.clone().oneshot(request(401)))).collect();
     let mut statuses = Vec::new();
     for guess in guesses {
@@ -144,7 +148,7 @@ async fn of_fifty_parallel_guesses_five_run() {
 async fn a_response_without_a_body_is_judged_by_its_status() {
     let registry = registry();
     let judge = |outcome: &ResponseOutcome<'_>| outcome.status() != 304 && outcome.status() != 101;
-    let service = echo(&layer(&registry, 9).charge_when(judge));
+    let service = echo(&layer(&registry, limit_of(9).charge_when(judge)));
     for (method, status, expected) in
         [(Method::HEAD, 200, 8), (Method::GET, 304, 8), (Method::GET, 101, 8), (Method::HEAD, 401, 7)]
     {
@@ -160,7 +164,7 @@ async fn a_closure_sees_the_headers_of_the_inner_service() {
         assert!(!outcome.headers().contains_key("x-ratelimit-remaining") && outcome.trailers().is_none());
         outcome.headers().contains_key("x-wrong")
     };
-    let layer = layer(&registry(), 9).charge_when(judge);
+    let layer = layer(&registry(), limit_of(9).charge_when(judge));
     for (name, expected) in [("x-right", "9"), ("x-wrong", "8")] {
         let service = layer.layer(service_fn(async |_: Request<String>| {
             Ok::<_, Infallible>(Response::builder().header(name, "").body(()).unwrap())
@@ -174,13 +178,13 @@ async fn a_closure_sees_the_headers_of_the_inner_service() {
 async fn other_policies_of_the_layer_stay_charged() {
     let registry = registry();
     let all = Policy::fixed_window("all", Quota::per_day(9));
-    let both = layer(&registry, 9).charge_when(is_refused).and_policy(all.clone()).cost(|_| 2);
+    let both = layer(&registry, limit_of(9).charge_when(is_refused)).and(Limit::new(all.clone()).cost(|_| 2));
     let service = echo(&both);
     assert_eq!([send(&service, request(200)).await.1, send(&service, request(401)).await.1], [7, 5]);
     assert_eq!(left(&registry, 9).await, 8);
     // Only the last policy is judged.
-    let last = LayerBuilder::new(Arc::clone(&registry), all).by(Global).and_policy(guesses(9));
-    let service = echo(&last.charge_when(is_refused).cost(|_| 3));
+    let last = Limit::new(guesses(9)).charge_when(is_refused).cost(|_| 3);
+    let service = echo(&layer(&registry, all.by(Global)).and(last));
     assert_eq!(send(&service, request(200)).await.1, 4, "the first policy");
     assert_eq!(left(&registry, 9).await, 8);
 }
@@ -188,17 +192,19 @@ async fn other_policies_of_the_layer_stay_charged() {
 #[tokio::test]
 async fn each_layer_refunds_its_own_charges() {
     let registry = registry();
-    let users = Policy::fixed_window("users", Quota::per_day(9));
-    let outer = LayerBuilder::new(Arc::clone(&registry), users).by(Global);
+    let users = || Policy::fixed_window("users", Quota::per_day(9)).by(Global);
     for (outer, inner, charges) in [
-        (outer.clone().charge_when(is_refused), layer(&registry, 9), [9, 8]),
-        (outer.clone(), layer(&registry, 9).charge_when(is_refused), [8, 8]),
-        (outer.clone().charge_when(is_refused), layer(&registry, 9).charge_when(is_refused), [8, 8]),
+        (users().charge_when(is_refused), limit_of(9), [9, 8]),
+        (users(), limit_of(9).charge_when(is_refused), [8, 8]),
+        (users().charge_when(is_refused), limit_of(9).charge_when(is_refused), [8, 8]),
     ] {
-        let service = outer.layer(echo(&inner));
+        let service = layer(&registry, outer.clone()).layer(echo(&layer(&registry, inner)));
         service.oneshot(request(200)).await.unwrap();
         assert_eq!(
-            [send(&echo(&outer.cost(|_| 0)), request(401)).await.1, left(&registry, 9).await],
+            [
+                send(&echo(&layer(&registry, outer.cost(|_| 0))), request(401)).await.1,
+                left(&registry, 9).await
+            ],
             charges
         );
     }
@@ -219,7 +225,7 @@ async fn a_charge_that_a_handler_has_settled_is_not_changed() {
         for (work, status, expected) in cases {
             let store = Arc::<TestStore>::default();
             store.set(mode);
-            let layer = layer(&registry_of(store), 20).charge_when(is_refused).cost(|_| 2);
+            let layer = layer(&registry_of(store), limit_of(20).charge_when(is_refused).cost(|_| 2));
             let service = layer.layer(service_fn(move |request: Request<String>| {
                 let work = work(request.extensions().get::<Charge>().unwrap().clone());
                 async move {
@@ -236,7 +242,7 @@ async fn a_charge_that_a_handler_has_settled_is_not_changed() {
 #[tokio::test]
 async fn a_refund_by_outcome_settles_the_charge() {
     let kept = Mutex::new(None);
-    let layer = layer(&registry(), 9).charge_when(is_refused);
+    let layer = layer(&registry(), limit_of(9).charge_when(is_refused));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         *kept.lock().unwrap() = request.extensions().get::<Charge>().cloned();
         Ok::<_, Infallible>(Response::new(()))
@@ -256,10 +262,10 @@ async fn shadow_policies_are_charged_by_outcome_as_well() {
             let store = Arc::<TestStore>::default();
             store.set(mode);
             let registry = registry_of(store);
-            let shadow = layer(&registry, 9).shadow().charge_when(is_refused);
+            let shadow = limit_of(9).shadow().charge_when(is_refused);
             let shadow = if charges_after { shadow.charge_after() } else { shadow };
             let all = Policy::fixed_window("all", Quota::per_day(9));
-            send(&echo(&shadow.and_policy(all)), request(status)).await;
+            send(&echo(&layer(&registry, shadow).and(all)), request(status)).await;
             assert_eq!(left(&registry, 9).await, expected, "{status}, {mode:?}");
         }
     }
@@ -268,7 +274,7 @@ async fn shadow_policies_are_charged_by_outcome_as_well() {
 #[tokio::test]
 async fn a_layer_of_shadow_policies_is_charged_by_outcome() {
     let registry = registry();
-    let service = echo(&layer(&registry, 9).shadow().charge_when(is_refused));
+    let service = echo(&layer(&registry, limit_of(9).shadow().charge_when(is_refused)));
     for status in [200, 401, 200] {
         assert_eq!(service.clone().oneshot(request(status)).await.unwrap().status(), status);
     }
@@ -277,19 +283,13 @@ async fn a_layer_of_shadow_policies_is_charged_by_outcome() {
 
 #[test]
 fn a_layer_without_charges_is_not_charged_by_outcome() {
-    let layer = || layer(&registry(), 9);
-    let error = || LayerError::NeedsCharge { policy: guesses(9).name().clone() };
-    let bare = || layer().without_charge();
-    assert_eq!(bare().try_charge_when(is_refused).err(), Some(error()));
-    assert_eq!(bare().try_charge_after().err(), Some(error()));
-    assert_eq!(layer().charge_when(is_refused).try_without_charge().err(), Some(error()));
-    let panics = |made: fn(RateLimitLayer) -> RateLimitLayer, layer| {
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| made(layer)));
-        *made.unwrap_err().downcast::<String>().unwrap() == error().to_string()
-    };
-    assert!(panics(|layer| layer.charge_when(is_refused), bare()));
-    assert!(panics(RateLimitLayer::charge_after, bare()));
-    assert!(panics(RateLimitLayer::without_charge, layer().charge_after()));
+    let error = LayerError::NeedsCharge { policy: guesses(9).name().clone() }.to_string();
+    let all = Policy::fixed_window("all", Quota::per_day(9)).by(Global);
+    let bare = RateLimitLayer::new(registry(), all).without_charge();
+    for limit in [limit_of(9).charge_when(is_refused), limit_of(9).charge_after()] {
+        assert_eq!(panic_of(|| bare.clone().and(limit.clone())), error);
+        assert_eq!(panic_of(|| layer(&registry(), limit).without_charge()), error);
+    }
 }
 
 #[tokio::test]
@@ -299,9 +299,9 @@ async fn nothing_is_refunded_where_the_store_had_failed() {
     let registry = registry_of(Arc::clone(&store));
     let events = Recorder::new(&registry);
     let open = || guesses(9).on_store_failure(FailureMode::Open);
-    let layer = LayerBuilder::new(Arc::clone(&registry), open()).by(Global).charge_when(is_refused);
-    for layer in [layer.clone(), layer.charge_after()] {
-        let response = echo(&layer).oneshot(request(200)).await.unwrap();
+    let limit = open().by(Global).charge_when(is_refused);
+    for limit in [limit.clone(), limit.charge_after()] {
+        let response = echo(&layer(&registry, limit)).oneshot(request(200)).await.unwrap();
         assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
         assert_eq!(events.take(), ["failed"]);
     }
@@ -314,8 +314,9 @@ async fn a_charge_of_the_fallback_is_corrected_there() {
             let store = Arc::<TestStore>::default();
             let fallback = Fallback::builder(Arc::clone(&store)).clock(ManualClock::default()).build();
             let registry = Arc::new(Registry::new(Arc::new(fallback), Secret::published()));
-            let layer = layer(&registry, 3).charge_when(is_refused);
-            let layer = if charges_after { layer.charge_after() } else { layer };
+            let limit = limit_of(3).charge_when(is_refused);
+            let limit = if charges_after { limit.charge_after() } else { limit };
+            let layer = layer(&registry, limit);
             store.set(down);
             assert_eq!(send(&echo(&layer), request(200)).await, (200, 3));
             assert_eq!(send(&echo(&layer), request(401)).await, (401, 2));
@@ -342,7 +343,7 @@ async fn a_refund_that_fails_is_an_event_and_is_not_repeated() {
         store.set(mode);
         let registry = registry_of(Arc::clone(&store));
         let events = Recorder::new(&registry);
-        let layer = layer(&registry, 9).charge_when(is_refused);
+        let layer = layer(&registry, limit_of(9).charge_when(is_refused));
         let service = layer.layer(service_fn(async |_: Request<String>| {
             store.set(fails);
             Ok::<_, Infallible>(Response::new(()))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Global, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{Global, Header, Limit, PolicyExt as _, RateLimitHeaders, RateLimitLayer};
 
 use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
@@ -13,8 +13,15 @@ use crate::support::{Mode, TestStore, registry_of};
 const OVERLOADED: [Mode; 2] = [Mode::Overloaded, Mode::OvertakenLater];
 
 fn limit(store: &Arc<TestStore>, failure: FailureMode) -> RateLimitLayer {
-    let policy = Policy::gcra("all", Quota::per_second(5).burst(7)).on_store_failure(failure);
-    LayerBuilder::new(registry_of(Arc::clone(store)), policy).by(Global)
+    layer(store, policy(failure).by(Global))
+}
+
+fn policy(failure: FailureMode) -> Policy {
+    Policy::gcra("all", Quota::per_second(5).burst(7)).on_store_failure(failure)
+}
+
+fn layer(store: &Arc<TestStore>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(registry_of(Arc::clone(store)), limit)
 }
 
 #[tokio::test]
@@ -49,7 +56,7 @@ async fn overload_is_503_in_every_failure_mode() {
 #[tokio::test]
 async fn overload_rejects_nothing_in_shadow_mode() {
     let store = Arc::<TestStore>::default();
-    let layer = limit(&store, FailureMode::Closed).by(Header::named("x-user")).shadow();
+    let layer = layer(&store, policy(FailureMode::Closed).by(Header::named("x-user")).shadow());
     let (service, probe) = probed(&layer.headers(RateLimitHeaders::SHADOW));
     for mode in OVERLOADED {
         store.set(mode);
@@ -86,7 +93,7 @@ async fn a_remembered_denial_is_limited_and_ends_no_outage() {
     let store = Arc::<TestStore>::default();
     let (log, _guard) = log();
     let layer = limit(&store, FailureMode::Open)
-        .and_policy(Policy::fixed_window("day", Quota::per_day(9)).on_store_failure(FailureMode::Open));
+        .and(Policy::fixed_window("day", Quota::per_day(9)).on_store_failure(FailureMode::Open));
     let (service, probe) = probed(&layer);
     for mode in [Mode::Down, Mode::Remembering, Mode::Down, Mode::Remembering] {
         store.set(mode);
@@ -108,7 +115,8 @@ async fn a_remembered_denial_is_limited_and_ends_no_outage() {
 async fn a_remembered_denial_of_a_shadow_policy_would_reject() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Remembering);
-    let layer = limit(&store, FailureMode::Closed).shadow().headers(RateLimitHeaders::SHADOW);
+    let layer =
+        layer(&store, policy(FailureMode::Closed).by(Global).shadow()).headers(RateLimitHeaders::SHADOW);
     let (service, probe) = probed(&layer);
     let answer = send(&service, request(&[])).await;
     assert_eq!((answer.status, probe.calls()), (200, 1));

@@ -11,7 +11,7 @@ use http::{Request, Response};
 use portcullis_core::{FailureMode, ManualClock, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    Charge, Global, Header, LayerBuilder, LayerError, RateLimitHeaders, RateLimitLayer, Registry,
+    Charge, Global, Header, LayerError, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry,
 };
 use tower::{Layer as _, ServiceExt as _};
 
@@ -25,7 +25,7 @@ fn on_memory() -> (Arc<Registry>, ManualClock) {
 }
 
 fn global(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy).by(Global)
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Global))
 }
 
 #[tokio::test]
@@ -236,8 +236,8 @@ fn ten_thousand_layers_one_after_another_leave_nothing() {
     for number in 0..10_000 {
         let policy =
             |what: &str| Policy::try_gcra(&format!("{what} {number}"), Quota::per_second(1)).unwrap();
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("tenant")).by(Header::named("x-user"));
-        let layer = layer.and_policy(policy("total")).by(Global);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("tenant").by(Header::named("x-user")));
+        let layer = layer.and(policy("total").by(Global));
         let service = layer.layer(Probe::default());
         drop(layer);
         let clone = service.clone();

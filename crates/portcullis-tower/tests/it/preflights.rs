@@ -7,7 +7,7 @@ use http::request::Parts;
 use http::{Method, Request};
 use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
-    Bearer, Global, Header, Identity, KeyWriter, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
+    Bearer, Global, Header, Identity, KeyWriter, Lookup, OnMissing, PolicyExt as _, RateLimitLayer,
 };
 
 use crate::probe::{Answer, Probe, probed, request, send};
@@ -18,11 +18,16 @@ fn policy(name: &'static str, burst: u64) -> Policy {
 }
 
 fn layer() -> RateLimitLayer {
-    LayerBuilder::new(registry(), policy("all", 1)).by(Global)
+    RateLimitLayer::new(registry(), policy("all", 1).by(Global))
 }
 
 fn by_key(burst: u64) -> RateLimitLayer {
-    LayerBuilder::new(registry(), policy("key", burst)).by(Header::named("x-api-key"))
+    by_key_or(burst, OnMissing::Reject)
+}
+
+fn by_key_or(burst: u64, on_missing: OnMissing) -> RateLimitLayer {
+    let limit = policy("key", burst).by(Header::named("x-api-key")).on_missing(on_missing);
+    RateLimitLayer::new(registry(), limit)
 }
 
 fn options(headers: &[(&str, &str)]) -> Request<String> {
@@ -56,7 +61,8 @@ fn is_uncounted(answer: &Answer) -> bool {
 
 #[tokio::test]
 async fn a_preflight_without_a_key_is_not_counted() {
-    for layer in [layer().by(Bearer), by_key(1), by_key(1).on_missing(OnMissing::Shared)] {
+    let by_token = RateLimitLayer::new(registry(), policy("all", 1).by(Bearer));
+    for layer in [by_token, by_key(1), by_key_or(1, OnMissing::Shared)] {
         let (service, probe) = probed(&layer);
         for _ in 0..3 {
             assert!(is_uncounted(&send(&service, preflight(&[])).await));
@@ -90,7 +96,7 @@ async fn each_key_has_a_preflight_budget_of_its_own() {
 
 #[tokio::test]
 async fn preflights_are_counted_by_policies_that_find_a_key() {
-    let layer = by_key(1).and_policy(policy("all", 2)).by(Global);
+    let layer = by_key(1).and(policy("all", 2).by(Global));
     let (service, _) = probed(&layer);
     let first = send(&service, preflight(&[])).await;
     assert_eq!(first.seen.unwrap().policy().as_str(), "all");
@@ -106,7 +112,7 @@ async fn credentials_without_a_key_make_it_an_ordinary_request() {
             (OnMissing::Shared, [200, 429]),
             (OnMissing::Exempt, [200, 200]),
         ] {
-            let (service, _) = probed(&by_key(1).on_missing(on_missing));
+            let (service, _) = probed(&by_key_or(1, on_missing));
             let guesses = statuses(&service, || preflight(&[(header, "Basic YTpi")])).await;
             assert_eq!(guesses, expected, "{header} {on_missing:?}");
         }
@@ -115,7 +121,7 @@ async fn credentials_without_a_key_make_it_an_ordinary_request() {
 
 #[tokio::test]
 async fn a_malformed_identity_is_rejected_in_preflights() {
-    let layer = layer().and_policy(policy("key", 9)).by(Header::named("x-api-key"));
+    let layer = layer().and(policy("key", 9).by(Header::named("x-api-key")));
     let (service, probe) = probed(&layer);
     assert_eq!(send(&service, preflight(&[("x-api-key", "a"), ("x-api-key", "b")])).await.status, 400);
     assert_eq!(probe.calls(), 0);
@@ -123,9 +129,10 @@ async fn a_malformed_identity_is_rejected_in_preflights() {
 
 #[tokio::test]
 async fn a_preflight_costs_what_the_policy_says() {
-    let layer = LayerBuilder::new(registry(), policy("all", 10))
-        .by(Global)
-        .cost(|parts| if parts.uri.path() == "/export" { 4 } else { 0 });
+    let layer = RateLimitLayer::new(
+        registry(),
+        policy("all", 10).by(Global).cost(|parts| if parts.uri.path() == "/export" { 4 } else { 0 }),
+    );
     let (service, _) = probed(&layer);
     let export = || {
         let mut request = preflight(&[]);
@@ -139,7 +146,7 @@ async fn a_preflight_costs_what_the_policy_says() {
 #[tokio::test]
 async fn an_exemption_holds_for_preflights() {
     let exempt = |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Exempt);
-    let (service, _) = probed(&LayerBuilder::new(registry(), policy("all", 1)).by(exempt));
+    let (service, _) = probed(&RateLimitLayer::new(registry(), policy("all", 1).by(exempt)));
     for headers in [&[][..], &[("authorization", "Basic YTpi")]] {
         assert!(is_uncounted(&send(&service, preflight(headers)).await));
         assert!(is_uncounted(&send(&service, preflight(headers)).await));
@@ -149,17 +156,19 @@ async fn an_exemption_holds_for_preflights() {
 #[tokio::test]
 async fn a_preflight_starts_no_look_up() {
     let never = |_: &Parts| async { unreachable!("a preflight is looked up") };
-    let looked_up = LayerBuilder::new(registry(), policy("tenant", 1)).by_async(never);
+    let looked_up = RateLimitLayer::new(registry(), policy("tenant", 1).by_async(never));
     assert!(is_uncounted(&send(&probed(&looked_up).0, preflight(&[])).await));
-    let (service, _) = probed(&looked_up.and_policy(policy("all", 1)).by(Global));
+    let (service, _) = probed(&looked_up.and(policy("all", 1).by(Global)));
     let guess = [("authorization", "Bearer made-up")];
     assert_eq!(statuses(&service, || preflight(&guess)).await, [200, 429]);
 }
 
 #[tokio::test]
 async fn a_preflight_with_a_credential_is_looked_up() {
-    let looked_up = LayerBuilder::new(registry(), policy("tenant", 1))
-        .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
+    let looked_up = RateLimitLayer::new(
+        registry(),
+        policy("tenant", 1).by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) }),
+    );
     let (service, _) = probed(&looked_up);
     let guess = || preflight(&[("authorization", "Bearer k-17")]);
     assert_eq!(statuses(&service, guess).await, [200, 429]);
@@ -169,7 +178,8 @@ async fn a_preflight_with_a_credential_is_looked_up() {
 #[tokio::test]
 async fn shadow_policies_do_not_check_preflights() {
     let store = Arc::<TestStore>::default();
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("planned", 1)).by(Global).shadow();
+    let layer =
+        RateLimitLayer::new(registry_of(Arc::clone(&store)), policy("planned", 1).by(Global).shadow());
     let (service, _) = probed(&layer);
     assert!(is_uncounted(&send(&service, preflight(&[])).await));
     assert_eq!(store.asked.load(Ordering::Relaxed), 0);
@@ -182,7 +192,8 @@ async fn the_failure_mode_applies_to_preflights() {
         store.set(mode);
         for (failure, status) in [(FailureMode::Open, 200), (FailureMode::Closed, 503)] {
             let policy = policy("all", 1).on_store_failure(failure);
-            let (service, _) = probed(&LayerBuilder::new(registry_of(Arc::clone(&store)), policy).by(Global));
+            let (service, _) =
+                probed(&RateLimitLayer::new(registry_of(Arc::clone(&store)), policy.by(Global)));
             assert_eq!(send(&service, preflight(&[])).await.status, status);
         }
     }

@@ -13,7 +13,7 @@ use http::request::Parts;
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    Event, EventKind, Extension, Header, LayerBuilder, Mode, Observer, Percent, RateLimitHeaders,
+    Event, EventKind, Extension, Header, Limit, Mode, Observer, Percent, PolicyExt as _, RateLimitHeaders,
     RateLimitLayer, Registry,
 };
 
@@ -94,8 +94,17 @@ pub(super) fn daily() -> Policy {
 
 impl Setup {
     pub(crate) fn layer(&self, policy: Policy) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), policy).by(by_account()).quota(quota_of)
+        self.layer_of(limit(policy))
     }
+
+    pub(crate) fn layer_of(&self, limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(Arc::clone(&self.registry), limit)
+    }
+}
+
+/// A policy with the quotas of callers by their header.
+pub(crate) fn limit(policy: Policy) -> Limit {
+    policy.by(by_account()).quota(quota_of)
 }
 
 fn figures(answer: &Answer) -> [&str; 2] {
@@ -167,7 +176,7 @@ async fn all_headers_show_the_quota_of_the_caller() {
     let burst = Policy::gcra("burst", Quota::per_second(10).burst(20))
         .caller_quotas(Quota::per_second(1), Quota::per_second(100).burst(500));
     let all = RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF_DRAFT_6;
-    let layer = setup.layer(burst).and_policy(daily()).quota(|_| Some(PRO)).headers(all);
+    let layer = setup.layer(burst).and(Limit::new(daily()).quota(|_| Some(PRO))).headers(all);
     let (service, _) = probed(&layer);
     for (id, quota, item, limit) in [
         ("ada", Some(Quota::per_second(50).burst(200)), r#""burst";q=200;w=4"#, "200"),
@@ -187,7 +196,7 @@ async fn all_headers_show_the_quota_of_the_caller() {
     assert_eq!(denied.header("ratelimit"), Some(r#""burst";r=0;t=1"#));
     assert_eq!(denied.header("ratelimit-policy"), Some(r#""burst";q=1;w=1, "daily";q=5000;w=86400"#));
     // More than the plan can ever have.
-    let layer = setup.layer(daily()).cost(|_| 200).headers(all);
+    let layer = setup.layer_of(limit(daily()).cost(|_| 200)).headers(all);
     let never = send(&probed(&layer).0, sent_by("max", Some(Quota::per_day(150)))).await;
     assert_eq!((never.status, never.header("x-ratelimit-limit")), (400, Some("150")));
 }
@@ -213,7 +222,7 @@ async fn details_in_grpc_show_the_quota_of_the_caller() {
 #[tokio::test]
 async fn soft_limits_are_parts_of_the_quota_of_the_caller() {
     let setup = setup();
-    let (service, _) = probed(&setup.layer(daily()).warn_at(0.5));
+    let (service, _) = probed(&setup.layer_of(limit(daily()).warn_at(0.5)));
     for _ in 0..49 {
         assert_eq!(send(&service, sent_by("bob", None)).await.header("x-ratelimit-warning"), None);
         assert_eq!(send(&service, sent_by("ada", Some(PRO))).await.header("x-ratelimit-warning"), None);
@@ -225,7 +234,7 @@ async fn soft_limits_are_parts_of_the_quota_of_the_caller() {
 #[tokio::test]
 async fn shadow_policies_decide_by_the_quota_of_the_caller() {
     let setup = setup();
-    let layer = setup.layer(daily()).shadow().headers(RateLimitHeaders::SHADOW);
+    let layer = setup.layer_of(limit(daily()).shadow()).headers(RateLimitHeaders::SHADOW);
     let (service, _) = probed(&layer);
     let small = Some(Quota::per_day(10));
     for used in 1..=12 {
@@ -238,7 +247,7 @@ async fn shadow_policies_decide_by_the_quota_of_the_caller() {
 #[tokio::test]
 async fn a_share_of_the_keys_has_quotas_of_their_own() {
     let setup = setup();
-    let layer = setup.layer(daily()).mode(Mode::Percent(Percent::new(50))).cost(|_| 60);
+    let layer = setup.layer_of(limit(daily()).mode(Mode::Percent(Percent::new(50))).cost(|_| 60));
     let (service, _) = probed(&layer);
     let mut denied = [0; 2];
     for id in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
@@ -282,7 +291,7 @@ async fn a_wait_follows_the_rate_of_the_caller() {
     let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     let queue = Policy::leaky_bucket("queue", Quota::per_minute(1).burst(5))
         .caller_quotas(Quota::per_minute(1).burst(1), Quota::per_minute(60).burst(60));
-    let layer = LayerBuilder::new(registry, queue).by(by_account()).quota(quota_of);
+    let layer = RateLimitLayer::new(registry, queue.by(by_account()).quota(quota_of));
     let (service, probe) = probed(&layer);
     let quota = Some(Quota::per_minute(6).burst(2));
     assert_eq!(send(&service, sent_by("ada", quota)).await.status, 200);
@@ -320,13 +329,9 @@ async fn a_function_is_asked_once_per_request_for_its_own_policy() {
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(3));
     let per_week = Quota::per_week(3);
     let weekly = Policy::fixed_window("weekly", per_week).caller_quotas(per_week, per_week);
-    let layer = LayerBuilder::new(setup.registry, daily())
-        .by(by_account())
-        .quota(first)
-        .and_policy(hourly)
-        .by(Header::named("x-user"))
-        .and_policy(weekly)
-        .quota(second);
+    let layer = RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(first))
+        .and(hourly.by(Header::named("x-user")))
+        .and(Limit::new(weekly).quota(second));
     let (service, _) = probed(&layer);
     let sent = with_account(request(&[("x-user", "ada")]), "ada", None);
     assert_eq!(send(&service, sent).await.status, 200);
@@ -337,6 +342,6 @@ async fn a_function_is_asked_once_per_request_for_its_own_policy() {
 #[should_panic(expected = "no plan")]
 async fn a_panic_of_the_function_reaches_the_caller_of_the_service() {
     let setup = setup();
-    let layer = LayerBuilder::new(setup.registry, daily()).by(by_account()).quota(|_| panic!("no plan"));
+    let layer = RateLimitLayer::new(setup.registry, daily().by(by_account()).quota(|_| panic!("no plan")));
     send(&probed(&layer).0, sent_by("ada", None)).await;
 }

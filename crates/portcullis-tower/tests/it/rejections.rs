@@ -8,8 +8,8 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    AsyncKeyExtractor, Bearer, ClientIp, Global, Header, KeyError, KeyExtractor, LayerBuilder, Lookup,
-    OnMissing, RateLimitLayer, Registry, Route,
+    AsyncKeyExtractor, Bearer, ClientIp, Global, Header, KeyError, KeyExtractor, Lookup, OnMissing,
+    PolicyExt as _, RateLimitLayer, Registry, Route,
 };
 use tower::{Layer as _, ServiceExt as _};
 
@@ -45,7 +45,7 @@ pub(crate) async fn left(
     key: impl KeyExtractor,
     request: Request<String>,
 ) -> String {
-    let peek = LayerBuilder::new(Arc::clone(registry), policy).by(key).cost(|_| 0);
+    let peek = RateLimitLayer::new(Arc::clone(registry), policy.by(key).cost(|_| 0));
     send(&probed(&peek).0, request).await.header("x-ratelimit-remaining").unwrap().to_owned()
 }
 
@@ -76,14 +76,10 @@ async fn an_address_that_sends_no_identity_is_limited() {
     for mode in MODES {
         let (_, registry) = store(mode);
         for layer in [
-            LayerBuilder::new(Arc::clone(&registry), policy("keys", 9))
-                .by(Bearer)
-                .and_policy(policy("address", 4))
-                .by(ClientIp::peer()),
-            LayerBuilder::new(registry_of(Arc::default()), policy("address", 4))
-                .by(ClientIp::peer())
-                .and_policy(policy("keys", 9))
-                .by(Bearer),
+            RateLimitLayer::new(Arc::clone(&registry), policy("keys", 9).by(Bearer))
+                .and(policy("address", 4).by(ClientIp::peer())),
+            RateLimitLayer::new(registry_of(Arc::default()), policy("address", 4).by(ClientIp::peer()))
+                .and(policy("keys", 9).by(Bearer)),
         ] {
             for headers in [&[][..], &[("authorization", "Bearer a b")]] {
                 assert_eq!(status(&layer, from(1, headers)).await, 401);
@@ -100,14 +96,10 @@ async fn an_address_that_sends_no_identity_is_limited() {
 async fn rejected_requests_use_up_no_budget_of_others() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("user", 5))
-            .by(Header::named("x-user"))
-            .and_policy(policy("all", 5))
-            .by(Global)
-            .and_policy(policy("address", 100))
-            .by(ClientIp::peer())
-            .and_policy(policy("tenants", 5))
-            .by_async(directory().0);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("user", 5).by(Header::named("x-user")))
+            .and(policy("all", 5).by(Global))
+            .and(policy("address", 100).by(ClientIp::peer()))
+            .and(policy("tenants", 5).by_async(directory().0));
         let broken = [("x-user", "victim"), ("x-user", "x"), ("x-api-key", "right")];
         for headers in
             [&[("x-user", "victim")][..], &[("x-user", "victim"), ("x-api-key", "broken")], &broken]
@@ -126,11 +118,9 @@ async fn rejected_requests_use_up_no_budget_of_others() {
 #[tokio::test]
 async fn an_inner_layer_rejects_by_its_own_policies() {
     let (_, registry) = store(Mode::Ready);
-    let outer = LayerBuilder::new(Arc::clone(&registry), policy("all", 9)).by(Global);
-    let inner = LayerBuilder::new(Arc::clone(&registry), policy("address", 2))
-        .by(ClientIp::peer())
-        .and_policy(policy("keys", 9))
-        .by(Bearer);
+    let outer = RateLimitLayer::new(Arc::clone(&registry), policy("all", 9).by(Global));
+    let inner = RateLimitLayer::new(Arc::clone(&registry), policy("address", 2).by(ClientIp::peer()))
+        .and(policy("keys", 9).by(Bearer));
     let service = outer.layer(inner.layer(crate::probe::Probe::default()));
     for expected in [401, 401, 429] {
         let response = service.clone().oneshot(from(1, &[])).await.unwrap();
@@ -158,22 +148,22 @@ async fn the_shared_budget_counts_no_rejections() {
     let (_, registry) = store(Mode::Ready);
     // Requests without a user are charged to one shared budget.
     let pairs = || ClientIp::peer().and(Header::named("x-user"));
-    let layer = LayerBuilder::new(Arc::clone(&registry), policy("pairs", 3))
-        .by(pairs())
-        .on_missing(OnMissing::Shared)
-        .and_policy(policy("keys", 9))
-        .by(Bearer);
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        policy("pairs", 3).by(pairs()).on_missing(OnMissing::Shared),
+    )
+    .and(policy("keys", 9).by(Bearer));
     for _ in 0..9 {
         assert_eq!(status(&layer, from(1, &[])).await, 401);
     }
     for expected in [401, 401, 401, 429] {
         assert_eq!(status(&layer, from(1, &[("x-user", "ada")])).await, expected);
     }
-    let marked = LayerBuilder::new(registry_of(Arc::default()), policy("users", 2))
-        .by(Header::named("x-user"))
-        .count_rejections()
-        .and_policy(policy("keys", 9))
-        .by(Bearer);
+    let marked = RateLimitLayer::new(
+        registry_of(Arc::default()),
+        policy("users", 2).by(Header::named("x-user")).count_rejections(),
+    )
+    .and(policy("keys", 9).by(Bearer));
     for expected in [401, 401, 429] {
         assert_eq!(status(&marked, from(1, &[("x-user", "ada")])).await, expected);
     }

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Global, LayerBuilder, RateLimit, RateLimitLayer, ResponseFuture};
+use portcullis_tower::{Global, PolicyExt as _, RateLimit, RateLimitLayer, ResponseFuture};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
@@ -20,11 +20,10 @@ use crate::probe::{Probe, probed, request, send};
 use crate::support::{Mode, TestStore, registry_of};
 
 fn limit(store: &Arc<TestStore>, quota: Quota) -> RateLimitLayer {
-    LayerBuilder::new(
+    RateLimitLayer::new(
         registry_of(Arc::clone(store)),
-        Policy::gcra("all", quota).on_store_failure(FailureMode::Open),
+        Policy::gcra("all", quota).on_store_failure(FailureMode::Open).by(Global),
     )
-    .by(Global)
 }
 
 fn plenty() -> Quota {

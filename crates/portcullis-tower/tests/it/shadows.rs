@@ -7,7 +7,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    Bearer, ClientIp, Global, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Shadow,
+    Bearer, ClientIp, Global, Header, Limit, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Shadow,
 };
 use tower::{Layer as _, ServiceExt as _};
 
@@ -46,13 +46,11 @@ async fn a_shadow_denial_affects_neither_the_request_nor_others() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("narrow", 1))
-            .by(Global)
-            .shadow()
-            .and_policy(policy("enforced", 3))
-            .and_policy(policy("wide", 9))
-            .shadow()
-            .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW);
+        let layer =
+            RateLimitLayer::new(registry_of(Arc::clone(&store)), policy("narrow", 1).by(Global).shadow())
+                .and(policy("enforced", 3))
+                .and(Limit::new(policy("wide", 9)).shadow())
+                .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW);
         let expected = [
             (200, vec![entry("narrow", false, 0), entry("wide", false, 8)], None),
             (200, vec![entry("narrow", true, 0), entry("wide", false, 7)], Some(r#""narrow""#.to_owned())),
@@ -73,7 +71,7 @@ async fn a_layer_of_shadows_writes_no_headers_by_default() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(registry_of(store), policy("all", 1)).by(Global).shadow();
+        let layer = RateLimitLayer::new(registry_of(store), policy("all", 1).by(Global).shadow());
         let (service, probe) = probed(&layer);
         for request in [request(&[]), request(&[]), grpc(&[])] {
             let answer = send(&service, request).await;
@@ -85,15 +83,15 @@ async fn a_layer_of_shadows_writes_no_headers_by_default() {
 
 #[tokio::test]
 async fn shadow_policies_never_reject_for_the_identity() {
-    let shadow = LayerBuilder::new(registry(), policy("shadow", 1)).by(Bearer).shadow();
+    let shadow = RateLimitLayer::new(registry(), policy("shadow", 1).by(Bearer).shadow());
     let (log, _guard) = log();
     for broken in [&[][..], &[("authorization", "Bearer a b")]] {
         assert_eq!(seen(&shadow, request(broken)).await, (200, vec![], None));
-        let both = shadow.clone().and_policy(policy("enforced", 1));
+        let both = shadow.clone().and(policy("enforced", 1));
         assert_eq!(seen(&both, request(broken)).await.0, 401);
     }
     // A server that cannot determine the identity does not answer 500 for a shadow policy.
-    let blind = LayerBuilder::new(registry(), policy("shadow", 1)).by(ClientIp::peer()).shadow();
+    let blind = RateLimitLayer::new(registry(), policy("shadow", 1).by(ClientIp::peer()).shadow());
     assert_eq!(seen(&blind, request(&[])).await.0, 200);
     let lines = log.lines().join("\n");
     assert!(lines.contains("a shadow policy would have rejected requests whose identity"), "{lines}");
@@ -104,7 +102,7 @@ async fn shadow_policies_never_reject_for_the_identity() {
 async fn a_failing_store_rejects_nothing_in_shadow_mode() {
     let store = Arc::<TestStore>::default();
     let closed = policy("closed", 1).on_store_failure(portcullis_core::FailureMode::Closed);
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), closed).by(Global).shadow();
+    let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), closed.by(Global).shadow());
     for mode in [Mode::Down, Mode::DownLater] {
         store.set(mode);
         assert_eq!(seen(&layer, request(&[])).await, (200, vec![entry("closed", false, 1)], None));
@@ -114,8 +112,8 @@ async fn a_failing_store_rejects_nothing_in_shadow_mode() {
 #[tokio::test]
 async fn shadows_of_nested_layers_are_combined() {
     let registry = registry();
-    let outer = LayerBuilder::new(Arc::clone(&registry), policy("out\"er", 1)).by(Global).shadow();
-    let inner = LayerBuilder::new(registry, policy("inner", 1)).by(Header::named("x-user")).shadow();
+    let outer = RateLimitLayer::new(Arc::clone(&registry), policy("out\"er", 1).by(Global).shadow());
+    let inner = RateLimitLayer::new(registry, policy("inner", 1).by(Header::named("x-user")).shadow());
     let headers = RateLimitHeaders::SHADOW;
     let service = (outer.headers(headers), inner.headers(headers)).layer(tower::service_fn(
         async |request: Request<String>| {
@@ -134,7 +132,7 @@ async fn shadows_of_nested_layers_are_combined() {
 #[tokio::test]
 async fn shadow_rejections_are_counted_in_the_log() {
     let (log, _guard) = log();
-    let layer = LayerBuilder::new(registry(), policy("planned", 1)).by(Global).shadow();
+    let layer = RateLimitLayer::new(registry(), policy("planned", 1).by(Global).shadow());
     for _ in 0..50 {
         assert_eq!(seen(&layer, request(&[])).await.0, 200);
     }
@@ -152,7 +150,7 @@ async fn shadow_rejections_are_counted_in_the_log() {
 async fn a_layer_of_shadows_leaves_no_charge() {
     use portcullis_tower::Charge;
 
-    let layer = LayerBuilder::new(registry(), policy("planned", 1)).by(Global).shadow();
+    let layer = RateLimitLayer::new(registry(), policy("planned", 1).by(Global).shadow());
     let handler = async |charge: Option<Charge>, shadow: Shadow| {
         format!("{} {}", charge.is_some(), shadow.decisions().len())
     };

@@ -7,14 +7,14 @@ use http::{Request, Response};
 use portcullis_core::{FailureMode, ManualClock, Policy, Quota, Secret};
 use portcullis_memory::Fallback;
 use portcullis_tower::{
-    Charge, Event, EventKind, Global, Header, LayerBuilder, LayerOptionError, OnMissing, RateLimitHeaders,
-    RateLimitLayer, Registry,
+    Charge, Event, EventKind, Global, Header, LayerOptionError, Limit, OnMissing, PolicyExt as _,
+    RateLimitHeaders, RateLimitLayer, Registry,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::log::log;
 use crate::probe::{probed, request, send};
-use crate::support::{Mode, TestStore, registry, registry_of};
+use crate::support::{Mode, TestStore, mistake, registry, registry_of};
 
 const WARNING: &str = "x-ratelimit-warning";
 
@@ -72,7 +72,7 @@ async fn requests_from_the_fraction_on_are_marked_and_reported() {
             store.set(mode);
             let registry = registry_of(store);
             let reported = Reported::by(&registry);
-            let layer = LayerBuilder::new(registry, daily(5)).by(Global).warn_at(0.8);
+            let layer = RateLimitLayer::new(registry, daily(5).by(Global).warn_at(0.8));
             let layer = if without_charge { layer.without_charge() } else { layer };
             let expected = ["", "", "", r#""daily""#, r#""daily""#, "429"];
             assert_eq!(warnings(&layer, 6).await, expected, "{mode:?} {without_charge}");
@@ -85,25 +85,25 @@ async fn requests_from_the_fraction_on_are_marked_and_reported() {
 async fn each_policy_has_a_fraction_of_its_own() {
     let registry = registry();
     let reported = Reported::by(&registry);
-    let layer =
-        LayerBuilder::new(registry, daily(5)).by(Global).warn_at(0.8).and_policy(total(4)).warn_at(0.25);
+    let layer = RateLimitLayer::new(registry, daily(5).by(Global).warn_at(0.8))
+        .and(Limit::new(total(4)).warn_at(0.25));
     let both = r#""daily", "total""#;
     assert_eq!(warnings(&layer, 4).await, [r#""total""#, r#""total""#, r#""total""#, both]);
     assert_eq!(reported.take(), ["total", "total", "total", "daily", "total"]);
 
-    let only_first = LayerBuilder::new(crate::support::registry(), daily(1)).by(Global).warn_at(0.5);
-    let layer = only_first.and_policy(total(9));
+    let only_first = RateLimitLayer::new(crate::support::registry(), daily(1).by(Global).warn_at(0.5));
+    let layer = only_first.and(total(9));
     assert_eq!(warnings(&layer, 1).await, [r#""daily""#], "the option is that of one policy");
 }
 
 #[tokio::test]
 async fn unlisted_policies_and_layers_without_figures_only_report() {
-    let unlisted = |layer: RateLimitLayer| layer.hide();
-    let no_headers = |layer: RateLimitLayer| layer.headers(RateLimitHeaders::NONE);
-    for hide in [unlisted, no_headers] {
+    let unlisted = |registry, limit: Limit| RateLimitLayer::new(registry, limit.hide());
+    let no_headers = |registry, limit| RateLimitLayer::new(registry, limit).headers(RateLimitHeaders::NONE);
+    for layer in [unlisted, no_headers] {
         let registry = registry();
         let reported = Reported::by(&registry);
-        let layer = hide(LayerBuilder::new(registry, daily(2)).by(Global).warn_at(0.5));
+        let layer = layer(registry, daily(2).by(Global).warn_at(0.5));
         assert_eq!(warnings(&layer, 3).await, ["", "", "429"]);
         assert_eq!(reported.take(), ["daily", "daily"]);
         assert!(!layer.exposed_headers().iter().any(|name| name == WARNING));
@@ -116,14 +116,11 @@ async fn shadow_policies_and_uncounted_requests_do_not_warn() {
     let registry = registry_of(Arc::clone(&store));
     let reported = Reported::by(&registry);
     let exempt = daily(2).on_store_failure(FailureMode::Open);
-    let layer = LayerBuilder::new(registry, exempt)
-        .by(Header::named("x-user"))
-        .on_missing(OnMissing::Exempt)
-        .warn_at(0.1)
-        .and_policy(total(1))
-        .by(Global)
-        .shadow()
-        .warn_at(0.1);
+    let layer = RateLimitLayer::new(
+        registry,
+        exempt.by(Header::named("x-user")).on_missing(OnMissing::Exempt).warn_at(0.1),
+    )
+    .and(total(1).by(Global).shadow().warn_at(0.1));
     assert_eq!(warnings(&layer, 2).await, ["", ""]);
     store.set(Mode::Down);
     let answer = send(&probed(&layer).0, request(&[("x-user", "ada")])).await;
@@ -138,17 +135,17 @@ async fn a_local_policy_warns_by_its_share() {
     let store = Fallback::builder(store).clock(ManualClock::default()).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     let policy = daily(8).on_store_failure(FailureMode::local(2));
-    let layer = LayerBuilder::new(registry, policy).by(Global).warn_at(0.75);
+    let layer = RateLimitLayer::new(registry, policy.by(Global).warn_at(0.75));
     assert_eq!(warnings(&layer, 5).await, ["", "", r#""daily""#, r#""daily""#, "429"]);
 }
 
 #[tokio::test]
 async fn a_rate_based_policy_warns_by_its_burst() {
     let bucket = Policy::token_bucket("bucket", Quota::per_hour(100).burst(4));
-    let layer = LayerBuilder::new(registry(), bucket).by(Global).warn_at(0.5);
+    let layer = RateLimitLayer::new(registry(), bucket.by(Global).warn_at(0.5));
     assert_eq!(warnings(&layer, 5).await, ["", r#""bucket""#, r#""bucket""#, r#""bucket""#, "429"]);
     let spaced = Policy::gcra("spaced", Quota::per_second(1));
-    let layer = LayerBuilder::new(registry(), spaced).by(Global).warn_at(0.999);
+    let layer = RateLimitLayer::new(registry(), spaced.by(Global).warn_at(0.999));
     assert_eq!(warnings(&layer, 1).await, [r#""spaced""#], "a burst of 1 is used up by each request");
 }
 
@@ -166,7 +163,7 @@ async fn settled_at(layer: &RateLimitLayer, cost: u64) -> Vec<String> {
 async fn the_header_follows_the_figures_of_the_response() {
     let registry = registry();
     let reported = Reported::by(&registry);
-    let layer = LayerBuilder::new(registry, daily(10)).by(Global).warn_at(0.8);
+    let layer = RateLimitLayer::new(registry, daily(10).by(Global).warn_at(0.8));
     assert_eq!(settled_at(&layer, 8).await, [r#""daily""#]);
     assert_eq!(reported.take(), <[&str; 0]>::default(), "it was not near the limit at its admission");
     assert_eq!(settled_at(&layer, 0).await, [r#""daily""#], "8 are used by the other request");
@@ -177,8 +174,8 @@ async fn the_header_follows_the_figures_of_the_response() {
 async fn nested_layers_add_their_warnings() {
     let registry = registry();
     let layers = (
-        LayerBuilder::new(Arc::clone(&registry), total(1)).by(Global).warn_at(0.5),
-        LayerBuilder::new(registry, daily(1)).by(Global).warn_at(0.5),
+        RateLimitLayer::new(Arc::clone(&registry), total(1).by(Global).warn_at(0.5)),
+        RateLimitLayer::new(registry, daily(1).by(Global).warn_at(0.5)),
     );
     let service = layers
         .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
@@ -190,7 +187,7 @@ async fn nested_layers_add_their_warnings() {
 #[tokio::test]
 async fn the_log_counts_warnings_once_a_minute() {
     let (log, _guard) = log();
-    let layer = LayerBuilder::new(registry(), daily(9)).by(Global).warn_at(0.1);
+    let layer = RateLimitLayer::new(registry(), daily(9).by(Global).warn_at(0.1));
     warnings(&layer, 9).await;
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
@@ -199,9 +196,9 @@ async fn the_log_counts_warnings_once_a_minute() {
 
 #[test]
 fn a_layer_that_warns_exposes_the_header() {
-    let plain = LayerBuilder::new(registry(), daily(2)).by(Global);
-    assert!(!plain.exposed_headers().iter().any(|name| name == WARNING));
-    let exposed = plain.warn_at(0.8).exposed_headers();
+    let exposed = |limit| RateLimitLayer::new(registry(), limit).exposed_headers();
+    assert!(!exposed(daily(2).by(Global)).iter().any(|name| name == WARNING));
+    let exposed = exposed(daily(2).by(Global).warn_at(0.8));
     assert!(exposed.iter().any(|name| name == WARNING), "{exposed:?}");
     assert_eq!(exposed.last().unwrap(), "retry-after");
 }
@@ -209,10 +206,10 @@ fn a_layer_that_warns_exposes_the_header() {
 #[test]
 fn a_fraction_outside_of_its_range_is_an_error() {
     for fraction in [0.0, 1.0, -0.5, 80.0] {
-        let error = LayerBuilder::new(registry(), daily(2)).by(Global).try_warn_at(fraction).unwrap_err();
-        assert_eq!(error, LayerOptionError::WarnAt { fraction });
+        let error = mistake(&registry(), [daily(2).by(Global).warn_at(fraction)]);
+        assert_eq!(error, LayerOptionError::WarnAt { fraction }.into());
     }
-    assert!(LayerBuilder::new(registry(), daily(2)).by(Global).try_warn_at(f64::NAN).is_err());
+    assert!(RateLimitLayer::try_new(registry(), [daily(2).by(Global).warn_at(f64::NAN)]).is_err());
 }
 
 #[test]
@@ -220,5 +217,5 @@ fn a_fraction_outside_of_its_range_is_an_error() {
     expected = "a policy cannot warn at 80 of its limit: use a fraction above 0 and below 1, such as 0.8"
 )]
 fn a_percentage_panics() {
-    let _ = LayerBuilder::new(registry(), daily(2)).by(Global).warn_at(80.0);
+    let _ = RateLimitLayer::new(registry(), daily(2).by(Global).warn_at(80.0));
 }

@@ -7,7 +7,7 @@ use http::Request;
 use portcullis_core::{FailureMode, Policy, PolicyName, Quota};
 use portcullis_tower::matching::RequestPath;
 use portcullis_tower::{
-    Bearer, Global, Header, LayerBuilder, OnMissing, RateLimit, RateLimitLayer, Registry, SpanFields,
+    Bearer, Global, Header, OnMissing, PolicyExt as _, RateLimit, RateLimitLayer, Registry, SpanFields,
 };
 use tower::{Layer as _, ServiceExt as _};
 use tracing::field::{Empty, Field, Visit};
@@ -94,8 +94,8 @@ async fn the_decisive_policy_is_recorded_in_the_span() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(recording(&store), policy("wide", 9)).by(Global);
-        let service = layer.and_policy(policy("narrow", 2)).layer(Probe::default());
+        let layer = RateLimitLayer::new(recording(&store), policy("wide", 9).by(Global));
+        let service = layer.and(policy("narrow", 2)).layer(Probe::default());
         for expected in [
             (200, "outcome=admitted policy=narrow remaining=1"),
             (200, "outcome=admitted policy=narrow remaining=0"),
@@ -111,7 +111,7 @@ async fn the_decisive_policy_is_recorded_in_the_span() {
 async fn only_fields_that_the_span_has_are_recorded() {
     let (recorded, _guard) = Recorded::start();
     let store = Arc::<TestStore>::default();
-    let (service, _) = probed(&LayerBuilder::new(recording(&store), policy("all", 9)).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(recording(&store), policy("all", 9).by(Global)));
     let outcome = info_span!("request", rate_limit.outcome = Empty, other = Empty);
     for (span, expected) in
         [(outcome, "outcome=admitted"), (info_span!("request", other = Empty), ""), (Span::none(), "")]
@@ -119,7 +119,7 @@ async fn only_fields_that_the_span_has_are_recorded() {
         assert_eq!(recorded.send(&service, span, request(&[])).await, (200, expected.to_owned()));
     }
     // A limiter without the observer.
-    let (silent, _) = probed(&LayerBuilder::new(registry_of(store), policy("all", 9)).by(Global));
+    let (silent, _) = probed(&RateLimitLayer::new(registry_of(store), policy("all", 9).by(Global)));
     assert_eq!(recorded.send(&silent, span(), request(&[])).await, (200, String::new()));
 }
 
@@ -127,8 +127,7 @@ async fn only_fields_that_the_span_has_are_recorded() {
 async fn shadow_policies_are_named_beside_the_outcome() {
     let (recorded, _guard) = Recorded::start();
     let store = Arc::<TestStore>::default();
-    let builder = LayerBuilder::new(recording(&store), policy("tried", 1));
-    let alone = builder.by(Global).shadow();
+    let alone = RateLimitLayer::new(recording(&store), policy("tried", 1).by(Global).shadow());
     let service = alone.layer(Probe::default());
     for expected in [
         "outcome=admitted policy=tried remaining=0",
@@ -136,8 +135,8 @@ async fn shadow_policies_are_named_beside_the_outcome() {
     ] {
         assert_eq!(recorded.send(&service, span(), request(&[])).await, (200, expected.to_owned()));
     }
-    let both = LayerBuilder::new(recording(&store), policy("tried", 1)).by(Global).shadow();
-    let service = both.and_policy(policy("enforced", 9)).layer(Probe::default());
+    let both = RateLimitLayer::new(recording(&store), policy("tried", 1).by(Global).shadow());
+    let service = both.and(policy("enforced", 9)).layer(Probe::default());
     let expected = "outcome=admitted policy=enforced remaining=8 would_reject=tried";
     assert_eq!(recorded.send(&service, span(), request(&[])).await, (200, expected.to_owned()));
 }
@@ -148,8 +147,8 @@ async fn shadow_policies_alone_decide_about_the_outcome() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let wide = LayerBuilder::new(recording(&store), policy("wide", 9)).by(Global).shadow();
-        let both = wide.and_policy(policy("narrow", 2)).by(Global).shadow();
+        let wide = RateLimitLayer::new(recording(&store), policy("wide", 9).by(Global).shadow());
+        let both = wide.and(policy("narrow", 2).by(Global).shadow());
         let service = both.layer(Probe::default());
         for expected in [
             "outcome=admitted policy=narrow remaining=1",
@@ -166,7 +165,8 @@ async fn shadow_policies_alone_decide_about_the_outcome() {
 async fn shadow_policies_of_an_outer_layer_are_its_own() {
     let (recorded, _guard) = Recorded::start();
     let store = Arc::<TestStore>::default();
-    let shadow = |name, units| LayerBuilder::new(recording(&store), policy(name, units)).by(Global).shadow();
+    let shadow =
+        |name, units| RateLimitLayer::new(recording(&store), policy(name, units).by(Global).shadow());
     let service = shadow("outer", 1).layer(shadow("inner", 9).layer(Probe::default()));
     for expected in [
         "outcome=admitted outcome=admitted policy=inner policy=outer remaining=0 remaining=8",
@@ -184,22 +184,20 @@ async fn shadow_policies_leave_other_outcomes() {
     let fields = async |layer: RateLimitLayer| {
         recorded.send(&layer.layer(Probe::default()), span(), request(&[])).await
     };
-    let shadow = |exempt: Policy| {
-        let builder = LayerBuilder::new(recording(&store), exempt).by(Header::named("x-user"));
-        builder.on_missing(OnMissing::Exempt)
-    };
+    let users = || policy("users", 9).by(Header::named("x-user")).on_missing(OnMissing::Exempt);
     // An enforced policy exempts the request.
-    let enforced = shadow(policy("users", 9)).and_policy(policy("tried", 9)).by(Global).shadow();
+    let enforced =
+        RateLimitLayer::new(recording(&store), users()).and(policy("tried", 9).by(Global).shadow());
     assert_eq!(fields(enforced).await, (200, "outcome=exempt policy=users".to_owned()));
-    let exempt = shadow(policy("users", 9)).shadow();
+    let exempt = RateLimitLayer::new(recording(&store), users().shadow());
     assert_eq!(fields(exempt).await, (200, "outcome=exempt policy=users".to_owned()));
-    let skipped = LayerBuilder::new(recording(&store), policy("tried", 9)).by(Global).shadow();
+    let skipped = RateLimitLayer::new(recording(&store), policy("tried", 9).by(Global).shadow());
     assert_eq!(fields(skipped.except(RequestPath::exact("/"))).await, (200, "outcome=skipped".to_owned()));
-    let unidentified = LayerBuilder::new(recording(&store), policy("tried", 9)).by(Bearer).shadow();
+    let unidentified = RateLimitLayer::new(recording(&store), policy("tried", 9).by(Bearer).shadow());
     assert_eq!(fields(unidentified).await, (200, String::new()));
 
     store.set(Mode::Down);
-    let down = LayerBuilder::new(recording(&store), policy("tried", 9)).by(Global).shadow();
+    let down = RateLimitLayer::new(recording(&store), policy("tried", 9).by(Global).shadow());
     let (status, recorded) = fields(down).await;
     assert!(status == 200 && recorded.starts_with("outcome=degraded policy=tried"), "{recorded}");
 }
@@ -209,11 +207,11 @@ async fn requests_are_skipped_where_limits_are_off() {
     let (recorded, _guard) = Recorded::start();
     let off = Arc::new(Registry::off());
     off.observe(Arc::new(SpanFields::new()));
-    let (service, _) = probed(&LayerBuilder::new(off, policy("all", 9)).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(off, policy("all", 9).by(Global)));
     assert_eq!(recorded.send(&service, span(), request(&[])).await, (200, "outcome=skipped".to_owned()));
 
     let registry = recording(&Arc::default());
-    let (service, _) = probed(&LayerBuilder::new(Arc::clone(&registry), policy("all", 9)).by(Global));
+    let (service, _) = probed(&RateLimitLayer::new(Arc::clone(&registry), policy("all", 9).by(Global)));
     registry.set_mode(&PolicyName::new("all").unwrap(), portcullis_tower::Mode::Off).unwrap();
     assert_eq!(recorded.send(&service, span(), request(&[])).await, (200, "outcome=skipped".to_owned()));
 }
@@ -222,18 +220,19 @@ async fn requests_are_skipped_where_limits_are_off() {
 async fn requests_that_are_not_counted_have_their_outcome() {
     let (recorded, _guard) = Recorded::start();
     let store = Arc::<TestStore>::default();
-    let limited = || LayerBuilder::new(recording(&store), policy("users", 9));
+    let limited = |limit| RateLimitLayer::new(recording(&store), limit);
+    let users = || policy("users", 9);
     let fields = async |layer: RateLimitLayer| {
         recorded.send(&layer.layer(Probe::default()), span(), request(&[])).await
     };
 
-    let exempt = limited().by(Header::named("x-user")).on_missing(OnMissing::Exempt);
+    let exempt = limited(users().by(Header::named("x-user")).on_missing(OnMissing::Exempt));
     assert_eq!(fields(exempt).await, (200, "outcome=exempt policy=users".to_owned()));
-    let skipped = limited().by(Global).except(RequestPath::exact("/"));
+    let skipped = limited(users().by(Global)).except(RequestPath::exact("/"));
     assert_eq!(fields(skipped).await, (200, "outcome=skipped".to_owned()));
-    let denied = limited().by(Global).deny(RequestPath::exact("/"));
+    let denied = limited(users().by(Global)).deny(RequestPath::exact("/"));
     assert_eq!(fields(denied).await, (403, "outcome=rejected reason=denied".to_owned()));
-    let unidentified = limited().by(Bearer);
+    let unidentified = limited(users().by(Bearer));
     assert_eq!(fields(unidentified).await, (401, "outcome=rejected reason=unauthenticated".to_owned()));
 }
 
@@ -247,7 +246,7 @@ async fn requests_during_an_outage_are_degraded_or_rejected() {
         (FailureMode::Closed, 503, "outcome=rejected reason=store_failed"),
     ] {
         let policy = policy("all", 9).on_store_failure(mode);
-        let service = LayerBuilder::new(recording(&store), policy).by(Global).layer(Probe::default());
+        let service = RateLimitLayer::new(recording(&store), policy.by(Global)).layer(Probe::default());
         let (answered, fields) = recorded.send(&service, span(), request(&[])).await;
         assert!(answered == status && fields.starts_with(expected), "{fields}");
     }

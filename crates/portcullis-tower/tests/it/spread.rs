@@ -5,18 +5,24 @@ use std::time::Duration;
 
 use http::Response;
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Global, Header, LayerBuilder, LayerOptionError, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{
+    Global, Header, LayerError, LayerOptionError, Limit, PolicyExt as _, RateLimitHeaders, RateLimitLayer,
+};
 use tonic::Status;
 use tonic_types::StatusExt as _;
 
 use crate::probe::{Answer, grpc, probed, request, send};
-use crate::support::{Mode, TestStore, registry, registry_of};
+use crate::support::{Mode, TestStore, panic_of, registry, registry_of};
 
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(1));
 const SPREAD: Duration = Duration::from_secs(600);
 
 fn by_user(store: &Arc<TestStore>) -> RateLimitLayer {
-    LayerBuilder::new(registry_of(Arc::clone(store)), HOURLY).by(Header::named("x-user"))
+    layer(store, HOURLY.by(Header::named("x-user")))
+}
+
+fn layer(store: &Arc<TestStore>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(registry_of(Arc::clone(store)), limit)
 }
 
 fn number(answer: &Answer, name: &str) -> u64 {
@@ -74,10 +80,8 @@ async fn a_remembered_denial_by_a_shared_key_has_the_same_addition() {
     let store = Arc::<TestStore>::default();
     let total = Policy::fixed_window("total", Quota::per_hour(1));
     let user = Policy::fixed_window("user", Quota::per_hour(9));
-    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), total)
-        .by(Global)
-        .and_policy(user)
-        .by(Header::named("x-user"))
+    let layer = RateLimitLayer::new(registry_of(Arc::clone(&store)), total.by(Global))
+        .and(user.by(Header::named("x-user")))
         .spread_retries(SPREAD);
     let ada = number(&rejected(&layer, "ada").await, "retry-after");
     let grace = number(&rejected(&layer, "grace").await, "retry-after");
@@ -88,7 +92,7 @@ async fn a_remembered_denial_by_a_shared_key_has_the_same_addition() {
 
 #[tokio::test]
 async fn rejections_by_shared_keys_are_told_different_waits() {
-    let layer = LayerBuilder::new(registry(), HOURLY).by(Global).spread_retries(SPREAD);
+    let layer = RateLimitLayer::new(registry(), HOURLY.by(Global)).spread_retries(SPREAD);
     let (service, _) = probed(&layer);
     send(&service, request(&[])).await;
     let mut waits = Vec::new();
@@ -106,7 +110,7 @@ async fn look_ups_and_closures_are_told_the_sum() {
         let user = parts.headers["x-user"].to_str().unwrap().to_owned();
         async move { Ok(portcullis_tower::Lookup::found("user", user)) }
     };
-    let layer = LayerBuilder::new(registry(), HOURLY).by_async(look_up).spread_retries(SPREAD).reject_with(
+    let layer = RateLimitLayer::new(registry(), HOURLY.by_async(look_up)).spread_retries(SPREAD).reject_with(
         |rejection| {
             let wait = rejection.retry_after().unwrap().as_secs();
             Response::new(format!("{wait}").into())
@@ -120,14 +124,14 @@ async fn look_ups_and_closures_are_told_the_sum() {
 #[tokio::test]
 async fn rejections_without_a_wait_get_none() {
     let store = Arc::<TestStore>::default();
-    let dear = by_user(&store).cost(|_| 2).spread_retries(SPREAD);
+    let dear = layer(&store, HOURLY.by(Header::named("x-user")).cost(|_| 2)).spread_retries(SPREAD);
     let answer = rejected(&dear, "ada").await;
     assert_eq!((answer.status, answer.header("retry-after")), (400, None));
 
     store.set(Mode::Down);
     let closed = HOURLY.on_store_failure(FailureMode::Closed);
     let registry = registry_of(store);
-    let closed = LayerBuilder::new(registry, closed).by(Global).spread_retries(SPREAD);
+    let closed = RateLimitLayer::new(registry, closed.by(Global)).spread_retries(SPREAD);
     let answer = rejected(&closed, "ada").await;
     assert_eq!((answer.status, answer.header("retry-after")), (503, None));
 }
@@ -142,8 +146,8 @@ async fn without_a_spread_the_wait_is_exact() {
 #[test]
 fn a_spread_beyond_the_maximum_is_an_error() {
     let spread = RateLimitLayer::MAX_RETRY_SPREAD + Duration::from_nanos(1);
-    let error = by_user(&Arc::default()).try_spread_retries(spread).unwrap_err();
-    assert_eq!(error, LayerOptionError::RetrySpread { spread });
+    let error = LayerError::from(LayerOptionError::RetrySpread { spread });
+    assert_eq!(panic_of(|| by_user(&Arc::default()).spread_retries(spread)), error.to_string());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Stor
 use portcullis_core::{
     Decision, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
-use portcullis_tower::Registry;
+use portcullis_tower::{LayerError, Limit, RateLimitLayer, Registry};
 
 #[derive(Default)]
 pub(crate) struct TestStore {
@@ -180,6 +180,20 @@ pub(crate) fn registry() -> Arc<Registry> {
 
 pub(crate) fn registry_of(store: Arc<TestStore>) -> Arc<Registry> {
     Arc::new(Registry::new(store, Secret::published()))
+}
+
+/// The only mistake of a layer with these limits.
+pub(crate) fn mistake(registry: &Arc<Registry>, limits: impl IntoIterator<Item = Limit>) -> LayerError {
+    let errors: Vec<_> =
+        RateLimitLayer::try_new(Arc::clone(registry), limits).unwrap_err().into_iter().collect();
+    let [error] = errors.try_into().unwrap();
+    error
+}
+
+/// The message of a panic.
+pub(crate) fn panic_of<T>(make: impl FnOnce() -> T) -> String {
+    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(make)).err().unwrap();
+    *panic.downcast::<String>().unwrap()
 }
 
 /// Runs a future on this thread.

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use http::{Request, Response};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    ClientIp, LayerBuilder, LayerLog, PreparedLayer, RateLimitLayer, SelectLayer, SelectedRateLimit,
+    ClientIp, LayerLog, PolicyExt as _, PreparedLayer, RateLimitLayer, SelectLayer, SelectedRateLimit,
     Selection,
 };
 use tonic::body::Body;
@@ -42,7 +42,7 @@ impl Service<Request<Body>> for Greeter {
 }
 
 fn limit() -> RateLimitLayer {
-    LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
+    RateLimitLayer::new(registry(), Policy::gcra("all", Quota::per_minute(1)).by(ClientIp::peer()))
 }
 
 fn request(address: &str) -> Request<Body> {

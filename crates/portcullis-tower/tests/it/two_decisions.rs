@@ -14,7 +14,9 @@ use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
     Decision, FailureMode, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind,
 };
-use portcullis_tower::{Charge, ClientIp, Global, Header, LayerBuilder, Lookup, OnMissing, Registry};
+use portcullis_tower::{
+    Charge, ClientIp, Global, Header, Lookup, OnMissing, PolicyExt as _, RateLimitLayer, Registry,
+};
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use crate::log::log;
@@ -27,10 +29,8 @@ async fn a_denial_before_the_look_ups_wins_and_starts_none() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();
-        let layer = LayerBuilder::new(registry, policy("tenants", 9))
-            .by_async(directory)
-            .and_policy(policy("address", 3))
-            .by(ClientIp::peer());
+        let layer = RateLimitLayer::new(registry, policy("tenants", 9).by_async(directory))
+            .and(policy("address", 3).by(ClientIp::peer()));
         for expected in [400, 400, 400, 429, 429] {
             assert_eq!(status(&layer, from(1, &[("x-api-key", "guess")])).await, expected);
         }
@@ -44,10 +44,8 @@ async fn a_denial_before_the_look_ups_wins_and_starts_none() {
 async fn a_denial_after_the_look_ups_refunds_the_first_decision() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("address", 9))
-            .by(ClientIp::peer())
-            .and_policy(policy("tenants", 1))
-            .by_async(directory().0);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("address", 9).by(ClientIp::peer()))
+            .and(policy("tenants", 1).by_async(directory().0));
         let (service, _) = probed(&layer);
         let right = || from(1, &[("x-api-key", "right")]);
         assert_eq!(send(&service, right()).await.status, 200);
@@ -107,10 +105,8 @@ async fn a_second_decision_that_fails_refunds_the_first() {
         store.store.set(mode);
         let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
         let closed = policy("tenants", 1).on_store_failure(FailureMode::Closed);
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("address", 9))
-            .by(ClientIp::peer())
-            .and_policy(closed)
-            .by_async(directory().0);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("address", 9).by(ClientIp::peer()))
+            .and(closed.by_async(directory().0));
         assert_eq!(status(&layer, from(1, &[("x-api-key", "right")])).await, 503);
         let left = left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await;
         assert_eq!(left, expected, "{mode:?} {kind:?}");
@@ -123,11 +119,10 @@ async fn both_decisions_leave_one_charge_and_one_decision() {
         [(Mode::Ready, 9, 3), (Mode::Later, 9, 3), (Mode::Ready, 3, 9), (Mode::Later, 3, 9)]
     {
         let (_, registry) = store(mode);
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("tenants", second))
-            .by_async(directory().0)
-            .and_policy(policy("address", first))
-            .by(ClientIp::peer())
-            .decision_in_response();
+        let layer =
+            RateLimitLayer::new(Arc::clone(&registry), policy("tenants", second).by_async(directory().0))
+                .and(policy("address", first).by(ClientIp::peer()))
+                .decision_in_response();
         let service = layer.layer(tower::service_fn(async |request: Request<String>| {
             let charge = request.extensions().get::<Charge>().unwrap().clone();
             let names: Vec<_> = charge.decisions().iter().map(|one| one.policy().to_string()).collect();
@@ -150,13 +145,12 @@ async fn a_look_up_that_times_out_is_503_and_not_missing() {
     for (deadline, millis) in [(None, 1_000), (Some(Duration::from_millis(70)), 70)] {
         let (_, registry) = store(Mode::Later);
         let (log, _guard) = log();
-        let mut layer = LayerBuilder::new(Arc::clone(&registry), policy("tenants", 9))
-            .by_async(directory().0)
-            .on_missing(OnMissing::Exempt)
-            .and_policy(policy("all", 9))
-            .by(Global)
-            .and_policy(policy("address", 3))
-            .by(ClientIp::peer());
+        let mut layer = RateLimitLayer::new(
+            Arc::clone(&registry),
+            policy("tenants", 9).by_async(directory().0).on_missing(OnMissing::Exempt),
+        )
+        .and(policy("all", 9).by(Global))
+        .and(policy("address", 3).by(ClientIp::peer()));
         if let Some(deadline) = deadline {
             layer = layer.lookup_deadline(deadline);
         }
@@ -184,11 +178,8 @@ async fn a_look_up_that_times_out_is_503_and_not_missing() {
 async fn a_failed_shadow_look_up_rejects_nothing() {
     for mode in MODES {
         let (_, registry) = store(mode);
-        let layer = LayerBuilder::new(registry, policy("planned", 9))
-            .by_async(directory().0)
-            .shadow()
-            .and_policy(policy("address", 9))
-            .by(ClientIp::peer());
+        let layer = RateLimitLayer::new(registry, policy("planned", 9).by_async(directory().0).shadow())
+            .and(policy("address", 9).by(ClientIp::peer()));
         let start = tokio::time::Instant::now();
         for (key, millis) in [("down", 0), ("broken", 0), ("guess", 0), ("right", 0), ("slow", 1_000)] {
             assert_eq!(status(&layer, from(1, &[("x-api-key", key)])).await, 200, "{key}");
@@ -202,12 +193,9 @@ async fn a_disconnect_during_a_look_up_keeps_the_address_charged() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("address", 5))
-            .by(ClientIp::peer())
-            .and_policy(policy("all", 5))
-            .by(Global)
-            .and_policy(policy("tenants", 5))
-            .by_async(directory);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy("address", 5).by(ClientIp::peer()))
+            .and(policy("all", 5).by(Global))
+            .and(policy("tenants", 5).by_async(directory));
         let (mut service, _) = probed(&layer);
         for _ in 0..20 {
             let future = service.ready().await.unwrap().call(from(1, &[("x-api-key", "slow")]));
@@ -232,13 +220,12 @@ async fn shared_budget_bounds_look_ups() {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();
         let users = || Header::named("x-user");
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy("users", 5))
-            .by(users())
-            .on_missing(OnMissing::Shared)
-            .and_policy(policy("all", 9))
-            .by(Global)
-            .and_policy(policy("tenants", 1))
-            .by_async(directory);
+        let layer = RateLimitLayer::new(
+            Arc::clone(&registry),
+            policy("users", 5).by(users()).on_missing(OnMissing::Shared),
+        )
+        .and(policy("all", 9).by(Global))
+        .and(policy("tenants", 1).by_async(directory));
         let ask = async |key| status(&layer, from(1, &[("x-api-key", key)])).await;
         // What the second decision denies gives the budget back.
         assert_eq!([ask("right").await, ask("right").await, ask("right").await], [200, 429, 429], "{mode:?}");
@@ -253,12 +240,12 @@ async fn shared_budget_bounds_look_ups() {
 #[tokio::test]
 async fn exempt_missing_and_free_requests_pass_both_decisions() {
     let (_, registry) = store(Mode::Ready);
-    let layer = |on_missing| {
-        LayerBuilder::new(Arc::clone(&registry), policy("tenants", 2))
-            .by_async(directory().0)
-            .on_missing(on_missing)
-            .and_policy(policy("address", 9))
-            .by(ClientIp::peer())
+    let layer = |on_missing, cost| {
+        RateLimitLayer::new(
+            Arc::clone(&registry),
+            policy("tenants", 2).by_async(directory().0).on_missing(on_missing),
+        )
+        .and(policy("address", 9).by(ClientIp::peer()).cost(move |_| cost))
     };
     for (on_missing, key, statuses) in [
         (OnMissing::Reject, "internal", [200, 200, 200]),
@@ -266,11 +253,15 @@ async fn exempt_missing_and_free_requests_pass_both_decisions() {
         (OnMissing::Shared, "guess", [200, 200, 429]),
     ] {
         for expected in statuses {
-            assert_eq!(status(&layer(on_missing), from(1, &[("x-api-key", key)])).await, expected, "{key}");
+            assert_eq!(
+                status(&layer(on_missing, 1), from(1, &[("x-api-key", key)])).await,
+                expected,
+                "{key}"
+            );
         }
     }
     assert_eq!(left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
-    let free = layer(OnMissing::Reject).cost(|_| 0);
+    let free = layer(OnMissing::Reject, 0);
     for _ in 0..3 {
         assert_eq!(status(&free, from(1, &[("x-api-key", "internal")])).await, 200);
     }
@@ -287,10 +278,8 @@ async fn an_open_policy_lets_a_request_pass_either_decision() {
             async { Ok(Lookup::found("tenant", "acme")) }
         };
         let open = |name| policy(name, 9).on_store_failure(FailureMode::Open);
-        let layer = LayerBuilder::new(registry, open("address"))
-            .by(ClientIp::peer())
-            .and_policy(open("tenants"))
-            .by_async(lookup);
+        let layer = RateLimitLayer::new(registry, open("address").by(ClientIp::peer()))
+            .and(open("tenants").by_async(lookup));
         let answer = send(&probed(&layer).0, from(1, &[])).await;
         let seen = answer.seen.unwrap();
         let counted = if breaks_first { "tenants" } else { "address" };
@@ -298,10 +287,8 @@ async fn an_open_policy_lets_a_request_pass_either_decision() {
     }
     let (_, registry) = store(Mode::Down);
     let open = |name| policy(name, 9).on_store_failure(FailureMode::Open);
-    let layer = LayerBuilder::new(registry, open("tenants"))
-        .by_async(directory().0)
-        .and_policy(open("address"))
-        .by(ClientIp::peer());
+    let layer = RateLimitLayer::new(registry, open("tenants").by_async(directory().0))
+        .and(open("address").by(ClientIp::peer()));
     let answer = send(&probed(&layer).0, from(1, &[("x-api-key", "right")])).await;
     assert_eq!((answer.status, answer.all_headers()), (200, vec!["x-ratelimit-degraded: true".to_owned()]));
 }

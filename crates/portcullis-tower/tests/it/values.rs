@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 use portcullis_core::{Key, Policy, Quota, Secret};
 use portcullis_tower::{
-    Bearer, Cookie, Header, Identity, KeyError, KeyExtractor, LayerBuilder, Query, Route,
+    Bearer, Cookie, Header, Identity, KeyError, KeyExtractor, PolicyExt as _, Query, RateLimitLayer, Route,
 };
 
 use crate::probe::{grpc, probed, request, send};
@@ -176,9 +176,12 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
     use tower::{Layer as _, ServiceExt as _};
 
     let limit = || {
-        LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)))
-            .by(Route::matched_path())
-            .on_missing(portcullis_tower::OnMissing::Shared)
+        RateLimitLayer::new(
+            registry(),
+            Policy::gcra("all", Quota::per_minute(1))
+                .by(Route::matched_path())
+                .on_missing(portcullis_tower::OnMissing::Shared),
+        )
     };
     let handler = || get(|| async { "found" });
     let routes = || Router::new().route("/users/{id}", handler()).route("/items/{id}", handler());
@@ -209,22 +212,22 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
 
 #[tokio::test]
 async fn a_missing_or_malformed_credential_is_challenged() {
-    let start = || LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)));
+    let all = || Policy::gcra("all", Quota::per_minute(1));
     let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
     let broken = [("authorization", "Bearer a b")];
     let twice = [("x-api-key", "a"), ("x-api-key", "b")];
-    for (layer, headers, status, challenge, code) in [
-        (start().by(Bearer), &[][..], 401, Some("Bearer"), "16"),
-        (start().by(Bearer), &broken, 401, Some("Bearer"), "16"),
-        (start().by(Header::named("x-api-key").or(Bearer)), &[], 401, Some("Bearer"), "16"),
-        (start().by(Header::named("x-api-key").or(Bearer)), &twice, 400, None, "3"),
-        (start().by(Bearer.and(Route::http_method())), &[], 401, Some("Bearer"), "16"),
-        (start().by(api_key.clone()), &[], 401, Some("ApiKey"), "16"),
-        (start().by(api_key), &twice, 401, Some("ApiKey"), "16"),
-        (start().by(Header::named("x-api-key")), &[], 400, None, "3"),
-        (start().by(Cookie::named("sid")), &[], 400, None, "3"),
+    for (limit, headers, status, challenge, code) in [
+        (all().by(Bearer), &[][..], 401, Some("Bearer"), "16"),
+        (all().by(Bearer), &broken, 401, Some("Bearer"), "16"),
+        (all().by(Header::named("x-api-key").or(Bearer)), &[], 401, Some("Bearer"), "16"),
+        (all().by(Header::named("x-api-key").or(Bearer)), &twice, 400, None, "3"),
+        (all().by(Bearer.and(Route::http_method())), &[], 401, Some("Bearer"), "16"),
+        (all().by(api_key.clone()), &[], 401, Some("ApiKey"), "16"),
+        (all().by(api_key), &twice, 401, Some("ApiKey"), "16"),
+        (all().by(Header::named("x-api-key")), &[], 400, None, "3"),
+        (all().by(Cookie::named("sid")), &[], 400, None, "3"),
     ] {
-        let (service, probe) = probed(&layer);
+        let (service, probe) = probed(&RateLimitLayer::new(registry(), limit));
         let answer = send(&service, request(headers)).await;
         assert_eq!((answer.status, answer.header("www-authenticate")), (status, challenge), "{headers:?}");
         assert_eq!(answer.header("cache-control"), Some("no-store"));

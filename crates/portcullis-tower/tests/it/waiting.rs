@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    ClientIp, Global, Header, KeyExtractor, LayerBuilder, Lookup, RateLimitLayer, Registry,
+    ClientIp, Global, Header, KeyExtractor, Lookup, PolicyExt as _, RateLimitLayer, Registry,
 };
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
@@ -26,22 +26,21 @@ use crate::support::Mode;
 /// Lets one request through per second, and keeps five in its queue.
 fn queue(registry: &Arc<Registry>, key: impl KeyExtractor) -> RateLimitLayer {
     let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-    LayerBuilder::new(Arc::clone(registry), policy).by(key)
+    RateLimitLayer::new(Arc::clone(registry), policy.by(key))
 }
 
 /// A layer whose look-ups complete when `found` is notified.
 fn slow(registry: &Arc<Registry>, found: &Arc<Notify>) -> RateLimitLayer {
     let found = Arc::clone(found);
-    LayerBuilder::new(Arc::clone(registry), policy("address", 999))
-        .by(ClientIp::peer())
-        .and_policy(policy("tenants", 999))
-        .by_async(move |_: &Parts| {
+    RateLimitLayer::new(Arc::clone(registry), policy("address", 999).by(ClientIp::peer())).and(
+        policy("tenants", 999).by_async(move |_: &Parts| {
             let found = Arc::clone(&found);
             async move {
                 found.notified().await;
                 Ok(Lookup::found("tenant", "acme"))
             }
-        })
+        }),
+    )
 }
 
 fn user(name: &str) -> Request<String> {
@@ -232,7 +231,7 @@ async fn a_shared_key_counts_in_total_only() {
 
     let (_, registry) = store(Mode::Ready);
     registry.max_waiting_requests(4);
-    let layer = queue(&registry, Global).and_policy(policy("users", 99)).by(Header::named("x-user"));
+    let layer = queue(&registry, Global).and(policy("users", 99).by(Header::named("x-user")));
     let (mut service, _) = probed(&layer);
     let mut queued = Vec::new();
     // The first request does not wait.
@@ -266,8 +265,10 @@ async fn a_full_queue_behind_a_look_up_charges_nothing() {
     let (store, registry) = store(Mode::Ready);
     registry.max_waiting_requests(32);
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-    let layer = LayerBuilder::new(Arc::clone(&registry), queue)
-        .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        queue.by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) }),
+    );
     let (mut service, _) = probed(&layer);
     let mut waiting = Vec::new();
     // The first one does not wait.
@@ -286,11 +287,8 @@ async fn a_shadow_look_up_without_a_permit_is_skipped() {
     let (_, registry) = store(Mode::Ready);
     registry.max_waiting_requests(0);
     let pending = |_: &Parts| std::future::pending();
-    let layer = LayerBuilder::new(registry, policy("planned", 9))
-        .by_async(pending)
-        .shadow()
-        .and_policy(policy("all", 9))
-        .by(Global);
+    let layer = RateLimitLayer::new(registry, policy("planned", 9).by_async(pending).shadow())
+        .and(policy("all", 9).by(Global));
     let start = Instant::now();
     assert_eq!(status(&layer, user("ada")).await, 200);
     assert_eq!(start.elapsed(), Duration::ZERO);
@@ -306,11 +304,10 @@ async fn the_longest_delay_of_both_decisions_is_waited_for() {
         Ok(Lookup::found("tenant", "acme"))
     };
     let fill = |policy: Policy, units: u64| {
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy).by(Global).cost(move |_| units);
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy.by(Global).cost(move |_| units));
         async move { status(&layer, user("ada")).await }
     };
-    let layer =
-        LayerBuilder::new(Arc::clone(&registry), first()).by(Global).and_policy(second()).by_async(found);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), first().by(Global)).and(second().by_async(found));
     let (mut service, _) = probed(&layer);
     assert_eq!(fill(first(), 3).await, 200);
     // The slot of the first is 3 s after its decision, not 3 s after the look-up.

@@ -15,7 +15,7 @@ use portcullis_core::{
     Clock, Decision, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, Timestamp,
 };
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{LayerBuilder, RateLimitLayer, Registry};
+use portcullis_tower::{Limit, RateLimitLayer, Registry};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::util::BoxCloneService;
@@ -144,8 +144,8 @@ impl Server {
 struct LayerFor(Arc<Registry>);
 
 impl LayerFor {
-    fn policy(self, policy: Policy) -> LayerBuilder {
-        LayerBuilder::new(self.0, policy)
+    fn limit(self, limit: Limit) -> RateLimitLayer {
+        RateLimitLayer::new(self.0, limit)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{Extensions, Request};
 use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
-    Bearer, ClientIp, Global, Header, KeyExtractor, LayerBuilder, OnMissing, RateLimitLayer, Trust,
+    Bearer, ClientIp, Global, Header, KeyExtractor, OnMissing, PolicyExt as _, RateLimitLayer, Trust,
 };
 use tower::{Layer as _, ServiceExt as _};
 
@@ -16,7 +16,7 @@ use crate::probe::{Probe, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn limit(key: impl KeyExtractor) -> RateLimitLayer {
-    LayerBuilder::new(registry(), policy("all")).by(key)
+    RateLimitLayer::new(registry(), policy("all").by(key))
 }
 
 fn policy(name: &'static str) -> Policy {
@@ -124,7 +124,7 @@ async fn misconfiguration_is_logged_hourly_with_a_count() {
 async fn a_request_charged_twice_is_logged_hourly() {
     let (log, _guard) = log();
     let registry = registry();
-    let layer = || LayerBuilder::new(registry.clone(), policy("all")).by(Global);
+    let layer = || RateLimitLayer::new(registry.clone(), policy("all").by(Global));
     let twice = layer().layer(layer().layer(Probe::default()));
     for (minutes, logged) in [(0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
         tokio::time::advance(Duration::from_mins(minutes)).await;
@@ -158,7 +158,8 @@ async fn missing_and_malformed_identities_are_throttled_in_the_log() {
 
     for on_missing in [OnMissing::Shared, OnMissing::Exempt] {
         let (log, _guard) = self::log();
-        let (service, _) = probed(&limit(Bearer).on_missing(on_missing));
+        let limit = policy("all").by(Bearer).on_missing(on_missing);
+        let (service, _) = probed(&RateLimitLayer::new(registry(), limit));
         assert_eq!(send(&service, request(&[])).await.status, 200);
         let lines = log.lines();
         assert!(lines.len() == 1 && lines[0].contains(&format!("on_missing={on_missing:?}")), "{lines:?}");
@@ -169,7 +170,7 @@ async fn missing_and_malformed_identities_are_throttled_in_the_log() {
 async fn nested_layers_with_one_policy_are_logged() {
     let (log, _guard) = log();
     let registry = registry();
-    let layer = |name| LayerBuilder::new(registry.clone(), policy(name)).by(Global);
+    let layer = |name| RateLimitLayer::new(registry.clone(), policy(name).by(Global));
     let send =
         async |service: tower::util::BoxCloneService<Request<String>, (), std::convert::Infallible>| {
             let () = service.oneshot(request(&[])).await.unwrap();
@@ -204,17 +205,18 @@ async fn nesting_is_logged_without_a_charge() {
     let store = Arc::<TestStore>::default();
     let registry = registry_of(Arc::clone(&store));
     let open = || policy("all").on_store_failure(FailureMode::Open);
-    let layer = || LayerBuilder::new(registry.clone(), open()).by(Global);
-    let exempt = || LayerBuilder::new(registry.clone(), open()).by(identity);
-    let between = || LayerBuilder::new(registry.clone(), policy("other")).by(Global).shadow();
+    let layer = || RateLimitLayer::new(registry.clone(), open().by(Global));
+    let shadow = || RateLimitLayer::new(registry.clone(), open().by(Global).shadow());
+    let exempt = || RateLimitLayer::new(registry.clone(), open().by(identity));
+    let between = || RateLimitLayer::new(registry.clone(), policy("other").by(Global).shadow());
     for (outer, inner, mode, logged) in [
-        (layer().shadow(), layer().shadow(), Mode::Ready, 1),
-        (layer().shadow(), layer().shadow(), Mode::Later, 1),
-        (layer().shadow(), layer(), Mode::Ready, 1),
-        (layer(), layer().shadow(), Mode::Ready, 1),
+        (shadow(), shadow(), Mode::Ready, 1),
+        (shadow(), shadow(), Mode::Later, 1),
+        (shadow(), layer(), Mode::Ready, 1),
+        (layer(), shadow(), Mode::Ready, 1),
         // Requests are admitted uncounted.
         (layer(), layer(), Mode::Down, 1),
-        (layer().shadow(), layer(), Mode::Down, 1),
+        (shadow(), layer(), Mode::Down, 1),
         // A request that one of them exempts is charged once.
         (exempt(), layer(), Mode::Ready, 0),
         (layer(), exempt(), Mode::Ready, 0),

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    Charge, Event, EventKind, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry,
+    Charge, Event, EventKind, Global, Limit, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -17,7 +17,7 @@ use crate::support::{Mode, TestStore, registry_of};
 
 fn layer(registry: &Arc<Registry>, policy: &'static str, limit: u64) -> RateLimitLayer {
     let policy = Policy::fixed_window(policy, Quota::per_day(limit));
-    LayerBuilder::new(Arc::clone(registry), policy).by(Global).without_charge()
+    RateLimitLayer::new(Arc::clone(registry), policy.by(Global)).without_charge()
 }
 
 type Body = Full<bytes::Bytes>;
@@ -83,7 +83,7 @@ async fn nested_layers_notice_a_common_policy() {
         let registry = registry_of(store);
         let events = record(&registry);
         let policy = Policy::fixed_window("all", Quota::per_day(9));
-        let outer = LayerBuilder::new(Arc::clone(&registry), policy).by(Global);
+        let outer = RateLimitLayer::new(Arc::clone(&registry), policy.by(Global));
         let service = (outer, layer(&registry, "all", 9)).layer(service_fn(answer));
         service.clone().oneshot(request(&[])).await.unwrap();
         let first = ["admitted 8", "charged twice all", "admitted 7"];
@@ -112,7 +112,7 @@ async fn an_admission_is_emitted_once_with_shadow_policies() {
         let registry = registry_of(store);
         let events = record(&registry);
         let planned = Policy::fixed_window("planned", Quota::per_day(9));
-        let layer = layer(&registry, "all", 9).and_policy(planned).shadow();
+        let layer = layer(&registry, "all", 9).and(Limit::new(planned).shadow());
         layer.layer(service_fn(answer)).oneshot(request(&[])).await.unwrap();
         assert_eq!(*events.lock().unwrap(), ["admitted 8"], "{mode:?}");
     }

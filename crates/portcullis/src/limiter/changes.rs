@@ -7,15 +7,15 @@ use super::Limiter;
 
 impl Limiter {
     /// Sets the mode of a policy in all layers of this limiter and of its clones, from their next request on, in place of the mode
-    /// that a layer was [built](crate::RateLimitLayer::mode) with.
+    /// that a layer was [built](crate::Limit::mode) with.
     ///
     /// ```
     /// use portcullis::layer::{Mode, Percent};
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory();
     /// let search = Policy::gcra("search", Quota::per_second(10));
-    /// let layer = limiter.layer(search.clone()).by(ClientIp::peer()).shadow();
+    /// let layer = limiter.layer(search.clone().by(ClientIp::peer()).shadow());
     ///
     /// // A few days later, in a handler for operators:
     /// limiter.set_mode(search.name(), Mode::Percent(Percent::new(10)))?;
@@ -41,10 +41,10 @@ impl Limiter {
     /// policy.
     ///
     /// ```
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory();
-    /// let layer = limiter.layer(Policy::fixed_window("daily", Quota::per_day(1_000))).by(ClientIp::peer());
+    /// let layer = limiter.layer(Policy::fixed_window("daily", Quota::per_day(1_000)).by(ClientIp::peer()));
     ///
     /// let former = limiter.set_policy(Policy::fixed_window("daily", Quota::per_day(2_000)))?;
     /// assert_eq!(former.strategy().limit(), 1_000);

@@ -12,13 +12,13 @@ impl Limiter {
     /// ```
     /// use axum::Router;
     /// use axum::routing::get;
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory();
-    /// let search = limiter.layer(Policy::token_bucket("search", Quota::per_second(10).burst(20)));
+    /// let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
     /// let app: Router = Router::new()
     ///     .route("/search", get(|| async { "found" }))
-    ///     .layer(search.by(ClientIp::peer()).route("GET /search"));
+    ///     .layer(limiter.layer(search.by(ClientIp::peer())).route("GET /search"));
     ///
     /// let layers = limiter.layers();
     /// assert_eq!(layers[0].route(), Some("GET /search"));

@@ -9,11 +9,11 @@ impl Limiter {
     ///
     /// ```
     /// use metrics_exporter_prometheus::PrometheusBuilder;
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let exporter = PrometheusBuilder::new().install_recorder()?;
     /// let limiter = Limiter::memory().metrics();
-    /// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
+    /// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10)).by(ClientIp::peer()));
     ///
     /// // In the handler of `/metrics`:
     /// limiter.refresh_metrics();

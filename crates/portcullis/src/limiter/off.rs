@@ -21,7 +21,7 @@ impl Limiter {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use axum::{Router, body::Body, http::Request, routing::get};
-    /// use portcullis::{Charge, ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{Charge, ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::ServiceExt as _;
     ///
     /// async fn search(charge: Charge) -> String {
@@ -30,7 +30,7 @@ impl Limiter {
     /// }
     ///
     /// let policy = Policy::token_bucket("search", Quota::per_hour(1));
-    /// let app: Router = Router::new().route("/", get(search)).layer(Limiter::off().layer(policy).by(ClientIp::peer()));
+    /// let app: Router = Router::new().route("/", get(search)).layer(Limiter::off().layer(policy.by(ClientIp::peer())));
     /// for _ in 0..3 {
     ///     let response = app.clone().oneshot(Request::new(Body::empty())).await?;
     ///     assert_eq!(response.status(), 200);

@@ -49,7 +49,7 @@ impl Limiter {
     }
 
     /// Blocks a key under a policy for a length of time from now on, in all instances that share the store: its requests are rejected
-    /// with 429 and `Retry-After`, as by a [lock-out](crate::RateLimitLayer::lock_out). Under other policies the key is not blocked.
+    /// with 429 and `Retry-After`, as by a [lock-out](crate::Limit::lock_out). Under other policies the key is not blocked.
     ///
     /// The policy has to [allow overrides](Policy::allow_overrides) or have a lock-out in a layer.
     ///
@@ -59,11 +59,11 @@ impl Limiter {
     /// use std::time::Duration;
     ///
     /// use portcullis::layer::LockOut;
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory();
     /// let login = Policy::sliding_window("login", Quota::per_minute(5));
-    /// let layer = limiter.layer(login.clone()).by(ClientIp::peer()).lock_out(LockOut::after(20));
+    /// let layer = limiter.layer(login.clone().by(ClientIp::peer()).lock_out(LockOut::after(20)));
     ///
     /// // In a handler for operators:
     /// let address = limiter.key(|key| ClientIp::peer().prefix([192, 0, 2, 1].into()).write(key))?;
@@ -97,7 +97,7 @@ impl Limiter {
     /// Grants a key another quota under a policy that [allows overrides](Policy::allow_overrides) policy, in all instances that share the store, until an
     /// instant or for a length of time. It ends by itself.
     ///
-    /// The quota has the period of the policy's own. It goes before a [quota of the caller](crate::RateLimitLayer::quota), and need not be
+    /// The quota has the period of the policy's own. It goes before a [quota of the caller](crate::Limit::quota), and need not be
     /// one that the policy declares.
     ///
     /// ```

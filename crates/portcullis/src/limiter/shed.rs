@@ -21,14 +21,14 @@ impl Limiter {
     /// use axum::routing::{get, post};
     /// use portcullis::layer::RequestPath;
     /// use portcullis::shed::Class;
-    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     ///
     /// let limiter = Limiter::memory();
     /// let shed = limiter.shed(20..=1_000).class(Class::Critical, RequestPath::exact("/payments"));
     /// let app: Router = Router::new()
     ///     .route("/payments", post(|| async { "paid" }))
     ///     .route("/search", get(|| async { "found" }))
-    ///     .layer(limiter.layer(Policy::gcra("all", Quota::per_second(10))).by(ClientIp::peer()))
+    ///     .layer(limiter.layer(Policy::gcra("all", Quota::per_second(10)).by(ClientIp::peer())))
     ///     .layer(shed.clone()); // added last: the outermost
     /// assert_eq!((shed.limit(), shed.in_flight()), (20, 0));
     /// # drop(app);

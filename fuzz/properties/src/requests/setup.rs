@@ -8,7 +8,7 @@ use http::{HeaderValue, Method};
 use portcullis_core::{FailureMode, Policy, Quota, Secret};
 use portcullis_tower::{
     Bearer, ClientIp, Cookie, Extension, Global, Header, Identity, KeyError, KeyExtractor as _, KeyWriter,
-    LayerBuilder, Lookup, OnMissing, Query, RateLimitLayer, Registry, Route,
+    Limit, Lookup, OnMissing, Query, RateLimitLayer, Registry, Route,
 };
 
 use super::store::Recorder;
@@ -108,15 +108,9 @@ impl Setup {
 
     pub(super) fn layer(&self, store: Arc<Recorder>) -> RateLimitLayer {
         let registry = Arc::new(Registry::new(store, Secret::published()));
-        let mut layer: Option<RateLimitLayer> = None;
-        for plan in &self.policies {
-            let added = match layer {
-                None => LayerBuilder::new(Arc::clone(&registry), plan.policy.clone()).by(Global),
-                Some(layer) => layer.and_policy(plan.policy.clone()),
-            };
-            layer = Some(plan.apply(added));
-        }
-        let layer = layer.expect("there is at least one policy").lookup_deadline(Duration::from_millis(10));
+        let limits = self.policies.iter().map(Plan::limit);
+        let layer = RateLimitLayer::try_new(registry, limits).expect("the limits are valid");
+        let layer = layer.lookup_deadline(Duration::from_millis(10));
         if self.limits_preflights { layer.limit_preflights() } else { layer }
     }
 }
@@ -135,7 +129,9 @@ impl Plan {
         let is_closed = more & 64 == 0;
         let on_failure = if is_closed { FailureMode::Closed } else { FailureMode::Open };
         let policy = policy.expect("the quota and the name are good").on_store_failure(on_failure);
+        // The first limit of a layer names its key.
         let key = KEYS.get(usize::from(key) % (KEYS.len() + 1)).copied();
+        let key = key.or_else(|| previous.is_none().then_some(KeyKind::Global));
         let on_missing = match more % 4 {
             0 | 1 => OnMissing::Reject,
             2 => OnMissing::Shared,
@@ -158,35 +154,36 @@ impl Plan {
         }
     }
 
-    fn apply(&self, layer: RateLimitLayer) -> RateLimitLayer {
+    fn limit(&self) -> Limit {
+        let limit = Limit::new(self.policy.clone());
         let api_key = || Header::named("x-api-key");
         let user = || Extension::<User>::with(|user, key| key.part("user", &[user.0]));
         let monitoring = |parts: &Parts, _: &mut KeyWriter<'_>| {
             let is_monitoring = parts.extensions.get::<Monitoring>().is_some();
             Ok(if is_monitoring { Identity::Exempt } else { Identity::Missing })
         };
-        let mut layer = match self.key {
-            None => layer,
-            Some(KeyKind::Address) => layer.by(ClientIp::peer()),
-            Some(KeyKind::ApiKey) => layer.by(api_key()),
-            Some(KeyKind::Bearer) => layer.by(Bearer),
-            Some(KeyKind::Cookie) => layer.by(Cookie::named("sid")),
-            Some(KeyKind::Query) => layer.by(Query::named("key")),
-            Some(KeyKind::User) => layer.by(user()),
-            Some(KeyKind::Global) => layer.by(Global),
-            Some(KeyKind::MonitoringOrAddress) => layer.by(monitoring.or(ClientIp::peer())),
-            Some(KeyKind::ApiKeyOrAddress) => layer.by(api_key().or(ClientIp::peer())),
-            Some(KeyKind::UserAndMethod) => layer.by(user().and(Route::http_method())),
+        let mut limit = match self.key {
+            None => limit,
+            Some(KeyKind::Address) => limit.by(ClientIp::peer()),
+            Some(KeyKind::ApiKey) => limit.by(api_key()),
+            Some(KeyKind::Bearer) => limit.by(Bearer),
+            Some(KeyKind::Cookie) => limit.by(Cookie::named("sid")),
+            Some(KeyKind::Query) => limit.by(Query::named("key")),
+            Some(KeyKind::User) => limit.by(user()),
+            Some(KeyKind::Global) => limit.by(Global),
+            Some(KeyKind::MonitoringOrAddress) => limit.by(monitoring.or(ClientIp::peer())),
+            Some(KeyKind::ApiKeyOrAddress) => limit.by(api_key().or(ClientIp::peer())),
+            Some(KeyKind::UserAndMethod) => limit.by(user().and(Route::http_method())),
             Some(KeyKind::LookedUp) => {
-                layer.by_async(|parts: &Parts| look_up(parts.headers.get("x-api-key").cloned()))
+                limit.by_async(|parts: &Parts| look_up(parts.headers.get("x-api-key").cloned()))
             }
         };
         let cost = self.cost;
-        layer = layer.on_missing(self.on_missing).cost(move |parts| cost.of(&parts.method, parts.uri.path()));
+        limit = limit.on_missing(self.on_missing).cost(move |parts| cost.of(&parts.method, parts.uri.path()));
         if self.is_shadow {
-            layer = layer.shadow();
+            limit = limit.shadow();
         }
-        if self.counts_rejections { layer.count_rejections() } else { layer }
+        if self.counts_rejections { limit.count_rejections() } else { limit }
     }
 }
 

@@ -4,58 +4,51 @@ use axum::http::request::Parts;
 use portcullis::charge::{OnAbort, ResponseOutcome};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::rules::Tier;
-use portcullis::{ClientIp, Limiter, OnMissing, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limit, OnMissing, PolicyExt as _, Quota, RateLimitLayer};
 use toml::{Table, Value};
 
 use super::{duration, each, flag, key, lists, matching, number, policy, text};
 use crate::program;
 
-/// Adds a policy to a layer, or begins one.
-pub(super) fn with(
-    layer: Option<RateLimitLayer>,
-    limiter: &Limiter,
-    clients: &ClientIp,
-    name: &str,
-    table: &Table,
-) -> RateLimitLayer {
-    let added = policy::of(name, table);
+/// The limits of a table.
+pub(super) fn limits(clients: &ClientIp, name: &str, table: &Table) -> Vec<Limit> {
+    let policy = policy::of(name, table);
     let key = key::of(&table["key"], clients).map(|key| lists::except(key, table.get("except"), clients));
-    let layer = match (layer, key) {
-        (Some(layer), Some(key)) => layer.and_policy(added).by(key),
-        (Some(layer), None) => layer.and_policy(added).by_async(program::owner()),
-        (None, Some(key)) => limiter.layer(added).by(key),
-        (None, None) => limiter.layer(added).by_async(program::owner()),
+    let limit = match key {
+        Some(key) => policy.by(key),
+        None => policy.by_async(program::owner()),
     };
-    let layer = shared(layer, table);
-    let layer = outcome(costs(layer, table), table);
-    let layer = quotas(layer, table).mode(policy::mode(table.get("mode")));
-    let layer = if text(table, "until") == Some("headers") { layer.release_at_headers() } else { layer };
-    let layer = match table.get("warn_at") {
-        Some(share) => layer.warn_at(share.as_float().unwrap()),
-        None => layer,
+    let limit = outcome(costs(shared(limit, table), table), table);
+    let limit = until(quotas(limit, table).mode(policy::mode(table.get("mode"))), table);
+    let limit = match table.get("warn_at") {
+        Some(share) => limit.warn_at(share.as_float().unwrap()),
+        None => limit,
     };
-    let layer = match table.get("lock_out") {
-        Some(lock_out) => layer.lock_out(policy::lock_out(lock_out.as_table().unwrap())),
-        None => layer,
+    let limit = match table.get("lock_out") {
+        Some(lock_out) => limit.lock_out(policy::lock_out(lock_out.as_table().unwrap())),
+        None => limit,
     };
-    let Some(places) = table.get("in_flight").and_then(Value::as_table) else { return layer };
-    let layer = layer.and_in_flight(policy::concurrency(&format!("{name}.in_flight"), places));
-    let layer = if text(places, "until") == Some("headers") { layer.release_at_headers() } else { layer };
-    shared(layer, table)
+    let Some(places) = table.get("in_flight").and_then(Value::as_table) else { return vec![limit] };
+    let in_flight = Limit::new(policy::concurrency(&format!("{name}.in_flight"), places));
+    vec![limit, shared(until(in_flight, places), table)]
+}
+
+fn until(limit: Limit, table: &Table) -> Limit {
+    if text(table, "until") == Some("headers") { limit.release_at_headers() } else { limit }
 }
 
 /// What a policy and its limit on requests in flight have in common.
-fn shared(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
-    let layer = match text(table, "on_missing") {
-        Some("exempt") => layer.on_missing(OnMissing::Exempt),
-        Some("shared") => layer.on_missing(OnMissing::Shared),
-        _ => layer,
+fn shared(limit: Limit, table: &Table) -> Limit {
+    let limit = match text(table, "on_missing") {
+        Some("exempt") => limit.on_missing(OnMissing::Exempt),
+        Some("shared") => limit.on_missing(OnMissing::Shared),
+        _ => limit,
     };
-    let layer = if flag(table, "count_rejections") { layer.count_rejections() } else { layer };
-    if flag(table, "hide") { layer.hide() } else { layer }
+    let limit = if flag(table, "count_rejections") { limit.count_rejections() } else { limit };
+    if flag(table, "hide") { limit.hide() } else { limit }
 }
 
-fn costs(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
+fn costs(limit: Limit, table: &Table) -> Limit {
     let cost = table.get("cost").cloned();
     let units = move |parts: &Parts| match &cost {
         None => 1,
@@ -63,10 +56,10 @@ fn costs(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
         Some(cost) => of_request(cost.as_table().unwrap(), parts),
     };
     match text(table, "reserve") {
-        None => layer.cost(units),
-        Some("used") => layer.reserve(units),
-        Some("nothing") => layer.reserve_or(units, OnAbort::Nothing),
-        Some(_) => layer.reserve_or(units, OnAbort::Reservation),
+        None => limit.cost(units),
+        Some("used") => limit.reserve(units),
+        Some("nothing") => limit.reserve_or(units, OnAbort::Nothing),
+        Some(_) => limit.reserve_or(units, OnAbort::Reservation),
     }
 }
 
@@ -86,10 +79,10 @@ fn of_request(cost: &Table, parts: &Parts) -> u64 {
     program::items(parts)
 }
 
-fn outcome(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
-    let layer = if flag(table, "refund_unanswered") { layer.refund_unanswered() } else { layer };
-    let Some(charge) = table.get("charge_when").and_then(Value::as_table).cloned() else { return layer };
-    let layer = layer.charge_when(move |outcome: &ResponseOutcome<'_>| {
+fn outcome(limit: Limit, table: &Table) -> Limit {
+    let limit = if flag(table, "refund_unanswered") { limit.refund_unanswered() } else { limit };
+    let Some(charge) = table.get("charge_when").and_then(Value::as_table).cloned() else { return limit };
+    let limit = limit.charge_when(move |outcome: &ResponseOutcome<'_>| {
         let status = outcome.status().as_u16();
         let is_status = |value: &Value| match value {
             Value::Integer(number) => *number == i64::from(status),
@@ -102,20 +95,20 @@ fn outcome(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
     });
     match table.get("charge_after") {
         Some(Value::Integer(requests)) => {
-            layer.charge_after().charge_after_at_most(usize::try_from(*requests).unwrap())
+            limit.charge_after().charge_after_at_most(usize::try_from(*requests).unwrap())
         }
-        Some(Value::Boolean(true)) => layer.charge_after(),
-        _ => layer,
+        Some(Value::Boolean(true)) => limit.charge_after(),
+        _ => limit,
     }
 }
 
-fn quotas(layer: RateLimitLayer, table: &Table) -> RateLimitLayer {
+fn quotas(limit: Limit, table: &Table) -> Limit {
     if table.contains_key("quota_lookup") {
-        return layer.quota_by_async(program::contract());
+        return limit.quota_by_async(program::contract());
     }
-    let Some(tiers) = table.get("tiers").and_then(Value::as_table).cloned() else { return layer };
+    let Some(tiers) = table.get("tiers").and_then(Value::as_table).cloned() else { return limit };
     let header = table.get("tier").map(|tier| text(tier.as_table().unwrap(), "header").unwrap().to_owned());
-    layer.quota(move |parts: &Parts| -> Option<Quota> {
+    limit.quota(move |parts: &Parts| -> Option<Quota> {
         let tier = match &header {
             Some(name) => parts.headers.get(name)?.to_str().ok()?,
             None => parts.extensions.get::<Tier>()?.name(),

@@ -26,7 +26,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use portcullis::key::{Header, Key};
 use portcullis::layer::Concurrency;
-use portcullis::{Charge, FailureMode, Limiter, Policy, Quota};
+use portcullis::{Charge, FailureMode, Limiter, Policy, PolicyExt as _, Quota};
 
 use crate::reported::{correct, number, policy, text};
 use crate::stream::{Stop, Stream};
@@ -95,11 +95,11 @@ pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Resu
         stop: stop.clone(),
     };
     let cost = |parts: &Parts| number(&parts.headers, "x-cost").unwrap_or(1);
-    let layer = |policy: &Policy| limiter.layer(policy.clone()).by(by_user());
+    let limit = |policy: &Policy| policy.clone().by(by_user());
     let routes = Router::new()
-        .route("/hold", get(hold).layer(layer(&shared.guarded).and_in_flight(HELD)))
-        .route("/grant", get(charge).layer(layer(&shared.granted).cost(cost)))
-        .route("/restart", get(charge).layer(layer(&shared.restarted).cost(cost)))
+        .route("/hold", get(hold).layer(limiter.layer(limit(&shared.guarded)).and(HELD)))
+        .route("/grant", get(charge).layer(limiter.layer(limit(&shared.granted).cost(cost))))
+        .route("/restart", get(charge).layer(limiter.layer(limit(&shared.restarted).cost(cost))))
         .route("/operate", post(operate))
         .route("/arrived", get(arrived))
         .with_state(shared);

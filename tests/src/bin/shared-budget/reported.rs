@@ -28,7 +28,7 @@ use portcullis::charge::{ResponseOutcome, Usage};
 use portcullis::check::Limited;
 use portcullis::key::{Global, Header};
 use portcullis::store::{FixedWindow, Strategy};
-use portcullis::{Anchor, Charge, FailureMode, Limiter, Policy, Quota};
+use portcullis::{Anchor, Charge, FailureMode, Limiter, Policy, PolicyExt as _, Quota};
 
 use crate::stream::{Stop, Stream};
 
@@ -52,12 +52,13 @@ pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Resu
     };
     let cost = |parts: &Parts| number(&parts.headers, "x-cost").unwrap_or(1);
     let is_unauthorized = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
-    let (user, all) = (|| limiter.layer(shared.user.clone()), || shared.all.clone());
-    let by_user = || Header::named("x-user");
-    let charge_layer = user().by(by_user()).cost(cost).and_policy(all()).by(Global).cost(cost);
-    let hold_layer = user().by(by_user()).cost(cost).charge_when(is_unauthorized);
-    let hold_layer = hold_layer.and_policy(all()).by(Global).cost(cost).charge_when(is_unauthorized);
-    let use_layer = user().by(by_user()).reserve(cost).and_policy(all()).by(Global).reserve(cost);
+    let user = || shared.user.clone().by(Header::named("x-user"));
+    let all = || shared.all.clone().by(Global);
+    let charge_layer = limiter.layer(user().cost(cost)).and(all().cost(cost));
+    let hold_layer = limiter
+        .layer(user().cost(cost).charge_when(is_unauthorized))
+        .and(all().cost(cost).charge_when(is_unauthorized));
+    let use_layer = limiter.layer(user().reserve(cost)).and(all().reserve(cost));
     Ok(Router::new()
         .route("/charge", get(charge).layer(charge_layer))
         .route("/check", get(check))

@@ -19,7 +19,7 @@ use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::layer::AxumRateLimitLayer;
-use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
@@ -140,7 +140,7 @@ pub(super) fn ours_without_charge(limits: Limits) -> AxumRateLimitLayer {
 }
 
 fn layer(limits: Limits) -> RateLimitLayer {
-    Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"))
+    Limiter::memory().layer(Policy::gcra("bench", limits.quota()).by(Header::named("x-user")))
 }
 
 /// With the headers of `X-RateLimit`.

@@ -1,12 +1,10 @@
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{ClientIp, Header, LayerBuilder, LayerError, OnMissing, RateLimit, RateLimitLayer};
+use portcullis_tower::{ClientIp, Header, Limit, OnMissing, PolicyExt as _, RateLimit, RateLimitLayer};
 
 use super::*;
 
-fn engine(build: impl FnOnce(LayerBuilder) -> RateLimitLayer, first: Policy) -> Engine<RateLimit<Upstream>> {
-    let layer = |registry: &Arc<Registry>| {
-        Ok::<_, LayerError>(build(LayerBuilder::try_new(Arc::clone(registry), first)?))
-    };
+fn engine(limits: impl IntoIterator<Item = Limit>) -> Engine<RateLimit<Upstream>> {
+    let layer = |registry: &Arc<Registry>| RateLimitLayer::try_new(Arc::clone(registry), limits);
     Engine::new(Options::default(), layer).unwrap()
 }
 
@@ -27,7 +25,7 @@ const SECOND: u64 = 1_000_000;
 fn rejections_are_counted_by_rule_caller_and_time() {
     let pages = Policy::fixed_window("pages", Quota::per_second(2));
     let daily = Policy::fixed_window("daily", Quota::per_day(5));
-    let mut engine = engine(|first| first.by(ClientIp::peer()).and_policy(daily).by(ClientIp::peer()), pages);
+    let mut engine = engine([pages.by(ClientIp::peer()), daily.by(ClientIp::peer())]);
     for second in 10..13 {
         for _ in 0..3 {
             engine.handle(&line(second * SECOND, ADA));
@@ -50,13 +48,8 @@ fn rejections_are_counted_by_rule_caller_and_time() {
 fn shadow_policies_and_missing_identities_are_counted_apart() {
     let pages = Policy::fixed_window("pages", Quota::per_day(1));
     let keys = Policy::fixed_window("keys", Quota::per_day(1));
-    let mut engine = engine(
-        |first| {
-            let layer = first.by(ClientIp::peer()).shadow();
-            layer.and_policy(keys).by(Header::named("x-api-key")).on_missing(OnMissing::Reject)
-        },
-        pages,
-    );
+    let keys = keys.by(Header::named("x-api-key")).on_missing(OnMissing::Reject);
+    let mut engine = engine([pages.by(ClientIp::peer()).shadow(), keys]);
     let mut with_key = line(SECOND, ADA);
     with_key.add_header(HeaderName::from_static("x-api-key"), b"k");
     assert_eq!(engine.handle(&with_key), Outcome::Admitted);
@@ -72,7 +65,7 @@ fn shadow_policies_and_missing_identities_are_counted_apart() {
 #[test]
 fn requests_that_wait_are_admitted_at_their_instants() {
     let exports = Policy::leaky_bucket("exports", Quota::per_second(1).burst(3));
-    let mut engine = engine(|first| first.by(ClientIp::peer()), exports);
+    let mut engine = engine([exports.by(ClientIp::peer())]);
     let outcomes: Vec<_> = (0..4).map(|_| engine.handle(&line(10 * SECOND, ADA))).collect();
     assert_eq!(outcomes, [Outcome::Admitted, Outcome::Waits, Outcome::Waits, Outcome::Rejected]);
     // One has left the queue meanwhile.
@@ -86,7 +79,7 @@ fn requests_that_wait_are_admitted_at_their_instants() {
 #[test]
 fn lines_that_are_no_request_do_not_reach_the_layers() {
     let pages = Policy::fixed_window("pages", Quota::per_day(9));
-    let mut engine = engine(|first| first.by(ClientIp::peer()), pages);
+    let mut engine = engine([pages.by(ClientIp::peer())]);
     let mut bad = line(SECOND, ADA);
     bad.set_method(b"\\x16\\x03");
     assert_eq!(engine.handle(&bad), Outcome::Unusable);
@@ -100,7 +93,7 @@ fn lines_that_are_no_request_do_not_reach_the_layers() {
 #[test]
 fn an_earlier_instant_counts_as_that_before() {
     let pages = Policy::fixed_window("pages", Quota::per_second(1));
-    let mut engine = engine(|first| first.by(ClientIp::peer()), pages);
+    let mut engine = engine([pages.by(ClientIp::peer())]);
     assert_eq!(engine.handle(&line(10 * SECOND, ADA)), Outcome::Admitted);
     assert_eq!(engine.handle(&line(9 * SECOND, ADA)), Outcome::Rejected);
     assert_eq!(engine.finish().span, Some((10 * SECOND, 10 * SECOND)));
@@ -110,7 +103,7 @@ fn an_earlier_instant_counts_as_that_before() {
 fn checks_beyond_the_bound_are_a_sample_of_keys() {
     let pages = Policy::fixed_window("pages", Quota::per_minute(1));
     let layer = |registry: &Arc<Registry>| {
-        Ok::<_, LayerError>(LayerBuilder::try_new(Arc::clone(registry), pages)?.by(ClientIp::peer()))
+        RateLimitLayer::try_new(Arc::clone(registry), [pages.by(ClientIp::peer())])
     };
     let mut engine = Engine::new(Options { kept_checks: 1_000, ..Options::default() }, layer).unwrap();
     for second in 0..4_u64 {

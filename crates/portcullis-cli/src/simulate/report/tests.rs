@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{ClientIp, LayerBuilder, LayerError, RateLimit, Registry};
+use portcullis_tower::{ClientIp, PolicyExt as _, RateLimit, RateLimitLayer, Registry};
 
 use super::*;
 use crate::simulate::{Engine, Line, Options, Upstream};
@@ -12,7 +12,7 @@ const EVIL: &str = "<script>\u{1b}[31m\"=1";
 fn simulated() -> (Counts, (f64, Vec<Suggestion>)) {
     let layer = |registry: &Arc<Registry>| {
         let pages = Policy::fixed_window("pages", Quota::per_minute(5));
-        Ok::<_, LayerError>(LayerBuilder::try_new(Arc::clone(registry), pages)?.by(ClientIp::peer()))
+        RateLimitLayer::try_new(Arc::clone(registry), [pages.by(ClientIp::peer())])
     };
     let mut engine: Engine<RateLimit<Upstream>> = Engine::new(Options::default(), layer).unwrap();
     for second in 0..10 {

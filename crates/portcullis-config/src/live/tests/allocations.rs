@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use portcullis_core::Policy;
-use portcullis_tower::{ClientIp, LayerBuilder};
+use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer};
 use tower::Service;
 use tower::util::ServiceFn;
 
@@ -49,7 +49,7 @@ fn a_request_allocates_what_one_through_a_layer_does() {
     for (limit, status) in [(9, 200), (1, 429)] {
         let quota = Quota::per_day(limit);
         let of_code =
-            LayerBuilder::new(registry(), Policy::fixed_window("search", quota)).by(ClientIp::peer());
+            RateLimitLayer::new(registry(), Policy::fixed_window("search", quota).by(ClientIp::peer()));
         let expected = allocations(&of_code, "/search", status);
         assert!(expected > 0);
         let path = "match = { path = \"/search\" }";

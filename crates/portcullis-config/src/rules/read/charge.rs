@@ -1,12 +1,50 @@
 //! `charge_when` and `charge_after`: which responses are charged, and what happens before.
 
-use super::super::rule::{ChargeAfter, ChargeWhen};
+use std::sync::Arc;
+
+use portcullis_tower::{Limit, ResponseOutcome};
+
 use super::Reader;
 use crate::fields::{Fields, decode, quoted};
+use crate::hooks::Charges;
 use crate::tree::{Node, Value};
 
 /// The most requests of a key that are remembered until they are settled.
 const MOST_UNSETTLED: usize = 1_024;
+
+/// A policy that charges afterwards: how many requests of a key may be unsettled at the same time.
+pub(super) enum ChargeAfter {
+    /// As many as a limit allows by itself.
+    Default,
+    AtMost(usize),
+}
+
+/// Which responses are charged.
+pub(super) struct ChargeWhen {
+    /// From the first to the last, both included.
+    status: Vec<(u16, u16)>,
+    grpc_status: Vec<i32>,
+    /// What the program registered.
+    function: Option<Arc<Charges>>,
+}
+
+impl ChargeAfter {
+    pub(super) fn add_to(&self, limit: Limit) -> Limit {
+        match self {
+            Self::Default => limit.charge_after(),
+            Self::AtMost(requests) => limit.charge_after_at_most(*requests),
+        }
+    }
+}
+
+impl ChargeWhen {
+    pub(super) fn charges(&self, outcome: &ResponseOutcome<'_>) -> bool {
+        let status = outcome.status().as_u16();
+        self.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
+            || outcome.grpc_status().is_some_and(|status| self.grpc_status.contains(&status))
+            || self.function.as_ref().is_some_and(|charges| charges(outcome))
+    }
+}
 
 impl Reader<'_> {
     /// `true`, or the most requests of a key that are unsettled at the same time.

@@ -1,7 +1,5 @@
 //! `cost`: the units of a request.
 
-use std::sync::Arc;
-
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_tower::Cost;
@@ -13,7 +11,7 @@ use crate::tree::{Node, Value};
 
 impl Reader<'_> {
     /// Reads the cost under a policy that admits at most `most` units at once, if that is known.
-    pub(super) fn cost(&self, fields: &mut Fields<'_>, most: Option<u64>) -> Option<Arc<dyn Cost>> {
+    pub(super) fn cost(&self, fields: &mut Fields<'_>, most: Option<u64>) -> Option<Box<dyn Cost>> {
         let node = fields.node("cost")?;
         let path = fields.path("cost");
         if !matches!(node.value, Value::Map(_)) {
@@ -25,7 +23,7 @@ impl Reader<'_> {
             } else {
                 self.never_fits(path, node, units, most);
             }
-            return Some(Arc::new(move |_: &Parts| units));
+            return Some(Box::new(move |_: &Parts| units));
         }
         let mut fields = Fields::of(node, path, self.findings)?;
         let header = fields.header("header");
@@ -53,7 +51,7 @@ impl Reader<'_> {
         fields: &Fields<'_>,
         header: Option<HeaderName>,
         max: Option<u64>,
-    ) -> Option<Arc<dyn Cost>> {
+    ) -> Option<Box<dyn Cost>> {
         if max.is_none() && !fields.has("max") {
             fields
                 .missing(&["max"], "`max` is missing")
@@ -66,7 +64,7 @@ impl Reader<'_> {
         }
         fields.warning("header", chosen_by_client(&header));
         // At least 1, because a cost of 0 is always admitted.
-        Some(Arc::new(move |parts: &Parts| {
+        Some(Box::new(move |parts: &Parts| {
             let mut values = parts.headers.get_all(&header).iter();
             let Some(value) = values.next() else { return 1 };
             let units = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -75,7 +73,7 @@ impl Reader<'_> {
     }
 
     /// The highest cost whose pattern matches a reading of the path, else 1. A lower cost than 1 needs a certain match.
-    fn path_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Arc<dyn Cost>> {
+    fn path_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Box<dyn Cost>> {
         let mut fields = Fields::of(node, path, self.findings)?;
         let mut costs: Vec<(PathPattern, u64)> = Vec::new();
         for entry in fields.rest() {
@@ -87,7 +85,7 @@ impl Reader<'_> {
                 costs.push((pattern, units));
             }
         }
-        Some(Arc::new(move |parts: &Parts| {
+        Some(Box::new(move |parts: &Parts| {
             let path = PathReadings::of(parts);
             let units = |(pattern, units): &(PathPattern, u64)| {
                 path.meet(pattern).then(|| if path.are_certain(pattern) { *units } else { (*units).max(1) })
@@ -105,10 +103,13 @@ impl Reader<'_> {
         }
     }
 
-    fn function_cost(&self, fields: &Fields<'_>, name: &str) -> Option<Arc<dyn Cost>> {
+    fn function_cost(&self, fields: &Fields<'_>, name: &str) -> Option<Box<dyn Cost>> {
         let what = ["function", "cost", "cost"];
         let found = self.registered(&self.hooks.costs, fields, what, name, "each request costs 1");
-        let stand_in = || self.hooks.any_name.then(|| Arc::new(|_: &Parts| 1_u64) as Arc<dyn Cost>);
-        found.cloned().or_else(stand_in)
+        match found.cloned() {
+            Some(cost) => Some(Box::new(move |parts: &Parts| cost(parts))),
+            None if self.hooks.any_name => Some(Box::new(|_: &Parts| 1_u64)),
+            None => None,
+        }
     }
 }

@@ -3,7 +3,7 @@
 use http::HeaderName;
 use portcullis_tower::RateLimitHeaders;
 
-use super::super::build::LayerOptions;
+use super::super::options::LayerOptions;
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
 use crate::tree::Node;

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_core::overrides::LockOut;
 use portcullis_core::{
     Concurrency, FailureMode, Policy, PolicyError, PolicyName, Quota, Strategy, WindowTable,
 };
-use portcullis_tower::{Mode, OnAbort, OnMissing};
+use portcullis_tower::{Cost, Limit, Mode, OnAbort, OnMissing};
 
 use super::super::key::{Key, KeySource};
 use super::super::matcher::Matcher;
-use super::super::rule::{Rule, RuleOptions};
+use super::super::rule::{RejectWithOption, Rule};
 use super::Reader;
 use crate::fields::Fields;
+use crate::source::Span;
 use crate::tree::{Entry, Node};
 
 impl Reader<'_> {
@@ -20,19 +22,21 @@ impl Reader<'_> {
     /// checked.
     pub(super) fn policy(&self, entry: &Entry, path: &str) -> Vec<Rule> {
         let Some(mut fields) = Fields::of(&entry.node, path, self.findings) else { return Vec::new() };
-        let rule = self.rule(&mut fields, entry);
-        let in_flight = self.in_flight(&mut fields, &rule);
-        fields.finish();
-        std::iter::once(rule).chain(in_flight).collect()
-    }
-
-    fn rule(&self, fields: &mut Fields<'_>, entry: &Entry) -> Rule {
         let name = PolicyName::new(&entry.name).unwrap_or_else(|error| {
             self.findings.error(fields.own_path(), entry.name_span, error.to_string());
             PolicyName::new("unnamed").expect("the name is valid")
         });
         let kind = fields.node("strategy").and_then(Node::text).unwrap_or_default();
-        let policy = Self::plain_policy(fields, &name, kind);
+        let policy = Self::plain_policy(&mut fields, &name, kind);
+        let parts = self.parts(&mut fields, entry);
+        let rule = self.rule(&mut fields, policy, kind, &parts, name);
+        let in_flight = self.in_flight(&mut fields, rule.policy(), &parts);
+        fields.finish();
+        std::iter::once(rule).chain(in_flight).collect()
+    }
+
+    /// What a policy shares with the limit on requests in flight in its table.
+    fn parts(&self, fields: &mut Fields<'_>, entry: &Entry) -> Parts {
         let mode = self.mode(fields).unwrap_or_default();
         if mode == Mode::Off {
             fields.warning("mode", "the policy is off: it limits nothing");
@@ -43,41 +47,93 @@ impl Reader<'_> {
                 .missing(&["key"], "`key` is missing")
                 .help("write what is limited, such as key = \"client_ip\"");
         }
-        let key = key_node.and_then(|node| self.key(node, &fields.path("key")));
-        let key_span = fields.span_of("key");
+        let key = key_node.and_then(|node| self.key(node, &fields.path("key"))).unwrap_or(Key::ClientIp);
         let except = self.request_list(fields, "except");
-        let matcher = self.matcher(fields).unwrap_or_else(Matcher::everything);
-        let lock_out = self.lock_out(fields);
-        let mut options = Self::options(fields);
-        options.charge_after = self.charge_after(fields);
-        options.charge_when = self.charge_when(fields).map(Arc::new);
-        options.reject_with = self.reject_with(fields);
-        let is_valid = policy.is_some();
-        let policy = if let Some(policy) = policy {
-            let (policy, quota) = self.tiers(fields, policy, kind);
-            options.quota = quota;
-            policy
-        } else {
-            self.tiers_alone(fields);
-            Policy::new(name, stand_in(kind))
-        };
-        // Other quotas of single callers, and charges by the outcome, may admit what the policy's own limit does not.
-        let is_exact =
-            policy.quota_range().is_none() && !policy.reads_overrides() && options.charge_when.is_none();
-        options.cost = self.cost(fields, (is_valid && is_exact).then(|| policy.strategy().limit()));
-        if options.on_missing == OnMissing::Shared {
+        let source = key.source(&self.clients, self.hooks, except);
+        let on_missing =
+            [("reject", OnMissing::Reject), ("shared", OnMissing::Shared), ("exempt", OnMissing::Exempt)];
+        let on_missing = fields.choice("on_missing", &on_missing).unwrap_or_default();
+        if on_missing == OnMissing::Shared {
             fields.warning(
                 "on_missing",
                 "all requests without an identity share one budget, so that one client can use it up for all of them",
             );
         }
-        let key = key.unwrap_or(Key::ClientIp);
-        let source = key.source(&self.clients, self.hooks, except);
-        let source = source.unwrap_or_else(|| KeySource::Sync(Arc::new(self.clients.clone())));
-        let (table, span) = (entry.name.clone(), entry.name_span);
-        let rule = Rule { policy, mode, lock_out, table, span, key, key_span, source, matcher, options };
-        self.try_out(&rule, fields);
-        rule
+        Parts {
+            mode,
+            source: source.unwrap_or_else(|| KeySource::Sync(Arc::new(self.clients.clone()))),
+            key,
+            key_span: fields.span_of("key"),
+            matcher: self.matcher(fields).unwrap_or_else(Matcher::everything),
+            on_missing,
+            count_rejections: fields.read("count_rejections").unwrap_or_default(),
+            hide: fields.read("hide").unwrap_or_default(),
+            reject_with: RejectWithOption(self.reject_with(fields)),
+            table: entry.name.clone(),
+            span: entry.name_span,
+        }
+    }
+
+    fn rule(
+        &self,
+        fields: &mut Fields<'_>,
+        policy: Option<Policy>,
+        kind: &str,
+        parts: &Parts,
+        name: PolicyName,
+    ) -> Rule {
+        let is_valid = policy.is_some();
+        let (policy, quota) = if let Some(policy) = policy {
+            self.tiers(fields, policy, kind)
+        } else {
+            self.tiers_alone(fields);
+            (Policy::new(name, stand_in(kind)), None)
+        };
+        let charge_when = self.charge_when(fields);
+        // Other quotas of single callers, and charges by the outcome, may admit what the policy's own limit does not.
+        let is_exact = policy.quota_range().is_none() && !policy.reads_overrides() && charge_when.is_none();
+        let cost = self.cost(fields, (is_valid && is_exact).then(|| policy.strategy().limit()));
+        let charges_by_outcome = charge_when.is_some();
+        let lock_out = self.lock_out(fields);
+        let mut limit = parts.limit(policy);
+        if let Some(quota) = quota {
+            limit = quota.add_to(limit);
+        }
+        if let Some(charge_when) = charge_when {
+            limit = limit.charge_when(move |outcome| charge_when.charges(outcome));
+        }
+        if let Some(charge_after) = self.charge_after(fields) {
+            limit = charge_after.add_to(limit);
+        }
+        if let Some(lock_out) = lock_out {
+            limit = limit.lock_out(lock_out);
+        }
+        limit = Self::plain_options(fields, limit, cost);
+        self.refuse(&limit, fields);
+        parts.rule(limit, lock_out, charges_by_outcome)
+    }
+
+    /// The options that are a value and nothing else.
+    fn plain_options(fields: &mut Fields<'_>, mut limit: Limit, cost: Option<Box<dyn Cost>>) -> Limit {
+        let on_abort =
+            [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
+        let reserve = fields.choice("reserve", &on_abort);
+        limit = match (reserve, cost) {
+            (Some(on_abort), Some(cost)) => limit.reserve_or(cost, on_abort),
+            (Some(on_abort), None) => limit.reserve_or(|_: &_| 1, on_abort),
+            (None, Some(cost)) => limit.cost(cost),
+            (None, None) => limit,
+        };
+        if fields.read("refund_unanswered").unwrap_or_default() {
+            limit = limit.refund_unanswered();
+        }
+        if fields.choice("until", &UNTIL).unwrap_or_default() {
+            limit = limit.release_at_headers();
+        }
+        match fields.read("warn_at") {
+            Some(fraction) => limit.warn_at(fraction),
+            None => limit,
+        }
     }
 
     /// The policy without tiers. `kind` is the name of its strategy. `None` after a finding about the strategy.
@@ -104,30 +160,8 @@ impl Reader<'_> {
         Some(with(fields, "overrides", policy, overrides, |policy, _| policy.try_allow_overrides()))
     }
 
-    fn options(fields: &mut Fields<'_>) -> RuleOptions {
-        let on_missing =
-            [("reject", OnMissing::Reject), ("shared", OnMissing::Shared), ("exempt", OnMissing::Exempt)];
-        let on_abort =
-            [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
-        let mut flag = |field: &'static str| fields.read::<bool>(field).unwrap_or_default();
-        let count_rejections = flag("count_rejections");
-        let refund_unanswered = flag("refund_unanswered");
-        let hide = flag("hide");
-        RuleOptions {
-            on_missing: fields.choice("on_missing", &on_missing).unwrap_or_default(),
-            count_rejections,
-            reserve: fields.choice("reserve", &on_abort),
-            charge_after: None,
-            refund_unanswered,
-            release_at_headers: fields.choice("until", &UNTIL).unwrap_or_default(),
-            hide,
-            warn_at: fields.read("warn_at"),
-            ..RuleOptions::default()
-        }
-    }
-
     /// A limit on requests in flight beside the policy: by the same key, for the same requests.
-    fn in_flight(&self, fields: &mut Fields<'_>, beside: &Rule) -> Option<Rule> {
+    fn in_flight(&self, fields: &mut Fields<'_>, beside: &Policy, parts: &Parts) -> Option<Rule> {
         let mut fields = fields.table("in_flight")?;
         let limit: Option<u64> = fields.read("limit");
         fields.required("limit", limit);
@@ -151,33 +185,54 @@ impl Reader<'_> {
             }
             None => Some(policy),
         });
-        if is_in_flight(&beside.policy) {
+        if is_in_flight(beside) {
             self.findings
                 .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
-        let Rule { mode, key, key_span, source, matcher, options, table, span, .. } = beside;
-        let options = RuleOptions {
-            on_missing: options.on_missing,
-            count_rejections: options.count_rejections,
-            hide: options.hide,
-            reject_with: options.reject_with.clone(),
-            release_at_headers,
-            ..RuleOptions::default()
-        };
         fields.finish();
-        Some(Rule {
-            policy: policy.filter(|_| is_valid)?,
-            mode: *mode,
-            lock_out: None,
-            table: table.clone(),
-            span: *span,
-            key: key.clone(),
-            key_span: *key_span,
-            source: source.clone(),
-            matcher: matcher.clone(),
-            options,
-        })
+        let limit = parts.limit(policy.filter(|_| is_valid)?);
+        Some(parts.rule(if release_at_headers { limit.release_at_headers() } else { limit }, None, false))
+    }
+}
+
+/// What the rules of a table have in common.
+struct Parts {
+    mode: Mode,
+    key: Key,
+    key_span: Span,
+    source: KeySource,
+    matcher: Matcher,
+    on_missing: OnMissing,
+    count_rejections: bool,
+    hide: bool,
+    reject_with: RejectWithOption,
+    table: String,
+    span: Span,
+}
+
+impl Parts {
+    fn limit(&self, policy: Policy) -> Limit {
+        let mut limit = self.source.limit(policy).mode(self.mode).on_missing(self.on_missing);
+        if self.count_rejections {
+            limit = limit.count_rejections();
+        }
+        if self.hide { limit.hide() } else { limit }
+    }
+
+    fn rule(&self, limit: Limit, lock_out: Option<LockOut>, charges_by_outcome: bool) -> Rule {
+        Rule {
+            limit,
+            mode: self.mode,
+            lock_out,
+            charges_by_outcome,
+            table: self.table.clone(),
+            span: self.span,
+            key: self.key.clone(),
+            key_span: self.key_span,
+            matcher: self.matcher.clone(),
+            reject_with: self.reject_with.clone(),
+        }
     }
 }
 

@@ -1,45 +1,57 @@
-//! What the builders of layers refuse.
+//! What is wrong with the options of a policy together.
 
-use portcullis_tower::LayerError;
+use portcullis_tower::{LayerError, Limit};
 
-use super::super::build::{BuildError, scratch_registry};
-use super::super::rule::Rule;
 use super::Reader;
 use crate::fields::Fields;
+use crate::tree::Value;
 
 impl Reader<'_> {
-    /// Reports all errors that builders return for a rule of this table. Those that follow from another error are left out.
-    pub(super) fn try_out(&self, rule: &Rule, fields: &Fields<'_>) {
+    /// Reports everything that is wrong with a limit of this table, at the fields that cause it. What follows from another error is left
+    /// out.
+    pub(super) fn refuse(&self, limit: &Limit, fields: &Fields<'_>) {
         // What depends on a field that is wrong cannot be known.
         let is_known = |field: &str| !self.findings.has_error_in(&fields.path(field));
-        let needs_strategy = fields.has("strategy") && is_known("strategy");
-        for ((field, error), depends_on) in rule.refusals(&scratch_registry()) {
-            let is_certain = depends_on.iter().all(|other| match *other {
-                "strategy" => needs_strategy,
-                other => is_known(other),
-            });
-            if !is_certain || !field.is_empty() && !is_known(field) {
-                continue;
+        for error in limit.mistakes() {
+            let (at, depends_on) = fields_of(&error);
+            let is_certain = depends_on
+                .iter()
+                .all(|other| is_known(other) && (*other != "strategy" || fields.has("strategy")));
+            let is_set = |field: &&&str| {
+                is_known(field) && !matches!(fields.value(field), None | Some(Value::Bool(false)))
+            };
+            for field in at.iter().filter(|_| is_certain).filter(is_set) {
+                let lacks: &[&str] = match error {
+                    LayerError::QuotasNotDeclared { .. } => &["caller_quotas"],
+                    _ => &[],
+                };
+                let (message, help) = in_a_file(&error);
+                let (path, span) = (fields.path(field), fields.span_of(field));
+                fields.missing_at(lacks, path, span, message).maybe_help(help);
             }
-            let (path, span) = if fields.has(field) {
-                (fields.path(field), fields.span_of(field))
-            } else {
-                (fields.own_path().to_owned(), fields.span())
-            };
-            let lacks: &[&str] = match error {
-                BuildError::Layer(LayerError::QuotasNotDeclared { .. }) => &["caller_quotas"],
-                _ => &[],
-            };
-            let (message, help) = in_a_file(&error);
-            fields.missing_at(lacks, path, span, message).maybe_help(help);
         }
     }
 }
 
-/// What a builder's error says where there is a file in place of code, and how to mend it if it does not say so.
-fn in_a_file(error: &BuildError) -> (String, Option<&'static str>) {
-    let BuildError::Layer(layer_error) = error else { return (error.to_string(), None) };
-    let help = match layer_error {
+/// The fields that cause an error, and those on which it depends besides.
+fn fields_of(error: &LayerError) -> (&'static [&'static str], &'static [&'static str]) {
+    match error {
+        LayerError::CorrectsInFlight { .. } => {
+            (&["reserve", "charge_when", "charge_after", "refund_unanswered"], &["strategy"])
+        }
+        LayerError::ReservesAndLooks { .. } => (&["charge_after"], &["strategy", "reserve"]),
+        LayerError::TwoLookups { .. } => (&["quota_lookup"], &["strategy", "caller_quotas"]),
+        LayerError::QuotasNotDeclared { .. } => (&["tiers", "quota_lookup"], &["strategy", "caller_quotas"]),
+        LayerError::NotInFlight { .. } => (&["until"], &["strategy"]),
+        LayerError::UnverifiedKey { .. } => (&["mode"], &[]),
+        LayerError::Option(_) => (&["warn_at"], &[]),
+        _ => (&["lock_out"], &["strategy"]),
+    }
+}
+
+/// What an error says where there is a file in place of code, and how to mend it if it does not say so.
+fn in_a_file(error: &LayerError) -> (String, Option<&'static str>) {
+    let help = match error {
         LayerError::QuotasNotDeclared { .. } => {
             let message = "the policy declares no quotas of callers, so each would be refused".to_owned();
             return (message, Some("add the smallest and the largest: caller_quotas = [\"1/s\", \"100/s\"]"));

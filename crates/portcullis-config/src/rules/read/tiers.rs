@@ -1,21 +1,34 @@
 //! `tiers` and `caller_quotas`: quotas of single callers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use portcullis_core::{CallerQuotasError, Policy, PolicyError, Quota, Strategy};
-use portcullis_tower::QuotaLookup;
+use portcullis_tower::{CallerQuota, Limit, QuotaLookup};
 use serde::Deserialize as _;
 
 use super::super::Tier;
-use super::super::rule::QuotaSource;
 use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode};
 use crate::source::Span;
 use crate::tree::Value;
+
+/// Where the quota of a caller comes from.
+pub(super) enum QuotaSource {
+    Sync(Box<dyn CallerQuota>),
+    Async(QuotaLookup),
+}
+
+impl QuotaSource {
+    pub(super) fn add_to(self, limit: Limit) -> Limit {
+        match self {
+            Self::Sync(quota) => limit.quota(quota),
+            Self::Async(look_up) => limit.quota_by_async(look_up),
+        }
+    }
+}
 
 /// A limit, and a burst where the strategy has one.
 type Size = (u64, Option<u64>);
@@ -72,7 +85,7 @@ impl Reader<'_> {
         let sized = |tier: Quotas| (tier.name, (tier.quota, size(tier.quota)));
         let by_name: HashMap<String, _> = tiers.into_iter().map(sized).collect();
         let quota = match header {
-            Some(header) => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
+            Some(header) => QuotaSource::Sync(Box::new(move |parts: &Parts| {
                 let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
                 let quotas = || parts.headers.get_all(&header).iter().map(named);
                 let size = |named: Option<(Quota, Size)>| named.map_or(own_size, |(_, size)| Some(size));
@@ -84,7 +97,7 @@ impl Reader<'_> {
                     None => smallest.map(|(quota, _)| quota),
                 }
             })),
-            None => QuotaSource::Sync(Arc::new(move |parts: &Parts| {
+            None => QuotaSource::Sync(Box::new(move |parts: &Parts| {
                 by_name.get(parts.extensions.get::<Tier>()?.name()).map(|(quota, _)| *quota)
             })),
         };

@@ -17,8 +17,8 @@ use portcullis_core::{
 };
 use portcullis_tower::matching::{GrpcMethod, Network, RequestMatcher as _, RequestPath};
 use portcullis_tower::{
-    Bearer, ClientIp, Cookie, Global, Header, KeyExtractor as _, LayerBuilder, Mode, OnAbort, OnMissing,
-    Percent, Query, QuotaLookup, RateLimitHeaders, RateLimitLayer, Registry, Route, Trust,
+    Bearer, ClientIp, Cookie, Global, Header, KeyExtractor as _, Limit, Mode, OnAbort, OnMissing, Percent,
+    PolicyExt as _, Query, QuotaLookup, RateLimitHeaders, RateLimitLayer, Registry, Route, Trust,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -155,7 +155,7 @@ fn strategy(strategy: Strategy) -> Policy {
 }
 
 fn peer(registry: Start, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(registry, policy).by(ClientIp::peer())
+    RateLimitLayer::new(registry, policy.by(ClientIp::peer()))
 }
 
 /// A policy by the address of the peer, with more fields.
@@ -171,9 +171,10 @@ fn keyed(key: &str) -> String {
     )
 }
 
-fn beside(layer: RateLimitLayer) -> RateLimitLayer {
+fn beside(registry: Start, limit: Limit) -> RateLimitLayer {
     let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-    layer.on_missing(OnMissing::Shared).and_policy(all).by(ClientIp::peer()).hide()
+    let layer = RateLimitLayer::new(registry, limit.on_missing(OnMissing::Shared));
+    layer.and(all.by(ClientIp::peer()).hide())
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,29 +240,28 @@ async fn strategies_are_those_of_the_builders() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_are_those_of_the_builders() {
-    let by = |registry: Start| LayerBuilder::new(registry, gcra());
-    let same = async |key: &str, layer: fn(LayerBuilder) -> RateLimitLayer| {
-        assert_same(&keyed(key), |registry| beside(layer(by(registry)))).await;
+    let same = async |key: &str, limit: fn(Policy) -> Limit| {
+        assert_same(&keyed(key), |registry| beside(registry, limit(gcra()))).await;
     };
-    same("{ header = \"x-api-key\" }", |by| by.by(Header::named("x-api-key"))).await;
-    same("{ cookie = \"session\" }", |by| by.by(Cookie::named("session"))).await;
-    same("{ query = \"user\" }", |by| by.by(Query::named("user"))).await;
-    same("\"bearer\"", |by| by.by(Bearer)).await;
-    same("\"global\"", |by| by.by(Global)).await;
-    same("\"peer\"", |by| by.by(ClientIp::peer())).await;
-    same("\"method\"", |by| by.by(Route::http_method())).await;
-    same("\"grpc_service\"", |by| by.by(Route::grpc_service())).await;
-    same("\"grpc_method\"", |by| by.by(Route::grpc_method())).await;
-    same("[{ header = \"x-api-key\" }, \"client_ip\"]", |by| {
-        by.by(Header::named("x-api-key").or(ClientIp::peer()))
+    same("{ header = \"x-api-key\" }", |policy| policy.by(Header::named("x-api-key"))).await;
+    same("{ cookie = \"session\" }", |policy| policy.by(Cookie::named("session"))).await;
+    same("{ query = \"user\" }", |policy| policy.by(Query::named("user"))).await;
+    same("\"bearer\"", |policy| policy.by(Bearer)).await;
+    same("\"global\"", |policy| policy.by(Global)).await;
+    same("\"peer\"", |policy| policy.by(ClientIp::peer())).await;
+    same("\"method\"", |policy| policy.by(Route::http_method())).await;
+    same("\"grpc_service\"", |policy| policy.by(Route::grpc_service())).await;
+    same("\"grpc_method\"", |policy| policy.by(Route::grpc_method())).await;
+    same("[{ header = \"x-api-key\" }, \"client_ip\"]", |policy| {
+        policy.by(Header::named("x-api-key").or(ClientIp::peer()))
     })
     .await;
-    same("{ all = [\"client_ip\", { query = \"user\" }] }", |by| {
-        by.by(ClientIp::peer().and(Query::named("user")))
+    same("{ all = [\"client_ip\", { query = \"user\" }] }", |policy| {
+        policy.by(ClientIp::peer().and(Query::named("user")))
     })
     .await;
-    same("{ extension = \"account\" }", |by| {
-        by.by(portcullis_tower::Extension::with(|account: &Account, key| {
+    same("{ extension = \"account\" }", |policy| {
+        policy.by(portcullis_tower::Extension::with(|account: &Account, key| {
             key.part("account", &account.0.to_be_bytes());
         }))
     })
@@ -274,7 +274,7 @@ async fn challenge_is_that_of_a_credential() {
     assert_same(&text, |registry| {
         let key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
         let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-        LayerBuilder::new(registry, gcra()).by(key).and_policy(all).by(ClientIp::peer()).hide()
+        RateLimitLayer::new(registry, gcra().by(key)).and(all.by(ClientIp::peer()).hide())
     })
     .await;
 }
@@ -299,72 +299,70 @@ async fn clients_behind_proxies_are_those_of_the_builders() {
     ];
     for (table, clients) in tables {
         let text = format!("[client_ip]\n{table}\n{}", text(""));
-        assert_same(&text, |registry| LayerBuilder::new(registry, gcra()).by(clients)).await;
+        assert_same(&text, |registry| RateLimitLayer::new(registry, gcra().by(clients))).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn options_of_a_policy_are_those_of_the_builders() {
-    let same = async |fields: &str, layer: fn(RateLimitLayer) -> RateLimitLayer| {
-        assert_same(&text(fields), |registry| layer(peer(registry, gcra()))).await;
+    let same = async |fields: &str, with: fn(Limit) -> Limit| {
+        assert_same(&text(fields), |registry| {
+            RateLimitLayer::new(registry, with(gcra().by(ClientIp::peer())))
+        })
+        .await;
     };
-    same("mode = \"off\"", |layer| layer.mode(Mode::Off)).await;
-    same("mode = \"shadow\"", RateLimitLayer::shadow).await;
-    same("mode = { percent = 50 }", |layer| layer.enforce(Percent::new(50))).await;
-    same("mode = \"0.5 %\"", |layer| layer.enforce(Percent::permille(5))).await;
-    same("cost = 2", |layer| layer.cost(|_: &http::request::Parts| 2)).await;
-    same("cost = { function = \"length\" }", |layer| {
-        layer.cost(|parts: &http::request::Parts| parts.uri.path().len() as u64)
+    same("mode = \"off\"", |limit| limit.mode(Mode::Off)).await;
+    same("mode = \"shadow\"", Limit::shadow).await;
+    same("mode = { percent = 50 }", |limit| limit.enforce(Percent::new(50))).await;
+    same("mode = \"0.5 %\"", |limit| limit.enforce(Percent::permille(5))).await;
+    same("cost = 2", |limit| limit.cost(|_: &http::request::Parts| 2)).await;
+    same("cost = { function = \"length\" }", |limit| {
+        limit.cost(|parts: &http::request::Parts| parts.uri.path().len() as u64)
     })
     .await;
-    same("cost = { header = \"x-cost\", max = 2 }", |layer| {
-        layer.cost(|parts: &http::request::Parts| if parts.headers.contains_key("x-cost") { 2 } else { 1 })
+    same("cost = { header = \"x-cost\", max = 2 }", |limit| {
+        limit.cost(|parts: &http::request::Parts| if parts.headers.contains_key("x-cost") { 2 } else { 1 })
     })
     .await;
-    same("cost = { path = { \"/export\" = 3, \"/static/{*rest}\" = 0 } }", |layer| {
-        layer.cost(|parts: &http::request::Parts| match parts.uri.path() {
+    same("cost = { path = { \"/export\" = 3, \"/static/{*rest}\" = 0 } }", |limit| {
+        limit.cost(|parts: &http::request::Parts| match parts.uri.path() {
             "/export" => 3,
             "/static/a" => 0,
             _ => 1,
         })
     })
     .await;
-    same("cost = 2\nreserve = \"nothing\"", |layer| {
-        layer.reserve_or(|_: &http::request::Parts| 2, OnAbort::Nothing)
+    same("cost = 2\nreserve = \"nothing\"", |limit| {
+        limit.reserve_or(|_: &http::request::Parts| 2, OnAbort::Nothing)
     })
     .await;
-    same("lock_out = { after = 2, within = \"1m\", block_for = \"1m\", up_to = \"1h\" }", |layer| {
+    same("lock_out = { after = 2, within = \"1m\", block_for = \"1m\", up_to = \"1h\" }", |limit| {
         let [minute, hour] = [60, 3_600].map(Duration::from_secs);
-        layer.lock_out(LockOut::after(2).within(minute).block_for(minute).up_to(hour))
+        limit.lock_out(LockOut::after(2).within(minute).block_for(minute).up_to(hour))
     })
     .await;
-    same("charge_when = { status = [401, 403] }", |layer| {
-        layer.charge_when(|outcome| outcome.status() == 401)
-    })
-    .await;
-    same("charge_when = { status = 599, function = \"failures\" }", |layer| {
-        layer.charge_when(|outcome| outcome.status() == 401)
-    })
-    .await;
-    same("charge_when = { status = \"4xx\" }\ncharge_after = true", |layer| {
-        layer.charge_when(|outcome| outcome.status() == 401).charge_after()
+    let unauthorized = |limit: Limit| limit.charge_when(|outcome| outcome.status() == 401);
+    same("charge_when = { status = [401, 403] }", unauthorized).await;
+    same("charge_when = { status = 599, function = \"failures\" }", unauthorized).await;
+    same("charge_when = { status = \"4xx\" }\ncharge_after = true", |limit| {
+        limit.charge_when(|outcome| outcome.status() == 401).charge_after()
     })
     .await;
     for requests in [0, 1, 20] {
         let fields = format!("charge_when = {{ status = 401 }}\ncharge_after = {requests}");
         assert_same(&text(&fields), |registry| {
-            let layer = peer(registry, gcra()).charge_when(|outcome| outcome.status() == 401);
-            layer.charge_after_at_most(requests)
+            let limit = gcra().by(ClientIp::peer()).charge_when(|outcome| outcome.status() == 401);
+            RateLimitLayer::new(registry, limit.charge_after_at_most(requests))
         })
         .await;
     }
-    same("refund_unanswered = true", RateLimitLayer::refund_unanswered).await;
-    same("hide = true", RateLimitLayer::hide).await;
-    same("warn_at = 0.5", |layer| layer.warn_at(0.5)).await;
-    same("count_rejections = true", RateLimitLayer::count_rejections).await;
-    same("in_flight = { limit = 4, lease = \"10s\", until = \"headers\" }", |layer| {
+    same("refund_unanswered = true", Limit::refund_unanswered).await;
+    same("hide = true", Limit::hide).await;
+    same("warn_at = 0.5", |limit| limit.warn_at(0.5)).await;
+    same("count_rejections = true", Limit::count_rejections).await;
+    assert_same(&text("in_flight = { limit = 4, lease = \"10s\", until = \"headers\" }"), |registry| {
         let in_flight = Concurrency::new("p.in_flight", 4).lease(Duration::from_secs(10));
-        layer.and_in_flight(in_flight).release_at_headers()
+        peer(registry, gcra()).and(Limit::new(in_flight).release_at_headers())
     })
     .await;
 }
@@ -377,21 +375,23 @@ async fn exemptions_and_missing_identities_are_as_written() {
     {
         assert_same(&missing.replace("shared", name), |registry| {
             let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-            let layer =
-                LayerBuilder::new(registry, gcra()).by(Header::named("x-api-key")).on_missing(on_missing);
-            layer.and_policy(all).by(ClientIp::peer()).hide()
+            let limit = gcra().by(Header::named("x-api-key")).on_missing(on_missing);
+            RateLimitLayer::new(registry, limit).and(all.by(ClientIp::peer()).hide())
         })
         .await;
     }
     assert_same(&text("except = [{ path = \"/export\" }]"), |registry| {
-        LayerBuilder::new(registry, gcra())
-            .by(|parts: &http::request::Parts, key: &mut portcullis_core::KeyWriter<'_>| {
-                if parts.uri.path() == "/export" {
-                    return Ok(portcullis_tower::Identity::Exempt);
-                }
-                ClientIp::peer().extract(parts, key)
-            })
-            .count_rejections()
+        RateLimitLayer::new(
+            registry,
+            gcra()
+                .by(|parts: &http::request::Parts, key: &mut portcullis_core::KeyWriter<'_>| {
+                    if parts.uri.path() == "/export" {
+                        return Ok(portcullis_tower::Identity::Exempt);
+                    }
+                    ClientIp::peer().extract(parts, key)
+                })
+                .count_rejections(),
+        )
     })
     .await;
 }

@@ -80,16 +80,16 @@ impl Permits {
 /// use http::{Request, Response};
 /// use portcullis_core::{Concurrency, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
+/// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry};
 /// use tokio::sync::mpsc;
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let exports = Concurrency::new("exports", 1).into();
+/// let exports = Concurrency::new("exports", 1);
 /// let (permits, mut tasks) = mpsc::channel(1);
-/// let service = LayerBuilder::new(registry, exports).by(Global).layer(service_fn(move |request: Request<String>| {
+/// let service = RateLimitLayer::new(registry, exports.by(Global)).layer(service_fn(move |request: Request<String>| {
 ///     let permit = request.extensions().get::<Charge>().and_then(Charge::take_permit);
 ///     permits.try_send(permit).expect("the channel has room");
 ///     async { Ok::<_, std::convert::Infallible>(Response::new(String::from("accepted"))) }

@@ -7,7 +7,7 @@ use http::request::Parts;
 use portcullis_core::{PolicyName, Quota};
 
 use crate::config::LayerConfig;
-use crate::policy::{KeySource, ResolvedKey};
+use crate::limit::{KeySource, ResolvedKey};
 use crate::{KeyError, LookupFuture};
 use portcullis_engine::QuotaRefusal;
 use portcullis_engine::{CallerQuotas, PolicySet};
@@ -134,7 +134,7 @@ pub(in crate::admission) fn any_enforced(config: &LayerConfig, awaited: PolicySe
             let key = layer_policy.own_key(config.registry.secret(), parts);
             key.is_none_or(|key| config.limits.policies()[index].is_enforced_for(key))
         }
-        KeySource::Sync(_) => false,
+        KeySource::Sync(_) | KeySource::Before => false,
     })
 }
 

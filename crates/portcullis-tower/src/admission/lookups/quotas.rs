@@ -9,7 +9,7 @@ use portcullis_core::{Key, Quota};
 use super::pending_lookup::Progress;
 use crate::KeyError;
 use crate::config::LayerConfig;
-use crate::policy::quota::QuotaSource;
+use crate::limit::quota::QuotaSource;
 use portcullis_engine::{CallerPolicies, CallerQuotas, PolicySet};
 use portcullis_engine::{EventKeys, EventKind};
 use portcullis_identity::lookup_cache::SharedLookup;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use http::HeaderMap;
 
-use crate::policy::response_outcome::is_grpc;
+use crate::limit::response_outcome::is_grpc;
 
 /// The claim of a request to be a call of gRPC, from [`RatedBody::grpc_claim`](super::RatedBody::grpc_claim). Its body may be silent once the
 /// response proves it.
@@ -18,7 +18,8 @@ use crate::policy::response_outcome::is_grpc;
 /// let request = BodyRate::default().watch(request);
 /// let claim = request.body().grpc_claim().expect("it claims to be one");
 /// // The server has handled the request.
-/// claim.answered(&HeaderMap::from_iter([(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"))]));
+/// let grpc = HeaderValue::from_static("application/grpc");
+/// claim.answered(&HeaderMap::from_iter([(http::header::CONTENT_TYPE, grpc)]));
 /// # Ok::<(), http::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use crate::Charge;
 use crate::body::BodyEnd;
 use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
-use crate::policy::response_outcome::{OutcomeRule, ResponseOutcome};
+use crate::limit::response_outcome::{OutcomeRule, ResponseOutcome};
 use portcullis_engine::{EventKeys, EventKind, LaterCharge};
 
 /// The head of a response of gRPC, whose status is in its trailers.

@@ -8,7 +8,7 @@ use http::request::Parts;
 use portcullis_core::{Key, Policy, PolicyName, Secret};
 
 use crate::OnMissing;
-use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+use crate::limit::{KeySource, Limit, ResolvedKey};
 use crate::{KeyError, Mode};
 
 /// A layer that exists, with its policies as they were when [`Registry::layers`](crate::Registry::layers) was called.
@@ -19,13 +19,14 @@ use crate::{KeyError, Mode};
 /// use http::Request;
 /// use portcullis_core::{Policy, PolicyName, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Header, LayerBuilder, Mode, Registry};
+/// use portcullis_tower::{Header, Mode, PolicyExt as _, RateLimitLayer, Registry};
 /// use tower::Layer as _;
 ///
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let by_user = Header::named("x-user");
 /// let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
-/// let layer = LayerBuilder::new(Arc::clone(&registry), search).by(by_user.clone()).route("GET /search").shadow();
+/// let search = search.by(by_user.clone()).shadow();
+/// let layer = RateLimitLayer::new(Arc::clone(&registry), search).route("GET /search");
 /// let service = layer.layer(()); // the route, with its handler
 ///
 /// let layers = registry.layers();
@@ -54,14 +55,14 @@ pub struct LayerSummary {
 /// A policy of a [`LayerSummary`].
 #[derive(Clone)]
 pub struct PolicySummary {
-    layer_policy: LayerPolicy,
+    layer_policy: Limit,
     key: Cow<'static, str>,
 }
 
 impl LayerSummary {
     /// The policies are as they are now, in the order of the layer.
-    pub(crate) fn new(route: Option<Arc<str>>, policies: Vec<LayerPolicy>, secret: Secret) -> Self {
-        let summary = |layer_policy: LayerPolicy| {
+    pub(crate) fn new(route: Option<Arc<str>>, policies: Vec<Limit>, secret: Secret) -> Self {
+        let summary = |layer_policy: Limit| {
             let key = layer_policy.key.description();
             PolicySummary { layer_policy, key }
         };

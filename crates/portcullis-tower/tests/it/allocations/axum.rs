@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{Route, get};
 use http::Request;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{Header, PolicyExt as _, RateLimitHeaders, RateLimitLayer};
 use tower::{Layer as _, Service, ServiceExt as _, layer::layer_fn};
 
 use super::NonAllocatingStore;
@@ -38,8 +38,8 @@ fn app() -> Router {
 
 fn layer(admitted: bool, headers: RateLimitHeaders) -> RateLimitLayer {
     let second = Policy::gcra("second", Quota::per_second(10).burst(20));
-    let layer = LayerBuilder::new(NonAllocatingStore::registry(admitted), second);
-    layer.by(Header::named("x-user")).headers(headers)
+    let limit = second.by(Header::named("x-user"));
+    RateLimitLayer::new(NonAllocatingStore::registry(admitted), limit).headers(headers)
 }
 
 /// The allocations of a request to a router, from the call to the head of its response.

@@ -16,7 +16,9 @@ use http::{HeaderMap, Method};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt as _;
 use portcullis_core::{Concurrency, Policy, Quota};
-use portcullis_tower::{Event, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry, Usage};
+use portcullis_tower::{
+    Event, Global, Limit, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Usage,
+};
 use tower::ServiceExt as _;
 
 use crate::support::registry;
@@ -56,26 +58,26 @@ async fn stream(mut request: Request) -> Response {
     response
 }
 
-fn layer(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(registry), policy).by(Global)
+fn layer(registry: &Arc<Registry>, limit: Limit) -> RateLimitLayer {
+    RateLimitLayer::new(Arc::clone(registry), limit)
 }
 
 type Setting = fn(&Arc<Registry>) -> RateLimitLayer;
 
 /// Two layers that leave bodies as they are, and one for each reason to observe their ends.
 const SETTINGS: [(&str, Setting); 5] = [
-    ("plain", |registry| layer(registry, Policy::fixed_window("all", Quota::per_day(2)))),
+    ("plain", |registry| layer(registry, Policy::fixed_window("all", Quota::per_day(2)).by(Global))),
     ("no headers", |registry| {
         let all = Policy::fixed_window("all", Quota::per_day(2));
-        layer(registry, all).headers(RateLimitHeaders::NONE).without_charge()
+        layer(registry, all.by(Global)).headers(RateLimitHeaders::NONE).without_charge()
     }),
     ("reserved", |registry| {
-        layer(registry, Policy::fixed_window("tokens", Quota::per_day(150))).reserve(|_| 100)
+        layer(registry, Policy::fixed_window("tokens", Quota::per_day(150)).by(Global).reserve(|_| 100))
     }),
-    ("in flight", |registry| layer(registry, Concurrency::new("exports", 1).into())),
+    ("in flight", |registry| layer(registry, Concurrency::new("exports", 1).by(Global))),
     ("by outcome", |registry| {
         let failed = Policy::fixed_window("failed", Quota::per_day(2));
-        layer(registry, failed).charge_when(|outcome| outcome.grpc_status() == Some(5))
+        layer(registry, failed.by(Global).charge_when(|outcome| outcome.grpc_status() == Some(5)))
     }),
 ];
 

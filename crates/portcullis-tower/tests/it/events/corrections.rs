@@ -5,7 +5,7 @@ use std::future::{Ready, ready};
 use std::task::{Context, Poll, Waker};
 
 use http::Response;
-use portcullis_tower::Charge;
+use portcullis_tower::{Charge, PolicyExt as _};
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 
 use super::*;
@@ -14,7 +14,7 @@ use super::*;
 async fn changes_of_a_charge_emit_events() {
     for mode in [Mode::Ready, Mode::Later] {
         let observed = Observed::new(mode);
-        let layer = observed.layer(policy("a", 10), Global).and_policy(policy("b", 20));
+        let layer = observed.layer(policy("a", 10), Global).and(policy("b", 20));
         let service = layer.layer(service_fn(async |request: Request<String>| {
             let charge = request.extensions().get::<Charge>().unwrap();
             drop(charge.charge_more(2).await.unwrap());
@@ -67,7 +67,7 @@ async fn a_request_charged_twice_emits_an_event_each_time() {
 async fn a_request_that_leaves_is_refunded_without_a_verdict() {
     for mode in [Mode::Ready, Mode::Later] {
         let observed = Observed::new(mode);
-        let layer = observed.layer(policy("a", 10), Global).and_policy(policy("b", 10)).by_async(tenants());
+        let layer = observed.layer(policy("a", 10), Global).and(policy("b", 10).by_async(tenants()));
         let (mut service, _) = probed(&layer);
         let left = service.ready().await.unwrap().call(request(&[("x-api-key", "slow")]));
         assert!(tokio::time::timeout(Duration::from_millis(1), left).await.is_err());
@@ -84,7 +84,7 @@ async fn a_request_that_leaves_is_refunded_without_a_verdict() {
 #[test]
 fn a_dropped_refund_emits_an_event() {
     let observed = Observed::new(Mode::Ready);
-    let layer = observed.layer(policy("a", 10), Global).and_policy(policy("b", 10)).by_async(tenants());
+    let layer = observed.layer(policy("a", 10), Global).and(policy("b", 10).by_async(tenants()));
     let (mut service, _) = probed(&layer);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut context = Context::from_waker(Waker::noop());

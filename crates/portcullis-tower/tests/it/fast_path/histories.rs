@@ -10,13 +10,13 @@ use http_body_util::{BodyExt as _, Full};
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{Decision, Key, ManualClock, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Charge, Header, LayerBuilder, Mode, RateLimit, Registry};
+use portcullis_tower::{Charge, Header, Mode, PolicyExt as _, RateLimit, Registry};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use super::{SETTINGS, Setting, of_way, record};
+use super::{SETTINGS, Setting, layer, of_way, record};
 use crate::probe::{Seen, grpc, request};
 use crate::support::block_on;
 
@@ -64,10 +64,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Settings that need a clock, or keys with blocks.
 const MORE_SETTINGS: [Setting; 4] = [
-    |layer| layer.spread_retries(MINUTE),
-    |layer| layer.lock_out(LockOut::after(2).within(MINUTE).block_for(MINUTE * 2)),
-    |layer| layer.spread_retries(MINUTE).without_charge(),
-    |layer| layer.lock_out(LockOut::after(1).within(MINUTE).block_for(MINUTE)).spread_retries(MINUTE),
+    |registry, all| layer(registry, all).spread_retries(MINUTE),
+    |registry, all| layer(registry, all.lock_out(LockOut::after(2).within(MINUTE).block_for(MINUTE * 2))),
+    |registry, all| layer(registry, all).spread_retries(MINUTE).without_charge(),
+    |registry, all| {
+        let lock_out = LockOut::after(1).within(MINUTE).block_for(MINUTE);
+        layer(registry, all.lock_out(lock_out)).spread_retries(MINUTE)
+    },
 ];
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -121,8 +124,8 @@ impl World {
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
         let seen = record(&registry);
-        let layer = LayerBuilder::new(Arc::clone(&registry), policy(limited, 3));
-        let layer = of_way(is_general, setting(layer.by(Header::named("x-user"))));
+        let limit = policy(limited, 3).by(Header::named("x-user"));
+        let layer = of_way(is_general, setting(Arc::clone(&registry), limit));
         let kept = Arc::<Mutex<Vec<Charge>>>::default();
         let service = layer.layer(handlers(Arc::clone(&kept)));
         Self { registry, clock, limited, service, kept, seen }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    CheckBuilder, Header, LayerBuilder, OnMissing, RateLimitHeaders, RateLimitLayer, Registry,
+    CheckBuilder, Header, OnMissing, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry,
 };
 
 use super::{DAILY, DAY, limiter, of};
@@ -16,8 +16,8 @@ const ALL: RateLimitHeaders =
     RateLimitHeaders::IETF.union(RateLimitHeaders::X_RATELIMIT).union(RateLimitHeaders::IETF_DRAFT_6);
 
 fn layer(registry: &Arc<Registry>) -> RateLimitLayer {
-    let layer = LayerBuilder::new(Arc::clone(registry), DAILY).by(Header::named("x-user"));
-    layer.and_policy(BURST).headers(ALL)
+    let layer = RateLimitLayer::new(Arc::clone(registry), DAILY.by(Header::named("x-user")));
+    layer.and(BURST).headers(ALL)
 }
 
 /// The policies and the limits of a response.
@@ -57,9 +57,8 @@ async fn a_grant_is_in_the_headers_until_it_ends() {
 async fn a_policy_that_does_not_count_a_request_is_left_out() {
     let (registry, _clock) = limiter();
     let weekly = Policy::fixed_window("weekly", Quota::per_week(100));
-    let layer = LayerBuilder::new(Arc::clone(&registry), DAILY).by(Header::named("x-user"));
-    let layer =
-        layer.and_policy(weekly).by(Header::named("x-team")).on_missing(OnMissing::Exempt).headers(ALL);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), DAILY.by(Header::named("x-user")));
+    let layer = layer.and(weekly.by(Header::named("x-team")).on_missing(OnMissing::Exempt)).headers(ALL);
     let (service, _) = probed(&layer);
     let ada = registry.key_of(&Header::named("x-user"), of("ada")).unwrap();
     registry.grant(&DAILY, ada, Quota::per_day(4)).for_duration(DAY).await.unwrap();
@@ -97,7 +96,7 @@ async fn a_check_of_a_handler_tells_the_grant() {
 #[tokio::test]
 async fn rejections_of_any_form_tell_the_grant() {
     let (registry, _clock) = limiter();
-    let layer = LayerBuilder::new(Arc::clone(&registry), DAILY).by(Header::named("x-user")).headers(ALL);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), DAILY.by(Header::named("x-user"))).headers(ALL);
     let (service, _) = probed(&layer);
     let ada = registry.key_of(&Header::named("x-user"), of("ada")).unwrap();
     registry.grant(&DAILY, ada, Quota::per_day(3)).for_duration(DAY).await.unwrap();

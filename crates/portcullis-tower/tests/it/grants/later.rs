@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::{Key, ManualClock, Policy, Quota};
-use portcullis_tower::{Charge, CheckBuilder, Header, LayerBuilder, RateLimitLayer, Registry, Usage};
+use portcullis_tower::{Charge, CheckBuilder, Header, PolicyExt as _, RateLimitLayer, Registry, Usage};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::{DAY, limiter, of};
@@ -36,7 +36,12 @@ impl Setup {
     }
 
     fn layer(&self, policy: Policy) -> RateLimitLayer {
-        LayerBuilder::new(Arc::clone(&self.registry), policy).by(Header::named("x-user")).cost(|_| 50)
+        self.layer_with_cost(policy, 50)
+    }
+
+    fn layer_with_cost(&self, policy: Policy, units: u64) -> RateLimitLayer {
+        let limit = policy.by(Header::named("x-user")).cost(move |_| units);
+        RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 
     async fn grant(&self, quota: Quota) {
@@ -111,7 +116,7 @@ async fn any_number_of_rates_takes_bounded_memory() {
         let setup = Setup::new();
         setup.registry.register(&calls(SLOW)).unwrap();
         assert_eq!(setup.charge(10).await, 50);
-        let charge = charge_of(&setup.layer(calls(SLOW)).cost(|_| 1), of("ada")).await;
+        let charge = charge_of(&setup.layer_with_cost(calls(SLOW), 1), of("ada")).await;
         for step in 0..60 {
             let limit = if get_slower { 300 - step } else { 240 + step };
             setup.grant(Quota::per_minute(limit).burst(limit)).await;
@@ -132,8 +137,9 @@ async fn a_reservation_is_settled_at_the_rate_of_the_grant() {
     setup.registry.register(&calls(SLOW)).unwrap();
     assert_eq!(setup.charge(10).await, 50);
     setup.grant(FAST).await;
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), calls(SLOW)).by(Header::named("x-user"));
-    let service = layer.reserve(|_| 50).layer(service_fn(async |request: Request<String>| {
+    let calls = calls(SLOW).by(Header::named("x-user")).reserve(|_| 50);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), calls);
+    let service = layer.layer(service_fn(async |request: Request<String>| {
         request.extensions().get::<Usage>().unwrap().add(20);
         Ok::<_, std::convert::Infallible>(Response::new(Full::new(bytes::Bytes::from_static(b"tokens"))))
     }));
@@ -161,7 +167,7 @@ async fn a_change_of_the_policy_changes_no_rate_of_a_refund() {
 async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
     let setup = crate::quotas::setup();
     let bucket = || Policy::token_bucket("bucket", SLOW);
-    let layer = setup.layer(bucket().caller_quotas(SLOW, FAST)).cost(|_| 50);
+    let layer = setup.layer_of(crate::quotas::limit(bucket().caller_quotas(SLOW, FAST)).cost(|_| 50));
     let charges = [
         charge_of(&layer, sent_by("ada", Some(FAST))).await,
         charge_of(&layer, sent_by("ada", Some(FAST))).await,
@@ -169,8 +175,9 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
     // The policy declares no plans any more.
     setup.registry.set_policy(bucket()).unwrap();
     let remaining = async || {
-        let layer = LayerBuilder::new(Arc::clone(&setup.registry), bucket()).by(crate::quotas::by_account());
-        let decision = charge_of(&layer.cost(|_| 0), sent_by("ada", None)).await.decision();
+        let bucket = bucket().by(crate::quotas::by_account()).cost(|_| 0);
+        let layer = RateLimitLayer::new(Arc::clone(&setup.registry), bucket);
+        let decision = charge_of(&layer, sent_by("ada", None)).await.decision();
         (decision.remaining(), decision.reset_after())
     };
     assert_eq!(remaining().await, (59, Duration::from_secs(1)));
@@ -182,7 +189,7 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
 async fn a_slot_that_is_given_up_is_freed_at_its_own_rate() {
     let setup = Setup::new();
     let queue = || Policy::leaky_bucket("calls", Quota::per_second(1).burst(10)).allow_overrides();
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), queue()).by(Header::named("x-user"));
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), queue().by(Header::named("x-user")));
     let (service, _) = probed(&layer);
     let start = tokio::time::Instant::now();
     let order = Arc::new(Mutex::new(Vec::new()));

@@ -7,7 +7,7 @@ use http::Request;
 use http::request::Parts;
 use portcullis_core::{Policy, Quota, Secret};
 use portcullis_tower::{
-    AsyncKeyExtractor, LayerBuilder, Lookup, QuotaLookup, RateLimitHeaders, RateLimitLayer,
+    AsyncKeyExtractor, Lookup, PolicyExt as _, QuotaLookup, RateLimitHeaders, RateLimitLayer,
 };
 
 use super::{DAY, limiter};
@@ -56,18 +56,18 @@ const CONTRACT: (&str, &str) = ("x-contract", "300");
 async fn a_block_a_grant_a_look_up_a_function_and_the_policy() {
     let (registry, _clock) = limiter();
     let plan = |parts: &Parts| quota(parts, "x-plan");
-    let by_look_up = LayerBuilder::new(Arc::clone(&registry), daily()).by_async(directory()).quota(plan);
+    let by_look_up = daily().by_async(directory()).quota(plan);
     // The same with a key that is known: a look-up finds the quota alone, or a function does.
-    let by_key = || LayerBuilder::new(Arc::clone(&registry), daily()).by(Ada);
-    let looked_up = by_key().quota_by_async(
+    let looked_up = daily().by(Ada).quota_by_async(
         QuotaLookup::new(|parts: &Parts| {
             let contract = quota(parts, "x-contract");
             async move { Ok(contract) }
         })
         .fresh_for(Duration::ZERO),
     );
-    let services = [by_look_up, looked_up, by_key().quota(plan)];
-    let [all, contracts, plans] = services.map(|layer: RateLimitLayer| {
+    let limits = [by_look_up, looked_up, daily().by(Ada).quota(plan)];
+    let [all, contracts, plans] = limits.map(|limit| {
+        let layer = RateLimitLayer::new(Arc::clone(&registry), limit);
         probed(&layer.headers(RateLimitHeaders::IETF | RateLimitHeaders::X_RATELIMIT)).0
     });
     let mut hasher = Secret::published().hasher();

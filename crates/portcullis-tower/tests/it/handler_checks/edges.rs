@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use portcullis_core::store::Checks;
 use portcullis_core::{FailureMode, KeyWriter, Policy, Quota};
-use portcullis_tower::{CheckBuilder, Limited, Percent, Reason, Registry};
+use portcullis_tower::{CheckBuilder, Limited, Percent, PolicyExt as _, Reason, Registry};
 
 use super::{BYTES, MAILS, check, remaining};
 use crate::log::log;
@@ -105,8 +105,10 @@ async fn policies_that_no_layer_could_have_are_refused() {
 #[tokio::test]
 async fn a_policy_of_a_layer_is_shared() {
     let (_, registry) = store(Mode::Ready);
-    let layer = portcullis_tower::LayerBuilder::new(Arc::clone(&registry), MAILS.clone())
-        .by(portcullis_tower::Global);
+    let layer = portcullis_tower::RateLimitLayer::new(
+        Arc::clone(&registry),
+        MAILS.clone().by(portcullis_tower::Global),
+    );
     let service = crate::probe::probed(&layer).0;
     let by_global = |cost| {
         CheckBuilder::new(&registry, &MAILS).by(|key| key.shared_part("global", b"")).cost(cost).into_future()

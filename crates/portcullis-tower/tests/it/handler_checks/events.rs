@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use portcullis_core::FailureMode;
-use portcullis_tower::{CheckBuilder, Event, EventKind, Global, LayerBuilder, Registry};
+use portcullis_tower::{CheckBuilder, Event, EventKind, Global, PolicyExt as _, RateLimitLayer, Registry};
 use tower::{Layer as _, ServiceExt as _};
 
 use super::{BYTES, MAILS, check};
@@ -96,7 +96,7 @@ async fn a_message_emits_what_a_request_does() {
 async fn a_policy_of_the_layer_may_be_charged_again() {
     for without_charge in [false, true] {
         let (_, registry, events) = observed(Mode::Ready);
-        let mut layer = LayerBuilder::new(Arc::clone(&registry), MAILS.clone()).by(Global);
+        let mut layer = RateLimitLayer::new(Arc::clone(&registry), MAILS.clone().by(Global));
         if without_charge {
             layer = layer.without_charge();
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_core::FailureMode;
-use portcullis_tower::{LayerBuilder, RateLimitHeaders};
+use portcullis_tower::{PolicyExt as _, RateLimitHeaders, RateLimitLayer};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -18,13 +18,16 @@ async fn the_status_is_that_of_a_layer() {
         let (_, registry) = store(mode);
         registry.headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
         registry.reject_with(|_| unreachable!("gRPC has a fixed form"));
-        let layer = LayerBuilder::new(Arc::clone(&registry), MAILS.clone()).by(
-            |_: &http::request::Parts, key: &mut portcullis_tower::KeyWriter<'_>| {
-                key.part("user", b"ada");
-                Ok(portcullis_tower::Identity::Found)
-            },
+        let layer = RateLimitLayer::new(
+            Arc::clone(&registry),
+            MAILS
+                .clone()
+                .by(|_: &http::request::Parts, key: &mut portcullis_tower::KeyWriter<'_>| {
+                    key.part("user", b"ada");
+                    Ok(portcullis_tower::Identity::Found)
+                })
+                .cost(|_| 2),
         );
-        let layer = layer.cost(|_| 2);
         assert!(check(&registry, &MAILS, "ada").await.is_ok());
         let of_layer = send(&probed(&layer).0, grpc(&[])).await;
         let status = Status::from(check(&registry, &MAILS, "ada").cost(2).await.unwrap_err());

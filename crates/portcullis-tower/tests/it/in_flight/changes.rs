@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use http::request::Parts;
 use portcullis_core::ManualClock;
 use portcullis_memory::MemoryStore;
-use portcullis_tower::Header;
+use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer};
 use tokio::sync::Notify;
 
 use super::*;
@@ -28,7 +28,7 @@ async fn permits_outlive_the_name_of_their_policy() {
     drop((response, charge));
     // No layer has the name any more, so that it may be used for something else.
     let rate = Policy::gcra("exports", Quota::per_second(9));
-    let _layer = LayerBuilder::new(Arc::clone(&setup.registry), rate).by(Global);
+    let _layer = RateLimitLayer::new(Arc::clone(&setup.registry), rate.by(Global));
     setup.run(60).await;
     assert_eq!((permit.has_lapsed(), setup.held().await, setup.seen()), (false, 1, Vec::new()));
     setup.store.set(Mode::Down);
@@ -52,7 +52,7 @@ async fn a_request_with_the_lease_of_before_shortens_no_other() {
         }
     };
     let exports = |seconds| Concurrency::new("exports", 2).lease(Duration::from_secs(seconds));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), exports(3).into()).by_async(look_up);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), exports(3).by_async(look_up));
     let layer = layer.lookup_deadline(Duration::from_secs(60));
     let send = |is_slow: bool| {
         let service = layer.layer(service_fn(|_: Request<String>| async {
@@ -95,7 +95,7 @@ async fn a_permit_under_a_grant_is_released_by_the_lease_of_now() {
     let exports = |seconds| {
         Concurrency::new("exports", 1).lease(Duration::from_secs(seconds)).policy().allow_overrides()
     };
-    let layer = LayerBuilder::new(Arc::clone(&registry), exports(1)).by(Global);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), exports(1).by(Global));
     registry.grant(&exports(1), global(), Quota::per_hour(2)).for_duration(LEASE).await.unwrap();
     let first = respond(&layer, &[]).await;
     registry.set_policy(exports(30)).unwrap();
@@ -111,7 +111,7 @@ async fn a_permit_under_a_grant_is_released_by_the_lease_of_now() {
 async fn a_grant_changes_the_number_of_permits_and_ends() {
     let (registry, clock) = memory();
     let exports = EXPORTS.policy().allow_overrides();
-    let layer = LayerBuilder::new(Arc::clone(&registry), exports.clone()).by(Global);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), exports.clone().by(Global));
     registry.grant(&exports, global(), Quota::per_hour(1_000)).for_duration(LEASE).await.unwrap();
     let mut responses = Vec::new();
     for _ in 0..7 {
@@ -130,7 +130,8 @@ async fn a_grant_changes_the_number_of_permits_and_ends() {
     assert_eq!(status(&layer).await, 429);
     responses.clear();
     registry.unblock(&exports, global()).await.unwrap();
-    responses.push(respond(&layer.cost(|_| LIMIT), &[]).await);
+    let all = RateLimitLayer::new(registry, exports.by(Global).cost(|_| LIMIT));
+    responses.push(respond(&all, &[]).await);
     assert_eq!(responses[0].status(), 200, "a blocked key releases its permits");
 }
 
@@ -139,8 +140,9 @@ async fn callers_have_numbers_of_permits_of_their_own() {
     let (registry, clock) = memory();
     let of = |limit| Quota::per_second(limit);
     let exports = Concurrency::new("exports", 1).lease(LEASE).policy().caller_quotas(of(1), of(3));
-    let layer = LayerBuilder::new(registry, exports).by(Header::named("user"));
-    let layer = layer.quota(move |parts: &Parts| parts.headers.contains_key("pro").then(|| of(3)));
+    let limit = exports.by(Header::named("user"));
+    let limit = limit.quota(move |parts: &Parts| parts.headers.contains_key("pro").then(|| of(3)));
+    let layer = RateLimitLayer::new(registry, limit);
     let send = |is_pro: bool| {
         let service = layer.layer(service_fn(|_: Request<String>| async {
             Ok::<_, Infallible>(Response::new(Steps::default()))

@@ -17,7 +17,7 @@ async fn parts_that_a_look_up_keeps_hold_no_permit() {
         async { Ok(Lookup::missing()) }
     };
     let tenants = Policy::fixed_window("tenants", Quota::per_hour(1));
-    let layer = setup.layer().and_policy(tenants).by_async(look_up);
+    let layer = setup.layer().and(tenants.by_async(look_up));
     assert_eq!(respond(&layer, &[]).await.status(), 400);
     let requests = kept.lock().unwrap().len();
     assert_eq!((requests, setup.held().await), (1, 0));
@@ -42,7 +42,7 @@ async fn requests_that_end_at_once_release_all_their_permits() {
     let policies: Vec<_> =
         (0..5).map(|number| Concurrency::try_new(&format!("of {number}"), 1_000).unwrap()).collect();
     for policy in policies {
-        let layer = LayerBuilder::new(Arc::clone(&setup.registry), policy.into()).by(Global);
+        let layer = setup.layer_of(policy.by(Global));
         for _ in 0..1_000 {
             responses.push(respond(&layer, &[]).await);
         }

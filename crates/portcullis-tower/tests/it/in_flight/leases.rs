@@ -44,7 +44,7 @@ async fn the_shortest_lease_is_renewed_in_time() {
     setup.pass(Duration::from_secs(5)).await;
     assert_eq!(setup.renewals(), 0);
     let short = Concurrency::new("short", 1).lease(Duration::from_secs(3));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), short.into()).by(Global);
+    let layer = setup.layer_of(short.by(Global));
     let response = respond(&layer, &[]).await;
     setup.pass(Duration::from_secs(9)).await;
     assert_eq!((respond(&layer, &[]).await.status().as_u16(), setup.seen()), (429, Vec::new()));
@@ -57,8 +57,9 @@ async fn the_shortest_lease_is_renewed_in_time() {
 #[tokio::test(start_paused = true)]
 async fn many_permits_are_renewed_in_batches() {
     let setup = Setup::new(Mode::Ready);
-    let many = |name| LayerBuilder::new(Arc::clone(&setup.registry), Concurrency::new(name, 1_000).into());
-    let layer = many("many").by(Global).and_policy(Concurrency::new("more", 1_000).into());
+    let many = Concurrency::new("many", 1_000).by(Global);
+    let more = Concurrency::new("more", 1_000);
+    let layer = setup.layer_of(many).and(more);
     let mut responses = Vec::new();
     for _ in 0..600 {
         responses.push(respond(&layer, &[]).await);
@@ -87,8 +88,8 @@ async fn one_task_renews_as_long_as_permits_are_held() {
     let setup = Setup::new(Mode::Ready);
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
-    let plain = LayerBuilder::new(Arc::clone(&setup.registry), Policy::gcra("plain", Quota::per_second(9)));
-    drop(respond(&plain.by(Global), &[]).await);
+    let plain = Policy::gcra("plain", Quota::per_second(9)).by(Global);
+    drop(respond(&setup.layer_of(plain), &[]).await);
     assert_eq!(tasks(), before, "no task without such a policy");
     let responses = [respond(&setup.layer(), &[]).await, respond(&setup.layer(), &[]).await];
     assert_eq!(tasks(), before + 1);

@@ -23,7 +23,7 @@ fn setup() -> Setup {
 
 fn layer(setup: &Setup, mode: FailureMode) -> RateLimitLayer {
     let exports = Concurrency::new("exports", 4).on_store_failure(mode);
-    LayerBuilder::new(Arc::clone(&setup.registry), exports.into()).by(Global)
+    RateLimitLayer::new(Arc::clone(&setup.registry), exports.by(Global))
 }
 
 async fn status(layer: &RateLimitLayer) -> u16 {

@@ -1,14 +1,22 @@
 //! Rejections, headers, and options that such a policy does not have.
 
-use portcullis_tower::{LayerError, RateLimitHeaders, Reason};
+use portcullis_tower::{RateLimitHeaders, Reason};
 
 use super::*;
 use crate::probe::{grpc, probed, request, send};
 
 fn setup() -> (Setup, RateLimitLayer) {
     let setup = Setup::new(Mode::Ready);
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), Concurrency::new("exports", 1).into());
-    (setup, layer.by(Global))
+    let layer = setup.layer_of(limit());
+    (setup, layer)
+}
+
+fn limit() -> Limit {
+    Concurrency::new("exports", 1).by(Global)
+}
+
+fn daily() -> Policy {
+    Policy::fixed_window("daily", Quota::per_day(9))
 }
 
 /// The headers of the response to an admitted request, and of a rejection.
@@ -48,7 +56,7 @@ async fn no_header_has_a_time_of_a_reset() {
 #[tokio::test]
 async fn a_rate_beside_it_has_its_own_figures() {
     let (_setup, layer) = setup();
-    let layer = layer.and_policy(Policy::fixed_window("daily", Quota::per_day(9)));
+    let layer = layer.and(daily());
     let [_, rejected] = headers(&layer.clone().headers(RateLimitHeaders::IETF)).await;
     assert_eq!(
         rejected,
@@ -57,8 +65,7 @@ async fn a_rate_beside_it_has_its_own_figures() {
             r#"ratelimit: "exports";r=0"#,
         ]
     );
-    let unlisted = LayerBuilder::new(Setup::new(Mode::Ready).registry, Concurrency::new("exports", 1).into());
-    let unlisted = unlisted.by(Global).hide().and_policy(Policy::fixed_window("daily", Quota::per_day(9)));
+    let unlisted = Setup::new(Mode::Ready).layer_of(limit().hide()).and(daily());
     let [admitted, rejected] = headers(&unlisted).await;
     assert_eq!(admitted, ["x-ratelimit-limit: 9", "x-ratelimit-remaining: 8", "x-ratelimit-reset: 86400"]);
     assert!(rejected.is_empty());
@@ -99,17 +106,17 @@ async fn closures_for_rejections_see_that_the_wait_is_unknown() {
 
 #[test]
 fn options_for_charges_are_refused() {
-    let (_setup, layer) = setup();
-    let refused = |layer: Result<RateLimitLayer, LayerError>| layer.unwrap_err().to_string();
-    for error in [
-        refused(layer.clone().try_charge_when(|_| true)),
-        refused(layer.clone().try_charge_after()),
-        refused(layer.clone().try_reserve_or(|_| 1, portcullis_tower::OnAbort::Used)),
+    let layer = |limits: [Limit; 2]| RateLimitLayer::try_new(Setup::new(Mode::Ready).registry, limits);
+    let daily = || Limit::new(daily());
+    for refused in [
+        limit().charge_when(|_| true),
+        limit().charge_after(),
+        limit().reserve_or(|_| 1, portcullis_tower::OnAbort::Used),
     ] {
+        let error = layer([refused, daily()]).unwrap_err().to_string();
         assert!(error.contains("exports") && error.contains("in flight"), "{error}");
     }
-    let daily = layer.and_policy(Policy::fixed_window("daily", Quota::per_day(9)));
-    assert!(daily.clone().try_charge_when(|_| true).is_ok(), "the rate beside it");
-    let error = refused(daily.try_release_at_headers());
+    assert!(layer([limit(), daily().charge_when(|_| true)]).is_ok(), "the rate beside it");
+    let error = layer([limit(), daily().release_at_headers()]).unwrap_err().to_string();
     assert!(error.contains("daily") && error.contains("in flight"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! Permits that handlers hold: in tasks, and of checks.
 
-use portcullis_tower::{Charge, CheckBuilder, InFlightPermit};
+use portcullis_tower::{Charge, CheckBuilder, InFlightPermit, PolicyExt as _, RateLimitLayer};
 
 use super::*;
 
@@ -80,7 +80,7 @@ async fn a_clone_of_the_charge_does_not_keep_the_permit() {
 async fn the_permit_of_one_policy_can_be_taken_alone() {
     let setup = Setup::new(Mode::Ready);
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(9));
-    let layer = setup.layer().and_in_flight(Concurrency::new("all", 9)).and_policy(hourly);
+    let layer = setup.layer().and(Concurrency::new("all", 9)).and(hourly);
     let (response, charge) = charge_of(&layer).await;
     assert!(charge.for_policy("hourly").unwrap().take_permit().is_none());
     let exports = charge.for_policy("exports").unwrap().take_permit().unwrap();
@@ -92,7 +92,7 @@ async fn the_permit_of_one_policy_can_be_taken_alone() {
 #[tokio::test]
 async fn nested_layers_hold_a_permit_each() {
     let setup = Setup::new(Mode::Ready);
-    let outer = LayerBuilder::new(Arc::clone(&setup.registry), Concurrency::new("all", 1).into()).by(Global);
+    let outer = RateLimitLayer::new(Arc::clone(&setup.registry), Concurrency::new("all", 1).by(Global));
     let inner = setup.layer();
     let service = outer.layer(inner.layer(service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
@@ -110,7 +110,7 @@ async fn nested_layers_hold_a_permit_each() {
 async fn corrections_of_a_charge_do_not_affect_permits() {
     let setup = Setup::new(Mode::Ready);
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(9));
-    let (response, charge) = charge_of(&setup.layer().and_policy(hourly)).await;
+    let (response, charge) = charge_of(&setup.layer().and(hourly)).await;
     let remaining = |charge: &Charge| charge.for_policy("hourly").unwrap().decision().remaining();
     assert!(charge.charge_more(2).await.unwrap().is_allowed());
     assert_eq!((remaining(&charge), setup.held().await), (6, 1));
@@ -167,7 +167,7 @@ async fn a_check_holds_its_permit_until_its_charge_is_dropped() {
 
 #[tokio::test]
 async fn limits_that_are_off_hold_nothing() {
-    let layer = LayerBuilder::new(Arc::new(Registry::off()), EXPORTS.into()).by(Global);
+    let layer = RateLimitLayer::new(Arc::new(Registry::off()), EXPORTS.by(Global));
     let (_response, charge) = charge_of(&layer).await;
     assert!(charge.take_permit().is_none());
 }

@@ -65,7 +65,7 @@ async fn an_upgraded_connection_without_a_holder_is_reported() {
         drop(upgrade(&layer, Keeps::Nothing, Method::GET, StatusCode::SWITCHING_PROTOCOLS).await);
         assert_eq!((setup.held().await, setup.seen()), (0, vec!["upgrade released", "released"]));
     }
-    let release_at_headers = setup.layer().release_at_headers();
+    let release_at_headers = setup.layer_of(EXPORTS.by(Global).release_at_headers());
     drop(upgrade(&release_at_headers, Keeps::Nothing, Method::GET, StatusCode::SWITCHING_PROTOCOLS).await);
     assert_eq!((setup.held().await, setup.seen()), (0, vec!["released"]));
 }

@@ -9,8 +9,8 @@ use http::request::Parts;
 use http::{HeaderValue, Request, Response};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    EventKind, Header, InstalledPolicy, LayerBuilder, LayerError, LayerLog, PreparedLayer, Reason, Registry,
-    SelectLayer, SelectedRateLimit, Selection,
+    EventKind, Header, InstalledPolicy, LayerError, LayerErrors, LayerLog, PolicyExt as _, PreparedLayer,
+    RateLimitLayer, Reason, Registry, SelectLayer, SelectedRateLimit, Selection,
 };
 use tower::{Service as _, ServiceExt as _, service_fn};
 
@@ -28,7 +28,7 @@ impl<F: Fn(&Parts) -> Selection + Send + Sync + 'static> SelectLayer for Choice<
 }
 
 fn by_user(registry: &Arc<Registry>, policy: Policy) -> PreparedLayer {
-    let layer = LayerBuilder::new(Arc::clone(registry), policy).by(Header::named("x-user"));
+    let layer = RateLimitLayer::new(Arc::clone(registry), policy.by(Header::named("x-user")));
     PreparedLayer::new(&layer, &LayerLog::default())
 }
 
@@ -47,7 +47,7 @@ async fn requests_pass_are_limited_or_cannot_be_decided() {
         let selection = match parts.headers.get("x-user").map(HeaderValue::as_bytes) {
             None => Selection::none(),
             Some(b"ada") => Selection::layer(layer.current()),
-            Some(_) => Selection::refused(&registry, &LayerError::TooMany),
+            Some(_) => Selection::refused(&registry, &LayerErrors::from(LayerError::TooMany)),
         };
         selection.with_header("x-chosen".parse().unwrap(), HeaderValue::from_static("yes"))
     }));

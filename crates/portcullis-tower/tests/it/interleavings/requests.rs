@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 
-use portcullis_tower::{InFlightPermit, ResponseBody};
+use portcullis_tower::{InFlightPermit, Limit, PolicyExt as _, RateLimitLayer, ResponseBody};
 
 use super::history::Mark;
 use super::world::{EXPORTS, Seen, UPLOADS, World, units};
@@ -279,12 +279,13 @@ pub(super) type Stack =
     BoxCloneService<Request<String>, Response<ResponseBody<ResponseBody<Rows>>>, &'static str>;
 
 pub(super) fn stack(registry: &Arc<Registry>) -> Stack {
-    let layer = |name| LayerBuilder::new(Arc::clone(registry), units(name)).by(Header::named("x-key"));
+    let limit = |name| units(name).by(Header::named("x-key"));
+    let layer = |limit| RateLimitLayer::new(Arc::clone(registry), limit);
     let cost =
         |parts: &http::request::Parts| parts.headers["x-cost"].to_str().unwrap().parse::<u64>().unwrap();
-    let outer = layer("guesses").charge_when(is_refused).and_policy(units("guarded")).and_in_flight(EXPORTS);
+    let outer = layer(limit("guesses").charge_when(is_refused)).and(units("guarded")).and(EXPORTS);
     let inner =
-        layer("daily").cost(cost).and_policy(units("loose")).and_in_flight(UPLOADS).release_at_headers();
+        layer(limit("daily").cost(cost)).and(units("loose")).and(Limit::new(UPLOADS).release_at_headers());
     let inner = inner.layer(service_fn(|request: Request<String>| handle(&request)));
     outer.layer(Between(inner)).boxed_clone()
 }

@@ -36,7 +36,7 @@ async fn a_request_in_several_queues_gives_the_last_slots_up() {
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
         let queue = Queue::of(start, Arc::new(Slow { memory, latency }), |registry| {
             let other = Policy::leaky_bucket("other", Quota::per_second(1).burst(5));
-            queue(registry, 5).and_policy(other).by(Global)
+            queue(registry, 5).and(other.by(Global))
         });
         let mut sent: Vec<_> = (0..5).map(|number| queue.send(number)).collect();
         settle().await;
@@ -68,7 +68,7 @@ async fn a_request_that_cannot_wait_does_not_reach_the_store() {
     assert_eq!(asked.elapsed(), Duration::ZERO, "the store answers later");
     // A request that need not wait passes: another policy's queue is empty.
     let other = Policy::leaky_bucket("other", Quota::per_second(1).burst(5));
-    let layer = LayerBuilder::new(full.unwrap(), other).by(Global);
+    let layer = RateLimitLayer::new(full.unwrap(), other.by(Global));
     let inner = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(())) });
     let response = layer.layer(inner).oneshot(Request::new(String::new())).await.unwrap();
     assert_eq!(response.status(), 200);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use http::Request;
 use portcullis_tower::matching::{Network, RequestMatcher as _, RequestPath};
-use portcullis_tower::{ClientIp, LayerBuilder, Trust};
+use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Trust};
 
 use super::{is_untouched, limit, policy};
 use crate::log::log;
@@ -20,8 +20,7 @@ fn from(peer: &str, headers: &[(&str, &str)]) -> Request<String> {
 #[tokio::test]
 async fn forged_addresses_are_in_no_list() {
     let clients = ClientIp::behind(Trust::networks(["10.0.0.0/24"])).x_forwarded_for();
-    let layer = LayerBuilder::new(registry(), policy("address"))
-        .by(clients.clone())
+    let layer = RateLimitLayer::new(registry(), policy("address").by(clients.clone()))
         .except(Network::of(&clients, ["203.0.113.0/24", "2001:db8:7::/48"]))
         .deny(Network::of(&clients, ["198.51.100.0/24"]));
     let (service, _) = probed(&layer);
@@ -82,7 +81,7 @@ async fn without_an_address_a_request_is_limited_or_rejected() {
 #[tokio::test]
 async fn an_unknown_address_that_is_denied_is_charged_as_malformed() {
     let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
-    let peer = LayerBuilder::new(registry(), policy("peer")).by(ClientIp::peer());
+    let peer = RateLimitLayer::new(registry(), policy("peer").by(ClientIp::peer()));
     let (service, probe) = probed(&peer.deny(Network::of(&clients, ["198.51.100.0/24"])));
     let request = || from("10.0.0.9", &[("x-forwarded-for", "unknown")]);
     assert_eq!(send(&service, request()).await.status, 400);

@@ -14,7 +14,7 @@ use portcullis_tower::Registry;
 use tokio::runtime::Builder;
 use tower::Layer as _;
 
-use super::{MINUTE, RULE, blocks, by_address, get, statuses};
+use super::{MINUTE, blocks, get, layer, locking_out, login, statuses};
 use crate::log::log;
 use crate::probe::Probe;
 use crate::support::{Mode, TestStore};
@@ -121,7 +121,7 @@ async fn denials_are_reported_once_a_second_per_key() {
     let (store, registry, _clock) = Remote::new();
     let blocks = blocks(&registry);
     let service =
-        by_address(&registry).lock_out(LockOut::after(1_000).within(MINUTE)).layer(Probe::default());
+        layer(&registry, login().lock_out(LockOut::after(1_000).within(MINUTE))).layer(Probe::default());
     // The first report shows that the store does not answer at once.
     statuses(&service, 1, 2).await;
     tokio::task::yield_now().await;
@@ -148,7 +148,7 @@ async fn denials_are_reported_once_a_second_per_key() {
 async fn a_lock_out_begins_within_a_second_without_a_request() {
     let (_, registry, clock) = Remote::new();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     assert_eq!(statuses(&service, 1, 9).await[1..], [429; 8]);
     a_second().await;
     assert_eq!(*blocks.lock().unwrap(), [MINUTE * 10]);
@@ -164,7 +164,7 @@ async fn a_lock_out_begins_within_a_second_without_a_request() {
 #[test]
 fn reports_go_on_in_another_runtime() {
     let (store, registry, _clock) = Remote::new();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     let runtime = || Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let first = runtime();
     first.block_on(statuses(&service, 1, 3));
@@ -180,7 +180,7 @@ fn reports_go_on_in_another_runtime() {
 #[tokio::test(start_paused = true)]
 async fn reports_in_progress_are_bounded() {
     let (store, registry, _clock) = Remote::new();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     for client in 0..200 {
         statuses(&service, client, 2).await;
     }
@@ -192,7 +192,7 @@ async fn reports_in_progress_are_bounded() {
 #[tokio::test(start_paused = true)]
 async fn failed_reports_are_logged_once_and_lost() {
     let (store, registry, _clock) = Remote::new();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     let (log, _guard) = log();
     store.is_down.store(true, Ordering::Relaxed);
     for _ in 0..3 {
@@ -217,7 +217,7 @@ async fn remembered_denials_count_and_those_of_a_fallback_do_not() {
         store.set(mode);
         let registry =
             Arc::new(Registry::new(Arc::new(Fallback::new(Arc::clone(&store))), Secret::published()));
-        let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+        let service = locking_out(&registry).layer(Probe::default());
         let denied = statuses(&service, 1, 4).await.into_iter().filter(|status| *status == 429).count();
         assert!(denied >= 3);
         let recorded = store.reports.load(Ordering::Relaxed);

@@ -7,55 +7,57 @@ use std::time::Duration;
 use portcullis_core::{Concurrency, ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    CheckBuilder, ClientIp, Extension, Global, Header, Identity, KeyExtractor as _, KeyWriter, LayerBuilder,
-    LayerError, Lookup, Mode, OnMissing, OverridingError, Percent, Reason, Registry, Route,
+    CheckBuilder, ClientIp, Extension, Global, Header, Identity, KeyExtractor as _, KeyWriter, LayerError,
+    Lookup, Mode, OnMissing, OverridingError, Percent, PolicyExt as _, RateLimitLayer, Reason, Registry,
+    Route,
 };
 use tower::Layer as _;
 
-use super::{LOGIN, MINUTE, RULE, blocks, by_address, from, get, limiter, statuses};
+use super::{
+    LOGIN, MINUTE, RULE, blocks, by_address, from, get, layer, limiter, locking_out, login, statuses,
+};
 use crate::probe::{Probe, request, send};
-use crate::support::{TestStore, registry_of};
+use crate::support::{TestStore, mistake, registry_of};
 
 #[test]
 fn a_lock_out_of_all_clients_is_an_error() {
     let (registry, _clock) = limiter();
-    let login = || LayerBuilder::new(Arc::clone(&registry), LOGIN);
     let shared = LayerError::SharedLockOut { policy: LOGIN.name().clone() };
-    for layer in [
-        login().by(Global),
-        login().by(Route::http_method()),
-        login().by(Global.and(Route::grpc_method())),
-        login().by(ClientIp::peer()).on_missing(OnMissing::Shared),
+    for limit in [
+        LOGIN.by(Global),
+        LOGIN.by(Route::http_method()),
+        LOGIN.by(Global.and(Route::grpc_method())),
+        LOGIN.by(ClientIp::peer()).on_missing(OnMissing::Shared),
     ] {
-        assert_eq!(layer.try_lock_out(RULE).unwrap_err(), shared);
+        assert_eq!(mistake(&registry, [limit.lock_out(RULE)]), shared);
     }
     assert!(shared.to_string().starts_with("policy login cannot lock out keys that unrelated clients share"));
-    assert!(login().by(ClientIp::peer().and(Route::http_method())).try_lock_out(RULE).is_ok());
+    let by_both = LOGIN.by(ClientIp::peer().and(Route::http_method())).lock_out(RULE);
+    assert!(RateLimitLayer::try_new(registry, [by_both]).is_ok());
 }
 
 #[test]
 #[should_panic(expected = "policy login cannot lock out keys that unrelated clients share")]
 fn a_shared_key_after_the_lock_out_panics() {
     let (registry, _clock) = limiter();
-    let _ = by_address(&registry).lock_out(RULE).by(Global);
+    let _ = layer(&registry, login().lock_out(RULE).by(Global));
 }
 
 #[test]
 #[should_panic(expected = "policy login cannot lock out keys that unrelated clients share")]
 fn a_shared_missing_identity_after_the_lock_out_panics() {
     let (registry, _clock) = limiter();
-    let _ = by_address(&registry).lock_out(RULE).on_missing(OnMissing::Shared);
+    let _ = layer(&registry, login().lock_out(RULE).on_missing(OnMissing::Shared));
 }
 
 #[test]
 fn a_leased_policy_has_no_lock_out() {
     let (registry, _clock) = limiter();
     let leased = Policy::fixed_window("leased", Quota::per_minute(100)).lease(10);
-    let layer = LayerBuilder::new(Arc::clone(&registry), leased.clone()).by(ClientIp::peer());
     let expected = LayerError::LeasedOverrides { policy: leased.name().clone() };
-    assert_eq!(layer.try_lock_out(RULE).unwrap_err(), expected);
+    assert_eq!(mistake(&registry, [leased.by(ClientIp::peer()).lock_out(RULE)]), expected);
 
-    let _locked_out = by_address(&registry).lock_out(RULE);
+    let _locked_out = locking_out(&registry);
     let leased = Policy::fixed_window("login", Quota::per_minute(100)).lease(10);
     assert!(matches!(registry.set_policy(leased), Err(LayerError::LeasedOverrides { .. })));
 }
@@ -64,9 +66,9 @@ fn a_leased_policy_has_no_lock_out() {
 fn a_store_may_refuse_a_lock_out() {
     let store = Arc::<TestStore>::default();
     let registry = registry_of(Arc::clone(&store));
-    let layer = by_address(&registry);
+    let _layer = by_address(&registry);
     store.is_full.store(true, Ordering::Relaxed);
-    assert!(matches!(layer.try_lock_out(RULE), Err(LayerError::Refused { .. })));
+    assert!(matches!(mistake(&registry, [login().lock_out(RULE)]), LayerError::Refused { .. }));
 }
 
 #[tokio::test]
@@ -74,7 +76,7 @@ async fn all_layers_with_the_policy_share_the_lock_out() {
     let (registry, _clock) = limiter();
     let before = by_address(&registry).layer(Probe::default());
     assert_eq!(get(&before, 9).await.status, 200);
-    let with = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let with = locking_out(&registry).layer(Probe::default());
     let after = by_address(&registry).layer(Probe::default());
 
     // One passes; a denial in each of them.
@@ -85,23 +87,23 @@ async fn all_layers_with_the_policy_share_the_lock_out() {
     for service in [&before, &with, &after] {
         assert_eq!(get(service, 1).await.header("retry-after"), Some("600"));
     }
-    assert!(by_address(&registry).try_lock_out(RULE).is_ok());
-    let error = by_address(&registry).try_lock_out(RULE.within(MINUTE * 2)).unwrap_err();
+    assert!(RateLimitLayer::try_new(Arc::clone(&registry), [login().lock_out(RULE)]).is_ok());
+    let error = mistake(&registry, [login().lock_out(RULE.within(MINUTE * 2))]);
     assert!(matches!(error, LayerError::LockOutConflict { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn a_lock_out_ends_with_the_last_layer_of_its_policy() {
     let (registry, _clock) = limiter();
-    drop(by_address(&registry).lock_out(RULE));
-    let layer = by_address(&registry).lock_out(RULE.within(MINUTE * 2));
+    drop(locking_out(&registry));
+    let layer = layer(&registry, login().lock_out(RULE.within(MINUTE * 2)));
     assert_eq!(layer.policies().count(), 1);
 }
 
 #[tokio::test]
 async fn a_policy_that_changes_keeps_its_lock_out() {
     let (registry, _clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     registry.set_policy(Policy::fixed_window("login", Quota::per_minute(2))).unwrap();
     assert!(registry.policy(LOGIN.name()).unwrap().reads_overrides());
     assert_eq!(statuses(&service, 1, 5).await, [200, 200, 429, 429, 429]);
@@ -112,7 +114,7 @@ async fn a_policy_that_changes_keeps_its_lock_out() {
 async fn shadow_and_off_policies_lock_no_key_out() {
     let (registry, clock) = limiter();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     for mode in [Mode::Shadow, Mode::Off, Mode::Percent(Percent::ZERO)] {
         registry.set_mode(LOGIN.name(), mode).unwrap();
         assert_eq!(statuses(&service, 1, 10).await, [200; 10]);
@@ -126,7 +128,7 @@ async fn shadow_and_off_policies_lock_no_key_out() {
 #[tokio::test]
 async fn a_blocked_key_passes_in_shadow() {
     let (registry, _clock) = limiter();
-    let service = by_address(&registry).lock_out(RULE).layer(Probe::default());
+    let service = locking_out(&registry).layer(Probe::default());
     statuses(&service, 1, 4).await;
     registry.set_mode(LOGIN.name(), Mode::Shadow).unwrap();
     assert_eq!(get(&service, 1).await.status, 200);
@@ -136,7 +138,7 @@ async fn a_blocked_key_passes_in_shadow() {
 async fn costs_that_never_fit_do_not_count() {
     let (registry, _clock) = limiter();
     let blocks = blocks(&registry);
-    let service = by_address(&registry).cost(|_| 2).lock_out(RULE).layer(Probe::default());
+    let service = layer(&registry, login().cost(|_| 2).lock_out(RULE)).layer(Probe::default());
     assert_eq!(statuses(&service, 1, 10).await, [400; 10]);
     assert!(blocks.lock().unwrap().is_empty());
 }
@@ -145,8 +147,8 @@ async fn costs_that_never_fit_do_not_count() {
 async fn a_denial_counts_under_the_policy_that_denies() {
     let (registry, _clock) = limiter();
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(1));
-    let layer = by_address(&registry).lock_out(RULE).and_policy(hourly);
-    let service = layer.by(Header::named("x-user")).layer(Probe::default());
+    let layer = locking_out(&registry).and(hourly.by(Header::named("x-user")));
+    let service = layer.layer(Probe::default());
     let mut statuses = Vec::new();
     for _ in 0..10 {
         statuses.push(send(&service, from(1, request(&[("x-user", "ada")]))).await.status);
@@ -164,8 +166,8 @@ async fn denials_by_another_policy_lock_no_key_out() {
     let blocks = blocks(&registry);
     let (daily, slots) =
         (Policy::fixed_window("daily", Quota::per_day(100)), Policy::gcra("all", Quota::per_hour(1)));
-    let layer = LayerBuilder::new(Arc::clone(&registry), daily).by(ClientIp::peer()).lock_out(RULE);
-    let service = layer.and_policy(slots).by(Global).layer(Probe::default());
+    let layer = RateLimitLayer::new(Arc::clone(&registry), daily.by(ClientIp::peer()).lock_out(RULE));
+    let service = layer.and(slots.by(Global)).layer(Probe::default());
     assert_eq!(get(&service, 1).await.status, 200);
     for _ in 0..50 {
         let answer = get(&service, 1).await;
@@ -177,8 +179,8 @@ async fn denials_by_another_policy_lock_no_key_out() {
 #[tokio::test]
 async fn denials_of_a_policy_that_charges_after_lock_out() {
     let (registry, _clock) = limiter();
-    let layer = by_address(&registry).charge_when(|outcome| outcome.status() == 200).charge_after();
-    let service = layer.lock_out(RULE).layer(Probe::default());
+    let limit = login().charge_when(|outcome| outcome.status() == 200).charge_after();
+    let service = layer(&registry, limit.lock_out(RULE)).layer(Probe::default());
     assert_eq!(statuses(&service, 1, 4).await, [200, 429, 429, 429]);
     assert_eq!(get(&service, 1).await.header("retry-after"), Some("600"));
     assert_eq!(get(&service, 2).await.status, 200);
@@ -188,7 +190,7 @@ async fn denials_of_a_policy_that_charges_after_lock_out() {
 async fn a_request_that_waits_when_its_key_is_blocked_is_rejected() {
     let (registry, clock) = limiter();
     let patient = LOGIN.wait_at_most(MINUTE * 2).allow_overrides();
-    let layer = LayerBuilder::new(Arc::clone(&registry), patient.clone()).by(ClientIp::peer());
+    let layer = RateLimitLayer::new(Arc::clone(&registry), patient.clone().by(ClientIp::peer()));
     let service = layer.layer(Probe::default());
     assert_eq!(get(&service, 1).await.status, 200);
     let waiting = tokio::spawn({
@@ -206,8 +208,8 @@ async fn a_request_that_waits_when_its_key_is_blocked_is_rejected() {
 #[test]
 fn a_limit_on_requests_in_flight_has_no_lock_out() {
     let (registry, _clock) = limiter();
-    let layer = by_address(&registry).and_in_flight(Concurrency::new("exports", 2)).by(ClientIp::peer());
-    let error = layer.try_lock_out(RULE).unwrap_err();
+    let exports = Concurrency::new("exports", 2).by(ClientIp::peer()).lock_out(RULE);
+    let error = mistake(&registry, [login(), exports]);
     assert!(matches!(&error, LayerError::LocksOutInFlight { policy } if policy.as_str() == "exports"));
     assert!(error.to_string().contains("its denials show no abuse"), "{error}");
 }
@@ -215,9 +217,12 @@ fn a_limit_on_requests_in_flight_has_no_lock_out() {
 #[tokio::test]
 async fn keys_found_by_a_look_up_are_locked_out() {
     let (registry, _clock) = limiter();
-    let layer = LayerBuilder::new(Arc::clone(&registry), LOGIN)
-        .by_async(|_: &http::request::Parts| async { Ok(Lookup::found("tenant", "acme")) })
-        .lock_out(RULE);
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        LOGIN
+            .by_async(|_: &http::request::Parts| async { Ok(Lookup::found("tenant", "acme")) })
+            .lock_out(RULE),
+    );
     let service = layer.layer(Probe::default());
     assert_eq!(statuses(&service, 1, 4).await, [200, 429, 429, 429]);
     assert_eq!(get(&service, 2).await.header("retry-after"), Some("600"));
@@ -226,7 +231,7 @@ async fn keys_found_by_a_look_up_are_locked_out() {
 #[tokio::test]
 async fn checks_of_handlers_count_and_are_blocked() {
     let (registry, _clock) = limiter();
-    let _layer = by_address(&registry).lock_out(RULE);
+    let _layer = locking_out(&registry);
     let login = LOGIN;
     let check = || CheckBuilder::new(&registry, &login).by(|key| key.part("email", b"ada@example.com"));
     assert!(check().await.is_ok());
@@ -249,7 +254,8 @@ async fn checks_of_handlers_count_and_are_blocked() {
 async fn a_blocked_key_does_not_wait_for_the_end_of_its_block() {
     let (registry, _clock) = limiter();
     let patient = LOGIN.wait_at_most(MINUTE * 20);
-    let layer = LayerBuilder::new(Arc::clone(&registry), patient.clone()).by(ClientIp::peer()).lock_out(RULE);
+    let layer =
+        RateLimitLayer::new(Arc::clone(&registry), patient.clone().by(ClientIp::peer()).lock_out(RULE));
     let service = layer.layer(Probe::default());
     let key = registry.key_of(&ClientIp::peer(), from(1, request(&[]))).unwrap();
     registry.block(&patient, key, MINUTE).await.unwrap();
@@ -270,7 +276,7 @@ async fn blocks_by_hand_need_a_policy_that_reads_them() {
         block(&LOGIN.allow_overrides(), MINUTE).await.unwrap_err().to_string(),
         "policy login has no grants and blocks: build it with `Policy::allow_overrides`, or give it a lock-out in a layer"
     );
-    let _locked_out = by_address(&registry).lock_out(RULE);
+    let _locked_out = locking_out(&registry);
     assert_eq!(block(&LOGIN, MINUTE).await, Ok(()));
     for length in [Duration::ZERO, Duration::MAX] {
         assert!(matches!(block(&LOGIN, length).await, Err(OverridingError::Invalid(_))));
@@ -292,7 +298,7 @@ async fn clients_that_share_an_overflow_state_are_not_locked_out() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).capacity(1).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    let layer = LayerBuilder::new(Arc::clone(&registry), LOGIN).by(Header::named("x-user")).lock_out(RULE);
+    let layer = RateLimitLayer::new(Arc::clone(&registry), LOGIN.by(Header::named("x-user")).lock_out(RULE));
     let service = layer.layer(Probe::default());
     let get = async |user: u32| send(&service, request(&[("x-user", &user.to_string())])).await;
     let mut locked_out = 0;

@@ -44,8 +44,9 @@ async fn a_call_is_judged_by_the_status_in_its_trailers() {
                 let store = Arc::<TestStore>::default();
                 store.set(mode);
                 let registry = registry_of(store);
-                let layer = layer(&registry, 9).charge_when(is_unauthenticated);
-                let layer = if charges_after { layer.charge_after() } else { layer };
+                let limit = limit_of(9).charge_when(is_unauthenticated);
+                let limit = if charges_after { limit.charge_after() } else { limit };
+                let layer = layer(&registry, limit);
                 let response = call(&layer, &[], 200, body(&[Step::Data, Step::Trailers(status)])).await;
                 assert_eq!(remaining(&response), at_head, "the headers come before the outcome");
                 assert_eq!(left(&registry, 9).await, at_head);
@@ -60,7 +61,7 @@ async fn a_call_is_judged_by_the_status_in_its_trailers() {
 #[tokio::test]
 async fn a_call_without_a_body_is_judged_by_its_head() {
     let registry = registry();
-    let layer = layer(&registry, 9).charge_when(is_unauthenticated);
+    let layer = layer(&registry, limit_of(9).charge_when(is_unauthenticated));
     for (head, status, expected) in [
         (&[("grpc-status", "0")][..], 200, 9),
         (&[("grpc-status", "16")], 200, 8),
@@ -84,8 +85,9 @@ async fn a_call_without_a_status_stays_charged() {
     ] {
         for (refunds, expected) in [(false, 8), (true, 9)] {
             let registry = registry();
-            let layer = layer(&registry, 9).charge_when(is_unauthenticated);
-            let layer = if refunds { layer.refund_unanswered() } else { layer };
+            let limit = limit_of(9).charge_when(is_unauthenticated);
+            let limit = if refunds { limit.refund_unanswered() } else { limit };
+            let layer = layer(&registry, limit);
             let mut response = call(&layer, &[], 200, frames.clone()).await;
             for _ in 0..polls {
                 drop(response.body_mut().frame().await);
@@ -99,7 +101,7 @@ async fn a_call_without_a_status_stays_charged() {
 #[tokio::test]
 async fn a_permit_is_held_until_the_trailers() {
     let registry = registry();
-    let layer = layer(&registry, 9).charge_when(is_unauthenticated).charge_after_at_most(1);
+    let layer = layer(&registry, limit_of(9).charge_when(is_unauthenticated).charge_after_at_most(1));
     let response = call(&layer, &[], 200, body(&[Step::Data, Step::Trailers(Some("16"))])).await;
     let rejected = echo(&layer).oneshot(request(200)).await.unwrap();
     assert_eq!(rejected.status(), 429);
@@ -111,7 +113,7 @@ async fn a_permit_is_held_until_the_trailers() {
 async fn a_reservation_is_refunded_by_outcome() {
     for (outcome, charged) in [("0", 0), ("16", 7)] {
         let registry = registry();
-        let layer = layer(&registry, 100).reserve(|_| 40).charge_when(is_unauthenticated);
+        let layer = layer(&registry, limit_of(100).reserve(|_| 40).charge_when(is_unauthenticated));
         let service = layer.layer(service_fn(move |request: Request<String>| {
             request.extensions().get::<Usage>().unwrap().add(7);
             let body = body(&[Step::Data, Step::Trailers(Some(outcome))]);

@@ -6,14 +6,14 @@ use std::task::{Context, Poll, Waker};
 
 use http::StatusCode;
 use http::request::Parts;
-use portcullis_tower::{Bearer, ClientIp, KeyError, Lookup, Reason};
+use portcullis_tower::{Bearer, ClientIp, KeyError, Limit, Lookup, PolicyExt as _, RateLimitLayer, Reason};
 use tower::Service as _;
 
 use super::*;
 use crate::probe;
 
-fn looking(registry: &Arc<Registry>, limit: u64) -> RateLimitLayer {
-    layer(registry, limit).charge_when(is_refused).charge_after()
+fn looking(units: u64) -> Limit {
+    limit_of(units).charge_when(is_refused).charge_after()
 }
 
 fn in_mode(mode: Mode) -> Arc<Registry> {
@@ -26,7 +26,7 @@ fn in_mode(mode: Mode) -> Arc<Registry> {
 async fn valid_requests_at_the_same_time_all_pass() {
     for mode in [Mode::Ready, Mode::Later] {
         let registry = in_mode(mode);
-        let mut service = echo(&looking(&registry, 2).charge_after_at_most(20));
+        let mut service = echo(&layer(&registry, looking(2).charge_after_at_most(20)));
         let mut renewals = Vec::new();
         for _ in 0..20 {
             renewals.push(tokio::spawn(service.ready().await.unwrap().call(request(200))));
@@ -65,8 +65,9 @@ async fn guesses_that_run(layer: &RateLimitLayer) -> usize {
 async fn parallel_guesses_run_up_to_limit_and_bound() {
     for mode in [Mode::Ready, Mode::Later] {
         for (limit, bound) in [(5, None), (5, Some(1)), (1, Some(30)), (5, Some(0))] {
-            let layer = looking(&in_mode(mode), limit);
-            let layer = bound.map_or(layer.clone(), |bound| layer.charge_after_at_most(bound));
+            let limited = looking(limit);
+            let limited = bound.map_or(limited.clone(), |bound| limited.charge_after_at_most(bound));
+            let layer = layer(&in_mode(mode), limited);
             let bound = bound.unwrap_or(5);
             let limit = usize::try_from(limit).unwrap();
             let ran = guesses_that_run(&layer).await;
@@ -91,7 +92,7 @@ async fn random_guesses(seed: u64, mode: Mode) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (limit, bound) = (1 + rng.u64(..4), 1 + rng.u64(..4));
     let registry = in_mode(mode);
-    let layer = looking(&registry, limit).charge_after_at_most(usize::try_from(bound).unwrap());
+    let layer = layer(&registry, looking(limit).charge_after_at_most(usize::try_from(bound).unwrap()));
     let ran = Arc::new(AtomicUsize::new(0));
     let mut pending: Vec<Guess> = Vec::new();
     for _ in 0..200 {
@@ -150,16 +151,16 @@ async fn an_exhausted_policy_rejects_until_a_unit_is_available() {
         let registry = in_mode(mode);
         let policy = || Policy::gcra("guesses", Quota::per_minute(1).burst(2));
         let all = Policy::fixed_window("all", Quota::per_day(9));
-        let first = LayerBuilder::new(Arc::clone(&registry), all).by(Global);
-        let layer = first.clone().and_policy(policy()).charge_when(is_refused).charge_after();
-        let service = echo(&layer);
+        let first = all.by(Global);
+        let guesses = Limit::new(policy()).charge_when(is_refused).charge_after();
+        let service = echo(&layer(&registry, first.clone()).and(guesses));
         for (status, expected) in [(401, (401, 1)), (401, (401, 0)), (200, (429, 0)), (401, (429, 0))] {
             assert_eq!(send(&service, request(status)).await, expected, "{mode:?}");
         }
         let rejected = service.oneshot(request(200)).await.unwrap();
         assert_eq!(rejected.headers()["retry-after"], "60");
         assert_eq!(
-            send(&echo(&first.cost(|_| 0)), request(200)).await.1,
+            send(&echo(&layer(&registry, first.cost(|_| 0))), request(200)).await.1,
             7,
             "rejected requests are refunded"
         );
@@ -170,8 +171,8 @@ async fn an_exhausted_policy_rejects_until_a_unit_is_available() {
 async fn a_request_is_charged_whether_it_fits_or_not() {
     let registry = registry();
     let policy = Policy::gcra("guesses", Quota::per_second(1).burst(2));
-    let layer = LayerBuilder::new(Arc::clone(&registry), policy).by(Global).cost(|_| 2);
-    let mut service = echo(&layer.charge_when(is_refused).charge_after_at_most(3));
+    let limit = policy.by(Global).cost(|_| 2).charge_when(is_refused).charge_after_at_most(3);
+    let mut service = echo(&layer(&registry, limit));
     let mut guesses = Vec::new();
     for _ in 0..3 {
         guesses.push(service.ready().await.unwrap().call(request(401)));
@@ -185,7 +186,7 @@ async fn a_request_is_charged_whether_it_fits_or_not() {
 
 #[tokio::test]
 async fn without_a_closure_every_response_is_charged() {
-    let service = echo(&layer(&registry(), 2).charge_after());
+    let service = echo(&layer(&registry(), limit_of(2).charge_after()));
     for (status, expected) in [(200, (200, 1)), (500, (500, 0)), (200, (429, 0))] {
         assert_eq!(send(&service, request(status)).await, expected);
     }
@@ -193,7 +194,7 @@ async fn without_a_closure_every_response_is_charged() {
 
 #[tokio::test]
 async fn a_cost_of_zero_needs_no_permit() {
-    let service = echo(&looking(&registry(), 1).charge_after_at_most(0).cost(|_| 0));
+    let service = echo(&layer(&registry(), looking(1).charge_after_at_most(0).cost(|_| 0)));
     assert_eq!(send(&service, request(401)).await, (401, 1));
 }
 
@@ -203,7 +204,7 @@ async fn more_unsettled_requests_are_rejected_without_a_wait() {
     let events = Recorder::new(&registry);
     let seen = Arc::new(Mutex::new(None));
     let reason = Arc::clone(&seen);
-    let full = looking(&registry, 2).charge_after_at_most(0);
+    let full = layer(&registry, looking(2).charge_after_at_most(0));
     let custom = full.clone().reject_with(move |rejection| {
         *reason.lock().unwrap() = Some((rejection.reason(), rejection.decisions().len()));
         rejection.response()
@@ -236,17 +237,18 @@ async fn a_rejected_request_keeps_no_permit() {
     let registry = registry();
     let tight = Policy::fixed_window("tight", Quota::per_day(1));
     let two = Policy::fixed_window("two", Quota::per_day(9));
-    let layer = looking(&registry, 9).charge_after_at_most(1).and_policy(two).charge_after_at_most(0);
+    let one = layer(&registry, looking(9).charge_after_at_most(1));
+    let none = one.clone().and(Limit::new(two).charge_after_at_most(0));
     for _ in 0..3 {
-        assert_eq!(echo(&layer).oneshot(request(200)).await.unwrap().status(), 429);
+        assert_eq!(echo(&none).oneshot(request(200)).await.unwrap().status(), 429);
     }
-    let layer = looking(&registry, 9).charge_after_at_most(1).and_policy(tight);
+    let tight = one.clone().and(tight);
     let mut statuses = Vec::new();
     for _ in 0..4 {
-        statuses.push(echo(&layer).oneshot(request(200)).await.unwrap().status().as_u16());
+        statuses.push(echo(&tight).oneshot(request(200)).await.unwrap().status().as_u16());
     }
     assert_eq!(statuses, [200, 429, 429, 429]);
-    assert_eq!(send(&echo(&looking(&registry, 9).charge_after_at_most(1)), request(200)).await, (200, 9));
+    assert_eq!(send(&echo(&one), request(200)).await, (200, 9));
 }
 
 #[tokio::test]
@@ -255,8 +257,8 @@ async fn a_rejected_identity_is_charged_by_address() {
     let address = Policy::fixed_window("guesses", Quota::per_day(2));
     let users = Policy::fixed_window("users", Quota::per_day(9));
     let layer =
-        LayerBuilder::new(registry, address).by(ClientIp::peer()).charge_when(is_refused).charge_after();
-    let service = echo(&layer.and_policy(users).by(Bearer));
+        RateLimitLayer::new(registry, address.by(ClientIp::peer()).charge_when(is_refused).charge_after());
+    let service = echo(&layer.and(users.by(Bearer)));
     for expected in [401, 401, 429] {
         let mut request = request(200);
         request.extensions_mut().insert(std::net::SocketAddr::from(([192, 0, 2, 1], 1024)));
@@ -287,8 +289,8 @@ async fn guessed_keys_that_are_looked_up_are_charged() {
     for mode in [Mode::Ready, Mode::Later] {
         let registry = in_mode(mode);
         let tenants = Policy::fixed_window("tenants", Quota::per_day(1));
-        let layer = looking(&registry, 9).count_rejections().charge_after_at_most(1);
-        let mut service = echo(&layer.and_policy(tenants).by_async(keys));
+        let layer = layer(&registry, looking(9).count_rejections().charge_after_at_most(1));
+        let mut service = echo(&layer.and(tenants.by_async(keys)));
         let status = async |key| service.clone().oneshot(with_key(key)).await.unwrap().status().as_u16();
         assert_eq!(status("guess").await, 400);
         eventually(async || left(&registry, 9).await == 8).await;
@@ -312,18 +314,20 @@ async fn a_policy_whose_key_is_looked_up_may_charge_after() {
         let registry = in_mode(mode);
         let all = Policy::fixed_window("all", Quota::per_day(9));
         let tenants = Policy::fixed_window("tenants", Quota::per_day(1));
-        let first = LayerBuilder::new(Arc::clone(&registry), all).by(Global);
-        let layer = first.clone().and_policy(tenants).by_async(keys).charge_when(is_refused).charge_after();
+        let first = all.by(Global);
+        let tenants = tenants.by_async(keys).charge_when(is_refused).charge_after();
+        let both = |tenants: Limit| layer(&registry, first.clone()).and(tenants);
         let send = async |layer: &RateLimitLayer, status: u16| {
             let (parts, _) = with_key("acme").into_parts();
             let request = Request::from_parts(parts, status.to_string());
             echo(layer).oneshot(request).await.unwrap().status().as_u16()
         };
-        let statuses = [send(&layer, 200).await, send(&layer, 401).await, send(&layer, 200).await];
+        let one = both(tenants.clone());
+        let statuses = [send(&one, 200).await, send(&one, 401).await, send(&one, 200).await];
         assert_eq!(statuses, [200, 401, 429], "{mode:?}");
-        assert_eq!(send(&layer.charge_after_at_most(0), 200).await, 429);
+        assert_eq!(send(&both(tenants.charge_after_at_most(0)), 200).await, 429);
         assert_eq!(
-            super::send(&echo(&first.cost(|_| 0)), request(200)).await.1,
+            super::send(&echo(&layer(&registry, first.clone().cost(|_| 0))), request(200)).await.1,
             7,
             "rejections are refunded"
         );

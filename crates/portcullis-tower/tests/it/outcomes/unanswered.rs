@@ -26,13 +26,14 @@ fn begin(layer: &RateLimitLayer) -> impl Future + use<> {
 
 /// The four ways to judge a request, and what remains of 9 units if it has no outcome.
 fn rows(registry: &Arc<Registry>) -> [(RateLimitLayer, u64); 4] {
-    let layer = || layer(registry, 9).charge_when(is_refused);
+    let limit = || limit_of(9).charge_when(is_refused);
     [
-        (layer(), 8),
-        (layer().refund_unanswered(), 9),
-        (layer().charge_after(), 8),
-        (layer().charge_after().refund_unanswered(), 9),
+        (limit(), 8),
+        (limit().refund_unanswered(), 9),
+        (limit().charge_after(), 8),
+        (limit().charge_after().refund_unanswered(), 9),
     ]
+    .map(|(limit, left)| (layer(registry, limit), left))
 }
 
 fn in_mode(mode: Mode) -> (Arc<TestStore>, Arc<Registry>) {
@@ -91,9 +92,9 @@ async fn a_request_that_panics_stays_charged() {
 async fn a_request_stays_charged_if_the_closure_panics() {
     let (_, registry) = in_mode(Mode::Ready);
     let events = Recorder::new(&registry);
-    let layer = layer(&registry, 9).charge_when(|_| panic!("a bug")).refund_unanswered();
-    assert_eq!(send(&echo(&layer), request(200)).await, (200, 8));
-    assert_eq!(send(&echo(&layer.charge_after()), request(200)).await, (200, 7));
+    let limit = limit_of(9).charge_when(|_| panic!("a bug")).refund_unanswered();
+    assert_eq!(send(&echo(&layer(&registry, limit.clone())), request(200)).await, (200, 8));
+    assert_eq!(send(&echo(&layer(&registry, limit.charge_after())), request(200)).await, (200, 7));
     assert_eq!(events.take(), ["panicked", "panicked", "charged"]);
 }
 
@@ -103,11 +104,12 @@ async fn a_request_that_leaves_during_its_refund_is_refunded() {
     let store = Slow { memory, latency: Duration::from_millis(10) };
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     let events = Recorder::new(&registry);
-    let service =
-        layer(&registry, 9).charge_when(is_refused).layer(service_fn(async |_: Request<String>| {
+    let service = layer(&registry, limit_of(9).charge_when(is_refused)).layer(service_fn(
+        async |_: Request<String>| {
             tokio::time::sleep(Duration::from_millis(10)).await;
             Ok::<_, Infallible>(Response::new(()))
-        }));
+        },
+    ));
     let response = tokio::time::timeout(Duration::from_millis(25), service.oneshot(request(200)));
     assert!(response.await.is_err(), "the response waits for the refund");
     assert_eq!(events.take(), [""; 0]);
@@ -123,7 +125,7 @@ async fn a_refund_frees_no_slot_in_the_middle_of_a_queue() {
     let store = Slow { memory, latency: Duration::ZERO };
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-    let layer = LayerBuilder::new(registry, queue).by(Global).charge_when(|_| false);
+    let layer = RateLimitLayer::new(registry, queue.by(Global).charge_when(|_| false));
     let passed = Arc::new(Mutex::new(Vec::new()));
     let times = Arc::clone(&passed);
     let mut service = layer.layer(service_fn(move |_: Request<String>| {
@@ -187,10 +189,10 @@ async fn a_request_that_never_reaches_the_service_is_not_judged() {
         let (layer, _) = rows(&registry)[row].clone();
         // A look-up releases the instance that was ready.
         let tenants = Policy::fixed_window("tenants", Quota::per_day(9));
-        let layer = layer.and_policy(tenants).by_async(|_: &http::request::Parts| async {
+        let layer = layer.and(tenants.by_async(|_: &http::request::Parts| async {
             tokio::task::yield_now().await;
             Ok(portcullis_tower::Lookup::found("tenant", "acme"))
-        });
+        }));
         let mut service = layer.layer(Unready);
         let response = Pin::new(&mut tower::Service::call(&mut service, request(200))).await;
         assert_eq!(response.unwrap_err(), "broken");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::request::Parts;
 use portcullis_core::store::Checks;
 use portcullis_core::{Decision, Key, Policy, Quota};
-use portcullis_tower::{LayerBuilder, Lookup, Mode, Percent, QuotaLookup};
+use portcullis_tower::{Lookup, Mode, Percent, PolicyExt as _, QuotaLookup, RateLimitLayer};
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use super::{Setup, by_account, quota_of, sent_by, setup};
@@ -51,13 +51,16 @@ async fn receipts_of_callers_are_corrected_under_their_quota() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_meets_no_ready_service_is_refunded_at_its_rate() {
     let setup = setup();
-    let layer = LayerBuilder::new(setup.registry.clone(), bucket())
-        .by_async(|_: &Parts| async {
-            tokio::task::yield_now().await;
-            Ok(Lookup::found("account", "ada").quota("bucket", FAST))
-        })
-        .cost(|_| 50)
-        .ready_deadline(Duration::from_secs(1));
+    let layer = RateLimitLayer::new(
+        setup.registry.clone(),
+        bucket()
+            .by_async(|_: &Parts| async {
+                tokio::task::yield_now().await;
+                Ok(Lookup::found("account", "ada").quota("bucket", FAST))
+            })
+            .cost(|_| 50),
+    )
+    .ready_deadline(Duration::from_secs(1));
     assert_eq!(send(&probed(&layer).0, request(&[])).await.status, 200);
     let mut service = layer.layer(ReadyOnce(true));
     let response = service.ready().await.unwrap().call(request(&[])).await.unwrap();
@@ -70,7 +73,7 @@ async fn a_slot_is_refunded_at_the_rate_that_has_charged_it() {
     let setup = setup();
     let (slow, fast) = (Quota::per_minute(1).burst(5), Quota::per_minute(60).burst(200));
     let queue = Policy::leaky_bucket("queue", slow).caller_quotas(slow, fast);
-    let layer = LayerBuilder::new(setup.registry.clone(), queue.clone()).by(by_account()).quota(quota_of);
+    let layer = RateLimitLayer::new(setup.registry.clone(), queue.clone().by(by_account()).quota(quota_of));
     let (service, _) = probed(&layer);
     assert_eq!(send(&service, sent_by("ada", None)).await.status, 200);
     let waits = |quota| {
@@ -96,9 +99,8 @@ async fn too_many_look_ups_leave_no_enforced_key_unlimited() {
         tokio::task::yield_now().await;
         Ok(Some(FAST))
     });
-    let layer = LayerBuilder::new(setup.registry.clone(), bucket()).by(by_account());
-    let layer = layer.quota_by_async(contracts).mode(Mode::Percent(Percent::new(50)));
-    let (service, _) = probed(&layer);
+    let limit = bucket().by(by_account()).quota_by_async(contracts);
+    let (service, _) = probed(&setup.layer_of(limit.mode(Mode::Percent(Percent::new(50)))));
     let mut rejected = 0;
     for id in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {
         let status = send(&service, sent_by(id, None)).await.status;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::{Request, Response};
 use portcullis_core::{Clock, FailureMode, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::Fallback;
-use portcullis_tower::{Charge, CheckBuilder, LayerBuilder, RateLimitLayer, Registry};
+use portcullis_tower::{Charge, CheckBuilder, PolicyExt as _, RateLimitLayer, Registry};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use super::{FREE, PRO, by_account, daily, quota_of, sent_by, setup};
+use super::{FREE, PRO, by_account, daily, limit, quota_of, sent_by, setup};
 use crate::probe::{probed, send};
 use crate::support::{Mode, TestStore};
 
@@ -65,7 +65,7 @@ async fn refunds_free_what_was_charged_at_the_rate_of_the_caller() {
         let setup = setup();
         let (slow, fast) = (Quota::per_minute(60).burst(60), Quota::per_minute(6_000).burst(6_000));
         let bucket = Policy::token_bucket("bucket", slow).caller_quotas(slow, fast);
-        let layer = setup.layer(bucket).cost(|_| 50);
+        let layer = setup.layer_of(limit(bucket).cost(|_| 50));
         let charge = charge_of(&layer, sent_by("ada", Some(fast))).await;
         assert_eq!(charge.decision().remaining(), 5_950);
         setup.registry.set_policy(Policy::token_bucket("bucket", slow).caller_quotas(slow, fast)).unwrap();
@@ -80,7 +80,7 @@ async fn refunds_free_what_was_charged_at_the_rate_of_the_caller() {
 #[tokio::test]
 async fn reservations_are_settled_with_the_quota_of_the_caller() {
     let setup = setup();
-    let layer = setup.layer(daily()).reserve(|_| 1_000);
+    let layer = setup.layer_of(limit(daily()).reserve(|_| 1_000));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         request.extensions().get::<portcullis_tower::Usage>().unwrap().add(300);
         Ok::<_, std::convert::Infallible>(Response::new(String::new()))
@@ -132,7 +132,7 @@ async fn the_fallback_decides_with_the_quota_of_the_caller() {
         let policy = Policy::fixed_window("daily", FREE)
             .on_store_failure(FailureMode::local(2))
             .caller_quotas(Quota::per_day(10), PRO);
-        let layer = LayerBuilder::new(registry, policy).by(by_account()).quota(quota_of);
+        let layer = RateLimitLayer::new(registry, policy.by(by_account()).quota(quota_of));
         let (service, _) = probed(&layer);
         store.set(mode);
         for (id, quota, limit) in [("ada", Some(PRO), "2500"), ("bob", None, "50")] {

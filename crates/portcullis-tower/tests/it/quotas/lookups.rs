@@ -8,12 +8,13 @@ use std::time::Duration;
 use http::request::Parts;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    CachedLookup, EventKind, Header, KeyError, LayerBuilder, LayerError, Lookup, Mode, QuotaLookup,
+    CachedLookup, EventKind, Header, KeyError, LayerError, Limit, Lookup, Mode, PolicyExt as _, QuotaLookup,
     RateLimitLayer,
 };
 
 use super::{PRO, Setup, daily, setup};
 use crate::probe::{probed, request, send};
+use crate::support::mistake;
 
 type Count = Arc<AtomicUsize>;
 
@@ -44,9 +45,11 @@ fn contracts() -> (QuotaLookup, Count) {
 }
 
 fn by_user(setup: &Setup, look_up: QuotaLookup) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(&setup.registry), daily())
-        .by(Header::named("x-user"))
-        .quota_by_async(look_up)
+    setup.layer_of(limit_by_user(look_up))
+}
+
+fn limit_by_user(look_up: QuotaLookup) -> Limit {
+    daily().by(Header::named("x-user")).quota_by_async(look_up)
 }
 
 /// The status and the figures of a response.
@@ -129,7 +132,7 @@ async fn policies_with_known_quotas_decide_before_a_look_up() {
     let setup = setup();
     let (contracts, count) = contracts();
     let few = Policy::fixed_window("few", Quota::per_day(1));
-    let layer = by_user(&setup, contracts.fresh_for(Duration::ZERO)).and_policy(few);
+    let layer = by_user(&setup, contracts.fresh_for(Duration::ZERO)).and(few);
     assert_eq!(answer(&layer, "ada").await.0, 200);
     for _ in 0..5 {
         assert_eq!(answer(&layer, "ada").await.0, 429);
@@ -139,12 +142,13 @@ async fn policies_with_known_quotas_decide_before_a_look_up() {
     let setup = super::setup();
     let (contracts, _) = self::contracts();
     let many = Policy::fixed_window("many", Quota::per_day(1_000));
-    let layer = by_user(&setup, contracts.fresh_for(Duration::ZERO)).cost(|_| 60).and_policy(many);
+    let layer = setup.layer_of(limit_by_user(contracts.fresh_for(Duration::ZERO)).cost(|_| 60)).and(many);
     assert_eq!(answer(&layer, "bob").await, figures(200, 100, 40));
     assert_eq!(answer(&layer, "bob").await, figures(429, 100, 40));
-    let only_many =
-        LayerBuilder::new(Arc::clone(&setup.registry), Policy::fixed_window("many", Quota::per_day(1_000)))
-            .by(Header::named("x-user"));
+    let only_many = RateLimitLayer::new(
+        Arc::clone(&setup.registry),
+        Policy::fixed_window("many", Quota::per_day(1_000)).by(Header::named("x-user")),
+    );
     assert_eq!(answer(&only_many, "bob").await, figures(200, 1_000, 998));
 }
 
@@ -152,7 +156,7 @@ async fn policies_with_known_quotas_decide_before_a_look_up() {
 async fn a_shadow_policy_with_a_looked_up_quota_never_rejects() {
     let setup = setup();
     let (contracts, _) = contracts();
-    let layer = by_user(&setup, contracts).cost(|_| 60).mode(Mode::Shadow);
+    let layer = setup.layer_of(limit_by_user(contracts).cost(|_| 60).mode(Mode::Shadow));
     for _ in 0..3 {
         assert_eq!(answer(&layer, "bob").await.0, 200);
     }
@@ -214,12 +218,14 @@ fn accounts(count: &Count) -> impl portcullis_tower::AsyncKeyExtractor + use<> {
 async fn a_look_up_tells_the_quota_with_the_key() {
     let (setup, count) = (setup(), Count::default());
     let burst = Policy::fixed_window("burst", Quota::per_hour(1_000));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), daily())
-        .by_async(accounts(&count))
-        // What the look-up has found goes before it.
-        .quota(|_| Some(Quota::per_day(50)))
-        .and_policy(burst)
-        .by(Header::named("x-user"));
+    let layer = RateLimitLayer::new(
+        Arc::clone(&setup.registry),
+        daily()
+            .by_async(accounts(&count))
+            // What the look-up has found goes before it.
+            .quota(|_| Some(Quota::per_day(50))),
+    )
+    .and(burst.by(Header::named("x-user")));
     assert_eq!(answer(&layer, "ada").await, figures(200, 1_000, 999), "the decisive one");
     let (service, _) = probed(&layer);
     let seen = send(&service, request(&[("x-user", "ada")])).await.seen.unwrap();
@@ -238,8 +244,8 @@ async fn a_look_up_tells_the_quota_with_the_key() {
 async fn a_look_up_of_two_layers_tells_each_its_quota() {
     let (setup, count) = (setup(), Count::default());
     let weekly = Policy::fixed_window("weekly", Quota::per_week(70));
-    let other = LayerBuilder::new(Arc::clone(&setup.registry), weekly).by_async(accounts(&count));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), daily()).by_async(accounts(&count));
+    let other = RateLimitLayer::new(Arc::clone(&setup.registry), weekly.by_async(accounts(&count)));
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), daily().by_async(accounts(&count)));
     assert_eq!(answer(&layer, "ada").await.1, "5000");
     assert_eq!(answer(&other, "ada").await.1, "70");
     assert!(setup.refusals.take().is_empty());
@@ -252,7 +258,7 @@ async fn cached_look_ups_keep_keys_and_quotas() {
         .fresh_for(Duration::from_secs(10))
         .capacity(NonZeroUsize::new(100).unwrap())
         .deadline(Duration::from_secs(1));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), daily()).by_async(cached);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), daily().by_async(cached));
     for used in 1..=5 {
         assert_eq!(answer(&layer, "ada").await, figures(200, 5_000, 5_000 - used));
         assert_eq!(answer(&layer, "bob").await, figures(200, 100, 100 - used));
@@ -280,16 +286,16 @@ async fn cached_look_ups_keep_keys_and_quotas() {
 }
 
 #[tokio::test]
-async fn a_policy_looks_up_key_and_quota_at_once_or_the_quota_alone() {
+async fn one_look_up_finds_key_and_quota() {
     let (setup, count) = (setup(), Count::default());
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), daily()).by_async(accounts(&count));
-    let error = layer.clone().try_quota_by_async(contracts().0).unwrap_err();
-    assert!(matches!(error, LayerError::TwoLookups { .. }));
-    // The look-up of the key takes the place of that of the quota.
-    let (quotas, asked) = contracts();
-    let layer = by_user(&setup, quotas).by_async(accounts(&count));
+    let both = daily().by_async(accounts(&count)).quota_by_async(contracts().0);
+    assert!(matches!(mistake(&setup.registry, [both]), LayerError::TwoLookups { .. }));
+    let both = limit_by_user(contracts().0).by_async(accounts(&count));
+    assert!(matches!(mistake(&setup.registry, [both]), LayerError::TwoLookups { .. }));
+    // The look-up of the key finds the quota as well.
+    let layer = setup.layer_of(daily().by_async(accounts(&count)));
     assert_eq!(answer(&layer, "ada").await.1, "5000");
-    assert_eq!((asked.load(Ordering::Relaxed), count.load(Ordering::Relaxed)), (0, 1));
+    assert_eq!(count.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -315,10 +321,8 @@ async fn one_client_waits_for_few_look_ups() {
 async fn a_look_up_may_name_a_policy_that_is_off() {
     let (setup, count) = (setup(), Count::default());
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(3));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), hourly)
-        .by_async(accounts(&count))
-        .and_policy(daily())
-        .mode(Mode::Off);
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), hourly.by_async(accounts(&count)))
+        .and(Limit::new(daily()).mode(Mode::Off));
     assert_eq!(answer(&layer, "ada").await, figures(200, 3, 2));
     assert!(setup.refusals.take().is_empty());
 }

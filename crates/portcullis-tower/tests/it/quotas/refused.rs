@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{LayerBuilder, LayerError, QuotaLookup};
+use portcullis_tower::{LayerError, Limit, PolicyExt as _, QuotaLookup, RateLimitLayer};
 
 use super::{FREE, by_account, daily, quota_of, sent_by, setup};
 use crate::log::log;
 use crate::probe::{probed, send};
+use crate::support::mistake;
 
 #[test]
 fn a_policy_that_declares_no_quotas_cannot_have_any() {
-    let layer = LayerBuilder::new(setup().registry, Policy::fixed_window("daily", FREE)).by(by_account());
+    let limit = Policy::fixed_window("daily", FREE).by(by_account());
     let look_up = QuotaLookup::new(|_: &http::request::Parts| async { Ok(None) });
-    for error in
-        [layer.clone().try_quota(quota_of), layer.try_quota_by_async(look_up)].map(Result::unwrap_err)
-    {
+    for limit in [limit.clone().quota(quota_of), limit.quota_by_async(look_up)] {
+        let error = mistake(&setup().registry, [limit]);
         assert!(matches!(error, LayerError::QuotasNotDeclared { .. }));
         assert!(error.to_string().contains("policy daily") && error.to_string().contains("`.caller_quotas("));
     }
@@ -46,7 +46,7 @@ async fn refused_quotas_leave_the_others_of_a_request() {
     let setup = setup();
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(20));
     let hourly = hourly.caller_quotas(Quota::per_hour(2), Quota::per_hour(20));
-    let layer = setup.layer(hourly).and_policy(daily()).quota(|_| Some(Quota::per_day(10)));
+    let layer = setup.layer(hourly).and(Limit::new(daily()).quota(|_| Some(Quota::per_day(10))));
     let (service, _) = probed(&layer);
     for left in (0..10).rev() {
         let answer = send(&service, sent_by("ada", Some(Quota::per_hour(1)))).await;
@@ -80,11 +80,9 @@ async fn quotas_that_cause_too_much_work_together_are_refused() {
     let setup = setup();
     let (small, large) = (Quota::per_hour(10_000), Quota::per_hour(90_000));
     let log = |name| Policy::sliding_log(name, small).caller_quotas(small, large);
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), log("first"))
-        .by(by_account())
-        .quota(quota_of)
-        .and_policy(log("second"))
-        .quota(quota_of);
+    let layer =
+        RateLimitLayer::new(Arc::clone(&setup.registry), log("first").by(by_account()).quota(quota_of))
+            .and(Limit::new(log("second")).quota(quota_of));
     let (service, _) = probed(&layer);
     let answer = send(&service, sent_by("ada", Some(large))).await;
     assert_eq!((answer.status, answer.header("x-ratelimit-limit")), (200, Some("10000")));
@@ -97,10 +95,11 @@ async fn later_charges_survive_a_change_that_leaves_no_room_for_the_quota() {
     let setup = setup();
     let (small, large) = (Quota::per_hour(10_000), Quota::per_hour(80_000));
     let log = |name, quota| Policy::sliding_log(name, quota).caller_quotas(small, large);
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), log("first", small))
-        .by(by_account())
-        .quota(quota_of)
-        .and_policy(log("second", small));
+    let layer = RateLimitLayer::new(
+        Arc::clone(&setup.registry),
+        log("first", small).by(by_account()).quota(quota_of),
+    )
+    .and(log("second", small));
     let charge = super::later::charge_of(&layer, sent_by("ada", Some(large))).await;
     assert_eq!(charge.decisions()[0].limit(), 80_000);
     setup.registry.set_policy(log("second", Quota::per_hour(50_000))).unwrap();

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use portcullis_core::{FailureMode, Refill, Strategy, TokenBucket};
-use portcullis_tower::{Global, Header, Lookup};
+use portcullis_tower::{Global, Header, Lookup, PolicyExt as _};
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn bucket() -> Policy {
 #[tokio::test(start_paused = true)]
 async fn requests_beyond_the_burst_proceed_in_order_of_arrival() {
     for latency in [0, 10].map(Duration::from_millis) {
-        let server = Server::new(latency, |layer| layer.policy(bucket()).by(Global));
+        let server = Server::new(latency, |layer| layer.limit(bucket().by(Global)));
         let mut responses: Vec<_> = (0..7).map(|number| server.send(number)).collect();
         tokio::time::sleep(latency).await;
         assert_eq!(responses.pop().unwrap().await.unwrap(), (429, Some("1".to_owned())), "at once");
@@ -32,7 +32,7 @@ async fn requests_beyond_the_burst_proceed_in_order_of_arrival() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_other_keys_do_not_wait() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(bucket()).by(Header::named("x-user")));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(bucket().by(Header::named("x-user"))));
     let mut responses: Vec<_> = (0..4).map(|number| server.send_as(number, "ada")).collect();
     responses.push(server.send_as(4, "bob"));
     assert_eq!(statuses(responses).await, [200; 5]);
@@ -42,7 +42,7 @@ async fn requests_of_other_keys_do_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_costs_nothing_and_others_move_up() {
     for latency in [0, 10].map(Duration::from_millis) {
-        let server = Server::new(latency, |layer| layer.policy(bucket()).by(Global));
+        let server = Server::new(latency, |layer| layer.limit(bucket().by(Global)));
         let responses: Vec<_> = (0..6).map(|number| server.send(number)).collect();
         server.sleep_until(100).await;
         responses[3].abort();
@@ -66,12 +66,12 @@ async fn a_waiter_that_leaves_costs_nothing_and_others_move_up() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_waits_for_all_of_its_units() {
     let gcra = Policy::gcra("gcra", per_second(1).burst(3)).wait_at_most(3 * SECOND);
-    let server = Server::new(Duration::ZERO, |layer| {
-        layer
-            .policy(gcra)
-            .by(Global)
-            .cost(|parts: &http::request::Parts| parts.headers["cost"].to_str().unwrap().parse().unwrap())
-    });
+    let server =
+        Server::new(Duration::ZERO, |layer| {
+            layer.limit(gcra.by(Global).cost(|parts: &http::request::Parts| {
+                parts.headers["cost"].to_str().unwrap().parse().unwrap()
+            }))
+        });
     let cost = |number, cost| tokio::spawn(server.call(number, &[("cost", cost)]));
     let responses = vec![cost(0, "3"), cost(1, "2"), cost(2, "1"), cost(3, "1"), cost(4, "4")];
     assert_eq!(statuses(responses).await, [200, 200, 200, 429, 400]);
@@ -82,12 +82,8 @@ async fn a_cost_waits_for_all_of_its_units() {
 async fn with_several_policies_the_longest_delay_counts() {
     let tenant = Policy::gcra("tenant", per_second(1)).wait_at_most(5 * SECOND);
     let server = Server::new(Duration::ZERO, |layer| {
-        let users = layer.policy(bucket()).by(Header::named("x-user"));
-        users
-            .and_policy(tenant)
-            .by(Global)
-            .and_policy(Policy::fixed_window("day", Quota::per_day(4)))
-            .by(Global)
+        let users = layer.limit(bucket().by(Header::named("x-user")));
+        users.and(tenant.by(Global)).and(Policy::fixed_window("day", Quota::per_day(4)).by(Global))
     });
     let users = ["ada", "ada", "bob", "ada", "bob"];
     let responses = users.iter().zip(0..).map(|(user, number)| server.send_as(number, user)).collect();
@@ -101,7 +97,7 @@ async fn with_several_policies_the_longest_delay_counts() {
 async fn a_request_waits_for_its_refill_at_intervals() {
     let interval = TokenBucket::new(per_second(2)).unwrap().refilled(Refill::Interval);
     let policy = Policy::literal("interval", Strategy::TokenBucket(interval)).wait_at_most(SECOND);
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(policy).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(policy.by(Global)));
     server.sleep_until(300).await;
     let responses = (0..5).map(|number| server.send(number)).collect();
     assert_eq!(statuses(responses).await, [200, 200, 200, 200, 429]);
@@ -110,7 +106,7 @@ async fn a_request_waits_for_its_refill_at_intervals() {
 
 #[tokio::test(start_paused = true)]
 async fn more_requests_than_may_wait_are_503() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(bucket()).by(Header::named("x-user")));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(bucket().by(Header::named("x-user"))));
     server.registry.max_waiting_requests(32);
     let mut responses: Vec<_> = (0..6).map(|number| server.send_as(number, "ada")).collect();
     responses.push(server.send_as(6, "bob"));
@@ -125,11 +121,7 @@ async fn a_look_up_is_part_of_the_wait() {
         Ok(Lookup::found("tenant", "acme"))
     };
     let server = Server::new(Duration::ZERO, |layer| {
-        layer
-            .policy(bucket())
-            .by(Global)
-            .and_policy(Policy::fixed_window("day", Quota::per_day(9)))
-            .by_async(found)
+        layer.limit(bucket().by(Global)).and(Policy::fixed_window("day", Quota::per_day(9)).by_async(found))
     });
     let responses = (0..4).map(|number| server.send(number)).collect();
     assert_eq!(statuses(responses).await, [200; 4]);
@@ -141,7 +133,7 @@ async fn the_share_of_an_instance_lets_requests_wait() {
     let instances = NonZeroU32::new(2).unwrap();
     let policy = bucket().on_store_failure(FailureMode::local(instances.get()));
     let share = policy.share().unwrap();
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(share).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(share.by(Global)));
     let responses = (0..4).map(|number| server.send(number)).collect();
     assert_eq!(statuses(responses).await, [200, 200, 200, 429]);
     assert_eq!(server.passed(), [(0, 0), (1, 1_000), (2, 2_000)]);

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use http::request::Parts;
 use portcullis_core::{SlidingWindow, Strategy};
-use portcullis_tower::{Event, EventKind, Global, Header, Lookup, Reason};
+use portcullis_tower::{Event, EventKind, Global, Header, Lookup, PolicyExt as _, Reason};
 
 use super::*;
 use crate::probe::request;
@@ -22,7 +22,7 @@ fn millis_of(passed: &[(u32, u128)]) -> Vec<u128> {
 #[tokio::test(start_paused = true)]
 async fn requests_come_back_at_the_next_window_in_order() {
     for latency in [0, 3].map(Duration::from_millis) {
-        let server = Server::new(latency, |layer| layer.policy(window()).by(Global));
+        let server = Server::new(latency, |layer| layer.limit(window().by(Global)));
         server.sleep_until(400).await;
         let responses = (0..8).map(|number| server.send(number)).collect();
         assert_eq!(statuses(responses).await, [200; 8]);
@@ -38,7 +38,7 @@ async fn requests_come_back_at_the_next_window_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_rejected_if_it_would_wait_too_long() {
     let minute = Policy::fixed_window("minute", Quota::per_minute(2)).wait_at_most(10 * SECOND);
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(minute).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(minute.by(Global)));
     let responses: Vec<_> = (0..3).map(|number| server.send(number)).collect();
     let mut answers = Vec::new();
     for response in responses {
@@ -54,7 +54,7 @@ async fn a_request_is_rejected_if_it_would_wait_too_long() {
 #[tokio::test(start_paused = true)]
 async fn waiters_that_do_not_fit_in_time_are_rejected() {
     let policy = Policy::fixed_window("window", per_second(2)).wait_at_most(SECOND * 3 / 2);
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(policy).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(policy.by(Global)));
     server.sleep_until(900).await;
     // The windows after one and two seconds are within the wait, and the one after three is not.
     let responses = (0..10).map(|number| server.send(number)).collect();
@@ -67,11 +67,7 @@ async fn waiters_that_do_not_fit_in_time_are_rejected() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_charged_until_all_policies_fit() {
     let server = Server::new(Duration::ZERO, |layer| {
-        layer
-            .policy(window())
-            .by(Global)
-            .and_policy(Policy::token_bucket("day", Quota::per_day(10)))
-            .by(Global)
+        layer.limit(window().by(Global)).and(Policy::token_bucket("day", Quota::per_day(10)).by(Global))
     });
     let responses: Vec<_> = (0..4).map(|number| server.send(number)).collect();
     server.sleep_until(500).await;
@@ -86,7 +82,7 @@ async fn nothing_is_charged_until_all_policies_fit() {
 async fn a_policy_without_a_wait_rejects_at_once() {
     let server = Server::new(Duration::ZERO, |layer| {
         let day = Policy::fixed_window("day", Quota::per_day(3));
-        layer.policy(window()).by(Global).and_policy(day).by(Global)
+        layer.limit(window().by(Global)).and(day.by(Global))
     });
     let responses: Vec<_> = (0..3).map(|number| server.send(number)).collect();
     assert_eq!(statuses(responses).await, [200; 3]);
@@ -98,7 +94,7 @@ async fn a_policy_without_a_wait_rejects_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_never_fits_does_not_wait_behind_others() {
     let cost = |parts: &http::request::Parts| if parts.headers.contains_key("x-user") { 3 } else { 1 };
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global).cost(cost));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global).cost(cost)));
     let responses = (0..3).map(|number| server.send(number)).collect();
     server.sleep_until(100).await;
     assert_eq!(server.send_as(9, "ada").await.unwrap().0, 400);
@@ -108,7 +104,7 @@ async fn a_cost_that_never_fits_does_not_wait_behind_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_higher_limit_applies_to_the_next_request() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global)));
     let responses = (0..4).map(|number| server.send(number)).collect();
     server.sleep_until(100).await;
     server
@@ -122,7 +118,7 @@ async fn a_higher_limit_applies_to_the_next_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_keeps_its_wait_when_the_policy_is_switched_off() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global)));
     let responses = (0..4).map(|number| server.send(number)).collect();
     server.sleep_until(100).await;
     server.registry.set_mode(window().name(), portcullis_tower::Mode::Off).unwrap();
@@ -136,8 +132,8 @@ async fn a_request_keeps_its_wait_when_the_policy_is_switched_off() {
 async fn one_policy_may_wait_and_another_charge_after() {
     let server = Server::new(Duration::ZERO, |layer| {
         let guesses = Policy::fixed_window("guesses", Quota::per_day(3));
-        let both = layer.policy(window()).by(Global).and_policy(guesses).by(Global);
-        both.charge_when(|outcome| outcome.status() == 200).charge_after_at_most(4)
+        let guesses = guesses.by(Global).charge_when(|outcome| outcome.status() == 200);
+        layer.limit(window().by(Global)).and(guesses.charge_after_at_most(4))
     });
     let first = (0..2).map(|number| server.send(number)).collect();
     assert_eq!(statuses(first).await, [200, 200]);
@@ -158,7 +154,7 @@ async fn the_longest_of_several_windows_is_waited_for() {
     let users = Policy::fixed_window("users", per_second(1)).wait_at_most(20 * SECOND);
     let all = Policy::sliding_log("all", Quota::per(2, 4 * SECOND)).wait_at_most(20 * SECOND);
     let server = Server::new(Duration::ZERO, |layer| {
-        layer.policy(users).by(Header::named("x-user")).and_policy(all).by(Global)
+        layer.limit(users.by(Header::named("x-user"))).and(all.by(Global))
     });
     let users = ["ada", "bob", "ada", "bob", "eve"];
     let responses = users.iter().zip(0..).map(|(user, number)| server.send_as(number, user)).collect();
@@ -171,8 +167,7 @@ async fn the_longest_of_several_windows_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn a_window_is_followed_by_the_delay_of_a_rate() {
     let rate = Policy::gcra("rate", per_second(1)).wait_at_most(5 * SECOND);
-    let server =
-        Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global).and_policy(rate).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global)).and(rate.by(Global)));
     let responses = (0..4).map(|number| server.send(number)).collect();
     assert_eq!(statuses(responses).await, [200; 4]);
     let seconds: Vec<_> = server.passed().iter().map(|(_, millis)| millis / 1_000).collect();
@@ -181,7 +176,7 @@ async fn a_window_is_followed_by_the_delay_of_a_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_lets_the_next_one_ask() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global)));
     let mut responses: Vec<_> = (0..6).map(|number| server.send(number)).collect();
     server.sleep_until(300).await;
     responses.remove(2).abort();
@@ -192,7 +187,7 @@ async fn a_waiter_that_leaves_lets_the_next_one_ask() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_not_polled_does_not_keep_others_forever() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global)));
     let responses: Vec<_> = (0..2).map(|number| server.send(number)).collect();
     assert_eq!(statuses(responses).await, [200; 2]);
     let mut idle = server.call(2, &[]);
@@ -205,7 +200,7 @@ async fn a_waiter_that_is_not_polled_does_not_keep_others_forever() {
 
 #[tokio::test(start_paused = true)]
 async fn more_requests_than_may_wait_for_a_window_are_503() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Header::named("x-user")));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Header::named("x-user"))));
     server.registry.max_waiting_requests(32);
     let overloaded = Arc::<AtomicBool>::default();
     let seen = Arc::clone(&overloaded);
@@ -225,7 +220,7 @@ async fn a_request_that_waits_twice_is_counted_once() {
     let found = |_: &Parts| async { Ok(Lookup::found("tenant", "acme")) };
     let tenants = Policy::fixed_window("tenants", Quota::per_hour(99));
     let server = Server::new(Duration::ZERO, |layer| {
-        layer.policy(window()).by(Header::named("x-user")).and_policy(tenants).by_async(found)
+        layer.limit(window().by(Header::named("x-user"))).and(tenants.by_async(found))
     });
     // One for each key.
     server.registry.max_waiting_requests(16);
@@ -237,7 +232,7 @@ async fn a_request_that_waits_twice_is_counted_once() {
 
 #[tokio::test(start_paused = true)]
 async fn wake_ups_of_many_keys_are_spread_over_the_first_moments() {
-    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Header::named("x-user")));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Header::named("x-user"))));
     let mut responses = Vec::new();
     for number in 0..300 {
         responses.push(server.send_as(number, &(number / 3).to_string()));
@@ -260,7 +255,7 @@ async fn every_window_and_log_can_be_waited_for() {
         Policy::sliding_log("window", per_second(2)),
     ] {
         let server =
-            Server::new(Duration::ZERO, |layer| layer.policy(policy.wait_at_most(5 * SECOND)).by(Global));
+            Server::new(Duration::ZERO, |layer| layer.limit(policy.wait_at_most(5 * SECOND).by(Global)));
         let responses = (0..6).map(|number| server.send(number)).collect();
         assert_eq!(statuses(responses).await, [200; 6]);
         let passed = server.passed();
@@ -278,7 +273,7 @@ async fn a_window_after_a_look_up_is_waited_for() {
     for latency in [0, 3].map(Duration::from_millis) {
         let server = Server::new(latency, |layer| {
             let address = Policy::fixed_window("address", Quota::per_day(9));
-            layer.policy(address).by(Global).and_policy(window()).by_async(found)
+            layer.limit(address.by(Global)).and(window().by_async(found))
         });
         // The look-up of a request is counted by the narrowest key before it, which is shared.
         let responses = (0..4).map(|number| server.send(number)).collect();
@@ -292,7 +287,7 @@ async fn a_window_after_a_look_up_is_waited_for() {
 async fn thousands_of_waiters_ask_about_once_each() {
     let policy = Policy::fixed_window("window", per_second(1_000)).wait_at_most(20 * SECOND);
     let server =
-        Server::new(Duration::from_millis(1), |layer| layer.policy(policy).by(Header::named("x-user")));
+        Server::new(Duration::from_millis(1), |layer| layer.limit(policy.by(Header::named("x-user"))));
     server.registry.max_waiting_requests(160_000);
     let responses = (0..10_000).map(|number| server.send_as(number, "ada")).collect();
     assert!(statuses(responses).await.iter().all(|status| *status == 200));

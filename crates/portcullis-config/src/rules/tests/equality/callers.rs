@@ -1,6 +1,7 @@
 //! Quotas of callers.
 
 use portcullis_core::Quota;
+use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer};
 
 use super::{assert_same, gcra, layer_of, peer, plans, responses, text};
 use crate::Tier;
@@ -13,8 +14,8 @@ async fn tiers_are_quotas_of_callers() {
     ] {
         assert_same(&text(fields), |registry| {
             let policy = gcra().caller_quotas(Quota::per_second(1).burst(1), Quota::per_second(6).burst(9));
-            peer(registry, policy)
-                .quota(move |parts: &http::request::Parts| parts.extensions.get::<Tier>().map(|_| quota))
+            let tier = move |parts: &http::request::Parts| parts.extensions.get::<Tier>().map(|_| quota);
+            RateLimitLayer::new(registry, policy.by(ClientIp::peer()).quota(tier))
         })
         .await;
     }
@@ -24,7 +25,10 @@ async fn tiers_are_quotas_of_callers() {
 async fn quotas_that_are_looked_up_are_those_of_callers() {
     let declared = "caller_quotas = [\"1/s burst 1\", \"6/s burst 9\"]\nquota_lookup = \"plans\"";
     let policy = || gcra().caller_quotas(Quota::per_second(1).burst(1), Quota::per_second(6).burst(9));
-    assert_same(&text(declared), |registry| peer(registry, policy()).quota_by_async(plans())).await;
+    assert_same(&text(declared), |registry| {
+        RateLimitLayer::new(registry, policy().by(ClientIp::peer()).quota_by_async(plans()))
+    })
+    .await;
     let of_file = responses(|registry| layer_of(&text(declared), &registry)).await;
     let of_policy = responses(|registry| peer(registry, policy())).await;
     assert_ne!(of_file, of_policy, "the look-up makes a difference");

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::request::Parts;
-use portcullis_tower::Rejection;
+use portcullis_tower::{PolicyExt as _, RateLimitLayer, Rejection};
 
 use super::*;
 
@@ -35,14 +35,14 @@ async fn responses_are_those_of_the_builder() {
     for text in [keyed(&format!("{key}\n{field}")), format!("[layer]\n{field}\n{}", keyed(key))] {
         same(&text.replace("shared", "reject"), |registry| {
             let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-            let layer = LayerBuilder::new(registry, gcra()).by(Header::named("x-api-key"));
-            layer.and_policy(all).by(ClientIp::peer()).hide().reject_with(page)
+            let layer = RateLimitLayer::new(registry, gcra().by(Header::named("x-api-key")));
+            layer.and(all.by(ClientIp::peer()).hide()).reject_with(page)
         })
         .await;
     }
     let in_flight = format!("{field}\nin_flight = {{ limit = 4 }}");
     same(&text(&in_flight), |registry| {
-        peer(registry, gcra()).and_in_flight(Concurrency::new("p.in_flight", 4)).reject_with(page)
+        peer(registry, gcra()).and(Concurrency::new("p.in_flight", 4)).reject_with(page)
     })
     .await;
 }
@@ -64,14 +64,17 @@ async fn matchers_are_those_of_the_builder() {
     })
     .await;
     same(&text(&format!("except = {named}")), |registry| {
-        LayerBuilder::new(registry, gcra())
-            .by(|parts: &Parts, key: &mut portcullis_core::KeyWriter<'_>| {
-                if has_account(parts) {
-                    return Ok(portcullis_tower::Identity::Exempt);
-                }
-                ClientIp::peer().extract(parts, key)
-            })
-            .count_rejections()
+        RateLimitLayer::new(
+            registry,
+            gcra()
+                .by(|parts: &Parts, key: &mut portcullis_core::KeyWriter<'_>| {
+                    if has_account(parts) {
+                        return Ok(portcullis_tower::Identity::Exempt);
+                    }
+                    ClientIp::peer().extract(parts, key)
+                })
+                .count_rejections(),
+        )
     })
     .await;
 }

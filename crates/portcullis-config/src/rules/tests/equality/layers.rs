@@ -50,6 +50,6 @@ async fn a_look_up_is_that_of_the_program() {
     let rules = Rules::load(&loader(&text).lookup("user", look_up)).unwrap();
     let set = rules.named("p").unwrap();
     let of_file = responses(|registry| rules.layer(&registry, &set).unwrap().unwrap()).await;
-    let of_code = responses(|registry| LayerBuilder::new(registry, gcra()).by_async(look_up)).await;
+    let of_code = responses(|registry| RateLimitLayer::new(registry, gcra().by_async(look_up))).await;
     assert_eq!(of_file, of_code);
 }

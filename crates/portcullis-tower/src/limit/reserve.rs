@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::outcome::or_panic;
-use crate::{Cost, LayerError, OnAbort, RateLimitLayer};
+use super::Limit;
+use crate::{Cost, OnAbort};
 
-impl RateLimitLayer {
-    /// Charges a request the estimated units under the policy that was added last, and settles the charge when the response body
+impl Limit {
+    /// Charges a request the estimated units under the policy, and settles the charge when the response body
     /// ends, at the units that the handler or its body has [counted](crate::Usage) by then. For units that are known only once
     /// they are streamed: tokens of a language model, bytes, rows.
     ///
@@ -42,7 +42,7 @@ impl RateLimitLayer {
     /// use http_body_util::BodyExt as _;
     /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Charge, Global, LayerBuilder, Registry, Usage};
+    /// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry, Usage};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -50,7 +50,7 @@ impl RateLimitLayer {
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
-    /// let layer = LayerBuilder::new(registry, tokens).by(Global).reserve(|_| 100);
+    /// let layer = RateLimitLayer::new(registry, tokens.by(Global).reserve(|_| 100));
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     let usage = request.extensions().get::<Usage>().expect("the layer reserves").clone();
     ///     usage.add(30); // a body adds while it streams
@@ -64,40 +64,12 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the layer was made [without charges](Self::without_charge), or the policy [charges afterwards](Self::charge_after) or limits
-    /// [requests in flight](Self::and_in_flight):
-    /// [`try_reserve_or`](Self::try_reserve_or) returns an error.
-    #[track_caller]
     pub fn reserve(self, estimate: impl Cost) -> Self {
         self.reserve_or(estimate, OnAbort::Used)
     }
 
     /// Like [`reserve`](Self::reserve), with what is charged for a response that is aborted.
-    ///
-    /// # Panics
-    ///
-    /// As for [`reserve`](Self::reserve).
-    #[track_caller]
     pub fn reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Self {
-        or_panic(self.try_reserve_or(estimate, on_abort))
-    }
-
-    /// Like [`reserve_or`](Self::reserve_or), for layers that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If the layer was made [without charges](Self::without_charge), or the policy [charges afterwards](Self::charge_after) or limits
-    /// [requests in flight](Self::and_in_flight).
-    pub fn try_reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Result<Self, LayerError> {
-        self.with_config(|config| {
-            config.reserves = true;
-            config.change_last(|last| {
-                last.cost = Some(Arc::new(estimate));
-                last.reservation = Some(on_abort);
-            });
-        })
+        Self { cost: Some(Arc::new(estimate)), reservation: Some(on_abort), ..self }
     }
 }

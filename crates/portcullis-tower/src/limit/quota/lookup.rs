@@ -13,7 +13,7 @@ use portcullis_identity::KeyError;
 use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 
 /// Looks up the quota of a caller whose key need not be looked up: the argument of
-/// [`RateLimitLayer::quota_by_async`](crate::RateLimitLayer::quota_by_async).
+/// [`Limit::quota_by_async`](crate::Limit::quota_by_async).
 ///
 /// The results are kept by the key of the policy: each for [60 s](Self::fresh_for), for up to [10 000 keys](Self::capacity), of
 /// which the one that came first is replaced. Requests with one key share a look-up that runs. A failure is not kept.
@@ -27,7 +27,7 @@ use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 /// use http::{Request, Response, request::Parts};
 /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Header, LayerBuilder, QuotaLookup, Registry};
+/// use portcullis_tower::{Header, PolicyExt as _, QuotaLookup, RateLimitLayer, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// async fn contract_of(user: &[u8]) -> Option<Quota> {
@@ -47,8 +47,10 @@ use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 /// });
 /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000))
 ///     .caller_quotas(Quota::per_day(1_000), Quota::per_day(100_000));
-/// let layer = LayerBuilder::new(registry, daily).by(Header::named("x-user")).quota_by_async(contracts);
-/// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+/// let layer = RateLimitLayer::new(registry, daily.by(Header::named("x-user")).quota_by_async(contracts));
+/// let service = layer.layer(service_fn(async |_: Request<String>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(()))
+/// }));
 /// for (user, limit) in [("ada", "50000"), ("bob", "1000")] {
 ///     let request = Request::builder().header("x-user", user).body(String::new())?;
 ///     assert_eq!(service.clone().oneshot(request).await?.headers()["x-ratelimit-limit"], limit);

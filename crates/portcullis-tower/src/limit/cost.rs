@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-/// The cost of a request in units: the argument of [`RateLimitLayer::cost`](crate::RateLimitLayer::cost).
+/// The cost of a request in units: the argument of [`Limit::cost`](crate::Limit::cost).
 ///
 /// A closure that compares paths by itself charges less for other spellings of a path, which a server behind may take for the same.
 /// [`RequestPath`](crate::matching::RequestPath) knows them:
@@ -25,11 +25,11 @@ use http::request::Parts;
 ///
 /// use portcullis_core::{Policy, Quota, Secret};
 /// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, LayerBuilder, Registry};
+/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
 ///
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
-/// let _ = LayerBuilder::new(registry, all).by(Global).cost(5); // write `|_| 5`
+/// let _ = RateLimitLayer::new(registry, all.by(Global).cost(5)); // write `|_| 5`
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the cost of a request",

@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::config::LayerConfig;
-use crate::policy::LayerPolicy;
-use crate::policy::response_outcome::OutcomeRule;
-use crate::{LayerError, RateLimitLayer, ResponseOutcome};
-use portcullis_engine::is_in_flight;
+use super::Limit;
+use super::response_outcome::OutcomeRule;
+use crate::ResponseOutcome;
 
-impl RateLimitLayer {
-    /// Charges the policy that was added last only for requests with certain responses, such as failed log-ins: those for which
+impl Limit {
+    /// Charges the policy only for requests with certain responses, such as failed log-ins: those for which
     /// `charge` returns `true`.
     ///
     /// The [`cost`](Self::cost) is charged before the inner service is called, as without this option, and refunded unless `charge`
@@ -41,55 +39,41 @@ impl RateLimitLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry, ResponseOutcome};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, ResponseOutcome};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let failures = Policy::fixed_window("failed-log-ins", Quota::per_day(2));
-    /// let layer = LayerBuilder::new(registry, failures)
-    ///     .by(Global)
-    ///     .charge_when(|outcome: &ResponseOutcome| outcome.status() == 401);
+    /// let failures = failures.by(Global).charge_when(|outcome: &ResponseOutcome| outcome.status() == 401);
+    /// let layer = RateLimitLayer::new(registry, failures);
     /// let service = layer.layer(service_fn(async |password: Request<String>| {
     ///     let status = if password.body() == "correct horse" { 200 } else { 401 };
     ///     Response::builder().status(status).body(())
     /// }));
-    /// for (password, status, remaining) in
-    ///     [("correct horse", 200, "2"), ("guess", 401, "1"), ("correct horse", 200, "1"), ("guess", 401, "0"), ("guess", 429, "0")]
-    /// {
+    /// for (password, status, remaining) in [
+    ///     ("correct horse", 200, "2"),
+    ///     ("guess", 401, "1"),
+    ///     ("correct horse", 200, "1"),
+    ///     ("guess", 401, "0"),
+    ///     ("guess", 429, "0"),
+    /// ] {
     ///     let response = service.clone().oneshot(Request::new(password.to_owned())).await?;
-    ///     assert_eq!((response.status().as_u16(), &response.headers()["x-ratelimit-remaining"]), (status, &remaining.parse()?));
+    ///     assert_eq!(response.status(), status);
+    ///     assert_eq!(response.headers()["x-ratelimit-remaining"], remaining);
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the layer is [without charges](Self::without_charge), or the policy limits [requests in flight](Self::and_in_flight):
-    /// [`try_charge_when`](Self::try_charge_when) returns an error.
-    #[track_caller]
     pub fn charge_when<F>(self, charge: F) -> Self
-    where
-        F: Fn(&ResponseOutcome<'_>) -> bool + Send + Sync + 'static,
-    {
-        or_panic(self.try_charge_when(charge))
-    }
-
-    /// Like [`charge_when`](Self::charge_when), for layers that are built from a configuration.
-    ///
-    /// # Errors
-    ///
-    /// If the layer is [without charges](Self::without_charge), or the policy limits [requests in flight](Self::and_in_flight).
-    pub fn try_charge_when<F>(self, charge: F) -> Result<Self, LayerError>
     where
         F: Fn(&ResponseOutcome<'_>) -> bool + Send + Sync + 'static,
     {
         self.with_outcome(|rule| rule.charge_when = Some(Arc::new(charge)))
     }
 
-    /// Checks the policy that was added last without a charge, and charges it after the response, if
+    /// Checks the policy without a charge, and charges it after the response, if
     /// [`charge_when`](Self::charge_when) says so, or always without one.
     ///
     /// So valid requests of one client, such as twenty that renew a session at the same time, do not reject each other. A request
@@ -112,17 +96,18 @@ impl RateLimitLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Policy::fixed_window("renewals", Quota::per_day(2)))
-    ///     .by(Global)
-    ///     .charge_when(|outcome| outcome.status().is_client_error())
-    ///     .charge_after_at_most(20);
-    /// let mut service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+    /// let renewals = Policy::fixed_window("renewals", Quota::per_day(2)).by(Global);
+    /// let renewals = renewals.charge_when(|outcome| outcome.status().is_client_error());
+    /// let layer = RateLimitLayer::new(registry, renewals.charge_after_at_most(20));
+    /// let mut service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
     /// let mut responses = Vec::new();
     /// for _ in 0..20 {
     ///     responses.push(service.ready().await?.call(Request::new(String::new())));
@@ -135,95 +120,30 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units or limits [requests in
-    /// flight](Self::and_in_flight): [`try_charge_after`](Self::try_charge_after) returns an error.
-    #[track_caller]
     pub fn charge_after(self) -> Self {
-        or_panic(self.try_charge_after())
-    }
-
-    /// Like [`charge_after`](Self::charge_after), for layers that are built from a configuration.
-    ///
-    /// # Errors
-    ///
-    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units or limits [requests in
-    /// flight](Self::and_in_flight).
-    pub fn try_charge_after(self) -> Result<Self, LayerError> {
         self.with_outcome(|rule| rule.charges_after = true)
     }
 
     /// Like [`charge_after`](Self::charge_after), with this number of unsettled requests per key at the same time in this process, at
     /// most 1 024: for a limit that is much larger than the attempts that one client makes at a time. With 0, every request is rejected.
-    ///
-    /// # Panics
-    ///
-    /// As for [`charge_after`](Self::charge_after).
-    #[track_caller]
     pub fn charge_after_at_most(self, requests: usize) -> Self {
-        or_panic(self.with_outcome(|rule| {
+        self.with_outcome(|rule| {
             rule.charges_after = true;
             rule.max_unsettled = Some(requests);
-        }))
+        })
     }
 
-    /// Refunds requests without an outcome under the policy that was added last, or does not charge them if it
+    /// Refunds requests without an outcome under the policy, or does not charge them if it
     /// [charges afterwards](Self::charge_after). By default they are charged, as described for [`charge_when`](Self::charge_when).
     ///
     /// A client that disconnects early is then not charged although its request may have run, so this is not for limits on
     /// guesses.
-    ///
-    /// # Panics
-    ///
-    /// As for [`charge_when`](Self::charge_when).
-    #[track_caller]
     pub fn refund_unanswered(self) -> Self {
-        or_panic(self.with_outcome(|rule| rule.refunds_unanswered = true))
+        self.with_outcome(|rule| rule.refunds_unanswered = true)
     }
 
-    /// Like [`without_charge`](Self::without_charge), for layers that are built from a configuration.
-    ///
-    /// # Errors
-    ///
-    /// If a policy is charged [by outcome](Self::charge_when) or [reserves](Self::reserve).
-    pub fn try_without_charge(self) -> Result<Self, LayerError> {
-        self.with_config(|config| config.without_charge = true)
-    }
-
-    fn with_outcome(self, change: impl FnOnce(&mut OutcomeRule)) -> Result<Self, LayerError> {
-        self.with_config(|config| {
-            config.change_last(|last| change(last.outcome.get_or_insert_default()));
-        })
-    }
-
-    pub(super) fn with_config(mut self, change: impl FnOnce(&mut LayerConfig)) -> Result<Self, LayerError> {
-        let config = Arc::make_mut(&mut self.config);
-        change(config);
-        let charges_after =
-            |policy: &LayerPolicy| policy.outcome.as_ref().is_some_and(|rule| rule.charges_after);
-        let both = |policy: &&LayerPolicy| policy.reservation.is_some() && charges_after(policy);
-        if let Some(layer_policy) = config.policies().iter().find(both) {
-            return Err(LayerError::ReservesAndLooks { policy: layer_policy.policy.name().clone() });
-        }
-        let is_corrected = |policy: &&LayerPolicy| policy.outcome.is_some() || policy.reservation.is_some();
-        let is_held = |policy: &&LayerPolicy| is_in_flight(&policy.policy) && is_corrected(policy);
-        if let Some(layer_policy) = config.policies().iter().find(is_held) {
-            return Err(LayerError::CorrectsInFlight { policy: layer_policy.policy.name().clone() });
-        }
-        let corrected = config.policies().iter().find(is_corrected);
-        match corrected.filter(|_| config.without_charge) {
-            Some(layer_policy) => Err(LayerError::NeedsCharge { policy: layer_policy.policy.name().clone() }),
-            None => Ok(self),
-        }
-    }
-}
-
-#[track_caller]
-pub(super) fn or_panic(layer: Result<RateLimitLayer, LayerError>) -> RateLimitLayer {
-    match layer {
-        Ok(layer) => layer,
-        Err(error) => panic!("{error}"),
+    fn with_outcome(mut self, change: impl FnOnce(&mut OutcomeRule)) -> Self {
+        change(self.outcome.get_or_insert_default());
+        self
     }
 }

@@ -1,13 +1,51 @@
-//! Quotas of the caller's own: plans, tiers and contracts.
+//! Quotas of the caller's own: where they come from, and why one is refused.
+
+mod lookup;
 
 use std::sync::Arc;
 
-use crate::policy::KeySource;
-use crate::policy::quota::{CallerQuota, QuotaLookup, QuotaSource};
-use crate::{LayerError, RateLimitLayer};
+use http::request::Parts;
+use portcullis_core::Quota;
 
-impl RateLimitLayer {
-    /// Sets the quota of the caller of a request, under the policy that was added last: that of a plan or a contract. `None` is the
+use super::Limit;
+pub use lookup::QuotaLookup;
+
+/// The quota of the caller of a request: the argument of [`Limit::quota`](crate::Limit::quota).
+///
+/// All closures of this signature implement it, and no other type does:
+///
+/// ```compile_fail,E0277
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let daily = Policy::fixed_window("daily", Quota::per_day(1_000));
+/// let _ = RateLimitLayer::new(registry, daily.by(Global).quota(Quota::per_day(10))); // write `|_| Some(..)`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the quota of a caller",
+    label = "not a closure that returns an `Option<Quota>`",
+    note = "write `|parts| parts.extensions.get::<Account>().map(|account| account.plan.daily())`",
+    note = "a quota that is known only after an `await` is found by `quota_by_async`, or by the look-up that finds the key"
+)]
+pub trait CallerQuota: Fn(&Parts) -> Option<Quota> + Send + Sync + 'static {}
+
+// Without the attribute the compiler describes `Fn` in place of this trait.
+#[diagnostic::do_not_recommend]
+impl<F> CallerQuota for F where F: Fn(&Parts) -> Option<Quota> + Send + Sync + 'static {}
+
+/// Where the quota of a caller comes from.
+#[derive(Clone)]
+pub(crate) enum QuotaSource {
+    Function(Arc<dyn CallerQuota>),
+    LookUp(QuotaLookup),
+}
+
+impl Limit {
+    /// Sets the quota of the caller of a request, under the policy: that of a plan or a contract. `None` is the
     /// quota of the policy.
     ///
     /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas), of the same period, and the units
@@ -33,7 +71,7 @@ impl RateLimitLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Extension, LayerBuilder, Registry};
+    /// use portcullis_tower::{Extension, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// /// Inserted by authentication.
@@ -48,10 +86,15 @@ impl RateLimitLayer {
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let (free, pro) = (Quota::per_day(1_000), Quota::per_day(50_000));
-    /// let layer = LayerBuilder::new(registry, Policy::fixed_window("daily", free).caller_quotas(free, pro))
-    ///     .by(Extension::<Account>::with(|account, key| key.part("account", &account.id.to_be_bytes())))
-    ///     .quota(move |parts| parts.extensions.get::<Account>().map(|account| if account.is_pro { pro } else { free }));
-    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+    /// let by_id = Extension::<Account>::with(|account, key| key.part("account", &account.id.to_be_bytes()));
+    /// let daily = Policy::fixed_window("daily", free).caller_quotas(free, pro).by(by_id).quota(move |parts| {
+    ///     let account = parts.extensions.get::<Account>()?;
+    ///     Some(if account.is_pro { pro } else { free })
+    /// });
+    /// let layer = RateLimitLayer::new(registry, daily);
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
     /// // The account is upgraded after its first request, and downgraded after the second.
     /// for (is_pro, remaining) in [(false, "999"), (true, "49998"), (false, "997")] {
     ///     let request = Request::builder().extension(Account { id: 17, is_pro }).body(String::new())?;
@@ -60,23 +103,8 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the policy declares no quotas of callers: [`try_quota`](Self::try_quota) returns an error.
-    #[track_caller]
     pub fn quota(self, quota: impl CallerQuota) -> Self {
-        super::outcome::or_panic(self.try_quota(quota))
-    }
-
-    /// Like [`quota`](Self::quota), for layers that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If the policy declares no [quotas of callers](portcullis_core::Policy::caller_quotas): all would be refused.
-    pub fn try_quota(self, quota: impl CallerQuota) -> Result<Self, LayerError> {
-        self.check_declared()?;
-        Ok(self.with_last(|last| last.quota = Some(QuotaSource::Function(Arc::new(quota)))))
+        Self { quota: Some(QuotaSource::Function(Arc::new(quota))), ..self }
     }
 
     /// Like [`quota`](Self::quota), for a quota that has to be looked up while the key has not.
@@ -84,40 +112,12 @@ impl RateLimitLayer {
     /// [`QuotaLookup`] keeps what it has found, so that most requests are decided at once. If a request has to wait for the look-up,
     /// the layer decides in two steps, as with [a key that is looked up](Self::by_async): the policies whose key and quota are known
     /// go first, and if one denies the request, nothing is looked up. Unlike there, a look-up that fails or exceeds the
-    /// [deadline](Self::lookup_deadline) does not reject the request: the policy's own quota applies, which is an event,
+    /// [deadline](crate::RateLimitLayer::lookup_deadline) does not reject the request: the policy's own quota applies, which is an event,
     /// [`EventKind::QuotaLookupFailed`](crate::EventKind::QuotaLookupFailed). Requests without an own key, and preflights, do not
     /// start a look-up.
     ///
     /// Where the key is looked up, the same look-up tells the quota: [`Lookup::quota`](crate::Lookup::quota).
-    ///
-    /// # Panics
-    ///
-    /// If [`try_quota_by_async`](Self::try_quota_by_async) returns an error.
-    #[track_caller]
     pub fn quota_by_async(self, look_up: QuotaLookup) -> Self {
-        super::outcome::or_panic(self.try_quota_by_async(look_up))
-    }
-
-    /// Like [`quota_by_async`](Self::quota_by_async), for layers that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If the key of the policy is looked up.
-    pub fn try_quota_by_async(self, look_up: QuotaLookup) -> Result<Self, LayerError> {
-        let last = self.config.last();
-        if matches!(last.key, KeySource::Async(_)) {
-            return Err(LayerError::TwoLookups { policy: last.policy.name().clone() });
-        }
-        self.check_declared()?;
-        look_up.count_in(self.config.registry.lookup_counts());
-        Ok(self.with_last(|last| last.quota = Some(QuotaSource::LookUp(look_up))))
-    }
-
-    fn check_declared(&self) -> Result<(), LayerError> {
-        let policy = &self.config.last().policy;
-        match policy.quota_range() {
-            Some(_) => Ok(()),
-            None => Err(LayerError::QuotasNotDeclared { policy: policy.name().clone() }),
-        }
+        Self { quota: Some(QuotaSource::LookUp(look_up)), ..self }
     }
 }

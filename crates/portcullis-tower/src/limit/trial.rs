@@ -1,9 +1,10 @@
-//! How the policies of a layer are tried out.
+//! How a policy is tried out.
 
-use crate::{LayerError, Mode, Percent, RateLimitLayer};
+use super::Limit;
+use crate::{Mode, Percent};
 
-impl RateLimitLayer {
-    /// Enforces the policy that was added last for a share of its keys. For the others it is a [shadow](Self::shadow) policy. The
+impl Limit {
+    /// Enforces the policy for a share of its keys. For the others it is a [shadow](Self::shadow) policy. The
     /// same as [`mode(Mode::Percent(share))`](Self::mode).
     ///
     /// A [share](Percent) has the same clients in all instances, and keeps them when it grows. A request without an identity for the
@@ -16,14 +17,14 @@ impl RateLimitLayer {
     /// use http::{Request, Response};
     /// use portcullis_core::{Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{ClientIp, LayerBuilder, Percent, Registry};
+    /// use portcullis_tower::{ClientIp, Percent, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let planned = Policy::fixed_window("planned", Quota::per_day(1));
-    /// let layer = LayerBuilder::new(registry, planned).by(ClientIp::peer()).enforce(Percent::new(10));
+    /// let layer = RateLimitLayer::new(registry, planned.by(ClientIp::peer()).enforce(Percent::new(10)));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -39,41 +40,15 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If clients [choose](crate::KeyExtractor::is_chosen_by_client) the key of the policy.
-    #[track_caller]
     pub fn enforce(self, share: Percent) -> Self {
         self.mode(Mode::Percent(share))
     }
 
-    /// Sets the mode of the policy that was added last, [`Mode::Enforce`] by default.
+    /// Sets the mode of the policy, [`Mode::Enforce`] by default.
     ///
     /// [`Registry::set_mode`](crate::Registry::set_mode) replaces it while the layer runs.
-    ///
-    /// # Panics
-    ///
-    /// If [`try_mode`](Self::try_mode) returns an error.
-    #[track_caller]
-    pub fn mode(self, mode: Mode) -> Self {
-        match self.try_mode(mode) {
-            Ok(layer) => layer,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Like [`mode`](Self::mode), for modes that are not literals. Set the key of the policy first.
-    ///
-    /// # Errors
-    ///
-    /// [`LayerError::UnverifiedKey`] for [`Mode::Percent`], if clients [choose](crate::KeyExtractor::is_chosen_by_client) the
-    /// key of the policy.
-    pub fn try_mode(self, mode: Mode) -> Result<Self, LayerError> {
-        let last = self.config.last();
-        if matches!(mode, Mode::Percent(_)) && last.key.is_chosen_by_client() {
-            return Err(LayerError::UnverifiedKey { policy: last.policy.name().clone() });
-        }
-        Ok(self.with_last(|last| last.set_mode(mode)))
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.set_mode(mode);
+        self
     }
 }

@@ -9,7 +9,7 @@ use http::{HeaderMap, StatusCode, header};
 use portcullis_response::internal::GRPC_STATUS;
 
 /// The outcome of a request: its response, as far as it tells whether the request [stays
-/// charged](crate::RateLimitLayer::charge_when).
+/// charged](crate::Limit::charge_when).
 ///
 /// In HTTP it is known with the head of the response. In gRPC the status is in the trailers, at the end of the body, unless the
 /// response has no messages.
@@ -28,10 +28,11 @@ use portcullis_response::internal::GRPC_STATUS;
 /// # use std::sync::Arc;
 /// # use portcullis_core::{Policy, Quota, Secret};
 /// # use portcullis_memory::MemoryStore;
-/// # use portcullis_tower::{Global, LayerBuilder, Registry};
+/// # use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
 /// # let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let layer = LayerBuilder::new(registry, Policy::fixed_window("log-ins", Quota::per_hour(5))).by(Global);
-/// assert_eq!(layer.charge_when(is_failed).policies().count(), 1);
+/// let log_ins = Policy::fixed_window("log-ins", Quota::per_hour(5)).by(Global);
+/// let layer = RateLimitLayer::new(registry, log_ins.charge_when(is_failed));
+/// assert_eq!(layer.policies().count(), 1);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseOutcome<'a> {

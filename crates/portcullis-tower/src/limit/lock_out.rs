@@ -2,14 +2,13 @@
 
 use portcullis_core::overrides::LockOut;
 
-use super::outcome::or_panic;
-use crate::policy::LayerPolicy;
-use crate::{LayerError, OnMissing, RateLimitLayer};
-use portcullis_engine::is_in_flight;
+use super::Limit;
+use crate::LayerError;
+use portcullis_engine::Engine;
 use portcullis_engine::policies::reading_overrides;
 
-impl RateLimitLayer {
-    /// Blocks the keys of the policy that was added last that are denied again and again: after a number of denials within a time,
+impl Limit {
+    /// Blocks the keys of the policy that are denied again and again: after a number of denials within a time,
     /// all requests with the key are rejected for a time, which doubles with each further block up to a bound. See
     /// [`LockOut`](portcullis_core::overrides::LockOut).
     ///
@@ -53,7 +52,7 @@ impl RateLimitLayer {
     /// use portcullis_core::overrides::LockOut;
     /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
     /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+    /// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -61,9 +60,9 @@ impl RateLimitLayer {
     /// let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
     /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
     /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// let layer = LayerBuilder::new(registry, Policy::sliding_window("log-ins", Quota::per_minute(5)))
-    ///     .by(ClientIp::peer())
-    ///     .lock_out(LockOut::after(20).within(minute).block_for(minute * 5).up_to(hour * 24));
+    /// let log_ins = Policy::sliding_window("log-ins", Quota::per_minute(5));
+    /// let lock_out = LockOut::after(20).within(minute).block_for(minute * 5).up_to(hour * 24);
+    /// let layer = RateLimitLayer::new(registry, log_ins.by(ClientIp::peer()).lock_out(lock_out));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -79,50 +78,20 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    ///
-    /// # Panics
-    ///
-    /// If [`try_lock_out`](Self::try_lock_out) returns an error.
-    #[track_caller]
     pub fn lock_out(self, lock_out: LockOut) -> Self {
-        or_panic(self.try_lock_out(lock_out))
+        Self { lock_out: Some(lock_out), ..self }
     }
 
-    /// Like [`lock_out`](Self::lock_out), for a lock-out that is not a literal. Set the key of the policy first.
+    /// Registers the lock-out, which all layers with the policy share.
     ///
     /// # Errors
     ///
-    /// [`LayerError::SharedLockOut`] if clients [share](crate::KeyExtractor::is_shared) the key, as with
-    /// [`Global`](crate::Global), or requests without an identity share a budget ([`OnMissing::Shared`]);
-    /// [`LayerError::LocksOutInFlight`] if the policy limits requests in flight;
-    /// [`LayerError::LockOutConflict`] if another layer has the policy with a different lock-out; [`LayerError::Refused`] if the
-    /// store refuses the policy; [`LayerError::LeasedOverrides`] if the policy has a lease.
-    pub fn try_lock_out(self, lock_out: LockOut) -> Result<Self, LayerError> {
-        let last = self.config.last();
-        if is_in_flight(&last.policy) {
-            return Err(LayerError::LocksOutInFlight { policy: last.policy.name().clone() });
+    /// If another layer has the policy with a different one.
+    pub(crate) fn share_lock_out(&mut self, engine: &Engine) -> Result<(), LayerError> {
+        if let Some(lock_out) = self.lock_out {
+            self.shared_lock_out = Some(engine.set_lock_out(&self.policy, lock_out)?);
+            self.policy = reading_overrides(&self.policy)?;
         }
-        if is_shared(last) {
-            return Err(LayerError::SharedLockOut { policy: last.policy.name().clone() });
-        }
-        let shared = self.config.registry.engine().set_lock_out(&last.policy, lock_out)?;
-        let policy = reading_overrides(&last.policy)?;
-        Ok(self.with_last(|last| {
-            last.policy = policy;
-            last.lock_out = Some(shared);
-        }))
+        Ok(())
     }
-}
-
-/// Whether the policy may have its lock-out.
-pub(super) fn check(last: &LayerPolicy) -> Result<(), LayerError> {
-    match &last.lock_out {
-        Some(_) if is_shared(last) => Err(LayerError::SharedLockOut { policy: last.policy.name().clone() }),
-        _ => Ok(()),
-    }
-}
-
-/// Whether unrelated clients share a key of the policy.
-fn is_shared(layer_policy: &LayerPolicy) -> bool {
-    layer_policy.key.is_shared() || layer_policy.on_missing == OnMissing::Shared
 }

@@ -1,0 +1,307 @@
+//! A limit of a layer: a policy, the key that it is charged to, and its options.
+
+mod apply;
+pub(crate) mod cost;
+mod in_flight;
+mod key;
+mod lock_out;
+mod mistakes;
+mod outcome;
+mod policy_ext;
+pub(crate) mod quota;
+mod reserve;
+pub(crate) mod response_outcome;
+mod trial;
+
+use std::fmt;
+use std::sync::Arc;
+
+use portcullis_core::Policy;
+use portcullis_core::overrides::LockOut;
+
+use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing, Percent};
+pub(crate) use key::{KeySource, ResolvedKey};
+pub use policy_ext::PolicyExt;
+use portcullis_engine::{HeldUntil, PolicyLockOut};
+use quota::QuotaSource;
+use response_outcome::OutcomeRule;
+
+/// A policy of a layer, the key that it is charged to, and its options. [`PolicyExt::by`] makes one as well, in fewer words.
+///
+/// It is a value: it can be returned from a function, kept, cloned, and given to any number of layers, which then share the budget of
+/// the policy. What is wrong with it is found when it is given to a layer, all mistakes at once.
+///
+/// | | |
+/// |---|---|
+/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`count_rejections`](Self::count_rejections) |
+/// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
+/// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
+/// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) |
+/// | a wait | [`Policy::wait_at_most`] |
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Global, Header, Limit, PolicyExt as _, RateLimitLayer, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let search = Policy::gcra("search", Quota::per_second(10)).by(Header::named("x-api-key"));
+/// let total = Limit::new(Policy::gcra("total", Quota::per_second(5_000))).by(Global).hide();
+/// let layer = RateLimitLayer::new(registry, search).and(total);
+/// assert_eq!(layer.policies().map(|name| name.as_str()).collect::<Vec<_>>(), ["search", "total"]);
+/// ```
+#[derive(Clone)]
+#[must_use = "a limit limits nothing until it is in a layer"]
+pub struct Limit {
+    pub(crate) policy: Policy,
+    pub(crate) key: KeySource,
+    pub(crate) on_missing: OnMissing,
+    pub(crate) cost: Option<Arc<dyn Cost>>,
+    /// What an aborted response is charged, if the cost is a reservation.
+    pub(crate) reservation: Option<OnAbort>,
+    /// See [`set_mode`](Limit::set_mode).
+    pub(crate) mode: Mode,
+    /// Whether the policy only decides and reports, except for the keys in its share.
+    pub(crate) is_shadow: bool,
+    /// The keys for which a shadow policy is enforced.
+    share: Percent,
+    /// Whether the headers of the budget leave the policy out.
+    pub(crate) is_hidden: bool,
+    /// Whether charges of requests that are rejected for their identity stay.
+    counts_rejections: bool,
+    /// The part of the limit from which on requests are marked.
+    pub(crate) warn_at: Option<f64>,
+    /// Whether and how the outcome of a response decides about the charge.
+    pub(crate) outcome: Option<Box<OutcomeRule>>,
+    /// Where the quota of the caller comes from.
+    pub(crate) quota: Option<QuotaSource>,
+    held_until: HeldUntil,
+    lock_out: Option<LockOut>,
+    /// Blocks keys with many denials. All layers with the policy share it.
+    pub(crate) shared_lock_out: Option<Arc<PolicyLockOut>>,
+}
+
+impl Limit {
+    /// A policy that is enforced and charged 1 unit for each request. [`by`](Self::by) sets its key. Without a key, it is charged to that
+    /// of the limit before it in the layer, and cannot be the first.
+    pub fn new(policy: impl Into<Policy>) -> Self {
+        Self {
+            policy: policy.into(),
+            key: KeySource::Before,
+            on_missing: OnMissing::default(),
+            cost: None,
+            reservation: None,
+            mode: Mode::default(),
+            is_shadow: false,
+            share: Percent::ALL,
+            is_hidden: false,
+            counts_rejections: false,
+            warn_at: None,
+            outcome: None,
+            quota: None,
+            held_until: HeldUntil::default(),
+            lock_out: None,
+            shared_lock_out: None,
+        }
+    }
+
+    /// Returns the policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Charges the policy to another key. The other policies keep theirs.
+    pub fn by(self, key: impl KeyExtractor) -> Self {
+        Self { key: KeySource::Sync(Arc::new(key)), ..self }
+    }
+
+    /// Like [`by`](Self::by), for a key that has to be looked up.
+    ///
+    /// A layer with look-ups decides in two steps. First the store checks all policies whose keys are synchronous: if one
+    /// denies, the response is 429, and nothing is looked up. Then all look-ups run concurrently, within a
+    /// [deadline](crate::RateLimitLayer::lookup_deadline); if one fails or takes longer, the response is 503. Then the store checks the policies
+    /// whose keys were looked up. If one of those denies, or the store cannot answer, the charges of the first step are
+    /// refunded.
+    ///
+    /// Combine a policy that has a look-up with one [by address](crate::ClientIp): it limits the look-ups that an address
+    /// starts, because its charge [stays](Self::count_rejections) when an unknown identity is rejected.
+    ///
+    /// [`CachedLookup`](crate::CachedLookup) keeps what was found. A look-up may tell the
+    /// [quota](crate::Lookup::quota) of the identity as well; it takes the place of [`quota_by_async`](Self::quota_by_async).
+    pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
+        Self { key: KeySource::Async(Arc::new(key)), ..self }
+    }
+
+    /// Sets how the policy treats a request that has no identity.
+    ///
+    /// The default is [`OnMissing::Reject`].
+    pub fn on_missing(self, on_missing: OnMissing) -> Self {
+        Self { on_missing, ..self }
+    }
+
+    /// Keeps requests charged under the policy if they are rejected because their identity is missing or
+    /// malformed under another policy of the layer (400, 401), or because its look-up fails (503).
+    ///
+    /// By default they stay charged under policies [by address](crate::ClientIp) only. So an address that guesses gets 429 once
+    /// its budget is used up, and no client uses up the budget of others, or a shared one, with requests that are never
+    /// admitted. Set it for another policy if the client cannot choose its key, or if the total of rejected requests should be
+    /// limited. It has no effect where the key is looked up. See [`KeyExtractor::counts_rejections`].
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Bearer, Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let tokens = Policy::gcra("tokens", Quota::per_second(10));
+    /// let all = Policy::sliding_window("all", Quota::per_minute(2));
+    /// let layer = RateLimitLayer::new(registry, tokens.by(Bearer)).and(all.by(Global).count_rejections());
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// for status in [401, 401, 429] {
+    ///     assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), status);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn count_rejections(self) -> Self {
+        Self { counts_rejections: true, ..self }
+    }
+
+    /// Sets the cost of a request in units, for the policy.
+    ///
+    /// The default is 1. A cost of 0 is always admitted and still reports what remains. For a cost that can never fit, the
+    /// response is 400; no limit is above [`Quota::MAX_UNITS`](portcullis_core::Quota::MAX_UNITS).
+    pub fn cost(self, cost: impl Cost) -> Self {
+        Self { cost: Some(Arc::new(cost)), ..self }
+    }
+
+    /// Makes the policy a shadow policy: it decides and reports, and never rejects. The same as
+    /// [`mode(Mode::Shadow)`](Self::mode).
+    ///
+    /// A request that the other policies of the layer let pass is charged under it separately: a request that it denies is
+    /// charged under the others nevertheless, and a request that they deny is not charged under it. Its decision is in
+    /// [`Shadow`](crate::Shadow), in the extensions of the request. The requests that it would have rejected are counted in the
+    /// log, at most once a minute, and [`RateLimitHeaders::SHADOW`](crate::RateLimitHeaders::SHADOW) shows them to the client.
+    ///
+    /// It is checked after the others: a layer that has both calls its store twice, sequentially, with all shadow policies
+    /// checked concurrently. Redis delays a request by up to two deadlines in the first two of an outage, and by up
+    /// to one while others are answered.
+    ///
+    /// A request without an identity for it passes as well. A delay in its decision is ignored.
+    ///
+    /// It leaves no [`Charge`](crate::Charge) in the request. In a layer that has only shadow policies, a handler that extracts
+    /// `Charge` fails; it has to extract an `Option` of it.
+    pub fn shadow(self) -> Self {
+        self.mode(Mode::Shadow)
+    }
+
+    /// Keeps the policy out of the headers of the [budget](crate::RateLimitLayer::headers), for a limit that clients should
+    /// not see, such as one that protects the service as a whole. It decides like any other policy.
+    ///
+    /// The figures are then those of the decisive one among the other policies. A request that this policy rejects has
+    /// `Retry-After`, its name in the body, and no figures. A layer whose policies are all hidden writes none at all, so that
+    /// those of an outer layer are shown.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, Header, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let user = Policy::fixed_window("user", Quota::per_day(100));
+    /// let total = Policy::gcra("total", Quota::per_second(500).burst(50));
+    /// let layer = RateLimitLayer::new(registry, user.by(Header::named("x-user")))
+    ///     .and(total.by(Global).hide())
+    ///     .headers(RateLimitHeaders::IETF);
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
+    /// let response = service.oneshot(Request::builder().header("x-user", "ada").body(String::new())?).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""user";q=100;w=86400"#);
+    /// assert_eq!(response.headers()["ratelimit"], r#""user";r=99"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hide(self) -> Self {
+        Self { is_hidden: true, ..self }
+    }
+
+    /// Marks the requests that pass with at least this part of the limit used under the policy, themselves
+    /// included: a soft limit, which warns a client before it is rejected. No request is rejected because of it.
+    ///
+    /// The part used is `limit - remaining` of the [`Decision`](portcullis_core::Decision): of the burst of a token bucket, a GCRA
+    /// or a leaky bucket, and of the limit of a window or log. With a burst of 1, the default of GCRA, each request uses all of
+    /// it.
+    ///
+    /// - The response has the header [`X-RateLimit-Warning`](crate::headers::X_RATELIMIT_WARNING) with the name of the policy, by
+    ///   the figures that the response shows: what a handler has charged or refunded counts. Nested layers each add theirs. It is
+    ///   not written if the policy is [hidden](Self::hide), or if the [headers](crate::RateLimitLayer::headers) of the layer show no budget.
+    /// - [`EventKind::SoftLimitReached`](crate::EventKind::SoftLimitReached) is emitted for each such request, by the figures at its
+    ///   admission. The log counts them, at most once a minute.
+    ///
+    /// A [shadow](Self::shadow) policy does not warn, and neither does one that does not count the request, because it exempts it
+    /// or the store could not answer. A policy that is decided locally meanwhile warns by its own figures.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(5));
+    /// let layer = RateLimitLayer::new(registry, daily.by(Global).warn_at(0.8));
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// let mut warnings = Vec::new();
+    /// for _ in 0..5 {
+    ///     let response = service.clone().oneshot(Request::new(String::new())).await?;
+    ///     warnings.push(response.headers().get("x-ratelimit-warning").cloned());
+    /// }
+    /// assert_eq!(warnings[..3], [None, None, None]);
+    /// assert!(warnings[3..].iter().flatten().all(|warning| warning == r#""daily""#));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn warn_at(self, fraction: f64) -> Self {
+        Self { warn_at: Some(fraction), ..self }
+    }
+}
+
+/// By the key of the limit before it in the layer.
+impl From<Policy> for Limit {
+    fn from(policy: Policy) -> Self {
+        Self::new(policy)
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, key, mode, .. } = self;
+        f.debug_struct("Limit")
+            .field("policy", policy)
+            .field("key", &key.description())
+            .field("mode", mode)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! How a limit finds the key of a request.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use http::HeaderValue;
+use http::request::Parts;
+use portcullis_core::{Key, KeyHasher, Secret};
+
+use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup};
+
+/// How the key of a request is determined.
+#[derive(Clone)]
+pub(crate) enum KeySource {
+    /// By the source of the limit before. A limit in a layer has its own.
+    Before,
+    Sync(Arc<dyn KeyExtractor>),
+    Async(Arc<dyn AsyncKeyExtractor>),
+}
+
+impl KeySource {
+    /// Whether both are the same extractor, so that they find the same key.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sync(one), Self::Sync(other)) => Arc::ptr_eq(one, other),
+            (Self::Async(one), Self::Async(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    /// Whether clients choose the key at will. What a look-up has found is verified.
+    pub(crate) fn is_chosen_by_client(&self) -> bool {
+        match self {
+            Self::Sync(key) => key.is_chosen_by_client(),
+            Self::Async(_) | Self::Before => false,
+        }
+    }
+
+    /// Whether clients share every key. What a look-up has found is known only then.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Sync(key) => key.is_shared(),
+            Self::Async(_) | Self::Before => false,
+        }
+    }
+
+    pub(crate) fn challenge(&self) -> Option<HeaderValue> {
+        match self {
+            Self::Sync(key) => key.challenge(),
+            Self::Async(key) => key.challenge(),
+            Self::Before => None,
+        }
+    }
+
+    /// What the key is, for people.
+    pub(crate) fn description(&self) -> Cow<'static, str> {
+        match self {
+            Self::Sync(key) => key.description(),
+            Self::Async(key) => key.description(),
+            Self::Before => Cow::Borrowed("the key before"),
+        }
+    }
+}
+
+/// The result of an extractor, with the key.
+#[derive(Clone, Copy)]
+pub(crate) enum ResolvedKey {
+    Known(Key),
+    Missing,
+    Exempt,
+}
+
+impl ResolvedKey {
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "a key that is returned through memory takes longer to read than to make"
+    )]
+    pub(crate) fn find(
+        extractor: &dyn KeyExtractor,
+        secret: &Secret,
+        parts: &Parts,
+    ) -> Result<Self, KeyError> {
+        let mut hasher = secret.hasher();
+        let identity = extractor.extract(parts, &mut hasher.writer())?;
+        Self::new(identity, hasher)
+    }
+
+    pub(crate) fn looked_up(found: &Lookup, secret: &Secret) -> Result<Self, KeyError> {
+        let mut hasher = secret.hasher();
+        let identity = found.write(&mut hasher.writer());
+        Self::new(identity, hasher)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn new(identity: Identity, hasher: KeyHasher) -> Result<Self, KeyError> {
+        match identity {
+            Identity::Found => Ok(Self::Known(hasher.finish()?)),
+            Identity::Missing => Ok(Self::Missing),
+            Identity::Exempt => Ok(Self::Exempt),
+        }
+    }
+}
