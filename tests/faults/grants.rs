@@ -19,8 +19,8 @@ pub(crate) async fn run(store: RedisStore, mut client: SingleKey) -> Vec<Op> {
                     *client.random.choice(&LIMITS).expect("there is one"),
                     *client.random.choice(&LENGTHS).expect("there is one"),
                 );
-                let quota =
-                    Quota::new(limit, turn.key_id.family.quota().period()).expect("the limit is in bounds");
+                let quota = Quota::new(limit, turn.key_id.family.quota().period(), None)
+                    .expect("the limit is in bounds");
                 let answer = store.set_grant(&policy, key, Some((quota, length))).await;
                 let length = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
                 (Call::Grant { limit, length }, done(answer))

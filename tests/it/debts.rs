@@ -19,7 +19,7 @@ const TOKENS: Policy = Policy::token_bucket("tokens", per_hour()).allow_debt(50_
 const BY_DEFAULT: Policy = Policy::fixed_window("tokens by default", Quota::per_week(1_000));
 
 const fn per_hour() -> Quota {
-    match Quota::new(1, Duration::from_secs(3_600)) {
+    match Quota::new(1, Duration::from_secs(3_600), None) {
         Ok(quota) => quota.burst(1_000),
         Err(_) => panic!("the period is in bounds"),
     }

@@ -329,7 +329,7 @@ async fn calls_near_the_limit_are_warned_and_retries_spread() {
     let (_redis, limiters) = limiters().await;
     let (ten_days, hour) = (10 * DAY, Duration::from_secs(3_600));
     for limiter in limiters {
-        let pages = Policy::token_bucket("pages", Quota::new(1, ten_days).unwrap().burst(5));
+        let pages = Policy::token_bucket("pages", Quota::new(1, ten_days, Some(5)).unwrap());
         let layer = limiter.layer(pages.by(ClientIp::peer()).warn_at(0.8)).spread_retries(hour);
         let service = Service::start(layer).await;
         let mut waits = Vec::new();

@@ -70,7 +70,7 @@ async fn grant(
 ) -> Result<(), (StatusCode, String)> {
     let request = Request::builder().header("x-customer", name).body(()).unwrap();
     let key = limiter.key_of(&customer(), request).unwrap();
-    let quota = Quota::new(limit, 7 * DAY).unwrap();
+    let quota = Quota::new(limit, 7 * DAY, None).unwrap();
     limiter.grant(&REPORTS, key, quota).for_duration(3 * DAY).await.map_err(|error| conflict(&error))
 }
 

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 /// Three units, which practically never come back.
 fn three(name: &'static str) -> Policy {
-    Policy::token_bucket(name, Quota::new(1, Duration::from_secs(30 * 24 * 3_600)).unwrap().burst(3))
+    Policy::token_bucket(name, Quota::new(1, Duration::from_secs(30 * 24 * 3_600), Some(3)).unwrap())
 }
 
 /// A handler that charges more, settles, and reads what is left.

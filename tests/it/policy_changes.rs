@@ -10,7 +10,8 @@ use axum::{Extension, Router};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Global;
 use portcullis::redis::RedisStore;
-use portcullis::{Limiter, Policy, PolicyExt as _, PolicyName, Quota, Secret};
+use portcullis::store::FixedWindow;
+use portcullis::{Limiter, Policy, PolicyExt as _, PolicyName, PolicySettings, Quota, Secret};
 use portcullis_core::Strategy;
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
@@ -168,7 +169,12 @@ async fn a_service_for_tenants_does_not_grow() {
     let limiter = connect(&redis).await;
     let name = |number: u64| PolicyName::new(&format!("tenant {number}")).unwrap();
     for number in 0..100 {
-        let policy = Policy::try_fixed_window(name(number).as_str(), Quota::per_week(number + 1)).unwrap();
+        let policy = Policy::try_new(
+            name(number).as_str(),
+            FixedWindow::new(Quota::per_week(number + 1)),
+            PolicySettings::default(),
+        )
+        .unwrap();
         let policy = policy.on_store_failure(portcullis::FailureMode::Closed);
         let app: Router =
             Router::new().route("/", get(async || "found")).layer(limiter.layer(policy.by(Global)));

@@ -26,7 +26,7 @@ fn weekly() -> Policy {
 
 fn quota(headers: &HeaderMap, name: &str) -> Option<Quota> {
     let limit = headers.get(name)?.to_str().ok()?.parse().ok()?;
-    Quota::new(limit, 7 * DAY).ok()
+    Quota::new(limit, 7 * DAY, None).ok()
 }
 
 /// The directory knows the account of the caller and its contract; the gateway in front of the service tells the plan.
@@ -96,7 +96,7 @@ async fn each_quota_gives_way_to_the_next(limiters: [Limiter; 2]) {
 
     // A grant, which may be more than a contract, and less.
     for limit in [900, 50] {
-        let quota = Quota::new(limit, 7 * DAY).unwrap();
+        let quota = Quota::new(limit, 7 * DAY, None).unwrap();
         one.limiter.grant(&weekly(), acme, quota).for_duration(DAY).await.unwrap();
         let used = if limit == 900 { 3 } else { 6 };
         assert_eq!(other.send(&[]).await, (200, limit, limit - used - 1));

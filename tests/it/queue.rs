@@ -83,7 +83,7 @@ async fn requests_behind_a_dropped_one_move_up() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_stores_share_slots_in_redis_in_order() {
     let redis = RedisServer::start().unwrap();
-    let quota = Quota::new(1, Duration::from_mins(1)).unwrap().burst(60);
+    let quota = Quota::new(1, Duration::from_mins(1), Some(60)).unwrap();
     let policy = Policy::leaky_bucket("queue", quota);
     let mut calls = JoinSet::new();
     for _ in 0..2 {

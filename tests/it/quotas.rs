@@ -47,7 +47,7 @@ impl Plan {
         match self {
             Self::Free => FREE,
             Self::Pro => PRO,
-            Self::Contract(limit) => Quota::new(limit, FREE.period()).unwrap(),
+            Self::Contract(limit) => Quota::new(limit, FREE.period(), None).unwrap(),
         }
     }
 }
@@ -268,7 +268,7 @@ async fn remembered_denial_shows_all_quotas() {
 fn by_metadata(limiter: &Limiter) -> RateLimitLayer {
     limiter.layer(weekly().by(Header::named("x-account")).quota(|parts| {
         let limit = parts.headers.get("x-limit")?.to_str().ok()?.parse().ok()?;
-        Quota::new(limit, FREE.period()).ok()
+        Quota::new(limit, FREE.period(), None).ok()
     }))
 }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use portcullis::regions::{Region, Shares};
-use portcullis::{FailureMode, Limiter, Policy, Quota};
+use portcullis::store::FixedWindow;
+use portcullis::{FailureMode, Limiter, Policy, PolicySettings, Quota};
 use portcullis_servers::{Fault, FaultProxy, RedisServer};
 
 use crate::process::timing_lock;
@@ -161,12 +162,11 @@ async fn a_cut_region_has_its_share_and_comes_back() {
     let _lock = timing_lock().await;
     let mut world = World::start([60, 120, 200]).await;
     for fault in [Fault::Refuse, Fault::Discard, Fault::CutReply] {
-        let policy = Policy::try_fixed_window(
-            &format!("in_a_cut_of_{fault:?}").to_lowercase(),
-            Quota::per(3_000, Duration::from_secs(30 * 24 * 3_600)),
-        )
-        .unwrap()
-        .on_store_failure(FailureMode::Closed);
+        let name = format!("in_a_cut_of_{fault:?}").to_lowercase();
+        let window = FixedWindow::new(Quota::per(3_000, Duration::from_secs(30 * 24 * 3_600)));
+        let policy = Policy::try_new(&name, window, PolicySettings::default())
+            .unwrap()
+            .on_store_failure(FailureMode::Closed);
         let before = world.admitted();
         let failed = world.regions[2].figure("purchases_failed");
         world.regions[2].home.set_fault(fault);

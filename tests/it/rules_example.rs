@@ -111,13 +111,13 @@ fn assert_same(rules: &Rules, code: &str, policies: &[(&str, Policy)]) {
 #[test]
 fn example_has_the_limits_of_the_quickstart() {
     let rules = rules(EXAMPLE);
-    let home = Quota::new(5, Duration::from_secs(10)).unwrap().burst(5);
+    let home = Quota::new(5, Duration::from_secs(10), Some(5)).unwrap();
     assert_same(
         &rules,
         QUICKSTART,
         &[
             (
-                r#"Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5))"#,
+                r#"Policy::gcra("home", Quota::new(5, Duration::from_secs(10), Some(5))?)"#,
                 Policy::gcra("home", home),
             ),
             (

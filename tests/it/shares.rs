@@ -102,7 +102,7 @@ async fn serve(running: usize) -> Vec<String> {
     for _ in 0..running {
         let exports = Policy::token_bucket(
             "exports",
-            Quota::new(1, Duration::from_secs(240 * 3_600)).unwrap().burst(8),
+            Quota::new(1, Duration::from_secs(240 * 3_600), Some(8)).unwrap(),
         );
         let limit = Limiter::memory_among(4).layer(exports.by(Global));
         let app = Router::new().route("/", get(async || "export")).layer(limit);

@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 /// Five units, which practically never come back.
 fn pages() -> Policy {
-    Policy::token_bucket("pages", Quota::new(1, Duration::from_secs(30 * 24 * 3_600)).unwrap().burst(5))
+    Policy::token_bucket("pages", Quota::new(1, Duration::from_secs(30 * 24 * 3_600), Some(5)).unwrap())
 }
 
 /// Starts a server that warns from the fourth of five requests on. Returns its URL, and the number of warnings that its observer

@@ -63,7 +63,7 @@ async fn upgrade(request: Request) -> Response {
 }
 
 fn limited(burst: u64) -> Router {
-    let policy = Policy::try_gcra("all", Quota::per_hour(1).burst(burst)).unwrap();
+    let policy = Policy::gcra("all", Quota::per_hour(1).burst(burst));
     let every = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
     // The clock stands still, so that every wait is the whole hour.
     let limiter = testing::limiter(&ManualClock::default());

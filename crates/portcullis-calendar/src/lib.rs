@@ -2,10 +2,11 @@
 //!
 //! ```
 //! use portcullis_calendar::{Calendar, Weekday};
-//! use portcullis_core::{FailureMode, Policy};
+//! use portcullis_core::{CalendarWindow, FailureMode, Policy, PolicySettings};
 //!
 //! let months = Calendar::monthly().in_zone("Europe/Berlin")?;
-//! let api = Policy::try_calendar_window("api", 100_000, months)?.on_store_failure(FailureMode::local(4));
+//! let settings = PolicySettings { failure_mode: FailureMode::local(4), ..PolicySettings::default() };
+//! let api = Policy::try_new("api", CalendarWindow::new(100_000, months), settings)?;
 //!
 //! // A billing period that begins on the 15th, and one that begins on the last day of a month.
 //! let billed = Calendar::monthly_from_day(15)?.in_zone("America/New_York")?;

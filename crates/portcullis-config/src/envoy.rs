@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use portcullis_config::envoy::{Descriptors, Unit};
-//! use portcullis_core::Policy;
+//! use portcullis_core::{Policy, Quota};
 //!
 //! let descriptors = Descriptors::parse(&[("shop.yaml", "
 //! domain: shop
@@ -28,7 +28,7 @@
 //! assert_eq!(found.limit().requests_per_unit(), 5);
 //! assert_eq!(found.limit().unit(), Some(Unit::Hour));
 //! assert_eq!(found.full_key(), "shop.remote_address.path_/login*");
-//! let policy = Policy::try_fixed_window("shop.remote_address.path_/login*", "5/h".parse()?)?;
+//! let policy = Policy::fixed_window("shop.remote_address.path_/login*", Quota::per_hour(5));
 //! assert_eq!(found.limit().policy(), Ok(&policy));
 //!
 //! let mistake = Descriptors::parse(&[("shop.yaml", "domain: shop\ndescriptors:\n  - kay: user\n")]).unwrap_err();

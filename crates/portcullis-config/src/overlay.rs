@@ -149,9 +149,7 @@ fn split_quota(base: &mut [Entry], field: &str, changed: &Node) -> Result<(), St
         "limit" => (units, before.explicit_burst()),
         _ => (before.limit(), Some(units)),
     };
-    let quota = Quota::new(limit, before.period());
-    let quota = quota.and_then(|quota| burst.map_or(Ok(quota), |burst| quota.try_burst(burst)));
-    let quota = quota.map_err(|error| error.to_string())?;
+    let quota = Quota::new(limit, before.period(), burst).map_err(|error| error.to_string())?;
     if let Some(entry) = entry(base, "quota") {
         entry.node = Node::new(changed.span, Value::String(quota.to_string()));
     }

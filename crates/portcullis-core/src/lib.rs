@@ -77,7 +77,7 @@ pub use decision::{Decision, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use policy::{
     CallerQuotaError, CallerQuotasError, Concurrency, DebtError, FailureMode, FailureModeError, LeaseError,
-    Policy, PolicyError, PolicyName, WaitError,
+    Policy, PolicyError, PolicyErrors, PolicyName, PolicySettings, WaitError,
 };
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Receipt, Settlement};

@@ -4,10 +4,12 @@ mod calendar;
 mod caller_quotas;
 mod concurrency;
 mod debt;
+mod error;
 mod failure;
 mod lease;
 mod name;
 mod overrides;
+mod settings;
 mod wait;
 
 use alloc::sync::Arc;
@@ -16,10 +18,12 @@ use core::num::NonZeroU64;
 pub use caller_quotas::{CallerQuotaError, CallerQuotasError};
 pub use concurrency::Concurrency;
 pub use debt::DebtError;
+pub use error::{PolicyError, PolicyErrors};
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
-pub use name::{PolicyError, PolicyName};
+pub use name::PolicyName;
 pub use overrides::GrantedQuotaError;
+pub use settings::PolicySettings;
 pub use wait::WaitError;
 
 use caller_quotas::QuotaRange;
@@ -27,24 +31,23 @@ use failure::PackedMode;
 use wait::LeaseOrWait;
 
 use crate::compact::Wide;
-use crate::{
-    FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, SlidingLog, SlidingWindow, Strategy, TokenBucket,
-};
+use crate::{FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, Strategy, TokenBucket};
 
 /// A named strategy: the unit of configuration, header names, metric labels and key namespaces.
 ///
 /// Two layers with the same policy share one budget per key. [`on_store_failure`](Policy::on_store_failure) states what happens while
 /// the store cannot answer, [`wait_at_most`](Policy::wait_at_most) lets requests wait, and [`lease`](Policy::lease) lets a process
 /// charge units in advance. The constructors named after a strategy are for policies
-/// written in the source and are `const`; values from configuration or input go through the `try_` forms.
+/// written in the source and are `const`; values from configuration or input go through
+/// [`Policy::try_new`], which returns all mistakes.
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota, FailureMode};
+/// use portcullis_core::{FailureMode, Gcra, Policy, PolicySettings, Quota};
 ///
 /// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5)).on_store_failure(FailureMode::Closed);
 /// assert_eq!(LOGIN.name().as_str(), "login");
 ///
-/// let loaded = Policy::try_gcra("search", "10/s burst 20".parse()?)?;
+/// let loaded = Policy::try_new("search", Gcra::new("10/s burst 20".parse()?), PolicySettings::default())?;
 /// assert_eq!(loaded, Policy::gcra("search", Quota::per_second(10).burst(20)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -94,7 +97,7 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// If the name or the quota is invalid for [`Policy::try_token_bucket`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`TokenBucket::new`].
     #[track_caller]
     pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
         match TokenBucket::new(quota) {
@@ -103,21 +106,12 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::token_bucket`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`TokenBucket::new`].
-    pub fn try_token_bucket(name: &str, quota: Quota) -> Result<Self, PolicyError> {
-        Self::named(name, TokenBucket::new(quota).map(Strategy::TokenBucket))
-    }
-
     /// Evenly spaced units: one per `period / limit`, and up to `burst` (1 by default) at one instant after an idle time. See
     /// [`Gcra`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is invalid for [`Policy::try_gcra`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`Gcra::new`].
     #[track_caller]
     pub const fn gcra(name: &'static str, quota: Quota) -> Self {
         match Gcra::new(quota) {
@@ -126,20 +120,11 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::gcra`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`Gcra::new`].
-    pub fn try_gcra(name: &str, quota: Quota) -> Result<Self, PolicyError> {
-        Self::named(name, Gcra::new(quota).map(Strategy::Gcra))
-    }
-
     /// A queue of `burst` units (the limit by default) that drains one per `period / limit`. See [`LeakyBucket`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is invalid for [`Policy::try_leaky_bucket`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`LeakyBucket::new`].
     #[track_caller]
     pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
         match LeakyBucket::new(quota) {
@@ -148,20 +133,11 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::leaky_bucket`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`LeakyBucket::new`].
-    pub fn try_leaky_bucket(name: &str, quota: Quota) -> Result<Self, PolicyError> {
-        Self::named(name, LeakyBucket::new(quota).map(Strategy::LeakyBucket))
-    }
-
     /// A count per window of one period, aligned to the Unix epoch. See [`FixedWindow`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is invalid for [`Policy::try_fixed_window`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
     #[track_caller]
     pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
         match FixedWindow::new(quota) {
@@ -170,20 +146,12 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::fixed_window`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
-    pub fn try_fixed_window(name: &str, quota: Quota) -> Result<Self, PolicyError> {
-        Self::named(name, FixedWindow::new(quota).map(Strategy::FixedWindow))
-    }
-
     /// The count of this period, and the previous one weighted by its overlap with the window. See [`SlidingWindow`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is invalid for [`Policy::try_sliding_window`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst or a limit above
+    /// [`SlidingWindow::MAX_LIMIT`].
     #[track_caller]
     pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
         match SlidingWindow::new(quota) {
@@ -192,20 +160,12 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::sliding_window`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
-    pub fn try_sliding_window(name: &str, quota: Quota) -> Result<Self, PolicyError> {
-        Self::named(name, SlidingWindow::new(quota).map(Strategy::SlidingWindow))
-    }
-
     /// Exactly `limit` units in any period. See [`SlidingLog`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is invalid for [`Policy::try_sliding_log`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst or a limit above
+    /// [`SlidingLog::MAX_LIMIT`].
     #[track_caller]
     pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
         match SlidingLog::new(quota) {
@@ -214,52 +174,19 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::sliding_log`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst or a limit above
-    /// [`SlidingLog::MAX_LIMIT`].
-    pub fn try_sliding_log(name: &str, quota: Quota) -> Result<Self, PolicyError> {
-        Self::named(name, SlidingLog::new(quota).map(Strategy::SlidingLog))
-    }
-
     /// Sets what happens to a request when the store cannot answer. By default each instance enforces the whole limit on its
     /// own, in memory ([`FailureMode::local(1)`](FailureMode::local)).
     ///
     /// # Panics
     ///
-    /// If the mode is invalid for [`Policy::try_on_store_failure`].
+    /// If it is [`FailureMode::OpenFor`] with a zero duration, or if the [share](Policy::share) of one instance has a period,
+    /// or takes a time to fill, beyond [`Quota::MAX_PERIOD`], or is one of a calendar window without a unit.
     #[must_use]
     #[track_caller]
     pub const fn on_store_failure(mut self, mode: FailureMode) -> Self {
-        match mode.validate(&self.strategy) {
-            Ok(()) => self.failure_mode = PackedMode::new(mode),
+        match self.set_failure_mode(mode) {
+            Ok(()) => self,
             Err(error) => error.panic(),
-        }
-        self
-    }
-
-    /// Like [`Policy::on_store_failure`], for a mode that is not a constant.
-    ///
-    /// ```
-    /// use portcullis_core::{Policy, FailureMode};
-    ///
-    /// let monthly = Policy::try_fixed_window("monthly", "1/30d".parse()?)?;
-    /// assert!(monthly.clone().try_on_store_failure(FailureMode::try_local(4)?).is_ok());
-    /// let error = monthly.try_on_store_failure(FailureMode::try_local(1_000)?).unwrap_err();
-    /// assert!(error.to_string().starts_with("policy monthly: a local share among 1000 instances"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If it is [`FailureMode::OpenFor`] with a zero duration, or if the [share](Policy::share) of one instance has a period,
-    /// or takes a time to fill, beyond [`Quota::MAX_PERIOD`], or is one of a calendar window without a unit.
-    pub fn try_on_store_failure(self, mode: FailureMode) -> Result<Self, PolicyError> {
-        match mode.validate(&self.strategy) {
-            Ok(()) => Ok(Self { failure_mode: PackedMode::new(mode), ..self }),
-            Err(error) => Err(PolicyError::FailureMode { policy: self.name, error }),
         }
     }
 
@@ -280,28 +207,15 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// If the lease is invalid for [`Policy::try_lease`].
-    #[must_use]
-    #[track_caller]
-    pub const fn lease(mut self, units: u64) -> Self {
-        match lease::validate(&self, units) {
-            Ok(units) => self.lease_or_wait = LeaseOrWait::lease(units),
-            Err(error) => error.panic(),
-        }
-        self
-    }
-
-    /// Like [`Policy::lease`], for a number that is not a constant.
-    ///
-    /// # Errors
-    ///
     /// If the policy is a leaky bucket, a calendar window, a sliding log or a limit on requests in flight, or a token bucket or GCRA with a burst below
     /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant; if
     /// requests [wait](Policy::wait_at_most) under the policy; if it reads [overrides](Policy::allow_overrides).
-    pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {
-        match lease::validate(&self, units) {
-            Ok(units) => Ok(Self { lease_or_wait: LeaseOrWait::lease(units), ..self }),
-            Err(error) => Err(PolicyError::Lease { policy: self.name, error }),
+    #[must_use]
+    #[track_caller]
+    pub const fn lease(mut self, units: u64) -> Self {
+        match self.set_lease(units) {
+            Ok(()) => self,
+            Err(error) => error.panic(),
         }
     }
 
@@ -338,48 +252,16 @@ impl Policy {
     pub const fn digest(&self) -> u128 {
         self.digest.get()
     }
-
-    fn named(name: &str, strategy: Result<Strategy, QuotaError>) -> Result<Self, PolicyError> {
-        let name = PolicyName::new(name)?;
-        match strategy {
-            Ok(strategy) => Ok(Self::new(name, strategy)),
-            Err(error) => Err(PolicyError::Quota { policy: name, error }),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
-
-    #[test]
-    fn a_name_is_printable_ascii_and_short() {
-        let longest = "x".repeat(PolicyName::MAX_LEN);
-        assert!(Policy::try_gcra(&longest, Quota::per_second(1)).is_ok());
-        for (name, why) in [
-            ("", "empty"),
-            ("caf\u{e9}", "printable ASCII"),
-            ("a\nb", "printable ASCII"),
-            ("a\u{7f}", "printable ASCII"),
-            ("x".repeat(65).as_str(), "65 characters"),
-        ] {
-            let error = Policy::try_gcra(name, Quota::per_second(1)).unwrap_err().to_string();
-            assert!(error.contains(why), "{name:?}: {error}");
-        }
-    }
 
     #[test]
     #[should_panic(expected = "1 to 64 printable ASCII characters")]
     fn invalid_literal_name_panics() {
         let _ = Policy::gcra("caf\u{e9}", Quota::per_second(1));
-    }
-
-    #[test]
-    fn error_for_a_window_with_a_burst_names_the_policy() {
-        let error = Policy::try_fixed_window("login", Quota::per_second(1).burst(2)).unwrap_err().to_string();
-        assert!(error.contains("login") && error.contains("burst of 2"), "{error}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ pub(crate) use parse::{duration, duration_text};
 /// A number of units per period and, for rate-based algorithms, a burst.
 ///
 /// `per_second(n)` always means *n per second*. The constructors named `per_*` and [`burst`](Quota::burst) are for numbers
-/// written in the source; other numbers go through [`Quota::new`], [`Quota::try_burst`] or
+/// written in the source; other numbers go through [`Quota::new`] or
 /// [`FromStr`](core::str::FromStr).
 ///
 /// ```
@@ -44,13 +44,23 @@ impl Quota {
     /// The longest period, and the longest time that a burst may take to refill: 2^51 microseconds, about 71 years.
     pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_MICROS);
 
-    /// `limit` units per `period`.
+    /// `limit` units per `period`, and a [burst](Quota::burst) if there is one, for numbers that are not constants.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Quota, QuotaError};
+    ///
+    /// let second = Duration::from_secs(1);
+    /// assert_eq!(Quota::new(10, second, Some(20)), Ok(Quota::per_second(10).burst(20)));
+    /// assert_eq!(Quota::new(10, second, None), Ok(Quota::per_second(10)));
+    /// assert_eq!(Quota::new(10, second, Some(0)), Err(QuotaError::ZeroBurst));
+    /// ```
     ///
     /// # Errors
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not
-    /// whole microseconds.
-    pub const fn new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
+    /// If `limit` or `burst` is zero or more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or
+    /// not whole microseconds.
+    pub const fn new(limit: u64, period: Duration, burst: Option<u64>) -> Result<Self, QuotaError> {
         if limit == 0 {
             return Err(QuotaError::ZeroLimit);
         }
@@ -67,7 +77,11 @@ impl Quota {
         if !period.subsec_nanos().is_multiple_of(NANOS_PER_MICRO) {
             return Err(QuotaError::FractionalPeriod(period));
         }
-        Ok(Self { limit, period_micros, burst: None })
+        match burst {
+            Some(0) => Err(QuotaError::ZeroBurst),
+            Some(units) if units > Self::MAX_UNITS => Err(QuotaError::TooManyUnits { units }),
+            _ => Ok(Self { limit, period_micros, burst }),
+        }
     }
 
     /// `limit` units per second.
@@ -137,7 +151,7 @@ impl Quota {
     /// [`Quota::new`] for values that are not constants.
     #[track_caller]
     pub const fn per(limit: u64, period: Duration) -> Self {
-        match Self::new(limit, period) {
+        match Self::new(limit, period, None) {
             Ok(quota) => quota,
             Err(error) => error.panic(),
         }
@@ -153,25 +167,10 @@ impl Quota {
     #[must_use]
     #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
-        match self.try_burst(burst) {
+        match Self::new(self.limit, self.period(), Some(burst)) {
             Ok(quota) => quota,
             Err(error) => error.panic(),
         }
-    }
-
-    /// Like [`Quota::burst`], for numbers that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If `burst` is zero or more than [`Quota::MAX_UNITS`].
-    pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
-        if burst == 0 {
-            return Err(QuotaError::ZeroBurst);
-        }
-        if burst > Self::MAX_UNITS {
-            return Err(QuotaError::TooManyUnits { units: burst });
-        }
-        Ok(Self { burst: Some(burst), ..self })
     }
 
     /// Units per period in steady state, from 1 to [`Quota::MAX_UNITS`].

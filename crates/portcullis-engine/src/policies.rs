@@ -375,8 +375,10 @@ impl Drop for Membership {
 ///
 /// [`LayerError::LeasedOverrides`] if the policy is leased.
 pub fn reading_overrides(policy: &Policy) -> Result<Policy, LayerError> {
-    let leased = |_| LayerError::LeasedOverrides { policy: policy.name().clone() };
-    policy.clone().try_allow_overrides().map_err(leased)
+    match policy.max_lease() {
+        Some(_) => Err(LayerError::LeasedOverrides { policy: policy.name().clone() }),
+        None => Ok(policy.clone().allow_overrides()),
+    }
 }
 
 const REGISTERED: &str = "the policies of a layer are registered as long as it exists";

@@ -9,8 +9,7 @@ use portcullis_core::store::{
     CallObserver, Check, Checks, Figure, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture,
 };
 use portcullis_core::{
-    Clock, Decision, FailureMode, FailureModeError, Key, Policy, Quota, Receipt, Settlement, StoreError,
-    StoreErrorKind,
+    Clock, Decision, FailureModeError, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind,
 };
 
 use crate::clock::SystemClock;
@@ -72,10 +71,8 @@ impl<C: Clock> InstanceShare<C> {
     ///
     /// If `instances` is zero.
     pub fn try_new(store: MemoryStore<C>, instances: u32) -> Result<Self, FailureModeError> {
-        match FailureMode::try_local(instances)? {
-            FailureMode::Local { instances } => Ok(Self { store, instances }),
-            _ => unreachable!("the mode is local"),
-        }
+        let instances = NonZeroU32::new(instances).ok_or(FailureModeError::NoInstances)?;
+        Ok(Self { store, instances })
     }
 
     /// The store, which has the state of the shares.

@@ -47,9 +47,10 @@ impl OutgoingLayer {
     /// If the policy has a [lease](Policy::lease), if the registry has a different policy of the same name, or if its store refuses the
     /// policy.
     pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
-        let name = policy.name().clone();
-        let leased = |_| LayerError::LeasedOverrides { policy: name };
-        let policy = policy.try_allow_overrides().map_err(leased)?;
+        if policy.max_lease().is_some() {
+            return Err(LayerError::LeasedOverrides { policy: policy.name().clone() });
+        }
+        let policy = policy.allow_overrides();
         let member = Member { policy: policy.name().clone(), has_chosen_key: false };
         let membership = registry.engine().join(Box::new([member]), Some(&policy))?;
         let (key, hints) = (Arc::new(Authority), HintSettings::default());

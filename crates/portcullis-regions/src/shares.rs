@@ -138,7 +138,7 @@ impl Shares {
 
     fn home_strategy(&self, strategy: &Strategy) -> Option<Result<Strategy, QuotaError>> {
         let limit = self.of_home(strategy.limit());
-        let of_period = |period| Quota::new(limit, period);
+        let of_period = |period| Quota::new(limit, period, None);
         Some(match strategy {
             Strategy::TokenBucket(bucket) => {
                 let quota = self.of_quota(strategy.quota()?, bucket.refill() == Refill::Greedy);
@@ -167,17 +167,15 @@ impl Shares {
 
     /// Home's part of a rate and of its burst. The rate is exact in a longer period where that is possible.
     fn of_quota(&self, quota: Quota, may_be_longer: bool) -> Result<Quota, QuotaError> {
-        let burst = quota.explicit_burst();
         let parts = u64::from(self.home_percent());
         let whole = quota.limit().saturating_mul(parts);
         let longer = quota.period().checked_mul(100).filter(|_| may_be_longer && !whole.is_multiple_of(100));
-        let exact = longer.and_then(|period| Quota::new(whole, period).ok());
-        let home = match exact {
-            Some(home) => home,
-            None => Quota::new(self.of_home(quota.limit()), quota.period())?,
-        };
         // A burst that is the default would follow the limit, which may be that of a longer period.
-        home.try_burst(self.of_home(burst.unwrap_or(quota.limit())).max(1))
+        let burst = Some(self.of_home(quota.explicit_burst().unwrap_or(quota.limit())).max(1));
+        match longer.and_then(|period| Quota::new(whole, period, burst).ok()) {
+            Some(home) => Ok(home),
+            None => Quota::new(self.of_home(quota.limit()), quota.period(), burst),
+        }
     }
 
     fn of_home(&self, units: u64) -> u64 {

@@ -95,7 +95,7 @@ use std::sync::Arc;
 
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
-use portcullis::{FailureMode, LayerError, Limiter, Policy, StoreError};
+use portcullis::{FailureMode, LayerError, Limiter, Policy, PolicySettings, StoreError};
 
 use call::Call;
 use limits::Limits;
@@ -267,7 +267,8 @@ impl RateLimitService {
 
     /// The policy with the failure mode of the service. If the policy cannot have it, calls fail while the store does.
     fn with_mode(&self, policy: &Policy) -> Policy {
-        let changed = policy.clone().try_on_store_failure(self.failure_mode);
+        let settings = PolicySettings { failure_mode: self.failure_mode, ..policy.settings() };
+        let changed = Policy::try_new(policy.name().as_str(), Ok(*policy.strategy()), settings);
         changed.unwrap_or_else(|_| policy.clone().on_store_failure(FailureMode::Closed))
     }
 }

@@ -27,8 +27,9 @@ use std::ops::Range;
 use std::time::Duration;
 
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyError, PolicyName, Quota,
-    QuotaError, Refill, SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
+    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyError, PolicyErrors,
+    PolicyName, PolicySettings, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy, TokenBucket,
+    WaitError, WindowTable,
 };
 
 pub use net::Event;
@@ -105,7 +106,7 @@ impl Model {
     /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     pub fn calendar_window(limit: u64, table: &'static WindowTable) -> Result<Self, QuotaError> {
         Ok(Self {
-            quota: Quota::new(limit, calendar::shortest(table))?,
+            quota: Quota::new(limit, calendar::shortest(table), None)?,
             kind: Kind::CalendarWindow(table),
             ..Self::PLAIN
         })
@@ -127,7 +128,7 @@ impl Model {
     ///
     /// If `limit` or `lease` is invalid for a [`Quota`].
     pub fn in_flight(limit: u64, lease: Duration) -> Result<Self, QuotaError> {
-        Ok(Self { quota: Quota::new(limit, lease)?, kind: Kind::InFlight, ..Self::PLAIN })
+        Ok(Self { quota: Quota::new(limit, lease, None)?, kind: Kind::InFlight, ..Self::PLAIN })
     }
 
     /// Sets the [longest wait](Policy::wait_at_most). It changes the decisions of rate-based algorithms only.
@@ -161,31 +162,28 @@ impl Model {
     /// If the longest wait is more than an hour, or shorter than the period of a token bucket with interval refill. If the debt or the
     /// quotas of single callers exceed a bound.
     pub fn strategy(&self) -> Result<Strategy, QuotaError> {
-        match self.policy(PolicyName::literal("model")) {
-            Ok(policy) => Ok(*policy.strategy()),
-            Err(
+        let errors = match self.policy(&PolicyName::literal("model")) {
+            Ok(policy) => return Ok(*policy.strategy()),
+            Err(errors) => errors,
+        };
+        match errors.iter().next() {
+            Some(
                 PolicyError::Wait { error: WaitError::Quota { error, .. }, .. }
                 | PolicyError::Quota { error, .. },
-            ) => Err(error),
-            Err(error) => panic!("{error}"),
+            ) => Err(*error),
+            _ => panic!("{errors}"),
         }
     }
 
     /// The policy of this name that the model describes.
-    pub(crate) fn policy(&self, name: PolicyName) -> Result<Policy, PolicyError> {
-        let strategy = self.without_wait();
-        let mut policy =
-            Policy::new(name.clone(), strategy.map_err(|error| PolicyError::Quota { policy: name, error })?);
-        if self.wait > 0 {
-            policy = policy.try_wait_at_most(Duration::from_micros(self.wait))?;
-        }
-        if let Some(units) = self.debt {
-            policy = policy.try_allow_debt(units)?;
-        }
-        match self.callers {
-            Some((smallest, largest)) => policy.try_caller_quotas(smallest, largest),
-            None => Ok(policy),
-        }
+    pub(crate) fn policy(&self, name: &PolicyName) -> Result<Policy, PolicyErrors> {
+        let settings = PolicySettings {
+            max_wait: (self.wait > 0).then(|| Duration::from_micros(self.wait)),
+            max_debt: self.debt,
+            caller_quotas: self.callers,
+            ..PolicySettings::default()
+        };
+        Policy::try_new(name.as_str(), self.without_wait(), settings)
     }
 
     fn without_wait(&self) -> Result<Strategy, QuotaError> {

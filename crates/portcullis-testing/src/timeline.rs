@@ -133,11 +133,11 @@ impl Timeline {
     }
 
     fn policies(&self) -> Vec<Policy> {
-        self.models().map(|(name, model)| policy(name, model)).collect()
+        self.models().map(|(name, model)| policy(&name, model)).collect()
     }
 }
 
-fn policy(name: PolicyName, model: Model) -> Policy {
+fn policy(name: &PolicyName, model: Model) -> Policy {
     model.policy(name).expect("only models that have a policy are generated")
 }
 

@@ -20,7 +20,7 @@
 //! "#;
 //! let rules = Rules::load(&Loader::text("limits", Format::Toml, text))?;
 //! let months = Calendar::monthly().in_zone("Europe/Berlin")?;
-//! let api = portcullis::Policy::try_calendar_window("api", 100_000, months)?;
+//! let api = portcullis::Policy::calendar_window("api", 100_000, months);
 //! assert_eq!(rules.get("api").map(|rule| rule.policy()), Some(&api));
 //! # }
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -89,7 +89,7 @@
 //!
 //! | subject | items | errors |
 //! |---|---|---|
-//! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
+//! | limits | [`Policy`], [`PolicySettings`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyErrors`], [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
 //! | calendars | the module [`calendar`] | `CalendarError` |
 //! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`LayerErrors`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
@@ -158,8 +158,9 @@ pub mod testing;
 
 pub use limiter::Limiter;
 pub use portcullis_core::{
-    Anchor, Decision, FailureMode, FailureModeError, ParseQuotaError, Policy, PolicyError, PolicyName, Quota,
-    QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, StoreError, Timestamp, Verdict,
+    Anchor, Decision, FailureMode, FailureModeError, ParseQuotaError, Policy, PolicyError, PolicyErrors,
+    PolicyName, PolicySettings, Quota, QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement,
+    StoreError, Timestamp, Verdict,
 };
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;

@@ -29,7 +29,7 @@ struct Jobs {
 }
 
 fn app(limiter: &Limiter, jobs: Jobs) -> anyhow::Result<Router> {
-    let policy = Policy::gcra("jobs", Quota::new(1, INTERVAL)?.burst(3));
+    let policy = Policy::gcra("jobs", Quota::new(1, INTERVAL, Some(3))?);
     let limit = limiter.layer(policy.by(ClientIp::peer()).shadow());
     Ok(Router::new()
         .route("/jobs", post(submit).layer(limit))

@@ -13,7 +13,7 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
 fn app(limiter: &Limiter) -> anyhow::Result<Router> {
-    let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5));
+    let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10), Some(5))?);
     let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 
     Ok(Router::new().route("/", get(show).layer(limiter.layer(home.by(ClientIp::peer())))).route(

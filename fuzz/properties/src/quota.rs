@@ -1,6 +1,9 @@
 //! Quotas in text, as in a configuration file.
 
-use portcullis_core::{Policy, Quota, SlidingWindow};
+use portcullis_core::{
+    FixedWindow, Gcra, LeakyBucket, Policy, PolicyErrors, PolicySettings, Quota, QuotaError, SlidingLog,
+    SlidingWindow, Strategy, TokenBucket,
+};
 
 use crate::sane;
 
@@ -24,17 +27,21 @@ fn round_trips_as_text(quota: Quota) {
     assert_eq!(printed.parse(), Ok(quota), "{printed}");
 }
 
+fn policy(strategy: Result<impl Into<Strategy>, QuotaError>) -> Result<Policy, PolicyErrors> {
+    Policy::try_new("p", strategy, PolicySettings::default())
+}
+
 fn is_accepted_or_an_error(quota: Quota) {
     let (limit, burst) = (quota.limit(), quota.explicit_burst());
     let meters = [
-        (Policy::try_token_bucket("p", quota), burst.unwrap_or(limit)),
-        (Policy::try_gcra("p", quota), burst.unwrap_or(1)),
-        (Policy::try_leaky_bucket("p", quota), burst.unwrap_or(limit)),
+        (policy(TokenBucket::new(quota)), burst.unwrap_or(limit)),
+        (policy(Gcra::new(quota)), burst.unwrap_or(1)),
+        (policy(LeakyBucket::new(quota)), burst.unwrap_or(limit)),
     ];
     let windows = [
-        (Policy::try_fixed_window("p", quota), limit),
-        (Policy::try_sliding_window("p", quota), limit),
-        (Policy::try_sliding_log("p", quota), limit),
+        (policy(FixedWindow::new(quota)), limit),
+        (policy(SlidingWindow::new(quota)), limit),
+        (policy(SlidingLog::new(quota)), limit),
     ];
     if burst.is_some() {
         assert!(windows.iter().all(|(window, _)| window.is_err()), "{quota} has a burst");

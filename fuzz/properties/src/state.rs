@@ -45,12 +45,10 @@ pub(crate) fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
         _ => bytes.u64() % (Quota::MAX_UNITS + 1),
     };
     let period = bytes.near(1_000_000, 1_000);
-    let quota = Quota::new(limit, Duration::from_micros(period)).ok()?;
+    let period_of = Duration::from_micros(period);
+    let quota = Quota::new(limit, period_of, None).ok()?;
     let detail = bytes.u32();
-    let burst = match detail {
-        0 => Some(quota),
-        burst => quota.try_burst(burst.into()).ok(),
-    }?;
+    let burst = Quota::new(limit, period_of, (detail > 0).then_some(detail.into())).ok()?;
     Some(match kind % 10 {
         0 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?),
         1 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?.refilled(Refill::Interval)),
@@ -66,7 +64,9 @@ pub(crate) fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
         8 => Strategy::InFlight(
             InFlight::new(limit % 1_024).ok()?.with_lease(Duration::from_micros(period)).ok()?,
         ),
-        _ => Strategy::SlidingLog(SlidingLog::new(Quota::new(limit % 1_024, quota.period()).ok()?).ok()?),
+        _ => {
+            Strategy::SlidingLog(SlidingLog::new(Quota::new(limit % 1_024, quota.period(), None).ok()?).ok()?)
+        }
     })
 }
 
@@ -146,7 +146,7 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
 
 /// A log can only be built by charges: here at any instants, under a quota that has changed since.
 fn log(bytes: &mut Bytes<'_>, now: u64, period: u64) -> Option<Log> {
-    let quota = Quota::new(1_000, Duration::from_micros(bytes.near(period, period))).ok()?;
+    let quota = Quota::new(1_000, Duration::from_micros(bytes.near(period, period)), None).ok()?;
     let former = SlidingLog::new(quota).ok()?;
     let mut log = if bytes.byte().is_multiple_of(8) { Some(Log::default()) } else { None };
     for _ in 0..bytes.byte() % 8 {

@@ -153,7 +153,7 @@ fn put<'a>(name: &'a [u8], kind: u8, value: &'a [u8]) -> Vec<Vec<&'a [u8]>> {
 
 /// One policy of each kind, with rates that leave remainders, and low limits.
 fn policies() -> [Policy; 11] {
-    let quota = Quota::new(3, Duration::from_secs(10)).expect("a quota");
+    let quota = Quota::new(3, Duration::from_secs(10), None).expect("a quota");
     let interval = TokenBucket::new(quota.burst(4)).expect("a bucket").refilled(Refill::Interval);
     let slots = |slots| {
         let window =

@@ -314,7 +314,7 @@ const COUNT: Quota = quota(1_000_000, Duration::from_secs(20 * 365 * 24 * 3_600)
 const GRANTED: Quota = quota(40, Duration::from_secs(20 * 365 * 24 * 3_600));
 
 const fn quota(limit: u64, period: Duration) -> Quota {
-    match Quota::new(limit, period) {
+    match Quota::new(limit, period, None) {
         Ok(quota) => quota,
         Err(_) => panic!("a quota is out of bounds"),
     }

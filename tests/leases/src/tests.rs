@@ -14,13 +14,13 @@ fn gcra(burst: u64) -> Strategy {
 
 /// All units at once, every two ticks.
 fn refilled(limit: u64) -> Strategy {
-    let bucket = TokenBucket::new(Quota::new(limit, Duration::from_secs(1)).unwrap()).unwrap();
+    let bucket = TokenBucket::new(Quota::new(limit, Duration::from_secs(1), None).unwrap()).unwrap();
     Strategy::TokenBucket(bucket.refilled(Refill::Interval))
 }
 
 /// Windows of two ticks.
 fn window(limit: u64) -> Strategy {
-    Strategy::FixedWindow(FixedWindow::new(Quota::new(limit, Duration::from_secs(1)).unwrap()).unwrap())
+    Strategy::FixedWindow(FixedWindow::new(Quota::new(limit, Duration::from_secs(1), None).unwrap()).unwrap())
 }
 
 /// A window in which a lease of the second tick is live at the third one, when a part of its charge has left the window.
@@ -30,7 +30,7 @@ fn sliding(limit: u64, slots: u32) -> Strategy {
 }
 
 fn sliding_in(limit: u64, slots: u32, period: Duration) -> Strategy {
-    let quota = Quota::new(limit, period).unwrap();
+    let quota = Quota::new(limit, period, None).unwrap();
     Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots).unwrap())
 }
 

@@ -137,10 +137,9 @@ impl Form {
 
     /// The quota with another limit, and a burst that has grown or shrunk as much.
     fn quota(&self, limit: u64) -> Option<Quota> {
-        let quota = Quota::new(limit, self.quota?.period()).ok()?;
-        let Some(burst) = self.burst else { return Some(quota) };
-        let scaled = (u128::from(burst) * u128::from(limit)).div_ceil(u128::from(self.limit)).max(1);
-        quota.try_burst(u64::try_from(scaled).ok()?).ok()
+        let scaled = |burst| (u128::from(burst) * u128::from(limit)).div_ceil(u128::from(self.limit)).max(1);
+        let burst = self.burst.map(|burst| u64::try_from(scaled(burst))).transpose().ok()?;
+        Quota::new(limit, self.quota?.period(), burst).ok()
     }
 
     fn strategy(&self, limit: u64) -> Option<Strategy> {
@@ -176,7 +175,7 @@ fn finer(strategy: &Strategy) -> Option<Quota> {
     }
     while quota.limit() < 60 {
         let longer = quota.limit().checked_mul(60).zip(quota.period().checked_mul(60));
-        match longer.and_then(|(limit, period)| Quota::new(limit, period).ok()) {
+        match longer.and_then(|(limit, period)| Quota::new(limit, period, None).ok()) {
             Some(longer) => quota = longer,
             None => break,
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Policy, PolicyName, Quota};
+use portcullis_core::{FixedWindow, Policy, PolicyName, PolicySettings, Quota};
 
 use super::metadata::Metadata;
 
@@ -185,7 +185,8 @@ pub(super) fn policy(
     unit: Option<Unit>,
 ) -> Result<Policy, NoPolicy> {
     let unit = unit.ok_or(NoPolicy::Unlimited)?;
-    let quota =
-        Quota::new(u64::from(requests_per_unit), unit.duration()).map_err(|_| NoPolicy::AlwaysDenied)?;
-    Policy::try_fixed_window(name.as_str(), quota).map_err(|_| NoPolicy::AlwaysDenied)
+    let quota = Quota::new(u64::from(requests_per_unit), unit.duration(), None)
+        .map_err(|_| NoPolicy::AlwaysDenied)?;
+    Policy::try_new(name.as_str(), FixedWindow::new(quota), PolicySettings::default())
+        .map_err(|_| NoPolicy::AlwaysDenied)
 }

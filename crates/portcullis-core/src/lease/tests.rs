@@ -165,7 +165,7 @@ fn keys_with_few_requests_are_not_leased() {
 
 /// A policy of each kind that can be leased. Within 15 seconds, units leave each but the second one.
 fn policies() -> [Policy; 5] {
-    let quota = Quota::new(60, Duration::from_secs(6)).unwrap();
+    let quota = Quota::new(60, Duration::from_secs(6), None).unwrap();
     let refilled = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
     [
         PAGES,

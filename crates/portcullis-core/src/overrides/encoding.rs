@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::span::Span;
 use super::{Block, Grant, MAX_LENGTH, Override, SpanCount};
-use crate::{Quota, Timestamp};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// Why bytes are not the encoding of an [`Override`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,12 +125,13 @@ impl Numbers<'_> {
     fn grant(&mut self) -> Result<Grant, DecodeOverrideError> {
         let span = self.span()?;
         let (limit, period, burst) = (self.next()?, self.next()?, self.next()?);
-        let number = |number| move |_| DecodeOverrideError::Number(number);
-        let period_of = Duration::from_micros(period);
-        let wrong = if limit == 0 || limit > Quota::MAX_UNITS { limit } else { period };
-        let quota = Quota::new(limit, period_of).map_err(number(wrong))?;
-        let quota = if burst == 0 { quota } else { quota.try_burst(burst).map_err(number(burst))? };
-        Ok(Grant { quota, span })
+        let burst = (burst > 0).then_some(burst);
+        match Quota::new(limit, Duration::from_micros(period), burst) {
+            Ok(quota) => Ok(Grant { quota, span }),
+            Err(QuotaError::ZeroLimit) => Err(DecodeOverrideError::Number(limit)),
+            Err(QuotaError::TooManyUnits { units }) => Err(DecodeOverrideError::Number(units)),
+            Err(_) => Err(DecodeOverrideError::Number(period)),
+        }
     }
 
     fn counted(&mut self) -> Result<SpanCount, DecodeOverrideError> {

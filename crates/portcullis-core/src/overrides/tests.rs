@@ -3,6 +3,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::overrides::span::Span;
+use crate::{LeaseError, PolicySettings, TokenBucket};
 
 mod model;
 
@@ -150,12 +151,12 @@ fn the_largest_lock_out_saturates() {
 
 #[test]
 fn a_policy_reads_overrides_or_has_a_lease() {
-    let leased = Policy::token_bucket("leased", Quota::per_second(100)).lease(10);
-    let error = leased.try_allow_overrides().unwrap_err();
-    assert!(alloc::format!("{error}").contains("policy leased"), "{error}");
+    let settings = PolicySettings { max_lease: Some(10), allow_overrides: true, ..PolicySettings::default() };
+    let bucket = TokenBucket::new(Quota::per_second(100));
+    let errors = Policy::try_new("leased", bucket, settings).unwrap_err();
     assert!(matches!(
-        Policy::fixed_window("window", Quota::per_second(100)).allow_overrides().try_lease(1),
-        Err(crate::PolicyError::Lease { error: crate::policy::LeaseError::Overrides, .. })
+        errors.iter().as_slice(),
+        [crate::PolicyError::Lease { policy, error: LeaseError::Overrides }] if policy.as_str() == "leased"
     ));
     let waits = Policy::gcra("waits", Quota::per_second(1)).allow_overrides().wait_at_most(seconds(1));
     assert!(waits.reads_overrides() && waits.max_wait() == Some(seconds(1)) && waits.max_lease().is_none());

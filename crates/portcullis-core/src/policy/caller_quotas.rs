@@ -9,7 +9,7 @@ use core::time::Duration;
 pub use error::{CallerQuotaError, CallerQuotasError};
 
 use super::wait::LeaseOrWait;
-use super::{Policy, PolicyError, lease};
+use super::{Policy, lease};
 use crate::algorithm::Meter;
 use crate::{
     CalendarWindow, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Quota, QuotaError, SlidingLog,
@@ -56,31 +56,16 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// If the quotas are invalid for [`Policy::try_caller_quotas`].
-    #[must_use]
-    #[track_caller]
-    pub fn caller_quotas(self, smallest: Quota, largest: Quota) -> Self {
-        match self.try_caller_quotas(smallest, largest) {
-            Ok(policy) => policy,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Like [`Policy::caller_quotas`], for quotas that are not constants.
-    ///
-    /// # Errors
-    ///
     /// If the two quotas have different periods, or another period than the policy's own quota; if a limit or burst of
     /// `smallest` is more than that of `largest`; if the policy's own quota is not in the range; if one of them exceeds a bound of the
     /// algorithm, with the longest wait, with the largest debt and in the [share](Policy::share) of one instance; under a rate-based
     /// algorithm, if the largest burst exceeds one at the slowest rate.
-    pub fn try_caller_quotas(self, smallest: Quota, largest: Quota) -> Result<Self, PolicyError> {
-        match self.validate_range(smallest, largest) {
-            Ok(strategy) => {
-                let caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: None }));
-                Ok(Self { strategy, caller_quotas, ..self })
-            }
-            Err(error) => Err(PolicyError::CallerQuotas { policy: self.name, error }),
+    #[must_use]
+    #[track_caller]
+    pub fn caller_quotas(mut self, smallest: Quota, largest: Quota) -> Self {
+        match self.set_caller_quotas(smallest, largest) {
+            Ok(()) => self,
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -169,6 +154,16 @@ impl Policy {
         self.is_granted() || self.caller_quota().is_some()
     }
 
+    pub(super) fn set_caller_quotas(
+        &mut self,
+        smallest: Quota,
+        largest: Quota,
+    ) -> Result<(), CallerQuotasError> {
+        self.strategy = self.validate_range(smallest, largest)?;
+        self.caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: None }));
+        Ok(())
+    }
+
     fn validate_range(&self, smallest: Quota, largest: Quota) -> Result<Strategy, CallerQuotasError> {
         let period = self.strategy.period().unwrap_or(smallest.period());
         for quota in [smallest, largest] {
@@ -202,7 +197,8 @@ impl Policy {
     /// The largest burst at the slowest rate; `None` under a window or log.
     fn slowest(&self, range: &QuotaRange) -> Option<Quota> {
         self.strategy.meter()?;
-        range.smallest.try_burst(self.strategy.size_of(range.largest).burst).ok()
+        let burst = self.strategy.size_of(range.largest).burst;
+        Quota::new(range.smallest.limit(), range.smallest.period(), Some(burst)).ok()
     }
 
     /// The share with the ceiling of the shares of all quotas.

@@ -2,8 +2,7 @@
 
 use core::time::Duration;
 
-use super::failure::PackedMode;
-use super::{Policy, PolicyError};
+use super::Policy;
 use crate::{FailureMode, InFlight, Strategy};
 
 /// A limit on requests in flight, of which a [`Policy`] is made: at most a number of them per key at any instant.
@@ -19,6 +18,8 @@ use crate::{FailureMode, InFlight, Strategy};
 /// assert_eq!((policy.name().as_str(), policy.strategy().limit()), ("exports", 4));
 /// assert_eq!(policy.strategy().tag(), "in_flight");
 /// ```
+///
+/// A limit from configuration or input is an [`InFlight`], which [`Policy::try_new`] makes a policy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Concurrency(Policy);
@@ -28,7 +29,7 @@ impl Concurrency {
     ///
     /// # Panics
     ///
-    /// If the name or the limit is invalid for [`Concurrency::try_new`].
+    /// If the name is not 1 to 64 printable ASCII characters, or the limit is zero or more than [`InFlight::MAX_LIMIT`].
     #[track_caller]
     pub const fn new(name: &'static str, limit: u64) -> Self {
         match InFlight::new(limit) {
@@ -37,21 +38,12 @@ impl Concurrency {
         }
     }
 
-    /// Like [`Concurrency::new`], for values that are not constants.
-    ///
-    /// # Errors
-    ///
-    /// If the name is not 1 to 64 printable ASCII characters, or the limit is zero or more than [`InFlight::MAX_LIMIT`].
-    pub fn try_new(name: &str, limit: u64) -> Result<Self, PolicyError> {
-        Policy::named(name, InFlight::new(limit).map(Strategy::InFlight)).map(Self)
-    }
-
     /// Sets the lease: the time after which a permit comes back that is neither released nor renewed, as that of a process that has
     /// crashed. By default 30 seconds.
     ///
     /// # Panics
     ///
-    /// If the lease is invalid for [`Concurrency::try_lease`].
+    /// If `lease` is shorter than [`InFlight::MIN_LEASE`], longer than [`InFlight::MAX_LEASE`], or not a whole number of microseconds.
     #[track_caller]
     pub const fn lease(mut self, lease: Duration) -> Self {
         if let Strategy::InFlight(limit) = self.0.strategy {
@@ -63,33 +55,17 @@ impl Concurrency {
         self
     }
 
-    /// Like [`Concurrency::lease`], for a time that is not a constant.
-    ///
-    /// # Errors
-    ///
-    /// If `lease` is shorter than [`InFlight::MIN_LEASE`], longer than [`InFlight::MAX_LEASE`], or not a whole number of microseconds.
-    pub fn try_lease(mut self, lease: Duration) -> Result<Self, PolicyError> {
-        if let Strategy::InFlight(limit) = self.0.strategy {
-            match limit.with_lease(lease) {
-                Ok(limit) => self.0.strategy = Strategy::InFlight(limit),
-                Err(error) => return Err(PolicyError::Quota { policy: self.0.name, error }),
-            }
-        }
-        Ok(self)
-    }
-
     /// Sets what happens to a request when the store cannot answer. See [`Policy::on_store_failure`].
     ///
     /// # Panics
     ///
-    /// If the mode is invalid for [`Policy::try_on_store_failure`]: each instance needs at least one permit.
+    /// If the mode is invalid for [`Policy::on_store_failure`]: each instance needs at least one permit.
     #[track_caller]
     pub const fn on_store_failure(mut self, mode: FailureMode) -> Self {
-        match mode.validate(&self.0.strategy) {
-            Ok(()) => self.0.failure_mode = PackedMode::new(mode),
+        match self.0.set_failure_mode(mode) {
+            Ok(()) => self,
             Err(error) => error.panic(),
         }
-        self
     }
 
     /// The policy.
@@ -109,39 +85,50 @@ mod tests {
     use alloc::string::ToString as _;
 
     use super::*;
+    use crate::PolicySettings;
 
     const EXPORTS: Concurrency = Concurrency::new("exports", 4).on_store_failure(FailureMode::local(2));
 
     #[test]
     fn a_limit_or_lease_out_of_range_names_the_policy() {
         for (limit, why) in [(0, "zero units"), (1_001, "1001 requests")] {
-            let error = Concurrency::try_new("exports", limit).unwrap_err().to_string();
+            let exports = Policy::try_new("exports", InFlight::new(limit), PolicySettings::default());
+            let error = exports.unwrap_err().to_string();
             assert!(error.contains("exports") && error.contains(why), "{error}");
         }
-        let error = |lease| EXPORTS.try_lease(lease).unwrap_err().to_string();
+        let exports = |lease| InFlight::new(4).and_then(|limit| limit.with_lease(lease));
+        let error = |lease| {
+            let policy = Policy::try_new("exports", exports(lease), PolicySettings::default());
+            policy.unwrap_err().to_string()
+        };
         let longer = InFlight::MAX_LEASE + Duration::from_micros(1);
         for lease in [Duration::from_micros(999_999), longer, Duration::new(30, 1)] {
             assert!(error(lease).contains("exports") && error(lease).contains("1 s to 1 h"), "{lease:?}");
         }
         let longest = EXPORTS.lease(InFlight::MAX_LEASE).policy();
         assert_eq!(longest.strategy().window(), InFlight::MAX_LEASE);
-        assert!(Concurrency::try_new("caf\u{e9}", 1).is_err());
     }
 
     #[test]
     fn a_share_has_a_whole_permit() {
         let share = EXPORTS.policy().share().unwrap();
         assert_eq!((share.strategy().limit(), share.strategy().window()), (2, InFlight::DEFAULT_LEASE));
-        let error = EXPORTS.policy().try_on_store_failure(FailureMode::local(5)).unwrap_err().to_string();
+        let error = EXPORTS.policy().set_failure_mode(FailureMode::local(5)).unwrap_err().to_string();
         assert!(error.contains("5 instances") && error.contains("4 units"), "{error}");
     }
 
     #[test]
     fn units_are_not_leased_and_requests_do_not_wait() {
-        let error = EXPORTS.policy().try_lease(1).unwrap_err().to_string();
-        assert!(error.contains("exports") && error.contains("in_flight"), "{error}");
-        let error = EXPORTS.policy().try_wait_at_most(Duration::from_secs(1)).unwrap_err().to_string();
-        assert!(error.contains("exports") && error.contains("in flight"), "{error}");
+        let settings = PolicySettings {
+            max_lease: Some(1),
+            max_wait: Some(Duration::from_secs(1)),
+            ..PolicySettings::default()
+        };
+        let errors = Policy::try_new("exports", InFlight::new(4), settings).unwrap_err();
+        let [lease, wait] = errors.iter().as_slice() else { panic!("{errors}") };
+        let (lease, wait) = (lease.to_string(), wait.to_string());
+        assert!(lease.contains("exports") && lease.contains("in_flight"), "{lease}");
+        assert!(wait.contains("exports") && wait.contains("in flight"), "{wait}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The debt that settlements may leave under a policy.
 
 use crate::algorithm::debt::Debt;
-use crate::{Policy, PolicyError, Strategy};
+use crate::{Policy, Strategy};
 
 /// Why settlements cannot leave such a debt under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,37 +66,14 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// If the debt is invalid for [`Policy::try_allow_debt`].
+    /// If the debt exceeds the bound of the algorithm, which is 0 for requests in flight, or if the policy declares
+    /// [quotas of single callers](Policy::caller_quotas).
     #[must_use]
     #[track_caller]
     pub const fn allow_debt(mut self, units: u64) -> Self {
-        match validate(&self, units) {
-            Ok(strategy) => self.strategy = strategy,
+        match self.set_debt(units) {
+            Ok(()) => self,
             Err(error) => error.panic(),
-        }
-        self
-    }
-
-    /// Like [`Policy::allow_debt`], for a number that is not a constant.
-    ///
-    /// ```
-    /// use portcullis_core::{Policy, Quota};
-    ///
-    /// let log = Policy::sliding_log("log", Quota::per_hour(100));
-    /// assert_eq!(log.clone().try_allow_debt(199_900)?.max_debt(), Some(199_900));
-    /// let error = log.try_allow_debt(200_000).unwrap_err().to_string();
-    /// assert!(error.contains("policy log: a debt of 200000 units") && error.contains("at most 199900"));
-    /// # Ok::<(), portcullis_core::PolicyError>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// If the debt exceeds the bound of the algorithm, which is 0 for requests in flight, or if the policy declares
-    /// [quotas of single callers](Policy::caller_quotas).
-    pub fn try_allow_debt(self, units: u64) -> Result<Self, PolicyError> {
-        match validate(&self, units) {
-            Ok(strategy) => Ok(Self { strategy, ..self }),
-            Err(error) => Err(PolicyError::Debt { policy: self.name, error }),
         }
     }
 
@@ -104,20 +81,21 @@ impl Policy {
     pub const fn max_debt(&self) -> Option<u64> {
         self.strategy.debt().units()
     }
-}
 
-const fn validate(policy: &Policy, units: u64) -> Result<Strategy, DebtError> {
-    if policy.caller_quotas.is_some() {
-        return Err(DebtError::AfterCallerQuotas);
-    }
-    let most = policy.strategy.max_debt();
-    if units > most {
-        if let Strategy::InFlight(_) = policy.strategy {
-            return Err(DebtError::InFlight);
+    pub(super) const fn set_debt(&mut self, units: u64) -> Result<(), DebtError> {
+        if self.caller_quotas.is_some() {
+            return Err(DebtError::AfterCallerQuotas);
         }
-        return Err(DebtError::TooLarge { units, most });
+        let most = self.strategy.max_debt();
+        if units > most {
+            if let Strategy::InFlight(_) = self.strategy {
+                return Err(DebtError::InFlight);
+            }
+            return Err(DebtError::TooLarge { units, most });
+        }
+        self.strategy = self.strategy.with_debt(self.strategy.debt().with_units(units));
+        Ok(())
     }
-    Ok(policy.strategy.with_debt(policy.strategy.debt().with_units(units)))
 }
 
 impl Strategy {

@@ -85,24 +85,12 @@ impl FailureMode {
     ///
     /// # Panics
     ///
-    /// If `instances` is zero.
+    /// If `instances` is zero. A number that is not a constant has a type for this: [`FailureMode::Local`].
     #[track_caller]
     pub const fn local(instances: u32) -> Self {
-        match Self::try_local(instances) {
-            Ok(local) => local,
-            Err(error) => error.panic(),
-        }
-    }
-
-    /// Like [`FailureMode::local`], for a number that is not a constant.
-    ///
-    /// # Errors
-    ///
-    /// If `instances` is zero.
-    pub const fn try_local(instances: u32) -> Result<Self, FailureModeError> {
         match NonZeroU32::new(instances) {
-            Some(instances) => Ok(Self::Local { instances }),
-            None => Err(FailureModeError::NoInstances),
+            Some(instances) => Self::Local { instances },
+            None => FailureModeError::NoInstances.panic(),
         }
     }
 

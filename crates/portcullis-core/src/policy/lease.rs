@@ -105,10 +105,11 @@ pub(super) const MIN_BURST: u64 = 10;
 mod tests {
     use alloc::string::{String, ToString};
 
-    use crate::{Concurrency, Policy, Quota};
+    use super::*;
+    use crate::{Concurrency, Quota};
 
-    fn error(policy: Policy, units: u64) -> String {
-        policy.try_lease(units).unwrap_err().to_string()
+    fn error(policy: &Policy, units: u64) -> String {
+        validate(policy, units).unwrap_err().to_string()
     }
 
     #[test]
@@ -122,20 +123,19 @@ mod tests {
         ] {
             assert_eq!(policy.max_lease(), None);
             assert_eq!(policy.clone().lease(1_000).max_lease().map(u64::from), Some(1_000));
-            assert!(error(policy.clone(), 1_001).contains("which is 1000"));
-            assert!(error(policy, 0).contains("0 units"));
+            assert!(error(&policy, 1_001).contains("which is 1000"));
+            assert!(error(&policy, 0).contains("0 units"));
         }
-        assert!(Policy::gcra("a", quota.burst(10)).try_lease(10).is_ok());
+        assert!(validate(&Policy::gcra("a", quota.burst(10)), 10).is_ok());
     }
 
     #[test]
     fn other_policies_are_not_leasable() {
         let quota = Quota::per_second(1_000);
-        assert!(error(Policy::gcra("spaced", quota.burst(9)), 5).contains("burst of 9"));
-        assert!(error(Policy::gcra("spaced", quota), 1).starts_with("policy spaced: "));
-        assert!(error(Policy::leaky_bucket("a", quota), 1).contains("leaky_bucket"));
-        assert!(error(Policy::sliding_log("a", quota), 1).contains("sliding_log"));
-        assert!(error(Concurrency::new("a", 1_000).policy(), 1).contains("in_flight"));
+        assert!(error(&Policy::gcra("spaced", quota.burst(9)), 5).contains("burst of 9"));
+        assert!(error(&Policy::leaky_bucket("a", quota), 1).contains("leaky_bucket"));
+        assert!(error(&Policy::sliding_log("a", quota), 1).contains("sliding_log"));
+        assert!(error(&Concurrency::new("a", 1_000).policy(), 1).contains("in_flight"));
     }
 
     #[test]

@@ -6,7 +6,8 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ptr;
 
-use crate::{CallerQuotasError, DebtError, FailureModeError, LeaseError, QuotaError, Strategy, WaitError};
+use super::PolicyError;
+use crate::Strategy;
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -100,78 +101,6 @@ impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
-}
-
-/// Why a policy is invalid.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PolicyError {
-    /// The name is empty.
-    #[error(
-        "the name of a policy is empty: it must be 1 to {} printable ASCII characters",
-        PolicyName::MAX_LEN
-    )]
-    EmptyName,
-    /// The name is too long.
-    #[error("the name of a policy has {length} characters: at most {} are permitted", PolicyName::MAX_LEN)]
-    LongName {
-        /// The number of bytes.
-        length: usize,
-    },
-    /// The name has a character that is not printable ASCII.
-    #[error("the name of a policy, {name:?}, has a character that is not printable ASCII")]
-    UnprintableName {
-        /// The name.
-        name: String,
-    },
-    /// The quota does not fit the strategy.
-    #[error("policy {policy}: {error}")]
-    Quota {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with its quota.
-        error: QuotaError,
-    },
-    /// The failure mode does not fit the strategy.
-    #[error("policy {policy}: {error}")]
-    FailureMode {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the failure mode.
-        error: FailureModeError,
-    },
-    /// Requests cannot wait that long under the policy.
-    #[error("policy {policy}: {error}")]
-    Wait {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the wait.
-        error: WaitError,
-    },
-    /// The policy cannot have this lease.
-    #[error("policy {policy}: {error}")]
-    Lease {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the lease.
-        error: LeaseError,
-    },
-    /// Settlements cannot leave such a debt under the policy.
-    #[error("policy {policy}: {error}")]
-    Debt {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the debt.
-        error: DebtError,
-    },
-    /// Single callers cannot have these quotas under the policy.
-    #[error("policy {policy}: {error}")]
-    CallerQuotas {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the quotas.
-        error: CallerQuotasError,
-    },
 }
 
 const fn is_printable(name: &str) -> bool {

@@ -2,8 +2,7 @@
 
 use core::time::Duration;
 
-use super::lease::LeaseError;
-use super::{Policy, PolicyError, name};
+use super::{Policy, name};
 use crate::{Quota, QuotaError, Strategy};
 
 impl Policy {
@@ -26,24 +25,10 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub const fn allow_overrides(mut self) -> Self {
-        assert!(
-            self.max_lease().is_none(),
-            "a policy with a lease cannot allow overrides: leave out the lease"
-        );
-        self.lease_or_wait = self.lease_or_wait.with_overrides();
-        self
-    }
-
-    /// Like [`Policy::allow_overrides`], for a policy that is not a constant.
-    ///
-    /// # Errors
-    ///
-    /// If the policy has a lease.
-    pub fn try_allow_overrides(self) -> Result<Self, PolicyError> {
-        if self.max_lease().is_some() {
-            return Err(PolicyError::Lease { policy: self.name, error: LeaseError::Overrides });
+        match self.set_overrides() {
+            Ok(()) => self,
+            Err(_) => panic!("a policy with a lease cannot allow overrides: leave out the lease"),
         }
-        Ok(self.allow_overrides())
     }
 
     /// Whether the checks of the policy look for [overrides](Policy::allow_overrides).

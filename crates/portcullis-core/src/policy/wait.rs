@@ -3,7 +3,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use crate::{Policy, PolicyError, QuotaError, Strategy};
+use crate::{Policy, QuotaError, Strategy};
 
 /// Why requests cannot wait that long under a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -109,33 +109,17 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// If the wait is invalid for [`Policy::try_wait_at_most`].
-    #[must_use]
-    #[track_caller]
-    pub const fn wait_at_most(mut self, wait: Duration) -> Self {
-        match validate(&self, wait) {
-            Ok((strategy, lease_or_wait)) => {
-                self.strategy = strategy;
-                self.lease_or_wait = lease_or_wait;
-            }
-            Err(error) => error.panic(),
-        }
-        self
-    }
-
-    /// Like [`Policy::wait_at_most`], for a time that is not a constant.
-    ///
-    /// # Errors
-    ///
     /// If `wait` is zero, longer than [`MAX_WAIT`](Policy::MAX_WAIT) or not a whole number of microseconds; if it is shorter than
     /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease), limits requests in flight or
     /// declares [quotas of single callers](Policy::caller_quotas); if the burst, or the
     /// [share](Policy::share) of it, takes longer than 2^51 microseconds to refill together with the wait, or the queue of a leaky
     /// bucket has more than [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) units.
-    pub fn try_wait_at_most(self, wait: Duration) -> Result<Self, PolicyError> {
-        match validate(&self, wait) {
-            Ok((strategy, lease_or_wait)) => Ok(Self { strategy, lease_or_wait, ..self }),
-            Err(error) => Err(PolicyError::Wait { policy: self.name, error }),
+    #[must_use]
+    #[track_caller]
+    pub const fn wait_at_most(mut self, wait: Duration) -> Self {
+        match self.set_wait(wait) {
+            Ok(()) => self,
+            Err(error) => error.panic(),
         }
     }
 
@@ -149,45 +133,46 @@ impl Policy {
     pub(crate) const fn waits(&self) -> bool {
         self.lease_or_wait.is_wait()
     }
-}
 
-/// Checks whether requests can wait that long under a policy. Returns its strategy with the wait.
-const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrWait), WaitError> {
-    if wait.is_zero() {
-        return Err(WaitError::Zero);
+    pub(super) const fn set_wait(&mut self, wait: Duration) -> Result<(), WaitError> {
+        if wait.is_zero() {
+            return Err(WaitError::Zero);
+        }
+        if wait.as_nanos() > Policy::MAX_WAIT.as_nanos() {
+            return Err(WaitError::TooLong(wait));
+        }
+        if !wait.subsec_nanos().is_multiple_of(NANOS_PER_MICRO) {
+            return Err(WaitError::Fractional(wait));
+        }
+        if let Strategy::InFlight(_) = self.strategy() {
+            return Err(WaitError::InFlight);
+        }
+        if self.max_lease().is_some() {
+            return Err(WaitError::Leased);
+        }
+        if self.caller_quotas.is_some() {
+            return Err(WaitError::AfterCallerQuotas);
+        }
+        let micros = crate::time::saturating_micros(wait);
+        if let Strategy::TokenBucket(bucket) = self.strategy()
+            && bucket.meter().grain() > micros
+        {
+            let interval = Duration::from_micros(bucket.meter().grain());
+            return Err(WaitError::ShorterThanRefill { wait, interval });
+        }
+        let strategy = match self.strategy.with_wait(micros) {
+            Ok(strategy) => strategy,
+            Err(error) => return Err(WaitError::Quota { wait, error }),
+        };
+        if let crate::FailureMode::Local { instances } = self.failure_mode()
+            && let Err(error) = strategy.share(instances)
+        {
+            return Err(WaitError::Quota { wait, error });
+        }
+        self.strategy = strategy;
+        self.lease_or_wait = self.lease_or_wait.with_wait(micros);
+        Ok(())
     }
-    if wait.as_nanos() > Policy::MAX_WAIT.as_nanos() {
-        return Err(WaitError::TooLong(wait));
-    }
-    if !wait.subsec_nanos().is_multiple_of(NANOS_PER_MICRO) {
-        return Err(WaitError::Fractional(wait));
-    }
-    if let Strategy::InFlight(_) = policy.strategy() {
-        return Err(WaitError::InFlight);
-    }
-    if policy.max_lease().is_some() {
-        return Err(WaitError::Leased);
-    }
-    if policy.caller_quotas.is_some() {
-        return Err(WaitError::AfterCallerQuotas);
-    }
-    let micros = crate::time::saturating_micros(wait);
-    if let Strategy::TokenBucket(bucket) = policy.strategy()
-        && bucket.meter().grain() > micros
-    {
-        let interval = Duration::from_micros(bucket.meter().grain());
-        return Err(WaitError::ShorterThanRefill { wait, interval });
-    }
-    let strategy = match policy.strategy.with_wait(micros) {
-        Ok(strategy) => strategy,
-        Err(error) => return Err(WaitError::Quota { wait, error }),
-    };
-    if let crate::FailureMode::Local { instances } = policy.failure_mode()
-        && let Err(error) = strategy.share(instances)
-    {
-        return Err(WaitError::Quota { wait, error });
-    }
-    Ok((strategy, policy.lease_or_wait.with_wait(micros)))
 }
 
 impl Strategy {

@@ -64,11 +64,9 @@ fn parse(text: &str) -> Result<Quota, Reason> {
         Some((period, burst)) => (period, Some(burst)),
         None => (rest, None),
     };
-    let quota = Quota::new(number(limit, "limit")?, parse_period(period.trim())?).map_err(Reason::Quota)?;
-    match burst {
-        Some(burst) => quota.try_burst(number(burst, "burst")?).map_err(Reason::Quota),
-        None => Ok(quota),
-    }
+    let (limit, period) = (number(limit, "limit")?, parse_period(period.trim())?);
+    let burst = burst.map(|burst| number(burst, "burst")).transpose()?;
+    Quota::new(limit, period, burst).map_err(Reason::Quota)
 }
 
 fn parse_period(text: &str) -> Result<Duration, Reason> {

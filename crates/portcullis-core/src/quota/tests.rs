@@ -7,7 +7,7 @@ use super::*;
 
 #[test]
 fn per_second_is_always_that_many_per_second() {
-    assert_eq!(Quota::per_second(7), Quota::new(7, Duration::from_secs(1)).unwrap());
+    assert_eq!(Quota::per_second(7), Quota::new(7, Duration::from_secs(1), None).unwrap());
     assert_eq!(Quota::per_minute(7).period(), Duration::from_mins(1));
     assert_eq!(Quota::per_hour(7).period(), Duration::from_hours(1));
     assert_eq!(Quota::per_day(7).period(), Duration::from_hours(24));
@@ -17,20 +17,20 @@ fn per_second_is_always_that_many_per_second() {
 #[test]
 fn invalid_quotas_have_specific_errors() {
     let second = Duration::from_secs(1);
-    assert_eq!(Quota::new(0, second), Err(QuotaError::ZeroLimit));
-    assert_eq!(Quota::new(1, Duration::ZERO), Err(QuotaError::ZeroPeriod));
-    assert_eq!(Quota::per_second(1).try_burst(0), Err(QuotaError::ZeroBurst));
+    assert_eq!(Quota::new(0, second, None), Err(QuotaError::ZeroLimit));
+    assert_eq!(Quota::new(1, Duration::ZERO, None), Err(QuotaError::ZeroPeriod));
+    assert_eq!(Quota::new(1, second, Some(0)), Err(QuotaError::ZeroBurst));
     let most = Quota::MAX_UNITS;
-    assert!(Quota::new(most, second).unwrap().try_burst(most).is_ok());
+    assert!(Quota::new(most, second, Some(most)).is_ok());
     let too_many = Err(QuotaError::TooManyUnits { units: most + 1 });
-    assert_eq!(Quota::new(most + 1, second), too_many);
-    assert_eq!(Quota::per_second(1).try_burst(most + 1), too_many);
+    assert_eq!(Quota::new(most + 1, second, None), too_many);
+    assert_eq!(Quota::new(1, second, Some(most + 1)), too_many);
     let odd = Duration::from_nanos(1_500);
-    assert_eq!(Quota::new(1, odd), Err(QuotaError::FractionalPeriod(odd)));
-    assert!(Quota::new(1, Quota::MAX_PERIOD).is_ok());
+    assert_eq!(Quota::new(1, odd, None), Err(QuotaError::FractionalPeriod(odd)));
+    assert!(Quota::new(1, Quota::MAX_PERIOD, None).is_ok());
     let long = Quota::MAX_PERIOD + Duration::from_micros(1);
-    assert_eq!(Quota::new(1, long), Err(QuotaError::PeriodTooLong(long)));
-    assert_eq!(Quota::new(1, Duration::MAX), Err(QuotaError::PeriodTooLong(Duration::MAX)));
+    assert_eq!(Quota::new(1, long, None), Err(QuotaError::PeriodTooLong(long)));
+    assert_eq!(Quota::new(1, Duration::MAX, None), Err(QuotaError::PeriodTooLong(Duration::MAX)));
 }
 
 #[test]
@@ -86,7 +86,7 @@ proptest! {
     ) {
         let unit = [1, 1_000, 1_000_000, 86_400_000_000][unit];
         let micros = (micros - micros % unit).max(unit);
-        let mut quota = Quota::new(limit, Duration::from_micros(micros)).unwrap();
+        let mut quota = Quota::new(limit, Duration::from_micros(micros), None).unwrap();
         if let Some(burst) = burst {
             quota = quota.burst(burst);
         }

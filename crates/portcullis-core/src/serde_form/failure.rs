@@ -48,7 +48,8 @@ impl<'de> Visitor<'de> for ModeVisitor {
             Some(Parameter::Local) => {
                 let instances =
                     map.next_value_seed(Number::new("`local`, a number of instances, at least 1"))?;
-                FailureMode::try_local(instances).map_err(A::Error::custom)?
+                let instances = NonZeroU32::new(instances).ok_or(FailureModeError::NoInstances);
+                FailureMode::Local { instances: instances.map_err(A::Error::custom)? }
             }
             Some(Parameter::OpenFor) => {
                 let text = Text { expecting: "`open_for`, a duration such as \"30s\"", parse: duration };

@@ -11,7 +11,7 @@ use super::strategy::write_fields;
 use super::values::Text;
 use super::windows::{self, ReadWindows};
 use crate::quota::duration_text;
-use crate::{FailureMode, Policy, PolicyName, WindowTable};
+use crate::{FailureMode, Policy, PolicyName, PolicySettings, WindowTable};
 
 impl Policy {
     /// Reads a policy like its implementation of [`Deserialize`](serde::Deserialize), with the windows of calendars that `windows`
@@ -108,26 +108,15 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     let leased_units = fields
         .leased_units(&strategy)
         .map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
-    let mut policy = Policy::new(name, strategy);
-    if let Some(mode) = fields.on_store_failure {
-        policy = policy.try_on_store_failure(mode).map_err(D::Error::custom)?;
-    }
-    if let Some(units) = leased_units {
-        policy = policy.try_lease(units).map_err(D::Error::custom)?;
-    }
-    if let Some(wait) = fields.wait {
-        policy = policy.try_wait_at_most(wait).map_err(D::Error::custom)?;
-    }
-    if let Some(units) = fields.debt {
-        policy = policy.try_allow_debt(units).map_err(D::Error::custom)?;
-    }
-    if let Some((smallest, largest)) = fields.caller_quotas {
-        policy = policy.try_caller_quotas(smallest, largest).map_err(D::Error::custom)?;
-    }
-    if fields.overrides == Some(true) {
-        policy = policy.try_allow_overrides().map_err(D::Error::custom)?;
-    }
-    Ok(policy)
+    let settings = PolicySettings {
+        failure_mode: fields.on_store_failure.unwrap_or_default(),
+        max_lease: leased_units,
+        max_wait: fields.wait,
+        max_debt: fields.debt,
+        caller_quotas: fields.caller_quotas,
+        allow_overrides: fields.overrides.unwrap_or_default(),
+    };
+    Policy::try_new(name.as_str(), Ok(strategy), settings).map_err(D::Error::custom)
 }
 
 fn name(text: &str) -> Result<PolicyName, String> {

@@ -173,9 +173,7 @@ impl Fields {
             }
             (None, _, Some(limit), Some(period)) => (limit, period),
         };
-        let quota = Quota::new(limit, period).map_err(|error| self.invalid(kind, error))?;
-        let Some(burst) = self.burst else { return Ok(quota) };
-        quota.try_burst(burst).map_err(|error| format!("`burst` of {}: {error}", kind.name()))
+        Quota::new(limit, period, self.burst).map_err(|error| self.invalid(kind, error))
     }
 
     /// An error that names the field at fault; the value is in the error.
@@ -184,6 +182,7 @@ impl Fields {
             QuotaError::UnevenSlots { .. } => "slots",
             QuotaError::InvalidLease(_) => "lease",
             _ if self.quota.is_some() => "quota",
+            QuotaError::TooManyUnits { units } if self.limit != Some(units) => "burst",
             QuotaError::ZeroLimit
             | QuotaError::TooManyUnits { .. }
             | QuotaError::WindowTooLarge { .. }

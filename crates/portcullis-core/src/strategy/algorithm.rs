@@ -1,10 +1,13 @@
-//! A strategy as an algorithm, for what is generic over algorithms. Each function is that of the same name of the strategy.
+//! A strategy as an algorithm, for what is generic over algorithms, and of one. Each function is that of the same name of the strategy.
 
 use super::Strategy;
-use crate::Timestamp;
 use crate::algorithm::{Algorithm, Evaluation, Figures, ForcedCharge, State, Transition, sealed::Sealed};
 use crate::charge::Position;
 use crate::refund::Refund;
+use crate::{
+    CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, SlidingLog, SlidingWindow, Timestamp,
+    TokenBucket,
+};
 
 impl Sealed for Strategy {}
 
@@ -51,3 +54,24 @@ impl Algorithm for Strategy {
         self.decide(state, now, cost)
     }
 }
+
+macro_rules! impl_from_algorithm {
+    ($($algorithm:ident),*) => {$(
+        impl From<$algorithm> for Strategy {
+            fn from(algorithm: $algorithm) -> Self {
+                Self::$algorithm(algorithm)
+            }
+        }
+    )*};
+}
+
+impl_from_algorithm!(
+    TokenBucket,
+    Gcra,
+    LeakyBucket,
+    FixedWindow,
+    CalendarWindow,
+    SlidingWindow,
+    SlidingLog,
+    InFlight
+);

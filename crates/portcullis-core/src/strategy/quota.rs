@@ -32,13 +32,13 @@ impl Strategy {
             Strategy::LeakyBucket(bucket) => {
                 let burst = bucket.meter().burst();
                 let without_burst = quotas(bucket.meter()).find(|quota| quota.limit() == burst);
-                without_burst.or_else(|| quotas(bucket.meter()).next()?.try_burst(burst).ok())
+                without_burst.or_else(|| with_burst(quotas(bucket.meter()).next()?, burst, 0))
             }
-            Strategy::FixedWindow(window) => Quota::new(window.limit(), window.period()).ok(),
+            Strategy::FixedWindow(window) => Quota::new(window.limit(), window.period(), None).ok(),
             // Its windows differ in length, and permits have no period.
             Strategy::CalendarWindow(_) | Strategy::InFlight(_) => None,
-            Strategy::SlidingWindow(window) => Quota::new(window.limit(), window.period()).ok(),
-            Strategy::SlidingLog(log) => Quota::new(log.limit(), log.period()).ok(),
+            Strategy::SlidingWindow(window) => Quota::new(window.limit(), window.period(), None).ok(),
+            Strategy::SlidingLog(log) => Quota::new(log.limit(), log.period(), None).ok(),
         }
     }
 }
@@ -54,12 +54,12 @@ impl fmt::Display for Strategy {
 }
 
 fn with_burst(quota: Quota, burst: u64, default: u64) -> Option<Quota> {
-    if burst == default { Some(quota) } else { quota.try_burst(burst).ok() }
+    Quota::new(quota.limit(), quota.period(), (burst != default).then_some(burst)).ok()
 }
 
 /// The quotas at the rate of a meter: those per unit of time, the shortest unit first, then the one in lowest terms.
 fn quotas(meter: &Meter) -> impl Iterator<Item = Quota> {
-    let lowest = Quota::new(meter.denominator(), Duration::from_micros(meter.interval().get())).ok();
+    let lowest = Quota::new(meter.denominator(), Duration::from_micros(meter.interval().get()), None).ok();
     UNITS.into_iter().filter_map(move |micros| per(meter, micros)).chain(lowest)
 }
 
@@ -71,7 +71,7 @@ fn per(meter: &Meter, period_micros: u64) -> Option<Quota> {
         return None;
     }
     let limit = u64::try_from(parts.checked_div(interval)?).ok()?;
-    Quota::new(limit, Duration::from_micros(period_micros)).ok()
+    Quota::new(limit, Duration::from_micros(period_micros), None).ok()
 }
 
 /// A second, a minute, an hour, a day and a week, in microseconds.

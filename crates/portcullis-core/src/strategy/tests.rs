@@ -25,7 +25,7 @@ static TABLE: WindowTable = match WindowTable::new("ten seconds", 1, &STARTS) {
 
 /// Four units per ten seconds.
 fn all() -> [Strategy; 8] {
-    let quota = Quota::new(4, Duration::from_secs(10)).unwrap();
+    let quota = Quota::new(4, Duration::from_secs(10), None).unwrap();
     [
         Strategy::TokenBucket(TokenBucket::new(quota).unwrap()),
         Strategy::Gcra(Gcra::new(quota.burst(4)).unwrap()),

@@ -108,7 +108,7 @@ impl fmt::Display for Described<'_> {
             Strategy::Gcra(gcra) => write_rate(f, gcra.meter())?,
             Strategy::LeakyBucket(bucket) => write_rate(f, bucket.meter())?,
             Strategy::FixedWindow(window) => {
-                write_quota(f, Quota::new(window.limit(), window.period()))?;
+                write_quota(f, Quota::new(window.limit(), window.period(), None))?;
                 match window.anchor() {
                     Anchor::Epoch => {}
                     Anchor::FirstRequest => f.write_str(" from the first request")?,
@@ -119,10 +119,10 @@ impl fmt::Display for Described<'_> {
                 write!(f, "{} per window, {}", window.limit(), window.table().name())?;
             }
             Strategy::SlidingWindow(window) => {
-                write_quota(f, Quota::new(window.limit(), window.period()))?;
+                write_quota(f, Quota::new(window.limit(), window.period(), None))?;
                 write!(f, " in {} slots", window.slots())?;
             }
-            Strategy::SlidingLog(log) => write_quota(f, Quota::new(log.limit(), log.period()))?,
+            Strategy::SlidingLog(log) => write_quota(f, Quota::new(log.limit(), log.period(), None))?,
             Strategy::InFlight(limit) => write!(f, "{} with a lease of {:?}", limit.limit(), limit.lease())?,
         }
         if self.shows_failure_mode {

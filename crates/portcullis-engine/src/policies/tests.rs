@@ -1,6 +1,6 @@
 use std::thread;
 
-use portcullis_core::{Quota, SlidingWindow, Strategy};
+use portcullis_core::{Gcra, PolicySettings, Quota, SlidingLog, SlidingWindow, Strategy};
 
 use super::*;
 
@@ -9,11 +9,11 @@ fn table() -> Arc<PolicyTable> {
 }
 
 fn policy(name: &str, burst: u64) -> Policy {
-    Policy::try_gcra(name, Quota::per_minute(1).burst(burst)).unwrap()
+    Policy::try_new(name, Gcra::new(Quota::per_minute(1).burst(burst)), PolicySettings::default()).unwrap()
 }
 
 fn log(name: &str, limit: u64) -> Policy {
-    Policy::try_sliding_log(name, Quota::per_hour(limit)).unwrap()
+    Policy::try_new(name, SlidingLog::new(Quota::per_hour(limit)), PolicySettings::default()).unwrap()
 }
 
 fn member(policy: &Policy) -> Member {

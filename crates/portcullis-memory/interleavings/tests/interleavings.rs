@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store};
-use portcullis_core::{Clock, Key, Policy, Quota, Secret, Timestamp};
+use portcullis_core::{Clock, FixedWindow, Gcra, Key, Policy, PolicySettings, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
@@ -144,7 +144,9 @@ fn policies_beyond_the_total_are_refused_in_every_order() {
                 .into_iter()
                 .map(|name| {
                     let store = Arc::clone(&store);
-                    let policy = Policy::try_gcra(name, Quota::per_second(1)).unwrap();
+                    let policy =
+                        Policy::try_new(name, Gcra::new(Quota::per_second(1)), PolicySettings::default())
+                            .unwrap();
                     thread::spawn(move || (name, store.register(&policy).is_ok()))
                 })
                 .collect();
@@ -220,7 +222,12 @@ fn forgetting_a_policy_loses_no_charge_of_another() {
                 let store = Arc::clone(&store);
                 move || {
                     for name in names {
-                        let policy = Policy::try_fixed_window(name, Quota::per_second(1)).unwrap();
+                        let policy = Policy::try_new(
+                            name,
+                            FixedWindow::new(Quota::per_second(1)),
+                            PolicySettings::default(),
+                        )
+                        .unwrap();
                         if let Ok(outcome) = store.check(Checks::one(policy, key(0), 1)).into_ready().unwrap()
                         {
                             assert!(outcome.is_allowed() && outcome.decision().policy().as_str() == name);

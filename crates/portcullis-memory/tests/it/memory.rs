@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Clock, Key, Policy, Quota, Refill, Retry, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Clock, Gcra, Key, Policy, PolicySettings, Quota, Refill, Retry, Secret, SlidingWindow, Strategy,
+    Timestamp, TokenBucket,
 };
 use portcullis_memory::MemoryStore;
 
@@ -52,7 +53,7 @@ fn allowed<C: Clock>(store: &MemoryStore<C>, policy: &Policy, name: &str) -> boo
 #[test]
 fn eight_threads_on_one_key_admit_exactly_the_budget() {
     let budget = 5_000;
-    let policy = Policy::gcra("shared", Quota::new(1, Duration::from_hours(720)).unwrap().burst(800));
+    let policy = Policy::gcra("shared", Quota::new(1, Duration::from_hours(720), Some(800)).unwrap());
     let window = Policy::fixed_window("window", Quota::per_week(budget));
     let store = MemoryStore::new();
     let admitted = |policy: &Policy| {
@@ -188,7 +189,8 @@ fn only_a_growing_log_allocates_for_a_known_key() {
 #[test]
 fn a_check_of_a_parsed_policy_allocates_nothing() {
     let store = MemoryStore::new();
-    let policy = Policy::try_gcra("loaded", "10/s".parse().unwrap()).unwrap();
+    let policy =
+        Policy::try_new("loaded", Gcra::new("10/s".parse().unwrap()), PolicySettings::default()).unwrap();
     let user = key("ada");
     let _ = check(&store, Checks::one(policy.clone(), user, 1));
     let counted = allocation_counter::measure(|| {

@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Anchor, Concurrency, FixedWindow, Key, Policy, PolicyName, Quota, Receipt, Refill, Secret, SlidingWindow,
-    StoreErrorKind, Strategy, TokenBucket,
+    Anchor, FixedWindow, InFlight, Key, Policy, PolicyName, PolicySettings, Quota, Receipt, Refill, Secret,
+    SlidingWindow, StoreErrorKind, Strategy, TokenBucket,
 };
 use portcullis_servers::RedisCluster;
 use tokio::task::JoinSet;
@@ -101,8 +101,8 @@ fn name(policy: &Policy) -> String {
 
 /// At most `limit` permits, for half an hour.
 pub(crate) fn in_flight(name: &str, limit: u64) -> Policy {
-    let policy = Concurrency::try_new(name, limit).unwrap();
-    policy.try_lease(Duration::from_mins(30)).unwrap().into()
+    let limit = InFlight::new(limit).and_then(|limit| limit.with_lease(Duration::from_mins(30)));
+    Policy::try_new(name, limit, PolicySettings::default()).unwrap()
 }
 
 /// Like [`policies`], with a limit on requests in flight in front.

@@ -10,8 +10,9 @@ use std::time::Duration;
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{CheckResult, Checks, Renewal, Run, Store as _, Structure};
 use portcullis_core::{
-    CalendarWindow, Decision, FixedWindow, InFlight, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt,
-    Refill, Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket, WindowTable,
+    CalendarWindow, Decision, FixedWindow, InFlight, Key, LeakyBucket, Policy, PolicyName, PolicySettings,
+    Quota, Receipt, Refill, Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    WindowTable,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -50,7 +51,7 @@ fn walk(most: u64, strategy: fn(&mut Rng) -> Strategy) {
 #[test]
 fn a_token_bucket_refilled_at_intervals_agrees() {
     walk(10_000, |rng| {
-        let quota = Quota::new(rng.pick(&[1, 2, 3, 7, 100]), rng.period()).unwrap();
+        let quota = Quota::new(rng.pick(&[1, 2, 3, 7, 100]), rng.period(), None).unwrap();
         let burst = rng.pick(&[1, 3, 10, 250]);
         Strategy::TokenBucket(TokenBucket::new(quota.burst(burst)).unwrap().refilled(Refill::Interval))
     });
@@ -59,7 +60,7 @@ fn a_token_bucket_refilled_at_intervals_agrees() {
 #[test]
 fn a_leaky_bucket_agrees() {
     walk(10_000, |rng| {
-        let quota = Quota::new(rng.pick(&[1, 2, 3, 7, 100]), rng.period()).unwrap();
+        let quota = Quota::new(rng.pick(&[1, 2, 3, 7, 100]), rng.period(), None).unwrap();
         Strategy::LeakyBucket(LeakyBucket::new(quota).unwrap())
     });
 }
@@ -70,7 +71,7 @@ fn token_buckets_with_a_longest_wait_agree() {
         let quota = if rng.one_in(4) {
             rng.large_quota()
         } else {
-            Quota::new(rng.pick(&[1, 3, 7]), rng.period()).unwrap()
+            Quota::new(rng.pick(&[1, 3, 7]), rng.period(), None).unwrap()
         };
         let quota = quota.burst(rng.pick(&[1, 3, 10]));
         let bucket = TokenBucket::new(quota).unwrap();
@@ -78,7 +79,8 @@ fn token_buckets_with_a_longest_wait_agree() {
         let rejects = Strategy::TokenBucket(bucket);
         let wait = Duration::from_micros(rng.pick(&[1, 7, 1_000, 999_999, 60_000_000, 3_600_000_000]));
         // Interval refill needs a wait as long as its period.
-        let waits = Policy::literal("walk", rejects).try_wait_at_most(wait);
+        let settings = PolicySettings { max_wait: Some(wait), ..PolicySettings::default() };
+        let waits = Policy::try_new("walk", Ok(rejects), settings);
         waits.map_or(rejects, |waits| *waits.strategy())
     });
 }
@@ -135,7 +137,7 @@ fn a_sliding_window_of_many_slots_and_large_counts_agrees() {
         let period = rng.pick(&[60, 600, 60_000_000, 2_592_000_000_000, LONGEST / 1_000 * 1_000]);
         let slots = rng.pick(&[1, 1, 2, 6, 60, 1_000]);
         let slots = if period % u64::from(slots) == 0 { slots } else { 1 };
-        let quota = Quota::new(limit, Duration::from_micros(period)).unwrap();
+        let quota = Quota::new(limit, Duration::from_micros(period), None).unwrap();
         Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots).unwrap())
     });
 }
@@ -144,7 +146,7 @@ fn a_sliding_window_of_many_slots_and_large_counts_agrees() {
 fn a_sliding_log_of_many_blocks_agrees() {
     walk(30_000, |rng| {
         let limit = rng.pick(&[1, 2, 5, 60, 64, 65, 66, 100, 150, 300, 1_000, 2_000]);
-        let quota = Quota::new(limit, rng.period()).unwrap();
+        let quota = Quota::new(limit, rng.period(), None).unwrap();
         Strategy::SlidingLog(SlidingLog::new(quota).unwrap())
     });
 }
@@ -380,7 +382,7 @@ impl Rng {
     fn large_quota(&mut self) -> Quota {
         let most = Quota::MAX_UNITS;
         let limit = self.pick(&[1, 1 << 32, 123_456_789_012_345, 1 << 49, most - 1, most]);
-        Quota::new(limit, self.period()).unwrap()
+        Quota::new(limit, self.period(), None).unwrap()
     }
 
     fn period(&mut self) -> Duration {

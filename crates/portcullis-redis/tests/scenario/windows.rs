@@ -48,7 +48,7 @@ impl Fleet {
 #[tokio::test]
 async fn windows_of_two_lengths_each_enforce_their_limit() {
     let fleet = Fleet::start().await;
-    let quotas = [Quota::new(3, HOUR).unwrap(), Quota::new(7, DAY).unwrap()];
+    let quotas = [Quota::new(3, HOUR, None).unwrap(), Quota::new(7, DAY, None).unwrap()];
     for (name, make) in [
         ("fixed", Policy::fixed_window as fn(&'static str, Quota) -> Policy),
         ("sliding", Policy::sliding_window),
@@ -71,7 +71,7 @@ async fn windows_of_two_lengths_each_enforce_their_limit() {
 #[tokio::test]
 async fn slots_anchors_and_refills_have_states_of_their_own() {
     let fleet = Fleet::start().await;
-    let quota = Quota::new(4, HOUR).unwrap();
+    let quota = Quota::new(4, HOUR, None).unwrap();
     let slots = |slots| Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots).unwrap());
     let anchored = |anchor| Strategy::FixedWindow(FixedWindow::new(quota).unwrap().anchored(anchor));
     let refilled = |refill| Strategy::TokenBucket(TokenBucket::new(quota).unwrap().refilled(refill));
@@ -88,7 +88,7 @@ async fn slots_anchors_and_refills_have_states_of_their_own() {
 #[tokio::test]
 async fn limits_that_differ_alone_share_a_state() {
     let fleet = Fleet::start().await;
-    let policies = [3, 7].map(|limit| Policy::fixed_window("fixed", Quota::new(limit, HOUR).unwrap()));
+    let policies = [3, 7].map(|limit| Policy::fixed_window("fixed", Quota::new(limit, HOUR, None).unwrap()));
     let [few, many] = fleet.admitted(&policies).await;
     let keys = fleet.server.cli(&["KEYS", "*:fixed:*"]).unwrap();
     assert_eq!((few + many, keys.lines().filter(|key| !key.trim().is_empty()).count()), (7, 1));
@@ -97,7 +97,8 @@ async fn limits_that_differ_alone_share_a_state() {
 #[tokio::test]
 async fn a_receipt_of_the_old_window_is_refunded_there() {
     let fleet = Fleet::start().await;
-    let [old, new] = [HOUR, DAY].map(|period| Policy::fixed_window("fixed", Quota::new(3, period).unwrap()));
+    let [old, new] =
+        [HOUR, DAY].map(|period| Policy::fixed_window("fixed", Quota::new(3, period, None).unwrap()));
     let check = async |process: usize, policy: &Policy, cost| {
         fleet.stores[process].check(Checks::one(policy.clone(), key("ada"), cost)).await.unwrap()
     };
@@ -113,11 +114,11 @@ async fn a_receipt_of_the_old_window_is_refunded_there() {
 async fn a_block_and_a_grant_outlive_a_change_of_the_window() {
     let fleet = Fleet::start().await;
     let [old, new] = [HOUR, DAY]
-        .map(|period| Policy::fixed_window("fixed", Quota::new(3, period).unwrap()).allow_overrides());
+        .map(|period| Policy::fixed_window("fixed", Quota::new(3, period, None).unwrap()).allow_overrides());
     fleet.stores[0].block(&old, key("ada"), HOUR).await.unwrap();
     assert_eq!(fleet.admitted(&[old.clone(), new.clone()]).await, [0, 0]);
     fleet.stores[1].unblock(&new, key("ada")).await.unwrap();
-    let more = Quota::new(5, HOUR).unwrap();
+    let more = Quota::new(5, HOUR, None).unwrap();
     fleet.stores[1].set_grant(&old, key("ada"), Some((more, HOUR))).await.unwrap();
     // The grant has the period of the old window, and no effect under the new one.
     assert_eq!(fleet.admitted(&[old.clone(), new.clone()]).await, [5, 3]);

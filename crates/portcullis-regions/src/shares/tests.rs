@@ -42,7 +42,7 @@ fn shares_of_all_regions_and_of_home_are_the_limit() {
 fn the_rate_of_home_is_exact() {
     let home = |policy: &Policy| shares(30).home(policy).unwrap();
     let slow = home(&Policy::gcra("a", Quota::per_second(1).burst(20)));
-    let seven_tenths = Quota::new(7, Duration::from_secs(10)).unwrap().burst(14);
+    let seven_tenths = Quota::new(7, Duration::from_secs(10), Some(14)).unwrap();
     assert_eq!(slow.strategy(), Policy::gcra("a", seven_tenths).strategy());
     let fast = home(&Policy::token_bucket("a", Quota::per_second(10)));
     assert_eq!(fast, Policy::token_bucket("a", Quota::per_second(7)));

@@ -2,8 +2,9 @@
 
 use portcullis::key::Key;
 use portcullis::rules::envoy::{Applied, Descriptors, Limit as FileLimit, Match, RequestLimits};
+use portcullis::store::FixedWindow;
 use portcullis::store::{Checks, Outcome};
-use portcullis::{Decision, Limiter, Policy, Quota};
+use portcullis::{Decision, Limiter, Policy, PolicySettings, Quota};
 use portcullis_engine::{Ask, Limits, Mode};
 
 use super::RateLimitService;
@@ -274,8 +275,9 @@ fn overridden(
     let counted =
         Counted { limit: shown, role: Role::Enforced, hits: asked.hits, is_refund: asked.is_refund };
     let name = format!("envoy.override.{}", unit.as_str());
-    let quota = Quota::new(u64::from(requests_per_unit), unit.duration()).ok();
-    let policy = quota.and_then(|quota| Policy::try_fixed_window(&name, quota).ok());
+    let quota = Quota::new(u64::from(requests_per_unit), unit.duration(), None).ok();
+    let policy = quota
+        .and_then(|quota| Policy::try_new(&name, FixedWindow::new(quota), PolicySettings::default()).ok());
     let mut identity = Vec::with_capacity(64);
     let entries = asked.entries.iter().flat_map(|(key, value)| [*key, *value]);
     for text in std::iter::once(domain).chain(entries) {

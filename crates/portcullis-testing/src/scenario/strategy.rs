@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use portcullis_core::{Policy, PolicyError, Quota, Strategy};
+use portcullis_core::{Policy, PolicyError, PolicySettings, Quota, Strategy};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -46,34 +46,26 @@ impl<'de> Visitor<'de> for StrategyVisitor {
             period = Some(limit.lease());
         }
         let period = period.ok_or_else(|| A::Error::missing_field("period"))?;
-        let strategy = match wait {
-            Some(wait) => with_wait(strategy, wait).map_err(A::Error::custom)?,
-            None => strategy,
-        };
-        let strategy = match debt {
-            Some(units) => with_debt(strategy, units).map_err(A::Error::custom)?,
-            None => strategy,
-        };
+        let strategy = with(strategy, wait, debt).map_err(A::Error::custom)?;
         Ok(RawStrategy { strategy, period })
     }
 }
 
-/// The strategy with a longest wait. A window or log has none of its own: its caller waits, and a timeline does not.
-fn with_wait(strategy: Strategy, wait: Duration) -> Result<Strategy, String> {
-    match Policy::literal("case", strategy).try_wait_at_most(wait) {
-        Ok(policy) if policy.strategy().queues() => Ok(*policy.strategy()),
-        Ok(_) => Err(format!("`wait` is for rate-based strategies, and {} reserves nothing", strategy.tag())),
-        Err(PolicyError::Wait { error, .. }) => Err(format!("`wait`: {error}")),
-        Err(error) => Err(error.to_string()),
+/// The strategy with a longest wait and a debt. A window or log has no wait of its own: its caller waits, and a timeline does not.
+fn with(strategy: Strategy, wait: Option<Duration>, debt: Option<u64>) -> Result<Strategy, String> {
+    let settings = PolicySettings { max_wait: wait, max_debt: debt, ..PolicySettings::default() };
+    let policy = Policy::try_new("case", Ok(strategy), settings).map_err(|errors| {
+        let messages = errors.into_iter().map(|error| match error {
+            PolicyError::Wait { error, .. } => format!("`wait`: {error}"),
+            PolicyError::Debt { error, .. } => format!("`debt`: {error}"),
+            error => error.to_string(),
+        });
+        messages.collect::<Vec<_>>().join("; ")
+    })?;
+    if wait.is_some() && !policy.strategy().queues() {
+        return Err(format!("`wait` is for rate-based strategies, and {} reserves nothing", strategy.tag()));
     }
-}
-
-fn with_debt(strategy: Strategy, units: u64) -> Result<Strategy, String> {
-    match Policy::literal("case", strategy).try_allow_debt(units) {
-        Ok(policy) => Ok(*policy.strategy()),
-        Err(PolicyError::Debt { error, .. }) => Err(format!("`debt`: {error}")),
-        Err(error) => Err(error.to_string()),
-    }
+    Ok(*policy.strategy())
 }
 
 /// The fields of a strategy, for core: durations and anchors become values that core reads.

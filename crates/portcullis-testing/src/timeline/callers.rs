@@ -21,21 +21,18 @@ pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
         | Kind::SlidingLog
         | Kind::InFlight => None,
     };
-    let quota = |limit: u64, burst: Option<u64>| {
-        let quota = Quota::new(limit, model.quota.period()).ok()?;
-        burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
-    };
+    let quota = |limit: u64, burst: Option<u64>| Quota::new(limit, model.quota.period(), burst).ok();
     let least = |own: u64, part: u64| (own.saturating_mul(part) / 16).max(1);
     let smallest = quota(least(limit, limit_part), burst.map(|burst| least(burst, burst_part)));
     let largest =
         quota(limit.saturating_mul(limit_times), burst.map(|burst| burst.saturating_mul(burst_times)));
     let (Some(smallest), Some(largest)) = (smallest, largest) else { return model };
     // The largest burst at the slowest rate takes the longest.
-    let slowest = largest.explicit_burst().and_then(|burst| smallest.try_burst(burst).ok());
+    let slowest = largest.explicit_burst().and_then(|burst| quota(smallest.limit(), Some(burst)));
     let longest = slowest.map(|quota| Model { quota, debt: None, ..model });
     let callers = model.caller_quotas(smallest, largest);
     let name = portcullis_core::PolicyName::literal("model");
-    if longest.is_none_or(fills_soon) && callers.policy(name).is_ok() { callers } else { model }
+    if longest.is_none_or(fills_soon) && callers.policy(&name).is_ok() { callers } else { model }
 }
 
 /// The policy of the caller whose turn it is: checks alternate between the smallest and the largest quota.

@@ -105,7 +105,7 @@ impl Drive<'_> {
             }
             Operation::SetQuota { policy: index, to } => {
                 let index = index % self.policies.len();
-                self.policies[index] = policy(self.policies[index].name().clone(), *to);
+                self.policies[index] = policy(self.policies[index].name(), *to);
                 Ok(())
             }
         }

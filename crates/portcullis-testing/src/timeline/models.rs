@@ -88,7 +88,7 @@ fn rate_based(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
     // In quarters of the time that the rate needs for a unit.
     let waits = prop_oneof![2 => Just(None), 1 => (1_u64..40, 0_u64..2).prop_map(Some)];
     (any_quotas(), bursts, waits).prop_map(move |(quota, burst, wait)| {
-        let with = |burst| quota.try_burst(burst).expect("bursts are not zero");
+        let with = |burst| quota.burst(burst);
         let asked = model(burst.map_or(quota, with));
         let model = if fills_soon(asked) { asked } else { model(with(1)) };
         let Some((quarters, more)) = wait else { return model };
@@ -165,7 +165,8 @@ fn limits_in_flight() -> impl Strategy<Value = Model> {
 /// One of ten is up to the highest limit per 30 days.
 fn any_quotas() -> impl Strategy<Value = Quota> {
     let large = (large_limits(), select(&[SECOND, DAY, 30 * DAY][..])).prop_map(|(limit, period)| {
-        Quota::new(limit, Duration::from_micros(period)).expect("limits and periods are within their bounds")
+        Quota::new(limit, Duration::from_micros(period), None)
+            .expect("limits and periods are within their bounds")
     });
     prop_oneof![9 => quotas(), 1 => large]
 }
@@ -178,7 +179,8 @@ fn quotas() -> impl Strategy<Value = Quota> {
 fn quota(limit: u64, period: u64) -> Quota {
     let fastest = period.saturating_mul(UNITS_PER_MICRO);
     let limit = limit.min(fastest);
-    Quota::new(limit, Duration::from_micros(period)).expect("limits and periods are within their bounds")
+    Quota::new(limit, Duration::from_micros(period), None)
+        .expect("limits and periods are within their bounds")
 }
 
 fn periods() -> impl Strategy<Value = u64> {

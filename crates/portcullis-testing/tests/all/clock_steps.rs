@@ -26,7 +26,7 @@ fn strategies() -> Vec<Strategy> {
 }
 
 fn strategies_for(limit: u64, period: u64) -> Vec<Strategy> {
-    let quota = Quota::new(limit, Duration::from_micros(period)).unwrap();
+    let quota = Quota::new(limit, Duration::from_micros(period), None).unwrap();
     let windows = FixedWindow::new(quota).unwrap();
     let mut strategies: Vec<_> =
         [Anchor::Epoch, Anchor::FirstRequest, Anchor::Instant(at(20 * 60 * SECOND + 1))]

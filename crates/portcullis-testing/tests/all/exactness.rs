@@ -13,7 +13,7 @@ const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
 fn per(limit: u64, micros: u64) -> Quota {
-    Quota::new(limit, Duration::from_micros(micros)).unwrap()
+    Quota::new(limit, Duration::from_micros(micros), None).unwrap()
 }
 
 fn gcra(quota: Quota) -> Strategy {

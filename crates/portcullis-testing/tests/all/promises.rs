@@ -59,7 +59,7 @@ impl Client {
 }
 
 pub(crate) fn per(limit: u64, micros: u64) -> Quota {
-    Quota::new(limit, Duration::from_micros(micros)).unwrap()
+    Quota::new(limit, Duration::from_micros(micros), None).unwrap()
 }
 
 /// The start of a minute, at which slots and refills begin.

@@ -40,7 +40,7 @@ fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u64, u64, 
 }
 
 fn per(limit: u64, micros: u64) -> Quota {
-    Quota::new(limit, Duration::from_micros(micros)).unwrap()
+    Quota::new(limit, Duration::from_micros(micros), None).unwrap()
 }
 
 /// The most units from any instant to just before one period later.

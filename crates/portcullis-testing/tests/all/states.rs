@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, Quota, QuotaError, Refill, SlidingLog,
-    SlidingWindow, Strategy as Limiting, Timestamp, TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicySettings, Quota, QuotaError,
+    Refill, SlidingLog, SlidingWindow, Strategy as Limiting, Timestamp, TokenBucket,
 };
 use portcullis_testing::calendars;
 use proptest::prelude::*;
@@ -66,9 +66,9 @@ pub(crate) fn strategies() -> impl Strategy<Value = (Limiting, u64)> {
         "too slow or too fine",
         |(limit, period, kind, debt)| {
             let (strategy, period) = kind.strategy(limit, period).ok()?;
-            let policy = Policy::literal("p", strategy);
-            let allowed = debt.map_or(Ok(policy.clone()), |units| policy.try_allow_debt(units));
-            Some((*allowed.ok()?.strategy(), period))
+            let settings = PolicySettings { max_debt: debt, ..PolicySettings::default() };
+            let policy = Policy::try_new("p", Ok(strategy), settings).ok()?;
+            Some((*policy.strategy(), period))
         },
     )
 }
@@ -88,7 +88,7 @@ enum Kind {
 
 impl Kind {
     fn strategy(self, limit: u64, period: u64) -> Result<(Limiting, u64), QuotaError> {
-        let per = |limit, period| Quota::new(limit, Duration::from_micros(period));
+        let per = |limit, period| Quota::new(limit, Duration::from_micros(period), None);
         let quota = per(limit, period)?;
         let strategy = match self {
             Self::Greedy(burst) => Limiting::TokenBucket(TokenBucket::new(quota.burst(burst))?),

@@ -87,7 +87,7 @@ const MAX_SETS: usize = 1_024;
 #[cfg(test)]
 mod tests {
     use portcullis_core::store::Store;
-    use portcullis_core::{FailureMode, Quota};
+    use portcullis_core::{FailureMode, Gcra, PolicySettings, Quota};
     use portcullis_memory::MemoryStore;
 
     use super::*;
@@ -123,7 +123,10 @@ mod tests {
     #[test]
     fn the_number_of_sets_is_bounded() {
         let sets = PolicySets::default();
-        let policy = |number: usize| Policy::try_gcra(&number.to_string(), Quota::per_second(1)).unwrap();
+        let policy = |number: usize| {
+            Policy::try_new(&number.to_string(), Gcra::new(Quota::per_second(1)), PolicySettings::default())
+                .unwrap()
+        };
         for number in 0..=MAX_SETS {
             insert(&sets, &[policy(number)]);
         }

@@ -53,7 +53,7 @@ async fn waits_are_rounded_up_and_never_zero() {
         (Quota::per_minute(1), 58_999_999, "2", "1001"),
         (Quota::per_minute(1), 59_000_000, "1", "1000"),
         (Quota::per_minute(1), 59_999_999, "1", "1"),
-        (Quota::new(1, std::time::Duration::from_secs(70 * year)).unwrap(), 0, "2207520000", "-1"),
+        (Quota::new(1, std::time::Duration::from_secs(70 * year), None).unwrap(), 0, "2207520000", "-1"),
     ] {
         let store = Arc::<TestStore>::default();
         let registry = registry_of(Arc::clone(&store));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_core::{ManualClock, Policy, Secret, Timestamp, WindowTable};
+use portcullis_core::{CalendarWindow, ManualClock, Policy, PolicySettings, Secret, Timestamp, WindowTable};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
 
@@ -57,7 +57,11 @@ fn the_version_of_the_time_zone_data_is_logged_once() {
     let (log, _guard) = log();
     let registry = registry(&ManualClock::default());
     for name in ["first", "second"] {
-        registry.register(&Policy::try_calendar_window(name, 1, &MONTHS).unwrap()).unwrap();
+        registry
+            .register(
+                &Policy::try_new(name, CalendarWindow::new(1, &MONTHS), PolicySettings::default()).unwrap(),
+            )
+            .unwrap();
     }
     let lines = log.lines();
     let [line] = &lines[..] else { panic!("{lines:?}") };

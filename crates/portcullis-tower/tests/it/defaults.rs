@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use http::Response;
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{Gcra, Policy, PolicySettings, Quota};
 use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Rejection};
 
 use crate::probe::{grpc, probed, request, send};
 use crate::support::registry;
 
 fn layer(registry: &Arc<Registry>, name: &str) -> RateLimitLayer {
-    let policy = Policy::try_gcra(name, Quota::per_minute(1)).unwrap();
+    let policy = Policy::try_new(name, Gcra::new(Quota::per_minute(1)), PolicySettings::default()).unwrap();
     RateLimitLayer::new(Arc::clone(registry), policy.by(Global))
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portcullis_core::{Policy, PolicyName, Quota};
+use portcullis_core::{Gcra, Policy, PolicyName, PolicySettings, Quota};
 use portcullis_tower::{Bearer, Global, PolicyExt as _, RateLimitLayer};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
@@ -24,7 +24,8 @@ async fn status(layer: &RateLimitLayer, requests: usize) -> Status {
 async fn a_limited_call_has_the_exact_wait_and_all_violations() {
     let store = Arc::<TestStore>::default();
     store.micros.store(1, Ordering::Relaxed);
-    let odd = Policy::try_gcra(r#"a "b" \c%"#, Quota::per_second(3)).unwrap();
+    let odd =
+        Policy::try_new(r#"a "b" \c%"#, Gcra::new(Quota::per_second(3)), PolicySettings::default()).unwrap();
     let layer = RateLimitLayer::new(registry_of(store), odd.by(Global))
         .and(Policy::gcra("wide", Quota::per_minute(1).burst(9)))
         .and(Policy::fixed_window("hour", Quota::per_hour(1)));
@@ -59,7 +60,7 @@ async fn a_cost_that_never_fits_has_details_without_a_wait() {
 async fn details_of_the_most_policies_stay_below_4_kib() {
     let policy = |index: usize| {
         let name = PolicyName::new(&format!("{index:02}{}", "\"\\".repeat(31))).unwrap();
-        Policy::try_gcra(name.as_str(), Quota::per_second(1)).unwrap()
+        Policy::try_new(name.as_str(), Gcra::new(Quota::per_second(1)), PolicySettings::default()).unwrap()
     };
     let layer = RateLimitLayer::new(registry(), policy(0).by(Global));
     let layer = (1..portcullis_core::store::Checks::MAX).fold(layer, |layer, index| layer.and(policy(index)));

@@ -90,7 +90,7 @@ async fn corner(policy: Policy, used: u64, cost: u64) -> Answer {
 async fn headers_are_exact_in_edge_cases() {
     const WEEK: Quota = Quota::per_week(7);
     let years = "1/2555d".parse().unwrap();
-    let huge = Quota::new(MANY, std::time::Duration::from_micros(MANY)).unwrap().burst(MANY);
+    let huge = Quota::new(MANY, std::time::Duration::from_micros(MANY), Some(MANY)).unwrap();
     for (policy, used, cost, status, budget, all, one, retry_after) in [
         // A peek at an unused key: the full limit remains, and the reset is now.
         (Policy::gcra("p", Quota::per_second(1).burst(5)), 0, 0, 200, "5 5 1001", "q=5;w=5", "r=5", None),
@@ -340,7 +340,7 @@ proptest! {
         burst in 1_u64..1_000,
         cost in 0_u64..1_200,
     ) {
-        let quota = Quota::new(limit, std::time::Duration::from_secs(seconds)).unwrap().burst(burst);
+        let quota = Quota::new(limit, std::time::Duration::from_secs(seconds), Some(burst)).unwrap();
         prop_assume!(portcullis_core::Gcra::new(quota).is_ok() && name != "second of two");
         let layer = limited(&name, quota, cost);
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

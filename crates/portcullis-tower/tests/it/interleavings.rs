@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Key, Policy, Quota, Secret};
+use portcullis_core::{FixedWindow, Key, Policy, PolicySettings, Quota, Secret};
 use portcullis_tower::{
     Charge, CheckBuilder, Header, Limit, OnAbort, PolicyExt as _, RateLimitLayer, Registry, ResponseOutcome,
     Usage,
@@ -35,7 +35,7 @@ const OPERATIONS: usize = 150;
 
 fn policy(name: &str) -> Policy {
     let limit = if name == "scarce" { SCARCE } else { LIMIT };
-    Policy::try_fixed_window(name, Quota::per_day(limit)).unwrap()
+    Policy::try_new(name, FixedWindow::new(Quota::per_day(limit)), PolicySettings::default()).unwrap()
 }
 
 fn is_refused(outcome: &ResponseOutcome<'_>) -> bool {

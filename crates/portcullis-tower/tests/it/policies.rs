@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use http::request::Parts;
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Checks;
-use portcullis_core::{Policy, PolicyName, Quota};
+use portcullis_core::{Gcra, Policy, PolicyName, PolicySettings, Quota};
 use portcullis_tower::{
     Global, Header, Identity, KeyWriter, LayerError, LayerOptionError, Limit, OnMissing, Percent,
     PolicyExt as _, RateLimitLayer,
@@ -181,7 +181,14 @@ async fn limit_in_two_layers_has_one_budget() {
 
 #[test]
 fn a_layer_has_as_many_policies_as_a_decision() {
-    let name = |index: usize| Policy::try_gcra(&format!("policy {index}"), Quota::per_second(1)).unwrap();
+    let name = |index: usize| {
+        Policy::try_new(
+            &format!("policy {index}"),
+            Gcra::new(Quota::per_second(1)),
+            PolicySettings::default(),
+        )
+        .unwrap()
+    };
     let full = (1..Checks::MAX).fold(start(), |layer, index| layer.and(name(index)));
     assert_eq!(full.policies().count(), Checks::MAX);
     let more = (1..=Checks::MAX).map(|index| Limit::new(name(index)));

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use http::{Request, Response};
-use portcullis_core::{FailureMode, ManualClock, Policy, PolicyName, Quota, Secret};
+use portcullis_core::{FailureMode, Gcra, ManualClock, Policy, PolicyName, PolicySettings, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
     Charge, Global, Header, LayerError, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry,
@@ -234,8 +234,14 @@ fn ten_thousand_layers_one_after_another_leave_nothing() {
     let registry = registry();
     let empty = format!("{registry:?}");
     for number in 0..10_000 {
-        let policy =
-            |what: &str| Policy::try_gcra(&format!("{what} {number}"), Quota::per_second(1)).unwrap();
+        let policy = |what: &str| {
+            Policy::try_new(
+                &format!("{what} {number}"),
+                Gcra::new(Quota::per_second(1)),
+                PolicySettings::default(),
+            )
+            .unwrap()
+        };
         let layer = RateLimitLayer::new(Arc::clone(&registry), policy("tenant").by(Header::named("x-user")));
         let layer = layer.and(policy("total").by(Global));
         let service = layer.layer(Probe::default());

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use http::request::Parts;
 use http::{Method, Request};
-use portcullis_core::{FailureMode, Policy, Quota};
+use portcullis_core::{FailureMode, Gcra, Policy, PolicySettings, Quota};
 use portcullis_tower::{
     Bearer, Global, Header, Identity, KeyWriter, Lookup, OnMissing, PolicyExt as _, RateLimitLayer,
 };
@@ -14,7 +14,7 @@ use crate::probe::{Answer, Probe, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn policy(name: &'static str, burst: u64) -> Policy {
-    Policy::try_gcra(name, Quota::per_minute(1).burst(burst)).unwrap()
+    Policy::try_new(name, Gcra::new(Quota::per_minute(1).burst(burst)), PolicySettings::default()).unwrap()
 }
 
 fn layer() -> RateLimitLayer {

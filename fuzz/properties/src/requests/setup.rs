@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use portcullis_core::{FailureMode, Policy, Quota, Secret};
+use portcullis_core::{
+    FailureMode, FixedWindow, Gcra, Policy, PolicySettings, Quota, Secret, SlidingWindow, Strategy,
+    TokenBucket,
+};
 use portcullis_tower::{
     Bearer, ClientIp, Cookie, Extension, Global, Header, Identity, KeyError, KeyExtractor as _, KeyWriter,
     Limit, Lookup, OnMissing, Query, RateLimitLayer, Registry, Route,
@@ -120,15 +123,16 @@ impl Plan {
         let (kind, key, more) = (bytes.byte(), bytes.byte(), bytes.byte());
         let quota = Quota::per_hour(u64::from(kind >> 4) % 7 + 1);
         let name = format!("p{index}");
-        let policy = match kind % 4 {
-            0 => Policy::try_fixed_window(&name, quota),
-            1 => Policy::try_gcra(&name, quota.burst(2)),
-            2 => Policy::try_sliding_window(&name, quota),
-            _ => Policy::try_token_bucket(&name, quota),
+        let strategy: Result<Strategy, _> = match kind % 4 {
+            0 => FixedWindow::new(quota).map(Into::into),
+            1 => Gcra::new(quota.burst(2)).map(Into::into),
+            2 => SlidingWindow::new(quota).map(Into::into),
+            _ => TokenBucket::new(quota).map(Into::into),
         };
         let is_closed = more & 64 == 0;
-        let on_failure = if is_closed { FailureMode::Closed } else { FailureMode::Open };
-        let policy = policy.expect("the quota and the name are good").on_store_failure(on_failure);
+        let failure_mode = if is_closed { FailureMode::Closed } else { FailureMode::Open };
+        let settings = PolicySettings { failure_mode, ..PolicySettings::default() };
+        let policy = Policy::try_new(&name, strategy, settings).expect("the quota and the name are good");
         // The first limit of a layer names its key.
         let key = KEYS.get(usize::from(key) % (KEYS.len() + 1)).copied();
         let key = key.or_else(|| previous.is_none().then_some(KeyKind::Global));

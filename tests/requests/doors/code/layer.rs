@@ -29,7 +29,7 @@ pub(super) fn limits(clients: &ClientIp, name: &str, table: &Table) -> Vec<Limit
         None => limit,
     };
     let Some(places) = table.get("in_flight").and_then(Value::as_table) else { return vec![limit] };
-    let in_flight = Limit::new(policy::concurrency(&format!("{name}.in_flight"), places));
+    let in_flight = Limit::new(policy::in_flight(&format!("{name}.in_flight"), places));
     vec![limit, shared(until(in_flight, places), table)]
 }
 

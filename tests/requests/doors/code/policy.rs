@@ -1,65 +1,55 @@
 //! The policy with its quota.
 
-use portcullis::layer::{Concurrency, LockOut, Mode, Percent};
-use portcullis::{Anchor, FailureMode, Policy, PolicyName, Quota, Refill, Timestamp, calendar};
-use portcullis_core::{SlidingWindow, Strategy};
+use portcullis::layer::{LockOut, Mode, Percent};
+use portcullis::store::{
+    CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, SlidingLog, SlidingWindow, Strategy,
+    TokenBucket,
+};
+use portcullis::{Anchor, FailureMode, Policy, PolicySettings, Quota, Refill, Timestamp, calendar};
 use toml::{Table, Value};
 
 use super::{duration, flag, number, text};
 
 pub(super) fn of(name: &str, table: &Table) -> Policy {
-    let strategy = text(table, "strategy").expect("a policy has a strategy");
-    let policy = match strategy {
+    let limit = || number(table, "limit").unwrap();
+    let strategy: Result<Strategy, _> = match text(table, "strategy").expect("a policy has a strategy") {
         "token_bucket" => {
-            let bucket = Policy::try_token_bucket(name, quota(table)).unwrap();
-            match text(table, "refill") {
-                Some("interval") => refilled(name, &bucket),
-                _ => bucket,
-            }
+            let is_interval = text(table, "refill") == Some("interval");
+            let refill = if is_interval { Refill::Interval } else { Refill::Greedy };
+            TokenBucket::new(quota(table)).map(|bucket| bucket.refilled(refill).into())
         }
-        "gcra" => Policy::try_gcra(name, quota(table)).unwrap(),
-        "leaky_bucket" => Policy::try_leaky_bucket(name, quota(table)).unwrap(),
-        "fixed_window" => anchored(name, table),
-        "sliding_window" => slotted(name, table),
-        "sliding_log" => Policy::try_sliding_log(name, quota(table)).unwrap(),
+        "gcra" => Gcra::new(quota(table)).map(Into::into),
+        "leaky_bucket" => LeakyBucket::new(quota(table)).map(Into::into),
+        "fixed_window" => FixedWindow::new(quota(table)).map(|window| window.anchored(anchor(table)).into()),
+        "sliding_window" => {
+            let slots = number(table, "slots").unwrap_or(1);
+            SlidingWindow::with_slots(quota(table), slots).map(Into::into)
+        }
+        "sliding_log" => SlidingLog::new(quota(table)).map(Into::into),
         "calendar_window" => {
             let windows = calendar::windows(text(table, "windows").unwrap()).unwrap();
-            Policy::try_calendar_window(name, number(table, "limit").unwrap(), windows).unwrap()
+            CalendarWindow::new(limit(), windows).map(Into::into)
         }
         "in_flight" => return in_flight(name, table),
         other => panic!("no strategy {other}"),
     };
-    let policy = match table.get("on_store_failure") {
-        Some(mode) => policy.try_on_store_failure(failure_mode(mode)).unwrap(),
-        None => policy,
+    let settings = PolicySettings {
+        failure_mode: table.get("on_store_failure").map(failure_mode).unwrap_or_default(),
+        max_lease: number(table, "lease"),
+        max_wait: duration(table, "wait"),
+        max_debt: number(table, "debt"),
+        caller_quotas: range(table),
+        allow_overrides: flag(table, "overrides"),
     };
-    let policy = number(table, "lease").map_or_else(|| policy.clone(), |units| policy.clone().lease(units));
-    let policy =
-        duration(table, "wait").map_or_else(|| policy.clone(), |wait| policy.clone().wait_at_most(wait));
-    let policy =
-        number(table, "debt").map_or_else(|| policy.clone(), |units| policy.clone().allow_debt(units));
-    let policy = if flag(table, "overrides") { policy.allow_overrides() } else { policy };
-    match range(table) {
-        Some((smallest, largest)) => policy.caller_quotas(smallest, largest),
-        None => policy,
-    }
+    Policy::try_new(name, strategy, settings).unwrap()
 }
 
 /// A limit on requests in flight, alone or beside another policy.
 pub(super) fn in_flight(name: &str, table: &Table) -> Policy {
-    concurrency(name, table).policy()
-}
-
-pub(super) fn concurrency(name: &str, table: &Table) -> Concurrency {
-    let limit = Concurrency::try_new(name, number(table, "limit").unwrap()).unwrap();
-    let limit = match table.get("on_store_failure") {
-        Some(mode) => limit.on_store_failure(failure_mode(mode)),
-        None => limit,
-    };
-    match duration(table, "lease") {
-        Some(lease) => limit.lease(lease),
-        None => limit,
-    }
+    let lease = duration(table, "lease").unwrap_or(InFlight::DEFAULT_LEASE);
+    let limit = InFlight::new(number(table, "limit").unwrap()).and_then(|limit| limit.with_lease(lease));
+    let failure_mode = table.get("on_store_failure").map(failure_mode).unwrap_or_default();
+    Policy::try_new(name, limit, PolicySettings { failure_mode, ..PolicySettings::default() }).unwrap()
 }
 
 fn quota(table: &Table) -> Quota {
@@ -67,11 +57,7 @@ fn quota(table: &Table) -> Quota {
         return quota.parse().unwrap();
     }
     let limit: u64 = number(table, "limit").unwrap();
-    let quota = Quota::new(limit, duration(table, "period").unwrap()).unwrap();
-    match number(table, "burst") {
-        Some(burst) => quota.try_burst(burst).unwrap(),
-        None => quota,
-    }
+    Quota::new(limit, duration(table, "period").unwrap(), number(table, "burst")).unwrap()
 }
 
 /// The smallest and the largest quota of callers: those that are named, or else of the tiers.
@@ -125,30 +111,12 @@ pub(super) fn lock_out(table: &Table) -> LockOut {
     duration(table, "up_to").map_or(lock_out, |longest| lock_out.up_to(longest))
 }
 
-fn refilled(name: &str, bucket: &Policy) -> Policy {
-    let Strategy::TokenBucket(bucket) = bucket.strategy() else { unreachable!("it is a bucket") };
-    Policy::new(PolicyName::new(name).unwrap(), Strategy::TokenBucket(bucket.refilled(Refill::Interval)))
-}
-
-fn anchored(name: &str, table: &Table) -> Policy {
-    let window = Policy::try_fixed_window(name, quota(table)).unwrap();
-    let Strategy::FixedWindow(kind) = *window.strategy() else { unreachable!("it is a window") };
-    let anchor = match table.get("anchor") {
+fn anchor(table: &Table) -> Anchor {
+    match table.get("anchor") {
         Some(Value::Integer(micros)) => {
             Anchor::Instant(Timestamp::from_micros(u64::try_from(*micros).unwrap()))
         }
         Some(Value::String(text)) if text == "first_request" => Anchor::FirstRequest,
-        _ => return window,
-    };
-    Policy::new(PolicyName::new(name).unwrap(), Strategy::FixedWindow(kind.anchored(anchor)))
-}
-
-fn slotted(name: &str, table: &Table) -> Policy {
-    match number(table, "slots") {
-        Some(slots) => {
-            let window = SlidingWindow::with_slots(quota(table), slots).unwrap();
-            Policy::new(PolicyName::new(name).unwrap(), Strategy::SlidingWindow(window))
-        }
-        None => Policy::try_sliding_window(name, quota(table)).unwrap(),
+        _ => Anchor::Epoch,
     }
 }

@@ -20,7 +20,7 @@ use crate::reported::text;
 type Caller = Outgoing<Client<HttpConnector, Body>>;
 
 pub(crate) fn routes(limiter: &Limiter, quota: Quota) -> anyhow::Result<Router> {
-    let policy = Policy::try_gcra("called", quota)?.on_store_failure(FailureMode::Closed);
+    let policy = Policy::gcra("called", quota).on_store_failure(FailureMode::Closed);
     let caller = limiter.try_outgoing(policy)?.layer(Client::builder(TokioExecutor::new()).build_http());
     Ok(Router::new().route("/call", get(call)).with_state(caller))
 }

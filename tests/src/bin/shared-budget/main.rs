@@ -26,7 +26,8 @@ use axum::routing::{get, post};
 use portcullis::charge::Usage;
 use portcullis::key::Global;
 use portcullis::layer::Concurrency;
-use portcullis::{Charge, FailureMode, Limiter, Policy, PolicyExt as _, Quota};
+use portcullis::store::Gcra;
+use portcullis::{Charge, FailureMode, Limiter, Policy, PolicyExt as _, PolicySettings, Quota};
 use tokio::net::TcpListener;
 
 use crate::stream::{Stop, Stream};
@@ -34,13 +35,18 @@ use crate::stream::{Stop, Stream};
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
-    let quota = Quota::new(1, MONTH)?.try_burst(burst)?;
-    let local = Policy::try_gcra("local", quota)?;
-    let open = Policy::try_gcra("open", quota)?.on_store_failure(FailureMode::Open);
-    let closed = Policy::try_gcra("closed", quota)?.on_store_failure(FailureMode::Closed);
-    let reserved = Policy::try_gcra("reserved", quota)?.on_store_failure(FailureMode::Closed);
-    let leased = Policy::try_gcra("leased", quota)?.on_store_failure(FailureMode::Closed);
-    let leased = leased.clone().try_lease(burst / 10).unwrap_or(leased);
+    let quota = Quota::new(1, MONTH, Some(burst))?;
+    let policy = |name, failure_mode| {
+        let settings = PolicySettings { failure_mode, ..PolicySettings::default() };
+        Policy::try_new(name, Gcra::new(quota), settings)
+    };
+    let local = policy("local", FailureMode::default())?;
+    let open = policy("open", FailureMode::Open)?;
+    let closed = policy("closed", FailureMode::Closed)?;
+    let reserved = policy("reserved", FailureMode::Closed)?;
+    let leased = policy("leased", FailureMode::Closed)?;
+    // A small burst cannot be leased.
+    let leased = if burst < Policy::MIN_LEASED_BURST { leased } else { leased.lease(burst / 10) };
     let in_flight = Concurrency::new("in-flight", 100).lease(Duration::from_secs(4));
     let in_flight = in_flight.on_store_failure(FailureMode::Closed).policy();
     let (streams, stopped) = (stop.clone(), stop.clone());

@@ -35,7 +35,7 @@ impl Ours {
             keys,
             Policy::gcra(
                 "bench",
-                Quota::new(1, INTERVAL).expect("a quota in bounds").burst(BURST.get().into()),
+                Quota::new(1, INTERVAL, Some(BURST.get().into())).expect("a quota in bounds"),
             ),
         )
     }

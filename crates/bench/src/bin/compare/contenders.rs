@@ -18,7 +18,9 @@ pub(crate) struct Contender {
 
 impl Contender {
     pub(crate) fn strategy(&self, limit: u32, period: Duration) -> Strategy {
-        Quota::new(limit.into(), period).and_then(self.make).expect("limits and periods here are in bounds")
+        Quota::new(limit.into(), period, None)
+            .and_then(self.make)
+            .expect("limits and periods here are in bounds")
     }
 }
 
@@ -43,7 +45,8 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     }),
     plain("GCRA, burst 1", |quota| Gcra::new(quota).map(Strategy::Gcra)),
     with_option("GCRA, burst a tenth", |quota| {
-        Gcra::new(quota.try_burst(quota.limit() / 10)?).map(Strategy::Gcra)
+        let (limit, period) = (quota.limit(), quota.period());
+        Gcra::new(Quota::new(limit, period, Some(limit / 10))?).map(Strategy::Gcra)
     }),
     plain("leaky bucket", |quota| LeakyBucket::new(quota).map(Strategy::LeakyBucket)),
     plain("fixed window", |quota| FixedWindow::new(quota).map(Strategy::FixedWindow)),

@@ -58,12 +58,12 @@ enum Kind {
 
 impl Kind {
     fn strategy(self) -> Result<Strategy> {
-        let plenty = Quota::new(4_000_000_000, DAY)?;
+        let plenty = Quota::new(4_000_000_000, DAY, None)?;
         Ok(match self {
             Self::FixedWindow => Strategy::FixedWindow(FixedWindow::new(plenty)?),
             Self::SlidingWindow(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(plenty, slots)?),
             Self::SlidingLog { limit, .. } => {
-                Strategy::SlidingLog(SlidingLog::new(Quota::new(limit.into(), DAY)?)?)
+                Strategy::SlidingLog(SlidingLog::new(Quota::new(limit.into(), DAY, None)?)?)
             }
         })
     }

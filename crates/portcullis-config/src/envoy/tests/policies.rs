@@ -94,8 +94,8 @@ fn units_have_the_lengths_of_the_original() {
         let descriptors = text(&format!(
             "{{domain: d, descriptors: [{{key: k, rate_limit: {{unit: {name}, requests_per_unit: 9}}}}]}}"
         ));
-        let quota = Quota::new(9, unit.duration()).expect("it is valid");
-        let policy = Policy::try_fixed_window("d.k", quota).expect("it is valid");
+        let quota = Quota::new(9, unit.duration(), None).expect("it is valid");
+        let policy = Policy::fixed_window("d.k", quota);
         assert_eq!(descriptors.limits()[0].policy(), Ok(&policy), "{name}");
     }
 }
@@ -106,7 +106,7 @@ fn windows_begin_at_multiples_of_their_length() {
         text("{domain: d, descriptors: [{key: k, rate_limit: {unit: month, requests_per_unit: 1}}]}");
     let month = Unit::Month.duration();
     let policy = descriptors.limits()[0].policy().expect("it has one");
-    let window = FixedWindow::new(Quota::new(1, month).expect("it is valid")).expect("it is valid");
+    let window = FixedWindow::new(Quota::new(1, month, None).expect("it is valid")).expect("it is valid");
     assert_eq!(*policy.strategy(), portcullis_core::Strategy::FixedWindow(window));
     let at = |since: Duration| Timestamp::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX));
     let state = window.decide(None, at(month * 699 + Duration::from_secs(1)), 1).after;

@@ -1,11 +1,11 @@
 //! `[policy.NAME]`: one rule, or two where it has a limit on requests in flight besides.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{
-    Concurrency, FailureMode, Policy, PolicyError, PolicyName, Quota, Strategy, WindowTable,
+    Concurrency, FailureMode, InFlight, LeaseError, Policy, PolicyError, PolicyName, PolicySettings, Quota,
+    QuotaError, Strategy, WindowTable,
 };
 use portcullis_tower::{Cost, Limit, Mode, OnAbort, OnMissing};
 
@@ -148,16 +148,19 @@ impl Reader<'_> {
         let debt: Option<u64> = fields.read("debt");
         let overrides: Option<bool> = fields.read("overrides");
         let Some(strategy) = strategy else {
-            wait_alone(fields, name, wait);
+            let settings = PolicySettings { max_wait: wait, ..PolicySettings::default() };
+            with(fields, name.as_str(), Ok(stand_in("")), settings);
             return None;
         };
-        let policy = Policy::new(name.clone(), strategy);
-        let policy = with(fields, "on_store_failure", policy, failure, Policy::try_on_store_failure);
-        let policy = with(fields, "lease", policy, lease, Policy::try_lease);
-        let policy = with(fields, "wait", policy, wait, Policy::try_wait_at_most);
-        let policy = with(fields, "debt", policy, debt, Policy::try_allow_debt);
-        let overrides = overrides.filter(|overrides| *overrides);
-        Some(with(fields, "overrides", policy, overrides, |policy, _| policy.try_allow_overrides()))
+        let settings = PolicySettings {
+            failure_mode: failure.unwrap_or_default(),
+            max_lease: lease,
+            max_wait: wait,
+            max_debt: debt,
+            caller_quotas: None,
+            allow_overrides: overrides.unwrap_or_default(),
+        };
+        with(fields, name.as_str(), Ok(strategy), settings)
     }
 
     /// A limit on requests in flight beside the policy: by the same key, for the same requests.
@@ -169,29 +172,26 @@ impl Reader<'_> {
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let release_at_headers = fields.choice("until", &UNTIL).unwrap_or_default();
         let name = format!("{}.in_flight", beside.name());
-        let at = |field: &str, error: PolicyError| fields.error(field, error.to_string());
-        let valid = limit
-            .and_then(|limit| Concurrency::try_new(&name, limit).map_err(|error| at("limit", error)).ok());
-        let is_valid = valid.is_some();
-        // Another one stands in for it, so that the other fields are checked.
-        let concurrency = valid.or_else(|| Concurrency::try_new(&name, 1).ok());
-        let concurrency = concurrency.and_then(|concurrency| match lease {
-            Some(lease) => concurrency.try_lease(lease).map_err(|error| at("lease", error)).ok(),
-            None => Some(concurrency),
-        });
-        let policy = concurrency.map(Concurrency::policy).and_then(|policy| match failure {
-            Some(mode) => {
-                policy.try_on_store_failure(mode).map_err(|error| at("on_store_failure", error)).ok()
+        // Where the limit is wrong, another one stands in for it, so that the lease is checked.
+        let mut permits = InFlight::new(limit.unwrap_or(1));
+        if let Some(lease) = lease {
+            match permits.or(InFlight::new(1)).and_then(|permits| permits.with_lease(lease)) {
+                Ok(leased) => permits = permits.and(Ok(leased)),
+                Err(error) => {
+                    fields.error("lease", format!("policy {name}: {error}"));
+                }
             }
-            None => Some(policy),
-        });
+        }
+        let settings =
+            PolicySettings { failure_mode: failure.unwrap_or_default(), ..PolicySettings::default() };
+        let policy = with(&fields, &name, permits, settings);
         if is_in_flight(beside) {
             self.findings
                 .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
         fields.finish();
-        let limit = parts.limit(policy.filter(|_| is_valid)?);
+        let limit = parts.limit(policy.filter(|_| limit.is_some())?);
         Some(parts.rule(if release_at_headers { limit.release_at_headers() } else { limit }, None, false))
     }
 }
@@ -236,27 +236,45 @@ impl Parts {
     }
 }
 
-/// The policy with the value of a field, if that is there and the policy accepts it.
-fn with<T>(
+/// The policy with those settings that it can have. The others are errors of their fields.
+fn with(
     fields: &Fields<'_>,
-    field: &str,
-    policy: Policy,
-    value: Option<T>,
-    change: impl FnOnce(Policy, T) -> Result<Policy, PolicyError>,
-) -> Policy {
-    let Some(value) = value else { return policy };
-    change(policy.clone(), value).unwrap_or_else(|error| {
+    name: &str,
+    strategy: Result<impl Into<Strategy> + Copy, QuotaError>,
+    settings: PolicySettings,
+) -> Option<Policy> {
+    let errors = match Policy::try_new(name, strategy, settings) {
+        Ok(policy) => return Some(policy),
+        Err(errors) => errors,
+    };
+    let mut rest = settings;
+    for error in errors {
+        let field = match error {
+            PolicyError::FailureMode { .. } => {
+                rest.failure_mode = FailureMode::default();
+                "on_store_failure"
+            }
+            PolicyError::Lease { error: LeaseError::Overrides, .. } => {
+                rest.allow_overrides = false;
+                "overrides"
+            }
+            PolicyError::Lease { .. } => {
+                rest.max_lease = None;
+                "lease"
+            }
+            PolicyError::Wait { .. } => {
+                rest.max_wait = None;
+                "wait"
+            }
+            PolicyError::Debt { .. } => {
+                rest.max_debt = None;
+                "debt"
+            }
+            _ => "limit",
+        };
         fields.error(field, error.to_string());
-        policy
-    })
-}
-
-/// What is wrong with a `wait` under any strategy.
-fn wait_alone(fields: &Fields<'_>, name: &PolicyName, wait: Option<Duration>) {
-    let policy = Policy::new(name.clone(), stand_in(""));
-    if let Some(Err(error)) = wait.map(|wait| policy.try_wait_at_most(wait)) {
-        fields.error("wait", error.to_string());
     }
+    Policy::try_new(name, strategy, rest).ok()
 }
 
 fn is_in_flight(policy: &Policy) -> bool {
@@ -266,11 +284,11 @@ fn is_in_flight(policy: &Policy) -> bool {
 /// In place of a strategy that is wrong: one of its kind, as far as refusals depend on it.
 fn stand_in(kind: &str) -> Strategy {
     let policy = if kind == IN_FLIGHT {
-        Concurrency::try_new("unnamed", 1).map(Concurrency::policy)
+        Concurrency::new("unnamed", 1).policy()
     } else {
-        Ok(Policy::gcra("unnamed", Quota::per_second(1)))
+        Policy::gcra("unnamed", Quota::per_second(1))
     };
-    *policy.expect("a limit of one is valid").strategy()
+    *policy.strategy()
 }
 
 const IN_FLIGHT: &str = "in_flight";

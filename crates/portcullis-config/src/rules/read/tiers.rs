@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
-use portcullis_core::{CallerQuotasError, Policy, PolicyError, Quota, Strategy};
+use portcullis_core::{CallerQuotasError, Policy, PolicyError, PolicySettings, Quota, Strategy};
 use portcullis_tower::{CallerQuota, Limit, QuotaLookup};
 use serde::Deserialize as _;
 
@@ -60,14 +60,17 @@ impl Reader<'_> {
             None => self.range(&tiers, &policy, own, kind).map(|range| (range, "tiers")),
         };
         let Some(((smallest, largest), field)) = range else { return (policy, look_up) };
-        let policy = match policy.clone().try_caller_quotas(smallest, largest) {
+        let settings = PolicySettings { caller_quotas: Some((smallest, largest)), ..policy.settings() };
+        let policy = match Policy::try_new(policy.name().as_str(), Ok(*policy.strategy()), settings) {
             Ok(policy) => policy,
-            Err(error) => {
-                let message = match error {
-                    PolicyError::CallerQuotas { error, .. } => error.to_string(),
-                    other => other.to_string(),
-                };
-                fields.error(field, message);
+            Err(errors) => {
+                for error in errors {
+                    let message = match error {
+                        PolicyError::CallerQuotas { error, .. } => error.to_string(),
+                        other => other.to_string(),
+                    };
+                    fields.error(field, message);
+                }
                 return (policy, None);
             }
         };
@@ -93,7 +96,10 @@ impl Reader<'_> {
                 let smallest = quotas().min_by_key(|named| size(*named))?;
                 let least = quotas().filter_map(|named| size(named)?.1).min();
                 match least.filter(|_| least != size(smallest).and_then(|(_, burst)| burst)) {
-                    Some(burst) => smallest.map(|(quota, _)| quota).or(own)?.try_burst(burst).ok(),
+                    Some(burst) => {
+                        let quota = smallest.map(|(quota, _)| quota).or(own)?;
+                        Quota::new(quota.limit(), quota.period(), Some(burst)).ok()
+                    }
                     None => smallest.map(|(quota, _)| quota),
                 }
             })),
@@ -193,10 +199,7 @@ impl Reader<'_> {
         let limits = || tiers.iter().map(|tier| tier.quota.limit()).chain([own_limit]);
         let of = |tier: &Quotas| strategy(kind, tier.quota).as_ref().and_then(burst);
         let bursts: Option<Vec<u64>> = tiers.iter().map(of).chain([burst(policy.strategy())]).collect();
-        let bounds = |limit: Option<u64>, burst: Option<u64>| {
-            let quota = Quota::new(limit?, period).ok()?;
-            burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
-        };
+        let bounds = |limit: Option<u64>, burst: Option<u64>| Quota::new(limit?, period, burst).ok();
         let smallest =
             bounds(limits().min(), bursts.as_ref().and_then(|bursts| bursts.iter().copied().min()));
         let largest = bounds(limits().max(), bursts.as_ref().and_then(|bursts| bursts.iter().copied().max()));
@@ -211,9 +214,8 @@ fn own_quota(fields: &mut Fields<'_>) -> Option<Quota> {
     }
     let limit = u64::deserialize(fields.node("limit")?).ok()?;
     let period: Duration = humantime_serde::deserialize(fields.node("period")?).ok()?;
-    let quota = Quota::new(limit, period).ok()?;
     let burst = fields.node("burst").and_then(|node| u64::deserialize(node).ok());
-    burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
+    Quota::new(limit, period, burst).ok()
 }
 
 /// The strategy of this name with another quota.

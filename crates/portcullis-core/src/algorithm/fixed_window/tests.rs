@@ -64,7 +64,7 @@ fn windows_begin_where_they_are_anchored() {
 #[test]
 fn changed_period_or_alignment_starts_a_new_window() {
     let state = per_minute(5).decide(None, at(90_000_000), 5).after.unwrap();
-    let half = FixedWindow::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
+    let half = FixedWindow::new(Quota::new(5, Duration::from_secs(30), None).unwrap()).unwrap();
     assert_eq!(half.decide(Some(&state), at(90_000_001), 1).before, None);
     let shifted = per_minute(5).anchored(Anchor::Instant(at(1)));
     assert_eq!(shifted.decide(Some(&state), at(90_000_001), 1).before, None);

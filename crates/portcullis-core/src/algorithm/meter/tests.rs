@@ -46,7 +46,7 @@ fn every_bound_has_its_own_error() {
     assert_eq!(Meter::new(finest, most).unwrap().denominator(), most);
     assert_eq!(Meter::new(finest, most + 1), Err(QuotaError::TooManyUnits { units: most + 1 }));
 
-    let slow = Quota::new(1, MONTH).unwrap();
+    let slow = Quota::new(1, MONTH, None).unwrap();
     let most = u64::try_from((1_u128 << 51) / MONTH.as_micros()).unwrap();
     assert!(Meter::new(slow, most).is_ok());
     assert_eq!(Meter::new(slow, most + 1), Err(QuotaError::FillsTooSlowly { burst: most + 1 }));
@@ -67,9 +67,9 @@ fn rates_beyond_one_per_microsecond_are_exact() {
 #[test]
 fn largest_quotas_are_exact() {
     let most = Quota::MAX_UNITS;
-    let fastest = Quota::new(most, Duration::from_micros(1)).unwrap();
-    let longest = Quota::new(most, Quota::MAX_PERIOD).unwrap();
-    for quota in [fastest, Quota::per_second(most), longest, Quota::new(most - 1, MONTH).unwrap()] {
+    let fastest = Quota::new(most, Duration::from_micros(1), None).unwrap();
+    let longest = Quota::new(most, Quota::MAX_PERIOD, None).unwrap();
+    for quota in [fastest, Quota::per_second(most), longest, Quota::new(most - 1, MONTH, None).unwrap()] {
         let meter = Meter::new(quota, most - 1).unwrap();
         let remaining =
             |state: &Option<Tat>, now| Algorithm::snapshot(&meter, state.as_ref(), now, 0, true).remaining;
@@ -183,7 +183,7 @@ fn refund_under_an_older_quota_frees_only_its_charge() {
 fn meters() -> impl Strategy<Value = Meter> {
     let quota = (1_u64..20_000_000, prop_oneof![Just(1), Just(1_000), Just(1_000_000), Just(60_000_000)]);
     (quota, 1_u64..100).prop_filter_map("within bounds", |((limit, period), burst)| {
-        Meter::new(Quota::new(limit, Duration::from_micros(period)).ok()?, burst).ok()
+        Meter::new(Quota::new(limit, Duration::from_micros(period), None).ok()?, burst).ok()
     })
 }
 

@@ -55,7 +55,7 @@ fn units_count_for_exactly_one_period() {
 #[test]
 fn shorter_period_expires_units_and_lower_limit_denies() {
     let state = charged(log(5), &[(0, 3), (30_000_000, 2)]);
-    let shorter = SlidingLog::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
+    let shorter = SlidingLog::new(Quota::new(5, Duration::from_secs(30), None).unwrap()).unwrap();
     assert_eq!(remaining(shorter, state.as_ref(), 31_000_000), 3);
     let snapshot = log(2).snapshot(state.as_ref(), at(31_000_000), 1, false);
     assert_eq!((snapshot.remaining, snapshot.next_after), (0, Duration::from_secs(59)));

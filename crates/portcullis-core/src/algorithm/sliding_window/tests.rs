@@ -25,13 +25,13 @@ fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u64 
 
 #[test]
 fn error_for_uneven_slots_names_them() {
-    let odd = Quota::new(5, Duration::from_micros(1_001)).unwrap();
+    let odd = Quota::new(5, Duration::from_micros(1_001), None).unwrap();
     for slots in [0, 2, 1_001] {
         let error = SlidingWindow::with_slots(odd, slots).unwrap_err();
         assert_eq!(error, QuotaError::UnevenSlots { slots, period: odd.period() });
     }
     assert!(SlidingWindow::with_slots(odd, 7).is_ok());
-    assert!(SlidingWindow::with_slots(Quota::new(5, Duration::from_millis(1)).unwrap(), 1_000).is_ok());
+    assert!(SlidingWindow::with_slots(Quota::new(5, Duration::from_millis(1), None).unwrap(), 1_000).is_ok());
     let limit = SlidingWindow::MAX_LIMIT;
     assert!(SlidingWindow::new(Quota::per_second(limit)).is_ok());
     let error = SlidingWindow::new(Quota::per_second(limit + 1)).unwrap_err();
@@ -63,7 +63,7 @@ fn the_oldest_slot_is_weighted_by_its_overlap() {
 
 #[test]
 fn slot_with_more_units_than_micros_counts_to_its_end() {
-    let window = SlidingWindow::new(Quota::new(1_000, Duration::from_micros(10)).unwrap()).unwrap();
+    let window = SlidingWindow::new(Quota::new(1_000, Duration::from_micros(10), None).unwrap()).unwrap();
     let state = window.decide(None, at(100), 1_000).after;
     assert_eq!(window.expires_at(state.as_ref().unwrap()), 120);
     assert_eq!(remaining(&window, state.as_ref(), 119), 900);

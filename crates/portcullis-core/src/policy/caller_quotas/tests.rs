@@ -56,9 +56,8 @@ fn quotas_out_of_the_range_are_errors_that_name_it() {
 
 #[test]
 fn ranges_that_cannot_be_are_errors() {
-    let error = |policy: Policy, smallest, largest| {
-        policy.try_caller_quotas(smallest, largest).unwrap_err().to_string()
-    };
+    let error =
+        |policy: Policy, smallest, largest| policy.validate_range(smallest, largest).unwrap_err().to_string();
     let bucket = || Policy::token_bucket("plans", quota(60));
     assert!(error(bucket(), quota(100), quota(10)).contains("must not be more"));
     assert!(error(bucket(), quota(100), quota(200)).contains("widen"));
@@ -74,7 +73,7 @@ fn ranges_that_cannot_be_are_errors() {
     assert!(error(log, quota(1), quota(60_000)).contains("150000 units"));
     // GCRA keeps a rate alone, so any period with this rate in the range is right.
     let spaced = Policy::gcra("plans", Quota::per_second(1));
-    assert!(spaced.clone().try_caller_quotas(quota(60), quota(60)).is_ok());
+    assert!(spaced.validate_range(quota(60), quota(60)).is_ok());
     assert!(error(spaced, quota(61), quota(70)).contains("widen"));
 }
 
@@ -113,7 +112,7 @@ fn leases_and_waits_are_those_of_the_caller() {
     assert_eq!(caller.max_wait(), Some(Duration::from_secs(9)));
     let Strategy::TokenBucket(bucket) = caller.strategy() else { panic!("{caller:?}") };
     assert_eq!(bucket.meter().wait(), 9_000_000);
-    assert!(waits.try_wait_at_most(Duration::from_secs(1)).unwrap_err().to_string().contains("before"));
+    assert!(waits.clone().set_wait(Duration::from_secs(1)).unwrap_err().to_string().contains("before"));
 }
 
 proptest! {

@@ -3,7 +3,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::algorithm::{State, Tat};
-use crate::{FailureMode, Quota, Timestamp};
+use crate::{FailureMode, InFlight, PolicySettings, Quota, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 const SECOND: u64 = 1_000_000;
@@ -76,23 +76,25 @@ fn debts_beyond_a_bound_name_it() {
     let bounds = [most, most, most, most, 8_589_934_580, 199_990];
     for (policy, bound) in policies(10).into_iter().zip(bounds) {
         let bound = bound.min(policy.strategy().max_debt());
-        assert!(policy.clone().try_allow_debt(bound).is_ok());
-        let error = policy.try_allow_debt(bound + 1).unwrap_err().to_string();
+        assert!(policy.clone().set_debt(bound).is_ok());
+        let settings = PolicySettings { max_debt: Some(bound + 1), ..PolicySettings::default() };
+        let error = Policy::try_new("debts", Ok(*policy.strategy()), settings).unwrap_err().to_string();
         assert!(error.starts_with("policy debts: a debt of"), "{error}");
         assert!(error.ends_with(&bound.to_string()), "{error}");
     }
     let years = Policy::gcra("a", Quota::per_hour(1));
     assert_eq!(years.strategy().max_debt(), (1 << 51) / (3_600 * SECOND));
-    let declared =
+    let mut declared =
         Policy::gcra("a", Quota::per_hour(1)).caller_quotas(Quota::per_hour(1), Quota::per_hour(2));
-    assert!(declared.try_allow_debt(1).unwrap_err().to_string().contains("before"));
+    assert!(declared.set_debt(1).unwrap_err().to_string().contains("before"));
 }
 
 #[test]
 fn requests_in_flight_have_no_debt() {
     let exports = crate::Concurrency::new("exports", 4).policy();
-    assert!(exports.clone().try_allow_debt(0).is_ok());
-    let error = exports.try_allow_debt(1).unwrap_err().to_string();
+    assert!(exports.clone().set_debt(0).is_ok());
+    let settings = PolicySettings { max_debt: Some(1), ..PolicySettings::default() };
+    let error = Policy::try_new("exports", InFlight::new(4), settings).unwrap_err().to_string();
     assert_eq!(
         error,
         "policy exports: a limit on requests in flight has no debt: a permit is held or it is not"

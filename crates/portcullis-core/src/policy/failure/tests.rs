@@ -1,7 +1,9 @@
 use alloc::string::ToString;
 
 use super::*;
-use crate::{Anchor, FixedWindow, Quota, Refill, SlidingWindow, Timestamp, TokenBucket};
+use crate::{
+    Anchor, FixedWindow, Gcra, PolicySettings, Quota, Refill, SlidingWindow, Timestamp, TokenBucket,
+};
 
 fn share(policy: Policy, instances: u32) -> Strategy {
     *policy.on_store_failure(FailureMode::local(instances)).share().unwrap().strategy()
@@ -11,7 +13,7 @@ fn share(policy: Policy, instances: u32) -> Strategy {
 fn share_of_a_meter_divides_rate_and_burst() {
     let quota = Quota::per_second(10).burst(9);
     let period = Duration::from_secs(4);
-    let quarter = Quota::new(10, period).unwrap().burst(2);
+    let quarter = Quota::new(10, period, Some(2)).unwrap();
     assert_eq!(share(Policy::gcra("a", quota), 4), *Policy::gcra("a", quarter).strategy());
     assert_eq!(share(Policy::leaky_bucket("a", quota), 4), *Policy::leaky_bucket("a", quarter).strategy());
     assert_eq!(share(Policy::gcra("a", quota), 1), *Policy::gcra("a", quota).strategy());
@@ -20,7 +22,7 @@ fn share_of_a_meter_divides_rate_and_burst() {
 
 #[test]
 fn a_policy_enforces_its_whole_limit_locally_by_default() {
-    let quota = Quota::new(7, Quota::MAX_PERIOD).unwrap();
+    let quota = Quota::new(7, Quota::MAX_PERIOD, None).unwrap();
     for policy in [
         Policy::token_bucket("a", quota),
         Policy::gcra("a", quota),
@@ -28,7 +30,7 @@ fn a_policy_enforces_its_whole_limit_locally_by_default() {
         Policy::fixed_window("a", quota),
         Policy::sliding_window("a", quota),
         Policy::sliding_log("a", quota),
-        Policy::try_gcra("a", quota).unwrap(),
+        Policy::try_new("a", Gcra::new(quota), PolicySettings::default()).unwrap(),
     ] {
         assert_eq!(policy.failure_mode(), FailureMode::default());
         assert_eq!(policy.failure_mode(), FailureMode::local(1));
@@ -70,7 +72,7 @@ fn share_of_an_interval_bucket_keeps_its_refill_instants() {
 fn share_of_a_window_is_per_period_or_one_per_several() {
     let policy = |limit| Policy::fixed_window("a", Quota::per_minute(limit));
     let window = |limit, minutes: u64| {
-        let quota = Quota::new(limit, Duration::from_secs(60 * minutes)).unwrap();
+        let quota = Quota::new(limit, Duration::from_secs(60 * minutes), None).unwrap();
         Strategy::FixedWindow(FixedWindow::new(quota).unwrap())
     };
     assert_eq!(share(policy(100), 4), window(25, 1));
@@ -99,7 +101,7 @@ fn share_of_a_window_is_per_period_or_one_per_several() {
 
 #[test]
 fn error_for_an_impossible_share_names_it() {
-    let slow = Quota::new(1, Quota::MAX_PERIOD).unwrap();
+    let slow = Quota::new(1, Quota::MAX_PERIOD, None).unwrap();
     for policy in [
         Policy::gcra("slow", slow),
         Policy::token_bucket("slow", slow),
@@ -108,23 +110,23 @@ fn error_for_an_impossible_share_names_it() {
         Policy::sliding_window("slow", slow),
         Policy::sliding_log("slow", slow),
     ] {
-        assert!(policy.clone().try_on_store_failure(FailureMode::local(1)).is_ok());
+        assert!(policy.clone().set_failure_mode(FailureMode::local(1)).is_ok());
         for instances in [2, u32::MAX] {
-            let local = FailureMode::local(instances);
-            let error = policy.clone().try_on_store_failure(local).unwrap_err().to_string();
+            let settings =
+                PolicySettings { failure_mode: FailureMode::local(instances), ..PolicySettings::default() };
+            let error = Policy::try_new("slow", Ok(*policy.strategy()), settings).unwrap_err().to_string();
             assert!(error.contains("slow") && error.contains(&instances.to_string()), "{error}");
             assert!(error.contains("2^51"), "{error}");
         }
     }
-    assert_eq!(FailureMode::try_local(0), Err(FailureModeError::NoInstances));
-    let never = Policy::gcra("never", slow).try_on_store_failure(FailureMode::OpenFor(Duration::ZERO));
-    assert!(never.unwrap_err().to_string().contains("policy never: open for 0 s"));
+    let never = Policy::gcra("never", slow).set_failure_mode(FailureMode::OpenFor(Duration::ZERO));
+    assert!(never.unwrap_err().to_string().contains("open for 0 s"));
 }
 
 #[test]
 #[should_panic(expected = "longer than 2^51 microseconds")]
 fn literal_share_beyond_the_bounds_panics() {
-    let year = Quota::new(1, Duration::from_hours(8_760)).unwrap();
+    let year = Quota::new(1, Duration::from_hours(8_760), None).unwrap();
     let _ = Policy::gcra("yearly", year).on_store_failure(FailureMode::local(100));
 }
 

@@ -6,8 +6,8 @@ use proptest::prelude::{Just, any, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{Strategy as Generate, Union};
 
 use crate::{
-    Anchor, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName, Quota, Refill,
-    SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Anchor, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName, PolicySettings, Quota,
+    Refill, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 
 fn quotas() -> impl Generate<Value = Quota> {
@@ -18,7 +18,8 @@ fn quotas() -> impl Generate<Value = Quota> {
         1_u64..1 << 51,
         Just(1_u64 << 51),
     ];
-    (limits, periods).prop_map(|(limit, micros)| Quota::new(limit, Duration::from_micros(micros)).unwrap())
+    (limits, periods)
+        .prop_map(|(limit, micros)| Quota::new(limit, Duration::from_micros(micros), None).unwrap())
 }
 
 fn meters() -> impl Generate<Value = Quota> {
@@ -71,6 +72,13 @@ fn failure_modes() -> impl Generate<Value = FailureMode> {
     ]
 }
 
+/// The policy with other settings, if it can have them.
+fn changed(policy: Policy, change: impl FnOnce(&mut PolicySettings)) -> Policy {
+    let mut settings = policy.settings();
+    change(&mut settings);
+    Policy::try_new(policy.name().as_str(), Ok(*policy.strategy()), settings).unwrap_or(policy)
+}
+
 proptest! {
     #[test]
     fn strategies_round_trip(strategy in strategies()) {
@@ -85,18 +93,17 @@ proptest! {
         debt in proptest::option::of(0_u64..1_000_000), times in 0_u64..3,
     ) {
         let policy = Policy::new(PolicyName::new(&name).unwrap(), strategy);
-        let policy = policy.clone().try_on_store_failure(mode).unwrap_or(policy);
-        let policy = policy.clone().try_lease(units).unwrap_or(policy);
+        let policy = changed(policy, |settings| settings.failure_mode = mode);
+        let policy = changed(policy, |settings| settings.max_lease = Some(units));
         // Those with a lease, for example, have none.
-        let policy = policy.clone().try_wait_at_most(Duration::from_micros(wait)).unwrap_or(policy);
-        let allowed = debt.and_then(|units| policy.clone().try_allow_debt(units).ok());
-        let policy = allowed.unwrap_or(policy);
+        let policy = changed(policy, |settings| settings.max_wait = Some(Duration::from_micros(wait)));
+        let policy = changed(policy, |settings| settings.max_debt = debt);
         let callers = policy.strategy().quota().filter(|_| times > 0).and_then(|quota| {
-            let largest = Quota::new(quota.limit().saturating_mul(times), quota.period()).ok()?;
-            let largest = quota.explicit_burst().map_or(Some(largest), |burst| largest.try_burst(burst).ok())?;
-            policy.clone().try_caller_quotas(quota, largest).ok()
+            let limit = quota.limit().saturating_mul(times);
+            let largest = Quota::new(limit, quota.period(), quota.explicit_burst()).ok()?;
+            Some((quota, largest))
         });
-        let policy = callers.unwrap_or(policy);
+        let policy = changed(policy, |settings| settings.caller_quotas = callers);
         let text = serde_json::to_string(&policy).unwrap();
         prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy, "{}", text);
     }
@@ -111,7 +118,7 @@ proptest! {
     #[test]
     fn written_shares_round_trip(strategy in strategies(), instances in 1_u32..20) {
         let policy = Policy::new(PolicyName::literal("a"), strategy);
-        let share = policy.try_on_store_failure(FailureMode::local(instances)).ok().and_then(|policy| policy.share());
+        let share = changed(policy, |settings| settings.failure_mode = FailureMode::local(instances)).share();
         if let Some(share) = share
             && let Ok(text) = serde_json::to_string(share.strategy())
         {

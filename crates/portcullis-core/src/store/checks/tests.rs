@@ -1,7 +1,7 @@
 use alloc::string::ToString as _;
 
 use super::*;
-use crate::{Quota, Secret, SlidingWindow, Strategy};
+use crate::{Gcra, PolicySettings, Quota, Secret, SlidingWindow, Strategy};
 
 fn key(user: &str) -> Key {
     let mut hasher = Secret::published().hasher();
@@ -10,7 +10,7 @@ fn key(user: &str) -> Key {
 }
 
 fn policy(name: &str) -> Policy {
-    Policy::try_gcra(name, Quota::per_second(1)).unwrap()
+    Policy::try_new(name, Gcra::new(Quota::per_second(1)), PolicySettings::default()).unwrap()
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_decision_has_at_most_1024_slots_of_work() {
 
 #[test]
 fn the_work_of_a_log_grows_with_its_limit() {
-    let log = |limit| Policy::try_sliding_log("log", Quota::per_hour(limit)).unwrap();
+    let log = |limit| Policy::sliding_log("log", Quota::per_hour(limit));
     assert_eq!([1, 100, 101, 100_000].map(|limit| log(limit).strategy().work()), [1, 1, 2, 1_000]);
     assert!(TooMuchWork::check(&[log(100_000), window("small", 24)]).is_ok());
     assert_eq!(TooMuchWork::check(&[log(100_000), window("small", 25)]).unwrap_err().work(), 1_025);

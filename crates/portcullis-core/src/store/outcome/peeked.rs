@@ -70,7 +70,7 @@ mod tests {
         let mut checks = Checks::one(Policy::fixed_window("charged", Quota::per_day(1)), key, 1);
         for (index, seconds) in seconds.iter().enumerate() {
             let name = ["first", "second", "third"][index];
-            let quota = Quota::new(1, Duration::from_secs(*seconds)).unwrap();
+            let quota = Quota::new(1, Duration::from_secs(*seconds), None).unwrap();
             checks = checks.and(Policy::gcra(name, quota), key, 0).unwrap();
         }
         let results = checks.clone().into_iter().map(|check| {

@@ -4,8 +4,8 @@ use core::num::NonZeroU32;
 
 use super::*;
 use crate::{
-    CalendarWindow, Concurrency, FailureMode, Gcra, LeakyBucket, Policy, Quota, SlidingLog, SlidingWindow,
-    Timestamp, TokenBucket, WindowTable,
+    CalendarWindow, Concurrency, FailureMode, Gcra, LeakyBucket, Policy, PolicySettings, Quota, SlidingLog,
+    SlidingWindow, Timestamp, TokenBucket, WindowTable,
 };
 
 static STARTS: [Timestamp; 2] = [Timestamp::from_micros(100), Timestamp::from_micros(200)];
@@ -134,26 +134,29 @@ fn changed_policy_digests_like_a_fresh_one() {
                 assert_eq!(Policy::literal("p", *changed.strategy()).digest(), fresh, "{what}");
             }
         };
-        for (what, changed) in [
-            ("failure mode", policy.clone().try_on_store_failure(FailureMode::Closed).ok()),
-            ("wait", policy.clone().try_wait_at_most(HOUR).ok()),
-            ("debt", policy.clone().try_allow_debt(1).ok()),
-            ("lease", policy.clone().try_lease(2).ok()),
-            ("overrides", policy.clone().try_allow_overrides().ok()),
+        let plain = PolicySettings::default();
+        let with = |settings| Policy::try_new("p", Ok(strategy), settings);
+        for (what, settings) in [
+            ("failure mode", PolicySettings { failure_mode: FailureMode::Closed, ..plain }),
+            ("wait", PolicySettings { max_wait: Some(HOUR), ..plain }),
+            ("debt", PolicySettings { max_debt: Some(1), ..plain }),
+            ("lease", PolicySettings { max_lease: Some(2), ..plain }),
+            ("overrides", PolicySettings { allow_overrides: true, ..plain }),
         ] {
-            changed.inspect(|changed| check(what, changed));
+            with(settings).ok().inspect(|changed| check(what, changed));
         }
         for instances in [1, 2, 5, 60] {
             let share = policy.share_among(NonZeroU32::new(instances).unwrap());
             share.ok().inspect(|share| check("share", share));
-            let local = policy.clone().try_on_store_failure(FailureMode::local(instances));
-            local.ok().and_then(|local| local.share()).inspect(|share| check("local share", share));
+            let failure_mode = FailureMode::local(instances);
+            with(PolicySettings { failure_mode, ..plain })
+                .ok()
+                .and_then(|local| local.share())
+                .inspect(|share| check("local share", share));
         }
         let period = strategy.period().unwrap_or(Duration::from_secs(60));
         let quota = |units| Quota::per(units, period);
-        let Ok(plans) = policy.clone().try_caller_quotas(quota(1), quota(100)) else {
-            panic!("{strategy:?} has a quota of 1 to 100 units");
-        };
+        let plans = policy.clone().caller_quotas(quota(1), quota(100));
         check("caller quotas", &plans);
         let caller = plans.with_quota(quota(50)).unwrap();
         check("quota of a caller", &caller);

@@ -1,9 +1,9 @@
-use portcullis_core::{Quota, Secret};
+use portcullis_core::{Gcra, PolicySettings, Quota, Secret};
 
 use super::*;
 
 fn policy(name: &str) -> Policy {
-    Policy::try_gcra(name, Quota::per_second(1)).unwrap()
+    Policy::try_new(name, Gcra::new(Quota::per_second(1)), PolicySettings::default()).unwrap()
 }
 
 fn keys() -> impl Iterator<Item = Key> {

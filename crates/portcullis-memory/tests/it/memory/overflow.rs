@@ -167,7 +167,7 @@ fn the_retry_of_two_overflowing_keys_is_when_both_fit() {
 
 #[test]
 fn full_policies_in_either_order_neither_deadlock_nor_leak() {
-    let policies = ["one", "other"].map(|name| Policy::try_fixed_window(name, Quota::per_week(500)).unwrap());
+    let policies = ["one", "other"].map(|name| Policy::fixed_window(name, Quota::per_week(500)));
     let store = tiny(&Hand::default()).build();
     assert!(policies.iter().all(|policy| allowed(&store, policy, "occupant")));
     let admitted = thread::scope(|scope| {

@@ -32,7 +32,8 @@ fn rules_can_be_edited_for_as_long_as_a_store_lives() {
         clock.set(now);
         // A new name, and a window of a new length.
         let seconds = u64::try_from(number).unwrap() + 1;
-        let edited = Policy::fixed_window("edited", Quota::new(1, Duration::from_secs(seconds)).unwrap());
+        let edited =
+            Policy::fixed_window("edited", Quota::new(1, Duration::from_secs(seconds), None).unwrap());
         assert!(store.register(&named(number)).is_ok() && allowed(&store, &named(number), "ada"));
         if number % 2 == 0 && seconds < 60 {
             assert!(allowed(&store, &edited, "ada"));

@@ -51,7 +51,7 @@ async fn expires_with_its_state(server: &Server, store: &RedisStore, policy: &Po
 async fn a_key_is_gone_when_its_state_ends_on_the_server_clock() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let all = policies(Quota::new(70, Duration::from_millis(300)).unwrap()).into_iter();
+    let all = policies(Quota::new(70, Duration::from_millis(300), None).unwrap()).into_iter();
     let soon = all.filter(|policy| policy.strategy().window() < Duration::from_mins(1));
     for policy in soon.chain([Policy::calendar_window("calendar", 70, short_windows())]) {
         // Units that are replenished between the two checks are charged as well.

@@ -238,8 +238,7 @@ async fn other_policys_denial_undoes_the_spend() {
 
 #[tokio::test]
 async fn decision_without_a_lease_keeps_payments() {
-    let [paid, asked] =
-        ["paid", "asked"].map(|name| Policy::try_fixed_window(name, Quota::per_week(9)).unwrap().lease(5));
+    let [paid, asked] = ["paid", "asked"].map(|name| Policy::fixed_window(name, Quota::per_week(9)).lease(5));
     let server = Server::start(&[]);
     let store = open(&server).await;
     // The first policy has nothing left, the second fewer units than the lease would have.

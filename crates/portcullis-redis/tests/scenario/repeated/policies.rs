@@ -102,7 +102,7 @@ fn of_callers() -> Vec<Policy> {
 /// The largest quotas, whose numbers in core exceed 2^53, and windows of many slots with counts of which a product does.
 fn wide() -> Vec<Policy> {
     let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-    let quota = |limit, period| Quota::new(limit, period).unwrap();
+    let quota = |limit, period| Quota::new(limit, period, None).unwrap();
     let (most, odd) = (quota(Quota::MAX_UNITS, minutes(1)), quota(123_456_789_012_345, minutes(7)));
     let slots = |limit, period, slots| {
         Strategy::SlidingWindow(SlidingWindow::with_slots(quota(limit, period), slots).unwrap())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use portcullis_core::store::Checks;
-use portcullis_core::{FailureMode, KeyWriter, Policy, Quota};
+use portcullis_core::{FailureMode, Gcra, KeyWriter, Policy, PolicySettings, Quota};
 use portcullis_tower::{CheckBuilder, Limited, Percent, PolicyExt as _, Reason, Registry};
 
 use super::{BYTES, MAILS, check, remaining};
@@ -87,7 +87,14 @@ async fn policies_that_no_layer_could_have_are_refused() {
     let (store, registry) = store(Mode::Ready);
     is_misconfigured(&check(&registry, &MAILS, "ada").and(&MAILS).await.unwrap_err());
     let many: Vec<_> = (0..=Checks::MAX)
-        .map(|number| Policy::try_gcra(&format!("policy {number}"), Quota::per_second(1)).unwrap())
+        .map(|number| {
+            Policy::try_new(
+                &format!("policy {number}"),
+                Gcra::new(Quota::per_second(1)),
+                PolicySettings::default(),
+            )
+            .unwrap()
+        })
         .collect();
     let all = |policies: &[Policy], registry: &Arc<Registry>| {
         let first = check(registry, &policies[0], "ada");

@@ -39,9 +39,7 @@ async fn a_future_that_is_kept_after_an_error_holds_no_permit() {
 async fn requests_that_end_at_once_release_all_their_permits() {
     let setup = Setup::new(Mode::Later);
     let mut responses = Vec::new();
-    let policies: Vec<_> =
-        (0..5).map(|number| Concurrency::try_new(&format!("of {number}"), 1_000).unwrap()).collect();
-    for policy in policies {
+    for policy in ["a", "b", "c", "d", "e"].map(|name| Concurrency::new(name, 1_000)) {
         let layer = setup.layer_of(policy.by(Global));
         for _ in 0..1_000 {
             responses.push(respond(&layer, &[]).await);

@@ -23,7 +23,9 @@ const MOST_MICROS: u64 = 3_000_000_000;
 const DAY: Duration = Duration::from_secs(86_400);
 
 pub(super) fn units(name: &str) -> Policy {
-    let policy = |limit| Policy::try_fixed_window(name, Quota::per_day(limit)).unwrap();
+    let policy = |limit| {
+        Policy::try_new(name, FixedWindow::new(Quota::per_day(limit)), PolicySettings::default()).unwrap()
+    };
     match name {
         "daily" => policy(DAILY_LIMIT).allow_overrides(),
         "guarded" | "loose" => policy(LIMIT).allow_overrides(),

@@ -102,7 +102,7 @@ fn level_from_a_clock_step_is_cut_to_the_highest() {
 
 #[test]
 fn a_wait_is_kept_where_64_bits_are_too_few() {
-    let finest = Quota::new(Quota::MAX_UNITS, Duration::from_micros(7)).unwrap();
+    let finest = Quota::new(Quota::MAX_UNITS, Duration::from_micros(7), None).unwrap();
     let meter = waiting(finest, 1, 3_600 * SECOND);
     assert_eq!((Narrow::of(&meter).is_none(), meter.wait()), (true, 3_600 * SECOND));
     assert_eq!(meter.highest().micros, 3_600 * SECOND);

@@ -20,7 +20,7 @@ fn index(units: u64) -> usize {
 }
 
 fn algorithm(limit: u64) -> SlidingLog {
-    SlidingLog::new(Quota::new(limit, Duration::from_micros(PERIOD)).unwrap()).unwrap()
+    SlidingLog::new(Quota::new(limit, Duration::from_micros(PERIOD), None).unwrap()).unwrap()
 }
 
 /// A model of a log: one stamp per unit, searched linearly.

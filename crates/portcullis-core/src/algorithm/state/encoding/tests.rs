@@ -116,7 +116,7 @@ fn a_wrong_length_is_an_error() {
 fn states() -> impl Strategy<Value = State> {
     let charges = proptest::collection::vec((0_u64..200_000_000, 1_u64..50), 1..40);
     (0_usize..7, 1_u64..100, charges).prop_map(|(kind, limit, charges)| {
-        let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
+        let quota = Quota::new(limit, Duration::from_secs(60), None).unwrap();
         let slots = SlidingWindow::with_slots(quota, 60).unwrap();
         let policy = [
             Policy::gcra("a", quota.burst(7)),

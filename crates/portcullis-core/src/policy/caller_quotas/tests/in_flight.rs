@@ -44,7 +44,7 @@ fn limits_of_callers_out_of_range_are_errors() {
         let error = plans.with_quota(quota).unwrap_err().to_string();
         assert!(error.contains("exports") && error.contains(why), "{error}");
     }
-    let error = |smallest, largest| exports(4).try_caller_quotas(smallest, largest).unwrap_err().to_string();
+    let error = |smallest, largest| exports(4).validate_range(smallest, largest).unwrap_err().to_string();
     assert!(error(quota(1), quota(1_001)).contains("1001 requests"));
     assert!(error(quota(5), quota(9)).contains("widen"));
     assert!(error(quota(1), quota(9).burst(9)).contains("burst of 9"));

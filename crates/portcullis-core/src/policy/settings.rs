@@ -1,0 +1,166 @@
+//! Policies from configuration or input.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use super::failure::PackedMode;
+use super::wait::LeaseOrWait;
+use super::{Policy, PolicyError, PolicyErrors, PolicyName, lease};
+use crate::{FailureMode, FailureModeError, LeaseError, Quota, QuotaError, Strategy};
+
+/// What a policy has besides its name and strategy: the settings of [`Policy::try_new`].
+///
+/// By default requests do not wait, nothing is leased, and each instance enforces the whole limit while the store fails.
+///
+/// ```
+/// use std::time::Duration;
+/// use portcullis_core::{FailureMode, Gcra, Policy, PolicySettings, Quota};
+///
+/// let settings = PolicySettings {
+///     failure_mode: FailureMode::Closed,
+///     max_wait: Some(Duration::from_millis(500)),
+///     ..PolicySettings::default()
+/// };
+/// let partner = Policy::try_new("partner", Gcra::new("10/s".parse()?), settings)?;
+/// let literal = Policy::gcra("partner", Quota::per_second(10))
+///     .on_store_failure(FailureMode::Closed)
+///     .wait_at_most(Duration::from_millis(500));
+/// assert_eq!(partner, literal);
+/// assert_eq!(partner.settings(), settings);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Exhaustive: a new setting of policies is one of their literals as well.
+pub struct PolicySettings {
+    /// What happens to a request when the store cannot answer: [`Policy::on_store_failure`].
+    pub failure_mode: FailureMode,
+    /// The most units that a process charges in advance, at least 1 and at most what is admitted at one instant: [`Policy::lease`].
+    pub max_lease: Option<u64>,
+    /// The longest time for which a request waits, from 1 microsecond to [`Policy::MAX_WAIT`], in whole microseconds:
+    /// [`Policy::wait_at_most`].
+    pub max_wait: Option<Duration>,
+    /// The largest debt that settlements leave, in units; the bound is that of the algorithm: [`Policy::allow_debt`].
+    pub max_debt: Option<u64>,
+    /// The smallest and the largest quota of single callers, both of the policy's period: [`Policy::caller_quotas`].
+    pub caller_quotas: Option<(Quota, Quota)>,
+    /// Whether keys can have grants and blocks: [`Policy::allow_overrides`].
+    pub allow_overrides: bool,
+}
+
+impl Policy {
+    /// A policy from configuration or input: it checks everything, and returns all mistakes at once.
+    ///
+    /// What is wrong under the policy's own strategy alone is not among them if the strategy is wrong itself.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use portcullis_core::{InFlight, Policy, PolicySettings, TokenBucket};
+    ///
+    /// let settings = PolicySettings { max_lease: Some(0), max_wait: Some(Duration::ZERO), ..PolicySettings::default() };
+    /// let errors = Policy::try_new("search", TokenBucket::new("10/s".parse()?), settings).unwrap_err();
+    /// let messages = [
+    ///     "policy search: a lease of 0 units saves no call: it must be at least 1, or left out",
+    ///     "policy search: a wait of at most 0 s is no wait: it must be at least 1 us, or left out",
+    /// ];
+    /// assert_eq!(errors.to_string(), messages.join("; "));
+    ///
+    /// let exports = InFlight::new(4).and_then(|limit| limit.with_lease(Duration::from_secs(60)));
+    /// let exports = Policy::try_new("exports", exports, PolicySettings::default())?;
+    /// assert_eq!(exports.strategy().limit(), 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, if the strategy is an error, or if the policy cannot have one of the
+    /// settings. The method of the same purpose describes which it can have.
+    pub fn try_new(
+        name: &str,
+        strategy: Result<impl Into<Strategy>, QuotaError>,
+        settings: PolicySettings,
+    ) -> Result<Self, PolicyErrors> {
+        let mut errors = Vec::new();
+        let name = PolicyName::new(name).unwrap_or_else(|error| {
+            errors.push(error);
+            PLENTY.name
+        });
+        let (strategy, settings) = match strategy {
+            Ok(strategy) => (strategy.into(), settings),
+            Err(error) => {
+                errors.push(PolicyError::Quota { policy: name.clone(), error });
+                // Whether these are right depends on the quota that is wrong.
+                (PLENTY.strategy, PolicySettings { caller_quotas: None, ..settings })
+            }
+        };
+        let policy = Self::new(name, strategy).with_settings(settings, &mut errors);
+        PolicyErrors::none_or(errors, policy)
+    }
+
+    /// The settings of the policy, to make one that differs in some of them.
+    pub fn settings(&self) -> PolicySettings {
+        PolicySettings {
+            failure_mode: self.failure_mode(),
+            max_lease: self.max_lease().map(u64::from),
+            max_wait: self.max_wait(),
+            max_debt: self.max_debt(),
+            caller_quotas: self.quota_range(),
+            allow_overrides: self.reads_overrides(),
+        }
+    }
+
+    /// The policy with those of the settings that it can have.
+    fn with_settings(mut self, settings: PolicySettings, errors: &mut Vec<PolicyError>) -> Self {
+        let name = self.name.clone();
+        let policy = || name.clone();
+        let mut check = |checked: Result<(), PolicyError>| errors.extend(checked.err());
+        let checked = self.set_failure_mode(settings.failure_mode);
+        check(checked.map_err(|error| PolicyError::FailureMode { policy: policy(), error }));
+        if let Some(units) = settings.max_lease {
+            check(self.set_lease(units).map_err(|error| PolicyError::Lease { policy: policy(), error }));
+        }
+        if let Some(wait) = settings.max_wait {
+            check(self.set_wait(wait).map_err(|error| PolicyError::Wait { policy: policy(), error }));
+        }
+        if let Some(units) = settings.max_debt {
+            check(self.set_debt(units).map_err(|error| PolicyError::Debt { policy: policy(), error }));
+        }
+        if let Some((smallest, largest)) = settings.caller_quotas {
+            let checked = self.set_caller_quotas(smallest, largest);
+            check(checked.map_err(|error| PolicyError::CallerQuotas { policy: policy(), error }));
+        }
+        if settings.allow_overrides {
+            check(self.set_overrides().map_err(|error| PolicyError::Lease { policy: policy(), error }));
+        }
+        self
+    }
+
+    pub(super) const fn set_failure_mode(&mut self, mode: FailureMode) -> Result<(), FailureModeError> {
+        match mode.validate(&self.strategy) {
+            Ok(()) => self.failure_mode = PackedMode::new(mode),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    pub(super) const fn set_lease(&mut self, units: u64) -> Result<(), LeaseError> {
+        match lease::validate(self, units) {
+            Ok(units) => self.lease_or_wait = LeaseOrWait::lease(units),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    pub(super) const fn set_overrides(&mut self) -> Result<(), LeaseError> {
+        if self.max_lease().is_some() {
+            return Err(LeaseError::Overrides);
+        }
+        self.lease_or_wait = self.lease_or_wait.with_overrides();
+        Ok(())
+    }
+}
+
+/// Stands in for a name or a strategy that is wrong: it can have every setting that some strategy can have, except for quotas of callers.
+const PLENTY: Policy = Policy::gcra("unnamed", Quota::per_second(Quota::MAX_UNITS).burst(Quota::MAX_UNITS));
+
+#[cfg(test)]
+mod tests;
