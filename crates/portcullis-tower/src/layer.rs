@@ -83,7 +83,7 @@ impl RateLimitLayer {
     /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let [one, other] = [5, 6].map(|limit| Policy::fixed_window("daily", Quota::per_day(limit)).by(Global));
     /// let errors = RateLimitLayer::try_new(registry, [one.warn_at(1.5), other.release_at_headers()]).unwrap_err();
-    /// assert_eq!(errors.iter().count(), 2);
+    /// assert_eq!(errors.iter().count(), 3); // each has a mistake, and both have one name
     /// ```
     ///
     /// # Errors

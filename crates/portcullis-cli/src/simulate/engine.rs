@@ -65,11 +65,11 @@ pub enum Outcome {
 /// ```
 /// use portcullis_cli::simulate::{Engine, LogReader, Options, Outcome};
 /// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{ClientIp, LayerError, PolicyExt as _, RateLimitLayer};
+/// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer};
 ///
 /// let mut engine = Engine::new(Options::default(), |registry| {
 ///     let search = Policy::gcra("search", Quota::per_minute(2).burst(2));
-///     Ok::<_, LayerError>(RateLimitLayer::try_new(registry.clone(), [search.by(ClientIp::peer())])?)
+///     RateLimitLayer::try_new(registry.clone(), [search.by(ClientIp::peer())])
 /// })?;
 /// let line = "192.0.2.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /search HTTP/1.1\" 200 17\n";
 /// let log = line.repeat(3);
