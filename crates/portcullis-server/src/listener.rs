@@ -1,4 +1,8 @@
 //! Accepts connections: a bounded number of them, each with timeouts, and none is cut off at shutdown before a deadline.
+//!
+//! Code of our own, because hyper's timeout of heads also ends connections that are kept alive, and neither a first byte that does not come nor
+//! HTTP/2; tower-http's timeout of bodies ends no connection whose client reads nothing; and hyper-util's `GracefulShutdown` ends
+//! all connections or none, and counts none that are cut off.
 
 mod accepting;
 mod activity;

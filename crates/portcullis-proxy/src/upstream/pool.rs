@@ -1,7 +1,8 @@
 //! Connections to the upstream: of HTTP/2 as few as have streams for all requests, or one of HTTP/1.1 for each, kept for the next.
 //!
-//! The client of hyper-util keys its connections by the authority of the URI, which is `:authority` of HTTP/2 as well: with the host
-//! that the client has written it would keep connections for each of them.
+//! Code of our own, because hyper-util's client, at 1.00 times the requests per second, answers a request by bytes that its idle connection got
+//! before, and lets requests wait for a full connection of HTTP/2. It also keeps connections for each `:authority`, which the client has
+//! written. Its `pool::cache` keeps all connections that are idle, without a bound.
 
 mod http2;
 
