@@ -8,6 +8,8 @@ use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuch
 
 use super::Engine;
 use super::callers::KnownCallers;
+#[cfg(feature = "runtime")]
+use super::settler;
 use crate::event::{Event, EventKeys, EventKind, Uncounted};
 #[cfg(feature = "runtime")]
 use crate::event::{EventLog, Observer as _};
@@ -164,7 +166,7 @@ impl Limits {
     pub fn detach_charges(&self, charges: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "runtime")]
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn(charges));
+            drop(settler::spawn(&runtime, charges));
             return;
         }
         drop(charges);

@@ -31,7 +31,7 @@ use crate::event::{EventKind, SettlementLoss};
 use crate::limit::is_in_flight;
 use queue::{FIRST_DELAY, MAX_RELEASES, MAX_WAITING, Queue, backoff};
 pub(crate) use tasks::Tasks;
-pub use tasks::{NoTask, TaskPermit};
+pub use tasks::{NoTask, TaskPermit, spawn};
 
 /// The settlements of all layers of one limiter that are not made yet. Clones share them.
 #[derive(Clone, Default)]
@@ -180,8 +180,8 @@ impl Shared {
         } else if !state.queue.is_empty()
             && let Ok(runtime) = Handle::try_current()
         {
-            state.repeating =
-                Some(runtime.spawn(Repeating { shared: Arc::clone(self), is_done: false }.repeat()));
+            let repeating = Repeating { shared: Arc::clone(self), is_done: false };
+            state.repeating = Some(spawn(&runtime, repeating.repeat()));
         } else {
             drop(state);
             self.forget_if_abandoned();

@@ -7,10 +7,10 @@ use portcullis_core::overrides::Block;
 use portcullis_core::store::StoreFuture;
 use portcullis_core::{Key, Policy};
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 
 use super::emit;
 use crate::engine::Limits;
+use crate::engine::settler::spawn;
 use crate::limit::PolicyLockOut;
 
 /// Counts a denial, which a task reports. Outside of a runtime it is not reported.
@@ -18,7 +18,7 @@ pub(super) fn count(limits: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy:
     lock_out.later.count(key, || {
         let (limits, lock_out, policy) = (Arc::clone(limits), Arc::clone(lock_out), policy.clone());
         // One for each policy, which takes no place of what requests leave behind.
-        Some(Handle::try_current().ok()?.spawn(report_all(limits, lock_out, policy)))
+        Some(spawn(&Handle::try_current().ok()?, report_all(limits, lock_out, policy)))
     });
 }
 
@@ -48,14 +48,15 @@ async fn report_all(store: Arc<Limits>, lock_out: Arc<PolicyLockOut>, policy: Po
         for reports in denials.chunks(MAX_CONCURRENT) {
             let report = |&(key, denials): &(Key, u32)| {
                 let answer = store.engine().store().record_denials(&policy, key, denials, lock_out.rule());
-                async move { (key, answer.await) }
+                let (store, lock_out, policy) = (Arc::clone(&store), Arc::clone(&lock_out), policy.clone());
+                spawn(&Handle::current(), async move {
+                    emit(&store, &lock_out, policy.name(), key, &answer.await);
+                })
             };
-            let mut pending: JoinSet<_> = reports.iter().map(report).collect();
-            while let Some(report) = pending.join_next().await {
+            let pending: Vec<_> = reports.iter().map(report).collect();
+            for report in pending {
                 // One that panics ends no other.
-                if let Ok((key, answer)) = report {
-                    emit(&store, &lock_out, policy.name(), key, &answer);
-                }
+                let _ = report.await;
             }
         }
     }

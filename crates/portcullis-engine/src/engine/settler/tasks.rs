@@ -1,5 +1,6 @@
 //! Tasks that continue after their request was dropped, bounded in number.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
@@ -33,11 +34,19 @@ impl TaskPermit {
     /// Spawns a task on the runtime that the permit was made on.
     pub fn spawn(self, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
         let Self(runtime, permit) = self;
-        runtime.spawn(async move {
+        spawn(&runtime, async move {
             work.await;
             drop(permit);
         })
     }
+}
+
+/// Spawns a task. All of them have one type, because each type adds 10 KB of Tokio's code to a program.
+pub fn spawn(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+    fn spawn_boxed(runtime: &Handle, work: Pin<Box<dyn Future<Output = ()> + Send>>) -> JoinHandle<()> {
+        runtime.spawn(work)
+    }
+    spawn_boxed(runtime, Box::pin(work))
 }
 
 /// Why no task can be spawned.

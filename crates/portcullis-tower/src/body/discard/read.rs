@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Buf;
 use http_body::Body;
 use http_body_util::BodyExt as _;
+use portcullis_engine::engine::settler;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout_at};
@@ -21,7 +22,7 @@ where
 {
     let Ok(runtime) = Handle::try_current() else { return };
     match take_place(sender) {
-        Some(place) => drop(runtime.spawn(async move {
+        Some(place) => drop(settler::spawn(&runtime, async move {
             read(Box::pin(body), bytes).await;
             drop(place);
         })),
