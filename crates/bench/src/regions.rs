@@ -12,6 +12,7 @@
 )]
 
 mod choices;
+mod decider;
 mod demand;
 mod expected;
 mod leases;

@@ -19,6 +19,9 @@ pub(crate) use limited::LimitedKey;
 pub(crate) use observer::RecorderObserver;
 pub(crate) use shard::Rejection;
 
+/// The place of a policy in a shard.
+type PolicyId = u16;
+
 /// Records the events of all layers.
 ///
 /// A key belongs to one of 16 shards, so that keys do not wait for each other, and the shards' sketches together are one. A client that floods
@@ -154,7 +157,7 @@ impl Recorder {
 }
 
 impl Denial {
-    fn of(self, policy: shard::PolicyId, key: Key, now: u64) -> LimitedKey {
+    fn of(self, policy: PolicyId, key: Key, now: u64) -> LimitedKey {
         let until = now.saturating_add(millis(self.wait));
         LimitedKey { policy, key, until, is_locked_out: self.is_locked_out }
     }

@@ -4,7 +4,6 @@
 #[cfg(feature = "runtime")]
 mod backlog;
 mod by_key;
-mod callers;
 pub mod keyed_limit;
 mod limits;
 pub(crate) mod lock_outs;
@@ -15,6 +14,8 @@ pub mod report;
 pub mod settler;
 #[cfg(feature = "runtime")]
 pub(crate) mod slots;
+#[cfg(feature = "runtime")]
+pub mod task;
 #[cfg(feature = "runtime")]
 pub(crate) mod windows;
 
@@ -31,8 +32,7 @@ use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
 #[cfg(feature = "runtime")]
 pub use backlog::Backlog;
-pub use callers::{CallerPolicies, CallerQuotas};
-pub use limits::{Limits, Signals};
+pub use limits::{CallerPolicies, CallerQuotas, Limits, Signals};
 
 use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
 use crate::{LayerError, PolicyConflict};

@@ -5,12 +5,9 @@
 pub(crate) mod admit;
 pub(crate) mod fast_path;
 pub(crate) mod later;
-mod listed;
-pub(crate) mod lookups;
 mod nesting;
 mod off;
 pub(crate) mod plan;
-mod preflight;
 pub(crate) mod reject;
 
 use std::sync::Arc;

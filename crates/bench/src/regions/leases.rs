@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_regions::purchase::{Demand, LONGEST_PAUSE, pause_after_denial, pause_after_failure};
 
-use super::choices::{Decider, Traffic, admit};
+use super::decider::{Decider, Traffic, admit};
 use super::{Setup, Span, WINDOW};
 
 /// One process in each region decides about the key, and buys as `RegionalStore` does.

@@ -4,7 +4,8 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
-use super::choices::{self, Decider};
+use super::choices;
+use super::decider::Decider;
 use super::demand::{self, Requests};
 use super::{Choice, Figures, Report, Setup, Span, WINDOW};
 

@@ -2,7 +2,7 @@
 
 use portcullis_core::Key;
 
-use super::shard::PolicyId;
+use super::PolicyId;
 
 /// The keys that are denied until an instant, bounded in number. Keys that are locked out stay before others, then keys with later ends.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use portcullis_core::{Key, PolicyName};
 use portcullis_tower::Reason;
 
 use super::limited::Limited;
-use super::{Counts, LIMITED_PER_SHARD, MAX_POLICIES, RECENT_PER_SHARD, TOP_PER_SHARD};
+use super::{Counts, LIMITED_PER_SHARD, MAX_POLICIES, PolicyId, RECENT_PER_SHARD, TOP_PER_SHARD};
 use crate::recorder::sketch::Sketch;
 
 /// What happened to the requests of the keys that belong to this shard. All memory but that of the names is allocated when it is made.
@@ -18,9 +18,6 @@ pub(super) struct Shard {
     pub(super) limited: Limited,
     pub(super) recent: VecDeque<Rejection>,
 }
-
-/// The place of a policy in a shard.
-pub(crate) type PolicyId = u16;
 
 /// A request that was rejected.
 #[derive(Clone, Copy, Debug)]

@@ -3,6 +3,7 @@
 mod limits;
 mod listeners;
 mod rules;
+mod served;
 
 use std::path::PathBuf;
 

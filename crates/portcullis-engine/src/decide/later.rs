@@ -8,7 +8,6 @@ mod patience;
 mod refunds;
 mod shadows;
 mod slot;
-mod window;
 
 pub use attempt::{Admitted, Attempt};
 pub use patience::Patience;

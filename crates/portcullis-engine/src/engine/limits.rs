@@ -1,5 +1,7 @@
 //! The limits of one layer or check: policies as they are now, the way to the store, and the log of what is seen there.
 
+mod callers;
+
 use std::sync::Arc;
 
 use portcullis_core::log::Outage;
@@ -7,13 +9,14 @@ use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 
 use super::Engine;
-use super::callers::KnownCallers;
 #[cfg(feature = "runtime")]
-use super::settler;
+use super::task;
 use crate::event::{Event, EventKeys, EventKind, Uncounted};
 #[cfg(feature = "runtime")]
 use crate::event::{EventLog, Observer as _};
 use crate::limit::{Limit, is_in_flight};
+use callers::KnownCallers;
+pub use callers::{CallerPolicies, CallerQuotas};
 
 /// Decides requests by their policies, and emits the events. Charges keep it after the request, with the configuration.
 #[expect(clippy::struct_excessive_bools, reason = "each is known of the policies once")]
@@ -98,7 +101,7 @@ impl Limits {
         self.holds_permits
     }
 
-    pub(super) fn known_callers(&self) -> &KnownCallers {
+    fn known_callers(&self) -> &KnownCallers {
         &self.known_callers
     }
 
@@ -166,7 +169,7 @@ impl Limits {
     pub fn detach_charges(&self, charges: impl Future<Output = ()> + Send + 'static) {
         #[cfg(feature = "runtime")]
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(settler::spawn(&runtime, charges));
+            drop(task::spawn(&runtime, charges));
             return;
         }
         drop(charges);

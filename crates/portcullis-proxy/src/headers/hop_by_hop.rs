@@ -5,7 +5,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis::rules::Door;
 
-use super::forwarded;
+use super::{forwarded, remove_all};
 
 /// Named by `Connection`, these are nevertheless forwarded: a client that names them wants to hide from the upstream what the proxy,
 /// or a trusted one before it, has written, or to change what the message is.
@@ -74,13 +74,6 @@ fn is_reserved(name: &HeaderName) -> bool {
 fn is_twin(name: &HeaderName) -> bool {
     let folded = || HeaderName::from_bytes(&forwarded::folded(name).collect::<Vec<_>>());
     name.as_str().contains('_') && folded().is_ok_and(|name| is_reserved(&name))
-}
-
-pub(super) fn remove_all(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName) -> bool) {
-    let removed: Vec<_> = headers.keys().filter(|name| is_removed(name)).cloned().collect();
-    for name in removed {
-        headers.remove(name);
-    }
 }
 
 /// Removes from trailers what would mean something in the header section: an upstream may merge the two.

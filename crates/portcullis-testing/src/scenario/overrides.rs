@@ -4,21 +4,10 @@ use std::time::Duration;
 
 use portcullis_core::overrides::{LockOut, validate_block, validate_grant};
 use portcullis_core::{Policy, Quota};
-use serde::Deserialize;
 
-use super::raw::{Op, RawStep};
+use super::raw::{Op, RawLockOut, RawStep};
 use super::values::Micros;
 use crate::subject::OverrideChange;
-
-/// When a step of denials blocks the key.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RawLockOut {
-    after: u32,
-    within: Micros,
-    block: Micros,
-    longest: Option<Micros>,
-}
 
 impl Op {
     /// Whether the step changes an override, so that the policies of its case read them.

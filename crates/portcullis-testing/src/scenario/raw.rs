@@ -5,7 +5,6 @@ use portcullis_core::Quota;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::overrides::RawLockOut;
 use super::strategy::RawStrategy;
 use super::values::{Instant, Micros, Wait};
 
@@ -83,4 +82,14 @@ pub(super) enum Steps {
 pub(super) enum Cost {
     Uniform(u64),
     PerPolicy(IndexMap<String, u64>),
+}
+
+/// When a step of denials blocks the key.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawLockOut {
+    pub(super) after: u32,
+    pub(super) within: Micros,
+    pub(super) block: Micros,
+    pub(super) longest: Option<Micros>,
 }

@@ -1,8 +1,7 @@
 //! Quotas of single callers in timelines.
 
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{Policy, Quota, Strategy};
 
-use super::models::fills_soon;
 use crate::oracle::{Kind, Model};
 
 /// A model with quotas of single callers, whose limit, and burst under a rate-based algorithm, are from sixteenths of the model's own up
@@ -41,3 +40,16 @@ pub(super) fn caller(policy: &Policy, turn: u64) -> Policy {
     let quota = if turn.is_multiple_of(2) { smallest } else { largest };
     policy.with_quota(quota).expect("the range has its ends")
 }
+
+pub(super) fn fills_soon(model: Model) -> bool {
+    let meter = match model.strategy() {
+        Ok(Strategy::TokenBucket(bucket)) => *bucket.meter(),
+        Ok(Strategy::Gcra(gcra)) => *gcra.meter(),
+        Ok(Strategy::LeakyBucket(bucket)) => *bucket.meter(),
+        _ => return false,
+    };
+    meter.capacity().micros < SLOWEST_TO_FILL
+}
+
+/// About two years.
+pub(super) const SLOWEST_TO_FILL: u64 = 1 << 46;

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, InFlight, Quota, Refill, SlidingWindow, Strategy as Limiting, Timestamp};
+use portcullis_core::{Anchor, InFlight, Quota, Refill, SlidingWindow, Timestamp};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::callers::with_callers;
+use super::callers::{SLOWEST_TO_FILL, fills_soon, with_callers};
 use super::drive::LATEST_START;
 use super::{AlgorithmKind, Profile};
 use crate::calendars;
@@ -108,16 +108,6 @@ fn waiting(model: Model, quarters: u64, more: u64) -> Model {
     model.wait_at_most(Duration::from_micros(wait.clamp(least, LONGEST_WAIT)))
 }
 
-pub(super) fn fills_soon(model: Model) -> bool {
-    let meter = match model.strategy() {
-        Ok(Limiting::TokenBucket(bucket)) => *bucket.meter(),
-        Ok(Limiting::Gcra(gcra)) => *gcra.meter(),
-        Ok(Limiting::LeakyBucket(bucket)) => *bucket.meter(),
-        _ => return false,
-    };
-    meter.capacity().micros < SLOWEST_TO_FILL
-}
-
 fn fixed_windows() -> impl Strategy<Value = Model> {
     let anchors = prop_oneof![
         Just(Anchor::Epoch),
@@ -200,8 +190,6 @@ fn large_limits() -> impl Strategy<Value = u64> {
     prop_oneof![1 => select(&[1 << 32, 1 << 49, Quota::MAX_UNITS][..]), 1 => 1..=Quota::MAX_UNITS]
 }
 
-/// About two years.
-const SLOWEST_TO_FILL: u64 = 1 << 46;
 /// An hour, the most that a policy may have.
 const LONGEST_WAIT: u64 = 3_600 * SECOND;
 const UNITS_PER_MICRO: u64 = 10;

@@ -7,8 +7,9 @@ use std::task::{Context, Poll, Waker};
 use http::request::Parts;
 
 use super::plan::Plan;
+use super::plan::lookups;
+use super::reject;
 use super::reject::RejectedRequest;
-use super::{lookups, reject};
 use crate::config::LayerConfig;
 use portcullis_engine::{Admitted, Attempt, Patience, StoreCall};
 

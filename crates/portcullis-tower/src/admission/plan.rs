@@ -1,13 +1,17 @@
 //! Finds the keys and costs of a request: what it asks of its limits.
 
+mod listed;
+pub(crate) mod lookups;
+mod preflight;
+
 use http::request::Parts;
 use http_body::Body;
 
-use super::lookups::{PendingLookup, quotas};
-use super::{listed, preflight};
+use super::reject::PlannedRejection;
 use crate::KeyError;
 use crate::config::LayerConfig;
 use crate::limit::{KeySource, Limit, ResolvedKey};
+use lookups::{PendingLookup, quotas};
 use portcullis_engine::EventKind;
 use portcullis_engine::PolicySet;
 use portcullis_engine::{Ask, Asked, CallerPolicies};
@@ -22,15 +26,6 @@ pub(crate) struct Plan {
     pub(crate) awaited: PolicySet,
     /// Why the request is rejected, if its checks do not reject it before.
     pub(crate) rejection: Option<PlannedRejection>,
-}
-
-/// A rejection that does not depend on the checks.
-pub(crate) enum PlannedRejection {
-    Identity(KeyError),
-    /// A look-up has failed, or found that there is no identity.
-    LookUp(KeyError),
-    /// A list denies the request.
-    Denied,
 }
 
 /// The plan of a request.
@@ -88,7 +83,7 @@ fn add_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Result
 }
 
 /// What a request asks after its look-ups.
-pub(super) fn second(
+fn second(
     config: &LayerConfig,
     callers: &CallerPolicies,
     parts: &Parts,

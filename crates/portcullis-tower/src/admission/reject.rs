@@ -7,7 +7,6 @@ use http_body_util::Full;
 use portcullis_core::Key;
 
 use super::nesting;
-use super::plan::PlannedRejection;
 use crate::KeyError;
 use crate::Rejection;
 use crate::config::LayerConfig;
@@ -62,6 +61,15 @@ pub(crate) fn not_ready(config: &LayerConfig, parts: &Parts, keys: Option<&Found
     let cause = Cause::Limits(&Rejected::Overloaded);
     emit(config, cause, keys);
     respond(config, cause, parts)
+}
+
+/// A rejection that does not depend on the checks.
+pub(crate) enum PlannedRejection {
+    Identity(KeyError),
+    /// A look-up has failed, or found that there is no identity.
+    LookUp(KeyError),
+    /// A list denies the request.
+    Denied,
 }
 
 fn emit(config: &LayerConfig, cause: Cause<'_>, keys: Option<&FoundKeys>) {

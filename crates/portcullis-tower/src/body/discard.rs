@@ -7,6 +7,8 @@ mod read;
 mod room;
 mod unread;
 
+use std::cell::Cell;
+
 use http::header::EXPECT;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Version};
@@ -30,7 +32,7 @@ where
         return;
     }
     if bytes == 0 || awaits_continue(parts.version, &parts.headers) {
-        return unread::drop_unread(body);
+        return drop_unread(body);
     }
     let peer = || peer(&parts.extensions).map(|peer| peer.ip());
     read::spawn(body, key.map_or_else(|| Sender::of_peer(peer()), Sender::of_key), bytes);
@@ -40,4 +42,24 @@ where
 fn awaits_continue(version: Version, headers: &HeaderMap) -> bool {
     let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     version == Version::HTTP_11 && headers.get_all(EXPECT).iter().any(expects)
+}
+
+thread_local! {
+    /// Whether a body is dropped of which enough is read.
+    static IS_OVER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Drops a body, or what is around it, of which no more is read.
+fn drop_unread<B>(body: B) {
+    /// Also if the drop of the body panics.
+    struct Reset(bool);
+
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            IS_OVER.set(self.0);
+        }
+    }
+
+    let _reset = Reset(IS_OVER.replace(true));
+    drop(body);
 }

@@ -14,7 +14,7 @@ use portcullis_cli::admin::token;
 use portcullis_rls::HEALTH_NAMES;
 use portcullis_server::{Place, Server, Tls};
 
-use super::rules::Served;
+use super::served::Served;
 use crate::service::tls::TlsArguments;
 
 /// Where the service listens, and for whom.

@@ -1,22 +1,19 @@
 //! The rules of a service, and what it answers by them.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use clap::{Args, ValueEnum};
 use portcullis::rules::envoy::Descriptors;
-use portcullis::rules::{Door, Loader, Rules, Watch, WatchHandle, WatchOptions};
+use portcullis::rules::{Door, Loader, Rules};
 use portcullis::{FailureMode, Limiter};
 use portcullis_cli::findings;
 use portcullis_cli::kind::{Kind, KindArguments};
-use portcullis_rls::{RateLimitService, ResponseHeaders, reflection};
-use portcullis_server::{CheckEndpoint, DescriptorFiles, Readiness};
-use tokio::task::JoinSet;
-use tonic::service::Routes;
+use portcullis_rls::{RateLimitService, ResponseHeaders};
+use portcullis_server::{CheckEndpoint, DescriptorFiles};
 
 use super::listeners::ListenerArguments;
+use super::served::Served;
 
 /// How rules are read.
 #[derive(Debug, Args)]
@@ -183,60 +180,6 @@ impl Limits {
 /// Prints why rules are refused that no finding has named before.
 fn unless_refused<T, E: std::fmt::Display>(made: Result<T, E>) -> Option<T> {
     made.inspect_err(|error| eprintln!("portcullis: {error}")).ok()
-}
-
-/// What answers by the rules.
-pub(super) struct Served {
-    service: RateLimitService,
-    check: Option<CheckEndpoint>,
-    /// Envoy's files; the others are those of the limiter's rules.
-    files: Option<DescriptorFiles>,
-    limiter: Limiter,
-}
-
-impl Served {
-    /// The services over gRPC: limits, and the description of them.
-    pub(super) fn grpc(&self) -> anyhow::Result<Routes> {
-        Ok(Routes::new(self.service.clone().grpc()).add_service(reflection()?))
-    }
-
-    /// The routes over HTTP.
-    pub(super) fn http(&self) -> Router {
-        let router = self.service.json();
-        match self.check.clone() {
-            Some(check) => router.merge(check.router()),
-            None => router,
-        }
-    }
-
-    /// `native` or `envoy`.
-    pub(super) fn format(&self) -> &'static str {
-        if self.files.is_some() { "envoy" } else { "native" }
-    }
-
-    /// Reloads the rules while the answer exists.
-    pub(super) fn follow(&self, readiness: &Readiness, poll: Duration) -> anyhow::Result<Following> {
-        let (mut watch, mut task) = (None, JoinSet::new());
-        if let Some(files) = self.files.clone() {
-            let service = self.service.clone();
-            let hangup = crate::service::signals::hangups()?;
-            let now = move || {
-                let hangup = Arc::clone(&hangup);
-                async move { hangup.notified().await }
-            };
-            let apply = move |descriptors| service.replace(descriptors);
-            task.spawn(files.follow(readiness.clone(), poll, now, apply));
-        } else if let Ok(live) = self.limiter.rules() {
-            watch = Some(Watch::start(live, WatchOptions::new().poll(poll))?);
-        }
-        Ok(Following { _watch: watch, _task: task })
-    }
-}
-
-/// What reloads the rules until it is dropped.
-pub(super) struct Following {
-    _watch: Option<WatchHandle>,
-    _task: JoinSet<()>,
 }
 
 /// Each look reads all files.

@@ -3,6 +3,7 @@
 mod each;
 mod exhausted;
 mod refuse;
+mod window;
 
 use std::mem;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 use super::patience::Patience;
 use super::refunds::{Keep, Refunds};
 use super::slot::Slot;
-use super::{late, shadows, window};
+use super::{late, shadows};
 use crate::PolicySet;
 use crate::charge::{Asked, LaterCharge};
 use crate::decide::call::StoreCall;
@@ -23,8 +24,7 @@ use crate::decide::rejected::{deny, reject, store_failed};
 use crate::decide::{Ask, Rejected};
 use crate::engine::keyed_limit::WaitPermit;
 use crate::engine::permits::HeldPermit;
-use crate::engine::report;
-use crate::engine::{CallerPolicies, Limits};
+use crate::engine::{CallerPolicies, Limits, report};
 use crate::event::{EventKeys, EventKind, FoundKeys};
 
 /// A request that is decided step by step.

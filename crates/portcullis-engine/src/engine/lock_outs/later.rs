@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::emit;
 use crate::engine::Limits;
-use crate::engine::settler::spawn;
+use crate::engine::task::spawn;
 use crate::limit::PolicyLockOut;
 
 /// Counts a denial, which a task reports. Outside of a runtime it is not reported.

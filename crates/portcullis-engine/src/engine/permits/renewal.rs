@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Held, HeldPolicy, Shared};
-use crate::engine::{report, settler};
+use crate::engine::{report, task};
 use crate::event::EventKind;
 
 impl Shared {
@@ -24,7 +24,7 @@ impl Shared {
     fn ensure_runner_in(self: &Arc<Self>, runtime: &Handle) {
         let is_missing = !std::mem::replace(&mut self.lock().has_runner, true);
         if is_missing {
-            settler::spawn(runtime, Runner(Some(Arc::clone(self))).run());
+            task::spawn(runtime, Runner(Some(Arc::clone(self))).run());
         }
     }
 

@@ -1,11 +1,12 @@
 //! Tasks that continue after their request was dropped, bounded in number.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
+
+use crate::engine::task::spawn;
 
 /// The tasks of all layers of one limiter. Clones share their number.
 #[derive(Clone, Debug)]
@@ -39,14 +40,6 @@ impl TaskPermit {
             drop(permit);
         })
     }
-}
-
-/// Spawns a task. All of them have one type, because each type adds 10 KB of Tokio's code to a program.
-pub fn spawn(runtime: &Handle, work: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
-    fn spawn_boxed(runtime: &Handle, work: Pin<Box<dyn Future<Output = ()> + Send>>) -> JoinHandle<()> {
-        runtime.spawn(work)
-    }
-    spawn_boxed(runtime, Box::pin(work))
 }
 
 /// Why no task can be spawned.

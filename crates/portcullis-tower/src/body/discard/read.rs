@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Buf;
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use portcullis_engine::engine::settler;
+use portcullis_engine::engine::task;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout_at};
 
+use super::drop_unread;
 use super::room::{Sender, take_place};
-use super::unread;
 
 /// Reads a body in a task of the current runtime. Without one, or without a place, the body is dropped.
 #[cold]
@@ -22,11 +22,11 @@ where
 {
     let Ok(runtime) = Handle::try_current() else { return };
     match take_place(sender) {
-        Some(place) => drop(settler::spawn(&runtime, async move {
+        Some(place) => drop(task::spawn(&runtime, async move {
             read(Box::pin(body), bytes).await;
             drop(place);
         })),
-        None => unread::drop_unread(body),
+        None => drop_unread(body),
     }
 }
 
@@ -44,7 +44,7 @@ async fn read<B: Body>(mut body: Pin<Box<B>>, most: u64) {
         }
         coop::consume_budget().await;
     }
-    unread::drop_unread(body);
+    drop_unread(body);
 }
 
 /// The time for a body of which this much has arrived.

@@ -1,6 +1,5 @@
 //! A body whose rest is read when it is dropped.
 
-use std::cell::Cell;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +8,7 @@ use http::Request;
 use http_body::{Body, Frame, SizeHint};
 
 use super::room::Sender;
-use super::{BYTES, awaits_continue, read};
+use super::{BYTES, IS_OVER, awaits_continue, read};
 
 /// The body of a request to a server, of which the rest is read and discarded if it is dropped before its end. So a response that is given
 /// before reaches its client, and a connection of HTTP/2 is not ended by resets of its streams.
@@ -94,24 +93,4 @@ where
             read::spawn(body, Sender::of_peer(Some(self.peer)), BYTES);
         }
     }
-}
-
-thread_local! {
-    /// Whether a body is dropped of which enough is read.
-    static IS_OVER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Drops a body, or what is around it, of which no more is read.
-pub(super) fn drop_unread<B>(body: B) {
-    /// Also if the drop of the body panics.
-    struct Reset(bool);
-
-    impl Drop for Reset {
-        fn drop(&mut self) {
-            IS_OVER.set(self.0);
-        }
-    }
-
-    let _reset = Reset(IS_OVER.replace(true));
-    drop(body);
 }

@@ -13,7 +13,8 @@ use portcullis_engine::{Admitted, Ask, Attempt, EventKeys, EventKind, Limits, Pa
 use super::JointDecision;
 use super::member::Member;
 use crate::RateLimitHeaders;
-use crate::admission::{lookups, reject};
+use crate::admission::plan::lookups;
+use crate::admission::reject;
 use crate::headers::X_RATELIMIT_SHADOW;
 use portcullis_response::internal::{Individual, names_of_policies};
 

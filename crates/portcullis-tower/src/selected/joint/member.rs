@@ -12,7 +12,8 @@ use portcullis_engine::{Ask, EventKeys, Patience, Uncounted};
 
 use super::JointRequest;
 use crate::KeyError;
-use crate::admission::plan::{self, Plan, PlannedRejection};
+use crate::admission::plan::{self, Plan};
+use crate::admission::reject::PlannedRejection;
 use crate::admission::{RejectedRequest, later};
 use crate::config::LayerConfig;
 use crate::selected::{CurrentLayer, Selection, Target};

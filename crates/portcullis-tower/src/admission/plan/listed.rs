@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::plan::{self, Plan, PlannedRejection};
+use super::{Plan, PlannedRejection};
 use crate::config::LayerConfig;
 use portcullis_engine::{Ask, CallerPolicies};
 use portcullis_engine::{EventKeys, EventKind};
@@ -30,7 +30,7 @@ pub(super) fn plan(
                 let kind = EventKind::IdentityMalformed { policy: first.policy.name(), error: &error };
                 limits.emit(kind, || EventKeys::None);
             }
-            Some(plan::rejection(config, parts, error, Ask::of_caller(limits, callers)))
+            Some(super::rejection(config, parts, error, Ask::of_caller(limits, callers)))
         }
     }
 }

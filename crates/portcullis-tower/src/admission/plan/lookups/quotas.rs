@@ -16,7 +16,7 @@ use portcullis_identity::lookup_cache::SharedLookup;
 
 /// The quotas of the caller of a request that are known at once, and the policies whose quotas have to be looked up first.
 #[inline]
-pub(in crate::admission) fn known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet) {
+pub(in crate::admission::plan) fn known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet) {
     if config.has_caller_quotas { find_known(config, parts) } else { <_>::default() }
 }
 
@@ -43,7 +43,7 @@ fn find_known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet
 
 /// The quotas that a request waits for. A look-up that fails leaves a policy its own.
 #[derive(Default)]
-pub(in crate::admission) struct QuotaLookups(Vec<QuotaLookup>);
+pub(in crate::admission::plan) struct QuotaLookups(Vec<QuotaLookup>);
 
 struct QuotaLookup {
     /// The index of the policy.
@@ -52,7 +52,11 @@ struct QuotaLookup {
 }
 
 /// Starts the look-ups for these policies, or joins those that run.
-pub(in crate::admission) fn start(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> QuotaLookups {
+pub(in crate::admission::plan) fn start(
+    config: &LayerConfig,
+    awaited: PolicySet,
+    parts: &Parts,
+) -> QuotaLookups {
     let start = |index: usize| {
         let layer_policy = &config.policies()[index];
         let Some(QuotaSource::LookUp(look_up)) = &layer_policy.quota else { return None };
@@ -64,14 +68,18 @@ pub(in crate::admission) fn start(config: &LayerConfig, awaited: PolicySet, part
 }
 
 /// A key of the policies whose quotas are looked up, by which waiting requests are limited.
-pub(in crate::admission) fn own_key(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Option<Key> {
+pub(in crate::admission::plan) fn own_key(
+    config: &LayerConfig,
+    awaited: PolicySet,
+    parts: &Parts,
+) -> Option<Key> {
     let own_key = |index: usize| config.policies()[index].own_key(config.registry.secret(), parts);
     awaited.indexes().filter_map(own_key).find(|key| !key.is_shared())
 }
 
 impl QuotaLookups {
     /// Polls all look-ups concurrently. Returns whether they are over.
-    pub(in crate::admission) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> bool {
+    pub(in crate::admission::plan) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> bool {
         let mut are_over = true;
         for QuotaLookup { index, state } in &mut self.0 {
             let Progress::Running(lookup) = state else { continue };
@@ -89,7 +97,7 @@ impl QuotaLookups {
     }
 
     /// Ends those that still run.
-    pub(in crate::admission) fn expire(&mut self, config: &LayerConfig) {
+    pub(in crate::admission::plan) fn expire(&mut self, config: &LayerConfig) {
         for QuotaLookup { index, state } in &mut self.0 {
             if let Progress::Running(_) = state {
                 config.registry.lookup_counts().timed_out();
@@ -100,7 +108,7 @@ impl QuotaLookups {
     }
 
     /// What was found.
-    pub(in crate::admission) fn found(&self) -> CallerQuotas {
+    pub(in crate::admission::plan) fn found(&self) -> CallerQuotas {
         let found = |lookup: &QuotaLookup| match lookup.state {
             Progress::Done(quota) => Some((lookup.index, quota?)),
             Progress::Running(_) => None,

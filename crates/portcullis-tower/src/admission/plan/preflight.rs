@@ -6,7 +6,7 @@ use http::request::Parts;
 use http_body::Body;
 use portcullis_core::{Key, Secret};
 
-use super::plan::Plan;
+use super::Plan;
 use crate::config::LayerConfig;
 use crate::limit::KeySource;
 use crate::{Identity, KeyError, KeyExtractor};

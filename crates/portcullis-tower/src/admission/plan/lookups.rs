@@ -13,9 +13,9 @@ use tokio::time::Sleep;
 pub(super) use pending_lookup::PendingLookup;
 use quotas::QuotaLookups;
 
-use super::plan::{self, PlannedRejection};
-use super::reject::{self, RejectedRequest};
+use super::PlannedRejection;
 use crate::KeyError;
+use crate::admission::reject::{self, RejectedRequest};
 use crate::config::LayerConfig;
 use portcullis_engine::{Ask, Attempt, CallerPolicies, CallerQuotas, PolicySet, Rejected};
 
@@ -74,7 +74,7 @@ async fn look_up(
     let mut lookups = Lookups { keys, quotas: quotas::start(config, awaited, parts), deadline: None };
     let found = poll_fn(|cx| lookups.poll(config, cx)).await;
     let callers = callers.and(&config.limits, &lookups.found_quotas(config));
-    found.and_then(|()| plan::second(config, &callers, parts, &lookups.keys, awaited))
+    found.and_then(|()| super::second(config, &callers, parts, &lookups.keys, awaited))
 }
 
 impl Lookups {

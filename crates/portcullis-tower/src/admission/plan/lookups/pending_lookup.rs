@@ -14,7 +14,7 @@ use portcullis_engine::{CallerQuotas, PolicySet};
 use portcullis_engine::{EventKeys, EventKind};
 
 /// A look-up for a policy, and for the following ones that have the same key.
-pub(in crate::admission) struct PendingLookup {
+pub(in crate::admission::plan) struct PendingLookup {
     /// The index of the first of these policies.
     index: usize,
     /// Whether one of these policies is enforced, so that the request fails if the look-up does.
@@ -25,7 +25,7 @@ pub(in crate::admission) struct PendingLookup {
 }
 
 /// A look-up that runs, or its result.
-pub(in crate::admission) enum Progress<F, T> {
+pub(in crate::admission::plan) enum Progress<F, T> {
     Running(F),
     Done(T),
 }
@@ -36,7 +36,7 @@ impl PendingLookup {
     /// # Errors
     ///
     /// If it has failed and an enforced policy needs it.
-    pub(in crate::admission) fn poll(
+    pub(in crate::admission::plan) fn poll(
         &mut self,
         config: &LayerConfig,
         cx: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl PendingLookup {
     /// # Errors
     ///
     /// If it still runs and an enforced policy needs it.
-    pub(in crate::admission) fn expire(&mut self, config: &LayerConfig) -> Result<(), KeyError> {
+    pub(in crate::admission::plan) fn expire(&mut self, config: &LayerConfig) -> Result<(), KeyError> {
         if matches!(self.state, Progress::Done(_)) {
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl PendingLookup {
 
     /// Adds the quotas of the policies that have this look-up. Those of other policies are refused, except if they are of another
     /// layer, whose look-up may be the same.
-    pub(in crate::admission) fn add_quotas(&self, config: &LayerConfig, found: &mut CallerQuotas) {
+    pub(in crate::admission::plan) fn add_quotas(&self, config: &LayerConfig, found: &mut CallerQuotas) {
         if self.quotas.is_empty() {
             return;
         }
@@ -113,7 +113,10 @@ impl PendingLookup {
     }
 
     /// The result, if this is the look-up of the policy at `index`.
-    pub(in crate::admission) fn resolved_key(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
+    pub(in crate::admission::plan) fn resolved_key(
+        &self,
+        index: usize,
+    ) -> Option<&Result<ResolvedKey, KeyError>> {
         match &self.state {
             Progress::Done(resolved) if self.index == index => Some(resolved),
             _ => None,
@@ -127,7 +130,11 @@ fn is_registered(config: &LayerConfig, policy: &str) -> bool {
 
 /// Whether an enforced policy has a key that is looked up, or is one of those whose quotas are. Whether one that is enforced for a
 /// share of the keys includes a key that is looked up is not known.
-pub(in crate::admission) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> bool {
+pub(in crate::admission::plan) fn any_enforced(
+    config: &LayerConfig,
+    awaited: PolicySet,
+    parts: &Parts,
+) -> bool {
     config.policies().iter().enumerate().any(|(index, layer_policy)| match &layer_policy.key {
         KeySource::Async(_) => !layer_policy.is_shadow,
         KeySource::Sync(_) if awaited.contains(index) => {
@@ -138,8 +145,8 @@ pub(in crate::admission) fn any_enforced(config: &LayerConfig, awaited: PolicySe
     })
 }
 
-/// Starts the look-ups of a request. Their results are for [`plan::second`](super::plan::second).
-pub(in crate::admission) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLookup> {
+/// Starts the look-ups of a request. Their results are for [`second`](super::super::second).
+pub(in crate::admission::plan) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLookup> {
     let mut lookups: Vec<PendingLookup> = Vec::new();
     for (index, layer_policy) in config.policies().iter().enumerate() {
         let KeySource::Async(key) = &layer_policy.key else { continue };

@@ -1,0 +1,66 @@
+//! What answers by the rules, and reloads them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use portcullis::Limiter;
+use portcullis::rules::{Watch, WatchHandle, WatchOptions};
+use portcullis_rls::{RateLimitService, reflection};
+use portcullis_server::{CheckEndpoint, DescriptorFiles, Readiness};
+use tokio::task::JoinSet;
+use tonic::service::Routes;
+
+/// What answers by the rules.
+pub(super) struct Served {
+    pub(super) service: RateLimitService,
+    pub(super) check: Option<CheckEndpoint>,
+    /// Envoy's files; the others are those of the limiter's rules.
+    pub(super) files: Option<DescriptorFiles>,
+    pub(super) limiter: Limiter,
+}
+
+impl Served {
+    /// The services over gRPC: limits, and the description of them.
+    pub(super) fn grpc(&self) -> anyhow::Result<Routes> {
+        Ok(Routes::new(self.service.clone().grpc()).add_service(reflection()?))
+    }
+
+    /// The routes over HTTP.
+    pub(super) fn http(&self) -> Router {
+        let router = self.service.json();
+        match self.check.clone() {
+            Some(check) => router.merge(check.router()),
+            None => router,
+        }
+    }
+
+    /// `native` or `envoy`.
+    pub(super) fn format(&self) -> &'static str {
+        if self.files.is_some() { "envoy" } else { "native" }
+    }
+
+    /// Reloads the rules while the answer exists.
+    pub(super) fn follow(&self, readiness: &Readiness, poll: Duration) -> anyhow::Result<Following> {
+        let (mut watch, mut task) = (None, JoinSet::new());
+        if let Some(files) = self.files.clone() {
+            let service = self.service.clone();
+            let hangup = crate::service::signals::hangups()?;
+            let now = move || {
+                let hangup = Arc::clone(&hangup);
+                async move { hangup.notified().await }
+            };
+            let apply = move |descriptors| service.replace(descriptors);
+            task.spawn(files.follow(readiness.clone(), poll, now, apply));
+        } else if let Ok(live) = self.limiter.rules() {
+            watch = Some(Watch::start(live, WatchOptions::new().poll(poll))?);
+        }
+        Ok(Following { _watch: watch, _task: task })
+    }
+}
+
+/// What reloads the rules until it is dropped.
+pub(super) struct Following {
+    _watch: Option<WatchHandle>,
+    _task: JoinSet<()>,
+}
