@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::{Router, routing::get};
-use portcullis::key::{Header, IpPrefix, Key, Trust};
+use portcullis::key::{Header, IpPrefix, Key, Networks, Trust};
 use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -20,7 +20,7 @@ const PEER: &str = "127.0.0.1";
 fn clients(source: &str, trust: &str) -> ClientIp {
     let trust = match trust.strip_prefix("hops ") {
         Some(hops) => Trust::hops(hops.parse().unwrap()),
-        None => Trust::networks(trust.split_whitespace()),
+        None => Trust::networks(Networks::new(trust.split_whitespace()).unwrap()),
     };
     match source {
         "peer" => ClientIp::peer(),

@@ -43,8 +43,8 @@ async fn set_mode(limiter: Extension<Limiter>, Path(mode): Path<String>) -> Resu
         "enforce" => Mode::Enforce,
         percent => {
             let invalid = |error: String| (StatusCode::BAD_REQUEST, error);
-            let percent = percent.parse().map_err(|_| invalid(format!("{percent} is no mode")))?;
-            Mode::Percent(Percent::try_new(percent).map_err(|error| invalid(error.to_string()))?)
+            let percent: f64 = percent.parse().map_err(|_| invalid(format!("{percent} is no mode")))?;
+            Mode::Percent(Percent::try_from(percent).map_err(|error| invalid(error.to_string()))?)
         }
     };
     let name = PolicyName::literal("planned");

@@ -77,7 +77,7 @@ fn layers(limiter: &Limiter) -> Vec<(&'static str, RateLimitLayer)> {
         async move { Ok(if is_known { Lookup::found("account", ACCOUNT) } else { Lookup::missing() }) }
     };
     let rule = LockOut::after(1).within(Duration::from_secs(60)).block_for(Duration::from_secs(60));
-    let denied = Network::of(&clients, [format!("{DENIED}/32")]);
+    let denied = Network::of(&clients, [format!("{DENIED}/32").as_str()]);
     vec![
         ("/key", limiter.layer(policy("key").by(Header::named("x-api-key")).warn_at(0.5))),
         ("/address", limiter.layer(policy("address").by(clients).lock_out(rule)).deny(denied)),

@@ -10,7 +10,7 @@ use axum::Router;
 use http::request::Parts;
 use portcullis_tower::Registry;
 
-use crate::access::hosts::{HostError, HostList};
+use crate::access::hosts::HostList;
 use crate::access::{Actor, Authorize, Authorized, Refused};
 use crate::recorder::{Recorder, RecorderObserver};
 use crate::router::router;
@@ -77,24 +77,17 @@ impl Admin {
     /// Sets the hosts that a request may name, in place of `localhost`, `127.0.0.1` and `[::1]`. A host without a port stands for all
     /// ports. A request that names another one is answered with 421.
     ///
+    /// Those from configuration or input are a [`HostList`].
+    ///
     /// # Panics
     ///
-    /// If one of them is no host; see [`try_hosts`](Self::try_hosts).
+    /// If texts are no hosts, for which [`HostList::new`] returns an error.
     #[track_caller]
-    pub fn hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Self {
-        match self.try_hosts(hosts) {
-            Ok(admin) => admin,
-            Err(error) => panic!("{error}"),
+    pub fn hosts(self, hosts: impl TryInto<HostList, Error: fmt::Display>) -> Self {
+        match hosts.try_into() {
+            Ok(hosts) => Self(Options { hosts, ..self.0 }),
+            Err(mistakes) => panic!("{mistakes}"),
         }
-    }
-
-    /// Like [`hosts`](Self::hosts), for hosts that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If one of them is no host: empty, or with a scheme, a path, a wildcard or a user.
-    pub fn try_hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
-        Ok(Self(Options { hosts: HostList::new(hosts)?, ..self.0 }))
     }
 
     /// Sets the word by which answers name the store, such as `redis`. `custom` by default.

@@ -52,6 +52,7 @@ pub mod lease;
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod log;
+mod mistakes;
 pub mod overrides;
 mod policy;
 mod quota;
@@ -75,9 +76,10 @@ pub use algorithm::token_bucket::{Refill, TokenBucket};
 pub use clock::{Clock, ManualClock};
 pub use decision::{Decision, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
+pub use mistakes::Mistakes;
 pub use policy::{
     CallerQuotaError, CallerQuotasError, Concurrency, DebtError, FailureMode, FailureModeError, LeaseError,
-    Policy, PolicyError, PolicyErrors, PolicyName, PolicySettings, WaitError,
+    Policy, PolicyError, PolicyName, PolicySettings, WaitError,
 };
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Receipt, Settlement};

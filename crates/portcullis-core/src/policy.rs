@@ -18,7 +18,7 @@ use core::num::NonZeroU64;
 pub use caller_quotas::{CallerQuotaError, CallerQuotasError};
 pub use concurrency::Concurrency;
 pub use debt::DebtError;
-pub use error::{PolicyError, PolicyErrors};
+pub use error::PolicyError;
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
 pub use name::PolicyName;

@@ -24,9 +24,8 @@ use portcullis_core::KeyWriter;
 
 pub use bearer::Bearer;
 pub use cached::CachedLookup;
-pub(crate) use client_ip::parse_networks;
 pub use client_ip::peer;
-pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Trust, TrustError, TrustedProxies};
+pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Networks, Trust, TrustError, TrustedProxies};
 pub use combine::{And, Or};
 pub use cookie::Cookie;
 pub use credential::Credential;
@@ -34,6 +33,8 @@ pub use error::KeyError;
 pub use extension::Extension;
 pub use global::Global;
 pub use header::Header;
+#[doc(hidden)]
+pub use header::header_name;
 pub use lookup::{AsyncKeyExtractor, Lookup, LookupFuture};
 pub use query::Query;
 pub use route::Route;

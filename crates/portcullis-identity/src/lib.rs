@@ -13,10 +13,12 @@ pub mod matching;
 mod method;
 mod written_path;
 
+#[doc(hidden)]
+pub use key::header_name;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,
-    Trust, TrustError, TrustedProxies, peer,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Networks, Or, Query,
+    Route, Trust, TrustError, TrustedProxies, peer,
 };
 pub use lookup_cache::LookupCounts;
 pub use portcullis_core::KeyWriter;

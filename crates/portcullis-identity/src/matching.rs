@@ -51,7 +51,7 @@ pub use error::{MatcherError, Undecided};
 pub use extension::ExtensionValue;
 pub use grpc::{GrpcMethod, grpc_content_type};
 pub use network::Network;
-pub use path::{RequestPath, matched_path};
+pub use path::{PlainPath, RequestPath, matched_path};
 
 pub use crate::written_path::original_path;
 

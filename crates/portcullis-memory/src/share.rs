@@ -52,27 +52,18 @@ pub struct InstanceShare<C = SystemClock> {
 }
 
 impl<C: Clock> InstanceShare<C> {
-    /// Divides all limits in `store` by this number of instances. With 1, each has the whole limit.
+    /// Divides all limits in `store` by this number of instances. With 1, each has the whole limit. A number from configuration is parsed to
+    /// a [`NonZeroU32`] first.
     ///
     /// # Panics
     ///
     /// If `instances` is zero.
     #[track_caller]
     pub fn new(store: MemoryStore<C>, instances: u32) -> Self {
-        match Self::try_new(store, instances) {
-            Ok(share) => share,
-            Err(error) => panic!("{error}"),
+        match NonZeroU32::new(instances) {
+            Some(instances) => Self { store, instances },
+            None => panic!("{}", FailureModeError::NoInstances),
         }
-    }
-
-    /// Like [`InstanceShare::new`], for a number that is not a constant.
-    ///
-    /// # Errors
-    ///
-    /// If `instances` is zero.
-    pub fn try_new(store: MemoryStore<C>, instances: u32) -> Result<Self, FailureModeError> {
-        let instances = NonZeroU32::new(instances).ok_or(FailureModeError::NoInstances)?;
-        Ok(Self { store, instances })
     }
 
     /// The store, which has the state of the shares.

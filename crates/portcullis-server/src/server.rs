@@ -21,7 +21,7 @@ use ipnet::IpNet;
 use portcullis::admin::{HostError, HostList};
 use portcullis::charge::ResponseOutcome;
 use portcullis::headers::RateLimitHeaders;
-use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
+use portcullis::{ClientIp, Limiter, Mistakes, Policy, PolicyExt as _, Quota, RateLimitLayer};
 use tonic::service::Routes;
 
 use crate::check::TrustedPeers;
@@ -129,8 +129,11 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// If one of them is no host.
-    pub fn http_hosts<H: AsRef<str>>(self, hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
+    /// Each that is no host.
+    pub fn http_hosts<H: AsRef<str>>(
+        self,
+        hosts: impl IntoIterator<Item = H>,
+    ) -> Result<Self, Mistakes<HostError>> {
         Ok(Self { hosts: HostList::new(hosts)?, ..self })
     }
 

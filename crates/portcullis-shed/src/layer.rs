@@ -1,10 +1,11 @@
 //! The layer, and its options.
 
 mod clients;
+mod settings;
 
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,17 +13,14 @@ use http::{HeaderName, Response, StatusCode};
 use portcullis_engine::Class;
 use portcullis_identity::matching::RequestMatcher;
 use portcullis_response::Rejection;
-use portcullis_response::internal::RetrySpread;
-use portcullis_tower::internal::{DISCARDED_BYTES, ListedShed as _};
-use portcullis_tower::{BodyRate, Registry};
+use portcullis_tower::Registry;
+use portcullis_tower::internal::ListedShed as _;
 use tower_layer::Layer;
 
-use crate::MAX_LIMIT;
-use crate::config::{Classes, ShedConfig, WHOLE};
-use crate::error::ShedError;
-use crate::limit::Tolerance;
+use crate::config::{ShedConfig, WHOLE};
 use crate::service::Shed;
-use crate::shared::Shared;
+
+pub use settings::ShedSettings;
 
 /// A [`tower_layer::Layer`] that rejects requests while the service is overloaded, the least important ones first.
 ///
@@ -34,8 +32,8 @@ pub struct ShedLayer {
 }
 
 impl ShedLayer {
-    /// Makes a layer whose limit on requests in flight stays within this range. It begins at the floor, and doubles until requests
-    /// wait inside of the service.
+    /// Makes a layer whose limit on requests in flight stays within this range, or by [`ShedSettings`]. It begins at the floor, and doubles
+    /// until requests wait inside of the service.
     ///
     /// The floor is a number of requests that the service always copes with: at the floor, a latency that stays longer is taken for that
     /// of the service. The ceiling bounds the requests that wait for their response heads; bodies that stream can exceed it, because a
@@ -43,49 +41,10 @@ impl ShedLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_new`](Self::try_new) returns an error.
+    /// If the settings have mistakes, with all of them: [`try_new`](Self::try_new) returns them.
     #[track_caller]
-    pub fn new(registry: &Arc<Registry>, limit: RangeInclusive<usize>) -> Self {
-        or_panic(Self::try_new(registry, limit))
-    }
-
-    /// Like [`new`](Self::new), for a range that is not a literal.
-    ///
-    /// # Errors
-    ///
-    /// If the range is empty, or not within 1 and 1 000 000.
-    pub fn try_new(registry: &Arc<Registry>, limit: RangeInclusive<usize>) -> Result<Self, ShedError> {
-        let (floor, ceiling) = limit.into_inner();
-        let error = ShedError::Range { floor, ceiling };
-        if floor == 0 || floor > ceiling || ceiling > MAX_LIMIT {
-            return Err(error);
-        }
-        let (Ok(floor), Ok(ceiling)) = (u32::try_from(floor), u32::try_from(ceiling)) else {
-            return Err(error);
-        };
-        let shared = Arc::new(Shared::new(floor, ceiling));
-        let listed: Weak<Shared> = Arc::downgrade(&shared);
-        registry.add_shed(listed);
-        let config = ShedConfig {
-            registry: Arc::clone(registry),
-            shared,
-            responses: registry.default_responses(),
-            classes: Classes::default(),
-            except: Vec::new(),
-            places: None,
-            reserved: 200,
-            background: 500,
-            tolerance: Tolerance::DEFAULT,
-            shortest_wait: Duration::from_secs(1),
-            discarded_bytes: DISCARDED_BYTES,
-            body_rate: Some(BodyRate::default()),
-            spread: RetrySpread::new(Duration::from_secs(9))?,
-            overload_status: Arc::new(|_| false),
-            until_head: false,
-            leaves_permit: false,
-            is_shadow: false,
-        };
-        Ok(Self { config: Arc::new(config) })
+    pub fn new(registry: &Arc<Registry>, settings: impl Into<ShedSettings>) -> Self {
+        or_panic(Self::try_new(registry, settings))
     }
 
     /// Gives requests that match a class. Of several rules, the first that matches determines the class; what none matches has the
@@ -155,21 +114,12 @@ impl ShedLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_reserve_for_critical`](Self::try_reserve_for_critical) returns an error.
+    /// If the fraction is negative, 1 or more.
     #[must_use]
     #[track_caller]
     pub fn reserve_for_critical(self, fraction: f64) -> Self {
-        or_panic(self.try_reserve_for_critical(fraction))
-    }
-
-    /// Like [`reserve_for_critical`](Self::reserve_for_critical), for a fraction that is not a literal.
-    ///
-    /// # Errors
-    ///
-    /// If the fraction is negative, 1 or more.
-    pub fn try_reserve_for_critical(self, fraction: f64) -> Result<Self, ShedError> {
-        let reserved = thousandths(fraction)?;
-        Ok(self.with(|config| config.reserved = reserved))
+        let reserved = or_panic(settings::thousandths(fraction));
+        self.with(|config| config.reserved = reserved)
     }
 
     /// Sets aside a fraction of the limit that [background](Class::Background) requests may not fill: they are rejected once the rest is
@@ -177,21 +127,12 @@ impl ShedLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_reserve_from_background`](Self::try_reserve_from_background) returns an error.
+    /// If the fraction is negative, 1 or more.
     #[must_use]
     #[track_caller]
     pub fn reserve_from_background(self, fraction: f64) -> Self {
-        or_panic(self.try_reserve_from_background(fraction))
-    }
-
-    /// Like [`reserve_from_background`](Self::reserve_from_background), for a fraction that is not a literal.
-    ///
-    /// # Errors
-    ///
-    /// If the fraction is negative, 1 or more.
-    pub fn try_reserve_from_background(self, fraction: f64) -> Result<Self, ShedError> {
-        let reserved = thousandths(fraction)?;
-        Ok(self.with(|config| config.background = WHOLE - reserved))
+        let reserved = or_panic(settings::thousandths(fraction));
+        self.with(|config| config.background = WHOLE - reserved)
     }
 
     /// Sets how long the mean time to the response head may become, as a ratio to that without load. 2 by default, which leaves
@@ -199,21 +140,12 @@ impl ShedLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_tolerate_latency`](Self::try_tolerate_latency) returns an error.
+    /// If the ratio is not from 1.1 to 10.
     #[must_use]
     #[track_caller]
     pub fn tolerate_latency(self, ratio: f64) -> Self {
-        or_panic(self.try_tolerate_latency(ratio))
-    }
-
-    /// Like [`tolerate_latency`](Self::tolerate_latency), for a ratio that is not a literal.
-    ///
-    /// # Errors
-    ///
-    /// If the ratio is not from 1.1 to 10.
-    pub fn try_tolerate_latency(self, ratio: f64) -> Result<Self, ShedError> {
-        let tolerance = Tolerance::new(ratio).ok_or(ShedError::Tolerance { ratio })?;
-        Ok(self.with(|config| config.tolerance = tolerance))
+        let tolerance = or_panic(settings::tolerance(ratio));
+        self.with(|config| config.tolerance = tolerance)
     }
 
     /// Takes responses of the inner service for reports of overload, by their status: those of a full queue or a timeout inside. The
@@ -242,23 +174,12 @@ impl ShedLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_retry_after`](Self::try_retry_after) returns an error.
+    /// If the range is empty, or longer than an hour.
     #[must_use]
     #[track_caller]
     pub fn retry_after(self, waits: RangeInclusive<Duration>) -> Self {
-        or_panic(self.try_retry_after(waits))
-    }
-
-    /// Like [`retry_after`](Self::retry_after), for a range that is not a literal.
-    ///
-    /// # Errors
-    ///
-    /// If the range is empty, or longer than an hour.
-    pub fn try_retry_after(self, waits: RangeInclusive<Duration>) -> Result<Self, ShedError> {
-        let (shortest, longest) = waits.into_inner();
-        let spread = longest.checked_sub(shortest).ok_or(ShedError::RetryAfter { shortest, longest })?;
-        let spread = RetrySpread::new(spread)?;
-        Ok(self.with(|config| (config.shortest_wait, config.spread) = (shortest, spread)))
+        let (shortest, spread) = or_panic(settings::waits(waits));
+        self.with(|config| (config.shortest_wait, config.spread) = (shortest, spread))
     }
 
     /// Sets how many bytes of the body of a rejected request are read, and discarded, as
@@ -362,17 +283,8 @@ impl fmt::Debug for ShedLayer {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 999")]
-fn thousandths(share: f64) -> Result<u32, ShedError> {
-    if (0.0..1.0).contains(&share) {
-        Ok(((share * f64::from(WHOLE)).round() as u32).min(WHOLE - 1))
-    } else {
-        Err(ShedError::Share { share })
-    }
-}
-
 #[track_caller]
-fn or_panic<T>(made: Result<T, ShedError>) -> T {
+fn or_panic<T>(made: Result<T, impl fmt::Display>) -> T {
     match made {
         Ok(made) => made,
         Err(error) => panic!("{error}"),

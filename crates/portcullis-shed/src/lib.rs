@@ -86,7 +86,7 @@ pub use body::ShedBody;
 pub use config::ShedPermit;
 pub use error::ShedError;
 pub use future::ShedFuture;
-pub use layer::ShedLayer;
+pub use layer::{ShedLayer, ShedSettings};
 pub use portcullis_engine::Class;
 pub use service::Shed;
 

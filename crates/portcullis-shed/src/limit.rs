@@ -44,6 +44,7 @@ pub(crate) struct Observed {
 pub(crate) struct Tolerance(u64);
 
 impl Tolerance {
+    #[cfg(test)]
     pub(crate) const DEFAULT: Self = Self(2_000);
 
     /// `None` below 1.1 and above 10.

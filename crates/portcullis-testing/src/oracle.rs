@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyError, PolicyErrors,
+    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Mistakes, Policy, PolicyError,
     PolicyName, PolicySettings, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy, TokenBucket,
     WaitError, WindowTable,
 };
@@ -176,7 +176,7 @@ impl Model {
     }
 
     /// The policy of this name that the model describes.
-    pub(crate) fn policy(&self, name: &PolicyName) -> Result<Policy, PolicyErrors> {
+    pub(crate) fn policy(&self, name: &PolicyName) -> Result<Policy, Mistakes<PolicyError>> {
         let settings = PolicySettings {
             max_wait: (self.wait > 0).then(|| Duration::from_micros(self.wait)),
             max_debt: self.debt,

@@ -222,8 +222,8 @@ pub use portcullis_engine::{
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Or,
-    Query, Route, Trust, TrustError, TrustedProxies, matching,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Networks,
+    Or, Query, Route, Trust, TrustError, TrustedProxies, matching,
 };
 pub use portcullis_response::{RateLimitHeaders, Rejection, headers};
 pub use registry::layers::{LayerSummary, PolicySummary};

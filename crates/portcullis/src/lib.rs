@@ -89,7 +89,7 @@
 //!
 //! | subject | items | errors |
 //! |---|---|---|
-//! | limits | [`Policy`], [`PolicySettings`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyErrors`], [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
+//! | limits | [`Policy`], [`PolicySettings`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`Mistakes`] of [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
 //! | calendars | the module [`calendar`] | `CalendarError` |
 //! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`LayerErrors`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
@@ -158,7 +158,7 @@ pub mod testing;
 
 pub use limiter::Limiter;
 pub use portcullis_core::{
-    Anchor, Decision, FailureMode, FailureModeError, ParseQuotaError, Policy, PolicyError, PolicyErrors,
+    Anchor, Decision, FailureMode, FailureModeError, Mistakes, ParseQuotaError, Policy, PolicyError,
     PolicyName, PolicySettings, Quota, QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement,
     StoreError, Timestamp, Verdict,
 };
@@ -223,8 +223,8 @@ pub mod layer {
     pub use portcullis_core::Concurrency;
     pub use portcullis_core::overrides::{LockOut, LockOutError};
     pub use portcullis_tower::matching::{
-        Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
-        Undecided,
+        Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, PlainPath, RequestMatcher,
+        RequestPath, Undecided,
     };
     #[cfg(feature = "axum")]
     pub use portcullis_tower::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};

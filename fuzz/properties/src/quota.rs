@@ -1,8 +1,8 @@
 //! Quotas in text, as in a configuration file.
 
 use portcullis_core::{
-    FixedWindow, Gcra, LeakyBucket, Policy, PolicyErrors, PolicySettings, Quota, QuotaError, SlidingLog,
-    SlidingWindow, Strategy, TokenBucket,
+    FixedWindow, Gcra, LeakyBucket, Mistakes, Policy, PolicyError, PolicySettings, Quota, QuotaError,
+    SlidingLog, SlidingWindow, Strategy, TokenBucket,
 };
 
 use crate::sane;
@@ -27,7 +27,7 @@ fn round_trips_as_text(quota: Quota) {
     assert_eq!(printed.parse(), Ok(quota), "{printed}");
 }
 
-fn policy(strategy: Result<impl Into<Strategy>, QuotaError>) -> Result<Policy, PolicyErrors> {
+fn policy(strategy: Result<impl Into<Strategy>, QuotaError>) -> Result<Policy, Mistakes<PolicyError>> {
     Policy::try_new("p", strategy, PolicySettings::default())
 }
 

@@ -3,6 +3,7 @@
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, header};
+use portcullis_core::Mistakes;
 
 /// The hosts that a request may name; `localhost`, `127.0.0.1` and `[::1]` by default. A name that is not listed may be one that an attacker
 /// points to this server (DNS rebinding).
@@ -40,14 +41,22 @@ impl Default for HostList {
     }
 }
 
+impl<const N: usize> TryFrom<[&str; N]> for HostList {
+    type Error = Mistakes<HostError>;
+
+    fn try_from(hosts: [&str; N]) -> Result<Self, Self::Error> {
+        Self::new(hosts)
+    }
+}
+
 impl HostList {
     /// These hosts and no others. One without a port stands for all ports.
     ///
     /// # Errors
     ///
-    /// If one of them is no host: empty, or with a scheme, a path, a wildcard or a user.
-    pub fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Result<Self, HostError> {
-        hosts.into_iter().map(|host| parse(host.as_ref())).collect::<Result<_, _>>().map(Self)
+    /// Each that is no host: empty, or with a scheme, a path, a wildcard or a user.
+    pub fn new<H: AsRef<str>>(hosts: impl IntoIterator<Item = H>) -> Result<Self, Mistakes<HostError>> {
+        Mistakes::all(hosts.into_iter().map(|host| parse(host.as_ref()))).map(Self)
     }
 
     /// Whether the request names one of the hosts, in `host` and, if it has one, in the authority of its target.
@@ -157,8 +166,8 @@ mod tests {
     #[test]
     fn what_is_no_host_is_refused() {
         for host in ["", "http://a", "a/b", "*", "*.example.com", "a:port", "u@a", "a b", "a:"] {
-            let error = HostList::new([host]).expect_err(host);
-            assert_eq!(error.host(), host);
+            let mistakes = HostList::new([host]).expect_err(host);
+            assert!(mistakes.iter().map(HostError::host).eq([host]));
         }
     }
 

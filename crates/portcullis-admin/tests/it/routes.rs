@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use portcullis_admin::{Admin, HostError};
+use portcullis_admin::{Admin, HostError, HostList};
 use portcullis_core::{ManualClock, Policy, Quota};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{ClientIp, Global, Mode, PolicyExt as _, RateLimitLayer};
@@ -354,8 +354,13 @@ async fn a_mode_is_set_in_all_layers() {
 }
 
 #[test]
-fn hosts_are_checked_when_the_api_is_made() {
-    let registry = Limited::new().registry;
-    let refused = Admin::new(registry, authorize).try_hosts(["https://admin.example.com"]);
-    assert!(refused.is_err_and(|error: HostError| error.host() == "https://admin.example.com"));
+fn all_texts_that_are_no_hosts_are_returned() {
+    let mistakes = HostList::new(["https://admin.example.com", "admin.example.com", ""]).unwrap_err();
+    assert!(mistakes.iter().map(HostError::host).eq(["https://admin.example.com", ""]));
+}
+
+#[test]
+#[should_panic(expected = "\"https://admin.example.com\" is no host")]
+fn literal_that_is_no_host_panics() {
+    let _ = Admin::new(Limited::new().registry, authorize).hosts(["https://admin.example.com"]);
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use anyhow::Context as _;
 use clap::Args;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use portcullis_tower::{ClientIp, Trust};
+use portcullis_tower::{ClientIp, Networks, Trust};
 
 use crate::request::{parse_header, parse_peer};
 
@@ -59,15 +59,16 @@ impl Identify {
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let trust = match (self.trust.as_slice(), self.hops) {
             ([], hops) => Trust::hops(hops.unwrap_or(0)),
-            (networks, None) => Trust::try_networks(networks)?,
-            (networks, Some(hops)) => Trust::try_networks(networks)?.at_most(hops),
+            (networks, None) => Trust::networks(Networks::new(networks)?),
+            (networks, Some(hops)) => Trust::networks(Networks::new(networks)?).at_most(hops),
         };
         let clients = match self.source {
             Source::Peer => ClientIp::peer(),
             Source::XForwardedFor => ClientIp::behind(trust).x_forwarded_for(),
             Source::Forwarded => ClientIp::behind(trust).forwarded(),
             Source::Header(name) => {
-                ClientIp::behind(trust).try_header(&name).with_context(|| format!("{name:?}"))?
+                let name: HeaderName = name.parse().with_context(|| format!("{name:?}"))?;
+                ClientIp::behind(trust).header(&name)
             }
         };
         let clients = clients.ipv6_prefix(self.ipv6_prefix).ipv4_prefix(self.ipv4_prefix);

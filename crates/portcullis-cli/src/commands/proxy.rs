@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use http::HeaderName;
+use portcullis::key::{Networks, Trust};
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchOptions};
-use portcullis::{ClientIp, Limiter, key::Trust};
+use portcullis::{ClientIp, Limiter};
 use portcullis_cli::findings;
 use portcullis_proxy::{BoundProxy, ReverseProxy};
 use serde_json::json;
@@ -119,11 +121,11 @@ impl Proxy {
         if self.trust.is_empty() {
             return Ok(None);
         }
-        let proxies = ClientIp::behind(Trust::try_networks(&self.trust)?);
+        let proxies = ClientIp::behind(Trust::networks(Networks::new(&self.trust)?));
         Ok(Some(match self.client_header.to_ascii_lowercase().as_str() {
             "x-forwarded-for" => proxies.x_forwarded_for(),
             "forwarded" => proxies.forwarded(),
-            name => proxies.try_header(name).with_context(|| format!("{name:?}"))?,
+            name => proxies.header(&name.parse::<HeaderName>().with_context(|| format!("{name:?}"))?),
         }))
     }
 

@@ -108,7 +108,7 @@ impl Key {
             Self::GrpcService => Arc::new(Route::grpc_service()),
             Self::GrpcMethod => Arc::new(Route::grpc_method()),
             Self::Bearer => Arc::new(Bearer),
-            Self::Header(name) => Arc::new(Header::try_named(name.as_str()).ok()?),
+            Self::Header(name) => Arc::new(Header::named(name)),
             Self::Cookie(name) => Arc::new(Cookie::named(name)),
             Self::Query(name) => Arc::new(Query::named(name)),
             Self::Extension(name) => hooks.keys.get(name).cloned().unwrap_or_else(|| Arc::new(Unregistered)),

@@ -1,60 +1,9 @@
 //! What can be wrong with a policy.
 
 use alloc::string::String;
-use alloc::vec::Vec;
-use alloc::{slice, vec};
-use core::fmt;
 
 use super::PolicyName;
 use crate::{CallerQuotasError, DebtError, FailureModeError, LeaseError, QuotaError, WaitError};
-
-/// Every mistake of a policy, at least one.
-///
-/// It prints all of them, separated by `; `.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicyErrors(Vec<PolicyError>);
-
-impl PolicyErrors {
-    /// `value`, if there are no mistakes.
-    pub(super) fn none_or<T>(errors: Vec<PolicyError>, value: T) -> Result<T, Self> {
-        if errors.is_empty() { Ok(value) } else { Err(Self(errors)) }
-    }
-
-    /// The mistakes, in the order of the parameters and the fields.
-    pub fn iter(&self) -> slice::Iter<'_, PolicyError> {
-        self.0.iter()
-    }
-}
-
-impl IntoIterator for PolicyErrors {
-    type Item = PolicyError;
-    type IntoIter = vec::IntoIter<PolicyError>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl<'e> IntoIterator for &'e PolicyErrors {
-    type Item = &'e PolicyError;
-    type IntoIter = slice::Iter<'e, PolicyError>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
-
-impl fmt::Display for PolicyErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{error}")?;
-        }
-        Ok(())
-    }
-}
-
-impl core::error::Error for PolicyErrors {}
 
 /// One mistake of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

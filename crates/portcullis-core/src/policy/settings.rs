@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use super::failure::PackedMode;
 use super::wait::LeaseOrWait;
-use super::{Policy, PolicyError, PolicyErrors, PolicyName, lease};
-use crate::{FailureMode, FailureModeError, LeaseError, Quota, QuotaError, Strategy};
+use super::{Policy, PolicyError, PolicyName, lease};
+use crate::{FailureMode, FailureModeError, LeaseError, Mistakes, Quota, QuotaError, Strategy};
 
 /// What a policy has besides its name and strategy: the settings of [`Policy::try_new`].
 ///
@@ -78,7 +78,7 @@ impl Policy {
         name: &str,
         strategy: Result<impl Into<Strategy>, QuotaError>,
         settings: PolicySettings,
-    ) -> Result<Self, PolicyErrors> {
+    ) -> Result<Self, Mistakes<PolicyError>> {
         let mut errors = Vec::new();
         let name = PolicyName::new(name).unwrap_or_else(|error| {
             errors.push(error);
@@ -93,7 +93,7 @@ impl Policy {
             }
         };
         let policy = Self::new(name, strategy).with_settings(settings, &mut errors);
-        PolicyErrors::none_or(errors, policy)
+        Mistakes::none_or(errors, policy)
     }
 
     /// The settings of the policy, to make one that differs in some of them.

@@ -82,22 +82,8 @@ impl Percent {
     /// If `percent` is above 100.
     #[track_caller]
     pub const fn new(percent: u16) -> Self {
-        match Self::try_new(percent) {
-            Ok(share) => share,
-            Err(_) => panic!("a share of the keys has 0 to 100 percent"),
-        }
-    }
-
-    /// Like [`Percent::new`], for numbers that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If `percent` is above 100.
-    pub const fn try_new(percent: u16) -> Result<Self, PercentError> {
-        if percent > 100 {
-            return Err(PercentError::Percent { percent });
-        }
-        Ok(Self { permille: percent.saturating_mul(10) })
+        assert!(percent <= 100, "a share of the keys has 0 to 100 percent");
+        Self { permille: percent.saturating_mul(10) }
     }
 
     /// A share in tenths of a percent, from 0 to 1 000.
@@ -107,22 +93,8 @@ impl Percent {
     /// If `permille` is above 1 000.
     #[track_caller]
     pub const fn permille(permille: u16) -> Self {
-        match Self::try_permille(permille) {
-            Ok(share) => share,
-            Err(_) => panic!("a share of the keys has 0 to 1000 permille"),
-        }
-    }
-
-    /// Like [`Percent::permille`], for numbers that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If `permille` is above 1 000.
-    pub const fn try_permille(permille: u16) -> Result<Self, PercentError> {
-        if permille > WHOLE {
-            return Err(PercentError::Permille { permille });
-        }
-        Ok(Self { permille })
+        assert!(permille <= WHOLE, "a share of the keys has 0 to 1000 permille");
+        Self { permille }
     }
 
     /// The share in tenths of a percent.
@@ -133,6 +105,33 @@ impl Percent {
     /// Returns whether a key of this policy is in the share. It stays there when a window gets another length.
     pub fn includes(self, policy: &Policy, key: Key) -> bool {
         position(policy.override_digest(), key.slot()) < self.permille
+    }
+}
+
+impl TryFrom<f64> for Percent {
+    type Error = PercentError;
+
+    /// A share from configuration or input, in percent.
+    ///
+    /// ```
+    /// use portcullis_engine::Percent;
+    ///
+    /// assert_eq!(Percent::try_from(12.5), Ok(Percent::permille(125)));
+    /// assert!(Percent::try_from(0.01).is_err() && Percent::try_from(-1.0).is_err());
+    /// ```
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1 000")]
+    fn try_from(percent: f64) -> Result<Self, PercentError> {
+        if percent > 100.0 {
+            return Err(PercentError::TooMuch { percent });
+        }
+        let permille = percent * 10.0;
+        // Of decimal fractions such as 0.3, which are not exact in binary.
+        let is_whole = (permille - permille.round()).abs() < 1e-9;
+        if percent >= 0.0 && is_whole {
+            Ok(Self { permille: permille.round() as u16 })
+        } else {
+            Err(PercentError::Steps { percent })
+        }
     }
 }
 
@@ -185,8 +184,8 @@ impl FromStr for Mode {
             _ => {
                 let share = text.strip_suffix('%').ok_or_else(|| ParseModeError::Unknown(text.to_owned()))?;
                 permille(share.trim_end())
-                    .and_then(|permille| Percent::try_permille(permille).ok())
-                    .map(Self::Percent)
+                    .filter(|permille| *permille <= WHOLE)
+                    .map(|permille| Self::Percent(Percent { permille }))
                     .ok_or_else(|| ParseModeError::Share(text.to_owned()))
             }
         }
@@ -228,23 +227,23 @@ pub enum ParseModeError {
 /// ```
 /// use portcullis_engine::Percent;
 ///
-/// let error = Percent::try_new(150).unwrap_err();
+/// let error = Percent::try_from(150.0).unwrap_err();
 /// assert_eq!(error.to_string(), "150 percent is more than all keys: use 0 to 100");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PercentError {
     /// More than 100 percent.
     #[error("{percent} percent is more than all keys: use 0 to 100")]
-    Percent {
+    TooMuch {
         /// The number.
-        percent: u16,
+        percent: f64,
     },
-    /// More than 1 000 permille.
-    #[error("{permille} permille is more than all keys: use 0 to 1000")]
-    Permille {
+    /// Less than nothing, no number, or not in steps of a tenth.
+    #[error("{percent} percent is no share of the keys: use 0 to 100, in steps of 0.1")]
+    Steps {
         /// The number.
-        permille: u16,
+        percent: f64,
     },
 }
 

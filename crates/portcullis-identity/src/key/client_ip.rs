@@ -25,8 +25,7 @@ use source::Source;
 pub use error::ClientIpError;
 pub use ip_prefix::IpPrefix;
 pub use peer::peer;
-pub(crate) use trust::parse_networks;
-pub use trust::{Trust, TrustError};
+pub use trust::{Networks, Trust, TrustError};
 pub use trusted_proxies::TrustedProxies;
 
 /// The address of the client: an IPv4 address, or the /64 of an IPv6 address.

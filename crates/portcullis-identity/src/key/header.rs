@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use http::HeaderName;
-use http::header::InvalidHeaderName;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
@@ -40,26 +39,28 @@ pub struct Header {
 }
 
 impl Header {
-    /// Uses the header of this name, which is case-insensitive.
+    /// Uses the header of this name, which is case-insensitive. A name from configuration or input is parsed to a [`HeaderName`] first.
     ///
     /// # Panics
     ///
-    /// If `name` is not a valid header name.
+    /// If `name` is a text that is not a valid header name.
     #[track_caller]
-    pub fn named(name: &str) -> Self {
-        match Self::try_named(name) {
-            Ok(header) => header,
-            Err(error) => panic!("{error}: {name:?}"),
-        }
+    pub fn named(name: &(impl AsRef<str> + ?Sized)) -> Self {
+        Self { name: header_name(name.as_ref()) }
     }
+}
 
-    /// Like [`Header::named`], for names that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If `name` is not a valid header name.
-    pub fn try_named(name: &str) -> Result<Self, InvalidHeaderName> {
-        Ok(Self { name: name.parse()? })
+/// The name of a header, by a literal or a name that was parsed.
+///
+/// # Panics
+///
+/// If it is a text that is not a valid header name.
+#[doc(hidden)]
+#[track_caller]
+pub fn header_name(name: &str) -> HeaderName {
+    match name.parse() {
+        Ok(name) => name,
+        Err(error) => panic!("{error}: {name:?}"),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of matchers: in their construction, and about a request.
 
-use crate::{KeyError, TrustError};
+use crate::KeyError;
 
 /// Why a request cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +20,6 @@ pub enum Undecided {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MatcherError {
-    /// A text is not a network.
-    #[error(transparent)]
-    Network(#[from] TrustError),
     /// A path does not begin with a slash.
     #[error("path {path:?} does not begin with a slash: write \"/{path}\"")]
     NotAbsolute {

@@ -1,9 +1,11 @@
 //! Requests by the gRPC method that they call.
 
+use std::str::FromStr;
+
 use http::request::Parts;
 use http::{HeaderValue, Method, header};
 
-use super::{MatcherError, PathReadings, RequestMatcher, RequestPath, Undecided};
+use super::{MatcherError, PathReadings, PlainPath, RequestMatcher, RequestPath, Undecided};
 
 /// Matches calls of a gRPC method, or of all methods of a service.
 ///
@@ -31,62 +33,66 @@ pub struct GrpcMethod {
 }
 
 impl GrpcMethod {
-    /// Matches calls of one method, such as `grpc.health.v1.Health/Check`.
+    /// Matches calls of one method, such as `grpc.health.v1.Health/Check`. A name from configuration or input is parsed.
     ///
     /// # Panics
-    ///
-    /// If [`try_named`](Self::try_named) returns an error.
-    #[track_caller]
-    pub fn named(method: &str) -> Self {
-        match Self::try_named(method) {
-            Ok(method) => method,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Like [`named`](Self::named), for methods that are not literals.
-    ///
-    /// # Errors
     ///
     /// If `method` does not have the form `package.Service/Method`.
-    pub fn try_named(method: &str) -> Result<Self, MatcherError> {
-        let path = RequestPath::try_exact(&format!("/{method}"));
-        Self::new(path, method, 1, "`package.Service/Method`")
+    #[track_caller]
+    pub fn named(method: &str) -> Self {
+        literal(one_method(method))
     }
 
-    /// Matches calls of all methods of a service, such as `grpc.health.v1.Health`.
+    /// Matches calls of all methods of a service, such as `grpc.health.v1.Health`. A name from configuration or input is parsed.
     ///
     /// # Panics
     ///
-    /// If [`try_service`](Self::try_service) returns an error.
+    /// If `service` does not have the form `package.Service`.
     #[track_caller]
     pub fn service(service: &str) -> Self {
-        match Self::try_service(service) {
-            Ok(service) => service,
-            Err(error) => panic!("{error}"),
-        }
+        literal(all_methods(service))
     }
+}
 
-    /// Like [`service`](Self::service), for services that are not literals.
+impl FromStr for GrpcMethod {
+    type Err = MatcherError;
+
+    /// Parses the name of a method, `package.Service/Method`, or of a service, `package.Service`, for all its methods.
     ///
-    /// # Errors
+    /// ```
+    /// use portcullis_tower::matching::GrpcMethod;
     ///
-    /// If `service` does not have the form `package.Service`.
-    pub fn try_service(service: &str) -> Result<Self, MatcherError> {
-        let path = RequestPath::try_prefix(&format!("/{service}"));
-        Self::new(path, service, 0, "`package.Service`")
+    /// assert!("grpc.health.v1.Health/Check".parse::<GrpcMethod>().is_ok());
+    /// assert!("grpc.health.v1.Health".parse::<GrpcMethod>().is_ok());
+    /// let error = "/grpc.health.v1.Health/Check".parse::<GrpcMethod>().unwrap_err();
+    /// assert!(error.to_string().contains("`package.Service/Method`"));
+    /// ```
+    fn from_str(name: &str) -> Result<Self, MatcherError> {
+        if name.contains('/') { one_method(name) } else { all_methods(name) }
     }
+}
 
-    fn new(
-        path: Result<RequestPath, MatcherError>,
-        name: &str,
-        slashes: usize,
-        form: &'static str,
-    ) -> Result<Self, MatcherError> {
-        match path {
-            Ok(path) if !name.is_empty() && name.matches('/').count() == slashes => Ok(Self { path }),
-            _ => Err(MatcherError::GrpcName { name: name.to_owned(), form }),
-        }
+fn one_method(name: &str) -> Result<GrpcMethod, MatcherError> {
+    let of_method = name.matches('/').count() == 1;
+    match format!("/{name}").parse::<PlainPath>() {
+        Ok(path) if of_method => Ok(GrpcMethod { path: RequestPath::exact(&path) }),
+        _ => Err(MatcherError::GrpcName { name: name.to_owned(), form: "`package.Service/Method`" }),
+    }
+}
+
+fn all_methods(name: &str) -> Result<GrpcMethod, MatcherError> {
+    let of_service = !name.is_empty() && !name.contains('/');
+    match format!("/{name}").parse::<PlainPath>() {
+        Ok(path) if of_service => Ok(GrpcMethod { path: RequestPath::prefix(&path) }),
+        _ => Err(MatcherError::GrpcName { name: name.to_owned(), form: "`package.Service`" }),
+    }
+}
+
+#[track_caller]
+fn literal(method: Result<GrpcMethod, MatcherError>) -> GrpcMethod {
+    match method {
+        Ok(method) => method,
+        Err(error) => panic!("{error}"),
     }
 }
 
@@ -176,13 +182,15 @@ mod tests {
     #[test]
     fn a_name_has_its_form() {
         for name in ["", "a.B", "/a.B/C", "a.B/C/D", "a.B/", "a.B/..", "a.B/%43"] {
-            let error = GrpcMethod::try_named(name).unwrap_err().to_string();
+            let error = one_method(name).unwrap_err().to_string();
             assert_eq!(error, format!("{name:?} does not have the form `package.Service/Method`"));
         }
         for name in ["", "/a.B", "a.B/C", "a.B/", "..", "a b"] {
-            let error = GrpcMethod::try_service(name).unwrap_err().to_string();
+            let error = all_methods(name).unwrap_err().to_string();
             assert_eq!(error, format!("{name:?} does not have the form `package.Service`"));
         }
+        let is_named = |name: &str| name.parse::<GrpcMethod>().is_ok();
+        assert_eq!(["a.B", "a.B/C", "a.B/", "", "/a.B"].map(is_named), [true, true, false, false, false]);
     }
 
     #[test]

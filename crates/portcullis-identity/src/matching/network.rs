@@ -1,10 +1,11 @@
 //! Requests by the network of the client.
 
-use http::request::Parts;
-use ipnet::IpNet;
+use std::fmt;
 
-use super::{MatcherError, RequestMatcher, Undecided};
-use crate::key::{ClientIp, KeyError, parse_networks};
+use http::request::Parts;
+
+use super::{RequestMatcher, Undecided};
+use crate::key::{ClientIp, KeyError, Networks};
 use crate::log::due_hourly;
 use portcullis_core::log::LogThrottle;
 
@@ -42,35 +43,21 @@ use portcullis_core::log::LogThrottle;
 #[derive(Debug)]
 pub struct Network {
     clients: ClientIp,
-    networks: Vec<IpNet>,
+    networks: Networks,
     no_address: LogThrottle,
 }
 
 impl Network {
-    /// Matches clients in these networks, such as `10.0.0.0/8`, `fd00::/8` or a single address. Without networks it matches none.
+    /// Matches clients in these networks, such as `10.0.0.0/8`, `fd00::/8` or a single address. Without networks it matches none. Those
+    /// from configuration or input are [`Networks`].
     ///
     /// # Panics
     ///
-    /// If [`try_of`](Self::try_of) returns an error.
+    /// If texts are no networks, for which [`Networks::new`] returns an error.
     #[track_caller]
-    pub fn of(clients: &ClientIp, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        match Self::try_of(clients, networks) {
-            Ok(network) => network,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Like [`of`](Self::of), for networks that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If one is neither an address nor a network, or has bits set outside of its prefix, which is usually a mistake.
-    pub fn try_of(
-        clients: &ClientIp,
-        networks: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, MatcherError> {
-        let networks = parse_networks(networks)?;
-        Ok(Self { clients: clients.clone(), networks, no_address: LogThrottle::new() })
+    pub fn of(clients: &ClientIp, networks: impl TryInto<Networks, Error: fmt::Display>) -> Self {
+        let networks = Networks::literal(networks);
+        Self { clients: clients.clone(), networks, no_address: LogThrottle::new() }
     }
 
     fn log_misconfiguration(&self, error: &KeyError) {
@@ -88,7 +75,7 @@ impl Network {
 impl RequestMatcher for Network {
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
         match self.clients.client_of(parts) {
-            Ok(client) => Ok(self.networks.iter().any(|network| network.contains(&client))),
+            Ok(client) => Ok(self.networks.contain(&client)),
             Err(error) => {
                 if !error.is_client_fault() {
                     self.log_misconfiguration(&error);
@@ -106,7 +93,6 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::TrustError;
 
     fn parts(peer: &str) -> Parts {
         let peer = SocketAddr::new(peer.parse::<IpAddr>().unwrap(), 1);
@@ -133,12 +119,9 @@ mod tests {
     }
 
     #[test]
-    fn invalid_network_is_named_in_the_error() {
-        let error = |text: &str| Network::try_of(&ClientIp::peer(), [text]).unwrap_err();
-        let syntax = TrustError::Syntax { network: "10.0.0.0/33".to_owned() };
-        assert_eq!(error("10.0.0.0/33"), MatcherError::Network(syntax));
-        let expected = "10.0.0.1/8 has bits outside of its prefix: write 10.0.0.0/8 if that is meant";
-        assert_eq!(error("10.0.0.1/8").to_string(), expected);
+    #[should_panic(expected = "write 10.0.0.0/8 if that is meant; \"x\" is neither an address nor a network")]
+    fn invalid_literal_panics_with_all_mistakes() {
+        let _ = Network::of(&ClientIp::peer(), ["10.0.0.1/8", "x"]);
     }
 
     #[test]

@@ -4,6 +4,8 @@ mod fold;
 mod pattern;
 mod readings;
 
+use std::str::FromStr;
+
 use http::request::Parts;
 
 use super::{MatcherError, RequestMatcher, Undecided};
@@ -69,43 +71,25 @@ enum Kind {
 }
 
 impl RequestPath {
-    /// Matches this path.
+    /// Matches this path. One from configuration or input is parsed to a [`PlainPath`] first.
     ///
     /// # Panics
     ///
-    /// If [`try_exact`](Self::try_exact) returns an error.
+    /// If a text is no [`PlainPath`].
     #[track_caller]
-    pub fn exact(path: &str) -> Self {
-        literal(Self::try_exact(path))
+    pub fn exact(path: &(impl AsRef<str> + ?Sized)) -> Self {
+        Self { kind: Kind::Path(literal(path.as_ref())) }
     }
 
-    /// Like [`exact`](Self::exact), for paths that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If the path does not begin with a slash, has an empty segment or one that ends with a dot, contains a character other than those
-    /// of plain ASCII paths, or has more than 64 segments.
-    pub fn try_exact(path: &str) -> Result<Self, MatcherError> {
-        Ok(Self { kind: Kind::Path(pattern(path, false)?) })
-    }
-
-    /// Matches this path and all paths below it. `/` matches every path.
+    /// Matches this path and all paths below it. `/` matches every path. One from configuration or input is parsed to a [`PlainPath`]
+    /// first.
     ///
     /// # Panics
     ///
-    /// If [`try_prefix`](Self::try_prefix) returns an error.
+    /// If a text is no [`PlainPath`].
     #[track_caller]
-    pub fn prefix(path: &str) -> Self {
-        literal(Self::try_prefix(path))
-    }
-
-    /// Like [`prefix`](Self::prefix), for paths that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// As [`try_exact`](Self::try_exact).
-    pub fn try_prefix(path: &str) -> Result<Self, MatcherError> {
-        Ok(Self { kind: Kind::Path(pattern(path, true)?) })
+    pub fn prefix(path: &(impl AsRef<str> + ?Sized)) -> Self {
+        Self { kind: Kind::Path(literal(path.as_ref()).with_paths_below()) }
     }
 
     /// Matches the Axum route with this pattern, as it was defined, with the prefixes of routers around it: `/users/{id}`.
@@ -117,24 +101,41 @@ impl RequestPath {
     ///
     /// # Panics
     ///
-    /// If [`try_route`](Self::try_route) returns an error.
+    /// If the pattern does not begin with a slash.
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn route(pattern: &str) -> Self {
-        literal(Self::try_route(pattern))
+        let error = || MatcherError::NotAbsolute { path: pattern.to_owned() };
+        assert!(pattern.starts_with('/'), "{}", error());
+        Self { kind: Kind::Route(pattern.into()) }
     }
+}
 
-    /// Like [`route`](Self::route), for patterns that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If the pattern does not begin with a slash.
-    #[cfg(feature = "axum")]
-    pub fn try_route(pattern: &str) -> Result<Self, MatcherError> {
-        if !pattern.starts_with('/') {
-            return Err(MatcherError::NotAbsolute { path: pattern.to_owned() });
-        }
-        Ok(Self { kind: Kind::Route(pattern.into()) })
+/// A path of at most 64 segments that can be read in one way: it begins with a slash, has no empty segment and none that ends with a dot,
+/// and only the characters of plain ASCII paths.
+///
+/// ```
+/// use portcullis_tower::matching::{PlainPath, RequestPath};
+///
+/// let admin = RequestPath::prefix(&"/admin".parse::<PlainPath>()?);
+/// assert!(["/caf%C3%A9", "/admin/..", "admin"].iter().all(|text| text.parse::<PlainPath>().is_err()));
+/// # let _ = admin;
+/// # Ok::<(), portcullis_tower::matching::MatcherError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlainPath(PathPattern);
+
+impl FromStr for PlainPath {
+    type Err = MatcherError;
+
+    fn from_str(path: &str) -> Result<Self, MatcherError> {
+        pattern(path).map(Self)
+    }
+}
+
+impl AsRef<str> for PlainPath {
+    fn as_ref(&self) -> &str {
+        self.0.text()
     }
 }
 
@@ -175,15 +176,15 @@ pub fn matched_path(parts: &Parts) -> Option<&str> {
 }
 
 #[track_caller]
-fn literal(path: Result<RequestPath, MatcherError>) -> RequestPath {
-    match path {
-        Ok(path) => path,
+fn literal(path: &str) -> PathPattern {
+    match pattern(path) {
+        Ok(pattern) => pattern,
         Err(error) => panic!("{error}"),
     }
 }
 
 /// The pattern of one path that can be read in one way.
-fn pattern(path: &str, is_prefix: bool) -> Result<PathPattern, MatcherError> {
+fn pattern(path: &str) -> Result<PathPattern, MatcherError> {
     let owned = || path.to_owned();
     if !path.starts_with('/') {
         return Err(MatcherError::NotAbsolute { path: owned() });
@@ -198,7 +199,7 @@ fn pattern(path: &str, is_prefix: bool) -> Result<PathPattern, MatcherError> {
     if !is_plain(path) {
         return Err(MatcherError::Segment { path: owned() });
     }
-    PathPattern::literal(path, is_prefix).ok_or_else(|| MatcherError::TooLong { path: owned() })
+    PathPattern::literal(path).ok_or_else(|| MatcherError::TooLong { path: owned() })
 }
 
 #[cfg(test)]
@@ -215,8 +216,7 @@ mod tests {
             ("/a.", r#"path "/a." has a segment that is empty or ends with a dot: write it without"#),
             ("/a/../b", r#"path "/a/../b" has a segment that is empty or ends with a dot: write it without"#),
         ] {
-            assert_eq!(RequestPath::try_exact(path).unwrap_err().to_string(), message);
-            assert_eq!(RequestPath::try_prefix(path).unwrap_err().to_string(), message);
+            assert_eq!(path.parse::<PlainPath>().unwrap_err().to_string(), message);
         }
         for (path, character) in [
             ("/%61", '%'),
@@ -231,15 +231,26 @@ mod tests {
             ("/a\n", '\n'),
         ] {
             let error = MatcherError::Character { path: path.to_owned(), character };
-            assert_eq!(RequestPath::try_exact(path).unwrap_err(), error);
-            assert_eq!(RequestPath::try_prefix(path).unwrap_err(), error);
+            assert_eq!(path.parse::<PlainPath>(), Err(error));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "path \"health\" does not begin with a slash")]
+    fn invalid_literal_panics() {
+        let _ = RequestPath::prefix("health");
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    #[should_panic(expected = "path \"users/{id}\" does not begin with a slash")]
+    fn relative_route_panics() {
+        let _ = RequestPath::route("users/{id}");
     }
 
     #[cfg(feature = "axum")]
     #[test]
     fn a_route_is_the_pattern_that_matched() {
-        assert!(RequestPath::try_route("users/{id}").is_err());
         let (parts, ()) = http::Request::get("/users/{id}").body(()).unwrap().into_parts();
         assert_eq!(RequestPath::route("/users/{id}").matches(&parts), Err(Undecided::Ambiguous));
     }

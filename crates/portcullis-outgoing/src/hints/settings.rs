@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use http::HeaderName;
-use http::header::InvalidHeaderName;
 use portcullis_core::overrides;
+use portcullis_identity::header_name;
 use portcullis_response::headers::{X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
 
 /// How a server writes the time in `X-RateLimit-Reset`. Servers differ, and a number does not tell: 60 may be a minute from now, or
@@ -45,26 +45,18 @@ impl RemainingHeaders {
         Self { remaining: X_RATELIMIT_REMAINING.clone(), reset: X_RATELIMIT_RESET.clone(), format }
     }
 
-    /// Headers of other names, which are case-insensitive.
+    /// Headers of other names, which are case-insensitive. Names from configuration or input are parsed to a [`HeaderName`] first.
     ///
     /// # Panics
     ///
-    /// If a name is not a valid header name.
+    /// If a name is a text that is not a valid header name.
     #[track_caller]
-    pub fn named(remaining: &str, reset: &str, format: ResetFormat) -> Self {
-        match Self::try_named(remaining, reset, format) {
-            Ok(headers) => headers,
-            Err(error) => panic!("{error}: {remaining:?}, {reset:?}"),
-        }
-    }
-
-    /// Like [`named`](Self::named), for names that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If a name is not a valid header name.
-    pub fn try_named(remaining: &str, reset: &str, format: ResetFormat) -> Result<Self, InvalidHeaderName> {
-        Ok(Self { remaining: remaining.parse()?, reset: reset.parse()?, format })
+    pub fn named(
+        remaining: &(impl AsRef<str> + ?Sized),
+        reset: &(impl AsRef<str> + ?Sized),
+        format: ResetFormat,
+    ) -> Self {
+        Self { remaining: header_name(remaining.as_ref()), reset: header_name(reset.as_ref()), format }
     }
 }
 

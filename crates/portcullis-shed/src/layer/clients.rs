@@ -1,13 +1,9 @@
 //! Options that keep single clients from taking all places.
 
-use std::sync::Arc;
-
 use portcullis_identity::KeyExtractor;
 use portcullis_tower::BodyRate;
 
 use super::ShedLayer;
-use crate::config::Places;
-use crate::error::ShedError;
 
 impl ShedLayer {
     /// Shares the places in flight among callers while the limit is reached, so that one of them cannot take those of all others, as by uploads
@@ -35,24 +31,12 @@ impl ShedLayer {
     ///
     /// # Panics
     ///
-    /// If [`try_share_per`](Self::try_share_per) returns an error.
+    /// If callers [can choose](KeyExtractor::is_chosen_by_client) the key, or all of them [share](KeyExtractor::is_shared) it.
     #[must_use]
     #[track_caller]
     pub fn share_per(self, key: impl KeyExtractor) -> Self {
-        super::or_panic(self.try_share_per(key))
-    }
-
-    /// Like [`share_per`](Self::share_per), for a key that is not a literal.
-    ///
-    /// # Errors
-    ///
-    /// If callers [can choose](KeyExtractor::is_chosen_by_client) the key, or all of them [share](KeyExtractor::is_shared) it.
-    pub fn try_share_per(self, key: impl KeyExtractor) -> Result<Self, ShedError> {
-        let is_shared = key.is_shared();
-        if is_shared || key.is_chosen_by_client() {
-            return Err(ShedError::ShareKey { key: key.description().into_owned(), is_shared });
-        }
-        Ok(self.with(|config| config.places = Some(Arc::new(Places::new(key)))))
+        let places = super::or_panic(super::settings::places(key));
+        self.with(|config| config.places = Some(places))
     }
 
     /// Sets the smallest rate at which the clients of requests in flight send their bodies, or `None` for any rate. A slower body ends with an

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::{Policy, Quota};
-use portcullis_shed::{Class, Shed, ShedBody, ShedError, ShedLayer};
+use portcullis_shed::{Class, Shed, ShedBody, ShedError, ShedLayer, ShedSettings};
 use portcullis_tower::matching::RequestPath;
 use portcullis_tower::{Event, EventKind, Global, PolicyExt as _, RateLimitLayer, Reason, Registry};
 use tokio::sync::Semaphore;
@@ -318,25 +318,70 @@ fn figures_are_those_of_the_layers_that_exist() {
 
 #[test]
 fn options_out_of_range_are_errors() {
-    let new = |limit| ShedLayer::try_new(&registry(), limit).map(|_| ()).unwrap_err();
+    let mistakes = |settings: ShedSettings| -> Vec<ShedError> {
+        ShedLayer::try_new(&registry(), settings).unwrap_err().into_iter().collect()
+    };
     #[expect(clippy::reversed_empty_ranges, reason = "it is refused")]
     for limit in [0..=1, 2..=1, 1..=1_000_001] {
         let (floor, ceiling) = (*limit.start(), *limit.end());
-        assert_eq!(new(limit), ShedError::Range { floor, ceiling });
+        assert_eq!(mistakes(limit.into()), [ShedError::Range { floor, ceiling }]);
     }
-    let layer = || ShedLayer::new(&registry(), 1..=1_000_000);
+    let right = || ShedSettings::from(1..=1_000_000);
     for share in [-0.1, 1.0, f64::INFINITY] {
-        assert_eq!(layer().try_reserve_for_critical(share).unwrap_err(), ShedError::Share { share });
-        assert_eq!(layer().try_reserve_from_background(share).unwrap_err(), ShedError::Share { share });
+        let wrong = ShedSettings { reserved_for_critical: share, reserved_from_background: share, ..right() };
+        assert_eq!(mistakes(wrong), [ShedError::Share { share }, ShedError::Share { share }]);
     }
-    let error = layer().try_tolerate_latency(1.0).unwrap_err().to_string();
+    let [error] = mistakes(ShedSettings { tolerated_latency: 1.0, ..right() }).try_into().unwrap();
     assert_eq!(
-        error,
+        error.to_string(),
         "a latency of 1 times that without load cannot be tolerated: use a ratio from 1.1 to 10"
     );
     let (short, long) = (Duration::from_secs(1), Duration::from_secs(2));
-    let error = layer().try_retry_after(long..=short).unwrap_err();
-    assert_eq!(error, ShedError::RetryAfter { shortest: long, longest: short });
-    let error = layer().try_retry_after(short..=Duration::from_secs(4_000)).unwrap_err();
+    let reversed = ShedError::RetryAfter { shortest: long, longest: short };
+    assert_eq!(mistakes(ShedSettings { retry_after: long..=short, ..right() }), [reversed]);
+    let far = ShedSettings { retry_after: short..=Duration::from_secs(4_000), ..right() };
+    let [error] = mistakes(far).try_into().unwrap();
     assert_eq!(error.to_string(), "retries cannot be spread over 3999s: use at most 3600s");
+}
+
+/// Each setting is wrong.
+fn wrong() -> ShedSettings {
+    ShedSettings {
+        limit: 0..=1,
+        reserved_for_critical: f64::NAN,
+        reserved_from_background: -1.0,
+        tolerated_latency: 11.0,
+        retry_after: Duration::from_secs(2)..=Duration::from_secs(1),
+        share_per: Some(Arc::new(Global)),
+    }
+}
+
+#[test]
+fn all_mistakes_are_returned_at_once() {
+    let registry = registry();
+    let mistakes = ShedLayer::try_new(&registry, wrong()).unwrap_err();
+    assert!(matches!(
+        mistakes.iter().as_slice(),
+        [
+            ShedError::Range { floor: 0, ceiling: 1 },
+            ShedError::Share { .. },
+            ShedError::Share { share: -1.0 },
+            ShedError::Tolerance { ratio: 11.0 },
+            ShedError::RetryAfter { .. },
+            ShedError::ShareKey { is_shared: true, .. },
+        ]
+    ));
+    registry.figures(&mut |figure| assert!(!figure.name.starts_with("shed"), "no layer is made"));
+}
+
+#[test]
+#[should_panic(expected = "use a fraction from 0, and below 1; a latency of 11 times")]
+fn literal_panics_with_all_mistakes() {
+    let _ = ShedLayer::new(&registry(), wrong());
+}
+
+#[test]
+#[should_panic(expected = "1.5 of a limit cannot be set aside")]
+fn literal_option_out_of_range_panics() {
+    let _ = ShedLayer::new(&registry(), 1..=10).reserve_for_critical(1.5);
 }

@@ -1,6 +1,5 @@
 //! Limiters of instances that share no store.
 
-use portcullis_core::FailureModeError;
 use portcullis_memory::{InstanceShare, MemoryStore};
 
 use super::Limiter;
@@ -16,6 +15,8 @@ impl Limiter {
     /// It is exact only if each client's requests are spread evenly over exactly this number of instances. A client that reaches a
     /// single instance is limited to one share, and twice as many instances admit twice the limit:
     /// [the guide](crate::guide::operations#without-a-shared-store) has the figures. A cost above the share is rejected with 400.
+    ///
+    /// A number from the environment is parsed to a [`NonZeroU32`](std::num::NonZeroU32), whose [`get`](std::num::NonZeroU32::get) is at least 1.
     ///
     /// For other bounds of the memory, use [`InstanceShare`](crate::store::InstanceShare) and [`Limiter::new`].
     ///
@@ -38,22 +39,6 @@ impl Limiter {
     /// an error of [`Limiter::try_layer`].
     #[track_caller]
     pub fn memory_among(instances: u32) -> Self {
-        match Self::try_memory_among(instances) {
-            Ok(limiter) => limiter,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Like [`Limiter::memory_among`], for a number that is not a constant, such as one from the environment.
-    ///
-    /// # Errors
-    ///
-    /// If `instances` is zero.
-    ///
-    /// # Panics
-    ///
-    /// If the operating system provides no random bytes.
-    pub fn try_memory_among(instances: u32) -> Result<Self, FailureModeError> {
-        InstanceShare::try_new(MemoryStore::new(), instances).map(Self::in_process)
+        Self::in_process(InstanceShare::new(MemoryStore::new(), instances))
     }
 }

@@ -1,14 +1,16 @@
 //! Load shedding.
 
-use std::ops::RangeInclusive;
+#[cfg(feature = "rules")]
+use std::sync::Arc;
 
-use portcullis_shed::{ShedError, ShedLayer};
+use portcullis_core::Mistakes;
+use portcullis_shed::{ShedError, ShedLayer, ShedSettings};
 
 use super::Limiter;
 
 impl Limiter {
     /// Makes a layer that rejects requests while the service is overloaded, the least important ones first: 503, with a spread
-    /// `Retry-After`. It adapts its limit on requests in flight within this range, beginning at the floor. See [`shed`](crate::shed) and
+    /// `Retry-After`. It adapts its limit on requests in flight within this range, beginning at the floor; other settings are [`ShedSettings`](crate::shed::ShedSettings). See [`shed`](crate::shed) and
     /// [Load shedding](crate::guide::load_shedding).
     ///
     /// A limiter with [rules](Self::with_rules) whose files have the table `[client_ip]` shares the places [per client](ShedLayer::share_per), unless
@@ -36,26 +38,27 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// If the range is empty, or not within 1 and 1 000 000: [`try_shed`](Self::try_shed) returns an error.
+    /// If the settings have mistakes, with all of them: [`try_shed`](Self::try_shed) returns them.
     #[track_caller]
-    pub fn shed(&self, limit: RangeInclusive<usize>) -> ShedLayer {
-        match self.try_shed(limit) {
+    pub fn shed(&self, settings: impl Into<ShedSettings>) -> ShedLayer {
+        match self.try_shed(settings) {
             Ok(layer) => layer,
-            Err(error) => panic!("{error}"),
+            Err(mistakes) => panic!("{mistakes}"),
         }
     }
 
-    /// Like [`shed`](Self::shed), for a range that is not a literal.
+    /// Like [`shed`](Self::shed), for settings from configuration or input: it returns all their mistakes at once.
     ///
     /// # Errors
     ///
-    /// If the range is empty, or not within 1 and 1 000 000.
-    pub fn try_shed(&self, limit: RangeInclusive<usize>) -> Result<ShedLayer, ShedError> {
-        let layer = ShedLayer::try_new(&self.registry, limit)?;
+    /// As for [`ShedLayer::try_new`].
+    pub fn try_shed(&self, settings: impl Into<ShedSettings>) -> Result<ShedLayer, Mistakes<ShedError>> {
+        let settings = settings.into();
         #[cfg(feature = "rules")]
-        if let Some(rules) = &self.rules {
-            return layer.try_share_per(rules.clients());
-        }
-        Ok(layer)
+        let settings = ShedSettings {
+            share_per: settings.share_per.or_else(|| Some(Arc::new(self.rules.as_ref()?.clients()))),
+            ..settings
+        };
+        ShedLayer::try_new(&self.registry, settings)
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use axum::http::HeaderValue;
 use portcullis::ClientIp;
-use portcullis::key::{Bearer, Cookie, Extension, Global, Header, KeyExtractor, Query, Route, Trust};
+use portcullis::key::{
+    Bearer, Cookie, Extension, Global, Header, KeyExtractor, Networks, Query, Route, Trust,
+};
 use toml::{Table, Value};
 
 use super::{number, text, texts};
@@ -17,8 +19,10 @@ pub(super) fn clients(table: Option<&Value>) -> ClientIp {
     let Some(table) = table.and_then(Value::as_table) else { return ClientIp::peer() };
     let hops: Option<usize> = number(table, "hops");
     let trust = match (table.get("trusted_proxies"), hops) {
-        (Some(networks), None) => Some(Trust::networks(texts(networks))),
-        (Some(networks), Some(hops)) => Some(Trust::networks(texts(networks)).at_most(hops)),
+        (Some(networks), None) => Some(Trust::networks(Networks::new(texts(networks)).unwrap())),
+        (Some(networks), Some(hops)) => {
+            Some(Trust::networks(Networks::new(texts(networks)).unwrap()).at_most(hops))
+        }
         (None, hops) => hops.map(Trust::hops),
     };
     let clients = match (text(table, "header"), trust) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::MatchedPath;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method};
-use portcullis::key::{Identity, KeyError, KeyExtractor, KeyWriter};
+use portcullis::key::{Identity, KeyError, KeyExtractor, KeyWriter, Networks};
 use portcullis::layer::{GrpcMethod, Network, RequestMatcher, RequestPath, Undecided};
 use portcullis::{ClientIp, RateLimitLayer};
 use toml::{Table, Value};
@@ -73,7 +73,7 @@ fn one(table: &Table, clients: &ClientIp) -> Shared {
     let of_field = |(name, value): (&String, &Value)| -> Shared {
         let text = || value.as_str().unwrap().to_owned();
         match name.as_str() {
-            "network" => Arc::new(Network::of(clients, texts(value))),
+            "network" => Arc::new(Network::of(clients, Networks::new(texts(value)).unwrap())),
             "path" => Arc::new(RequestPath::exact(&text())),
             "prefix" => Arc::new(RequestPath::prefix(&text())),
             "grpc" if text().contains('/') => Arc::new(GrpcMethod::named(&text())),

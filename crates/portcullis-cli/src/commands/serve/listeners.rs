@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use portcullis::Limiter;
-use portcullis::admin::{Actor, Refused, has_bearer_token};
+use portcullis::admin::{Actor, HostList, Refused, has_bearer_token};
 use portcullis_cli::admin::token;
 use portcullis_rls::HEALTH_NAMES;
 use portcullis_server::{Place, Server, Tls};
@@ -152,7 +152,8 @@ impl ListenerArguments {
                 Err(Refused::Unauthenticated)
             }
         });
-        let admin = if self.admin_host.is_empty() { admin } else { admin.try_hosts(&self.admin_host)? };
+        let admin =
+            if self.admin_host.is_empty() { admin } else { admin.hosts(HostList::new(&self.admin_host)?) };
         Ok(admin.into_router())
     }
 }

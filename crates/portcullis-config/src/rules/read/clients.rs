@@ -1,8 +1,10 @@
 //! `[client_ip]`: what the address of a client is.
 
+use http::HeaderName;
 use portcullis_tower::{ClientIp, Trust};
 
 use super::Reader;
+use super::lists::parsed;
 use crate::fields::Fields;
 use crate::tree::Node;
 
@@ -34,8 +36,7 @@ impl<'a> Reader<'a> {
                         .warning("trusted_proxies", TRUSTS_EVERY_ADDRESS)
                         .help("write the networks of the proxies alone");
                 }
-                let trust = Trust::try_networks(networks.into_iter().map(|(network, _)| network));
-                trust.map_err(|error| fields.error("trusted_proxies", error.to_string())).ok()
+                parsed(&fields, "trusted_proxies", networks).map(Trust::networks)
             });
             trust.map(|trust| hops.map_or(trust.clone(), |hops| trust.at_most(hops)))
         } else {
@@ -90,8 +91,9 @@ fn behind(fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {
     if header.eq_ignore_ascii_case("forwarded") {
         return Some(proxies.forwarded());
     }
-    let clients = proxies.try_header(header);
-    clients.map_err(|error| fields.error("header", format!("{header:?}: {error}"))).ok()
+    let name = header.parse::<HeaderName>();
+    let name = name.map_err(|error| fields.error("header", format!("{header:?}: {error}"))).ok()?;
+    Some(proxies.header(&name))
 }
 
 const TRUSTS_EVERY_ADDRESS: &str =

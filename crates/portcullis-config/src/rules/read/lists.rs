@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use portcullis_tower::matching::{
-    GrpcMethod, MatcherError, Network, RequestMatcher, RequestPath, Undecided, matched_path,
+    GrpcMethod, MatcherError, Network, PlainPath, RequestMatcher, RequestPath, Undecided, matched_path,
 };
+use portcullis_tower::{Networks, TrustError};
 
 use super::Reader;
 use super::matching::method;
@@ -24,21 +25,18 @@ impl Reader<'_> {
     /// All fields of a table have to hold.
     fn request_matcher(&self, node: &Node, path: &str) -> Option<Shared> {
         let mut fields = Fields::of(node, path, self.findings)?;
-        let networks = fields.texts("network").and_then(|networks| {
-            let network = Network::try_of(&self.clients, networks.into_iter().map(|(network, _)| network));
-            network.map_err(|error| fields.error("network", error.to_string())).ok()
-        });
+        let networks = fields.texts("network").and_then(|networks| parsed(&fields, "network", networks));
         let without = "the table matches no request";
         // Without it, a table that names more would match what it does not mean.
         let nothing = Some(shared(|_: &Parts| false));
         let function = self.function(&self.hooks.matchers, &mut fields, ["matcher"; 2], without, nothing);
         let all: Vec<Shared> = [
-            networks.map(shared),
-            fields.parse_with("path", RequestPath::try_exact).map(shared),
-            fields.parse_with("prefix", RequestPath::try_prefix).map(shared),
+            networks.map(|networks| shared(Network::of(&self.clients, networks))),
+            fields.parse::<PlainPath>("path").map(|path| shared(RequestPath::exact(&path))),
+            fields.parse::<PlainPath>("prefix").map(|path| shared(RequestPath::prefix(&path))),
             fields.parse_with("route", route).map(shared),
             fields.parse_with("method", method).map(shared),
-            fields.parse_with("grpc", grpc).map(shared),
+            fields.parse::<GrpcMethod>("grpc").map(shared),
             // Last: the program is not asked about requests that another part excludes.
             function,
         ]
@@ -56,6 +54,15 @@ impl Reader<'_> {
         let first = all.next()?;
         Some(all.fold(first, |left, right| shared(left.and(right))))
     }
+}
+
+/// The networks of a field, or a finding for each text that is none.
+pub(super) fn parsed(fields: &Fields<'_>, field: &str, texts: Vec<(&str, &Node)>) -> Option<Networks> {
+    let networks = Networks::new(texts.into_iter().map(|(network, _)| network));
+    let finding = |mistake: TrustError| {
+        fields.error(field, mistake.to_string());
+    };
+    networks.map_err(|mistakes| mistakes.into_iter().for_each(finding)).ok()
 }
 
 fn shared(matcher: impl RequestMatcher) -> Shared {
@@ -76,8 +83,4 @@ fn route(pattern: &str) -> Result<MatchedRoute, MatcherError> {
         return Ok(MatchedRoute(pattern.to_owned()));
     }
     Err(MatcherError::NotAbsolute { path: pattern.to_owned() })
-}
-
-fn grpc(name: &str) -> Result<GrpcMethod, MatcherError> {
-    if name.contains('/') { GrpcMethod::try_named(name) } else { GrpcMethod::try_service(name) }
 }

@@ -43,17 +43,13 @@ impl Reader<'_> {
     }
 
     /// In steps of a tenth of a percent.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1 000")]
     fn percent(&self, percent: f64, node: &Node, path: &str) -> Option<Mode> {
-        let permille = percent * 10.0;
-        // Of decimal fractions such as 0.3, which are not exact in binary.
-        let is_whole = (permille - permille.round()).abs() < 1e-9;
-        if !(0.0..=100.0).contains(&percent) || !is_whole {
+        let Ok(share) = Percent::try_from(percent) else {
             let message = format!("{percent} percent is no share of the keys");
             self.findings.error(path, node.span, message).help(SHARES);
             return None;
-        }
-        Percent::try_permille(permille.round() as u16).ok().map(Mode::Percent)
+        };
+        Some(Mode::Percent(share))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::{FixedWindow, Gcra, InFlight, Refill, TokenBucket};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn made(name: &str, quota: Quota, settings: PolicySettings) -> Result<Policy, PolicyErrors> {
+fn made(name: &str, quota: Quota, settings: PolicySettings) -> Result<Policy, Mistakes<PolicyError>> {
     Policy::try_new(name, Gcra::new(quota), settings)
 }
 

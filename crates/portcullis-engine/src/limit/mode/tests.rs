@@ -72,17 +72,18 @@ fn parts_behind_the_first_do_not_matter() {
 
 #[test]
 fn numbers_out_of_range_are_errors() {
-    assert_eq!(Percent::try_new(100), Ok(Percent::ALL));
-    assert_eq!(Percent::try_permille(1_000), Ok(Percent::ALL));
+    assert_eq!(Percent::try_from(100.0), Ok(Percent::ALL));
+    assert_eq!(Percent::try_from(0.0), Ok(Percent::ZERO));
+    assert_eq!(Percent::try_from(0.3), Ok(Percent::permille(3)));
     assert_eq!(Percent::new(7), Percent::permille(70));
-    let errors = [Percent::try_new(101).unwrap_err(), Percent::try_permille(u16::MAX).unwrap_err()];
-    assert_eq!(
-        errors.map(|error| error.to_string()),
-        [
-            "101 percent is more than all keys: use 0 to 100",
-            "65535 permille is more than all keys: use 0 to 1000"
-        ]
-    );
+    let error = |percent: f64| Percent::try_from(percent).unwrap_err().to_string();
+    assert_eq!(error(101.0), "101 percent is more than all keys: use 0 to 100");
+    for percent in [0.25, -0.1, f64::NAN, f64::NEG_INFINITY] {
+        assert_eq!(
+            error(percent),
+            format!("{percent} percent is no share of the keys: use 0 to 100, in steps of 0.1")
+        );
+    }
 }
 
 #[test]

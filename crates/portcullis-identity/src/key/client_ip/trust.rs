@@ -1,8 +1,10 @@
 //! The trusted hops.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+use portcullis_core::Mistakes;
 
 use super::address::fold;
 
@@ -12,40 +14,27 @@ use super::address::fold;
 /// use portcullis_tower::Trust;
 ///
 /// let proxies = Trust::networks(["10.0.0.0/8", "2001:db8:7::/48", "192.0.2.7"]);
-/// assert!(Trust::try_networks(["10.0.0.1/8"]).is_err(), "the address has bits outside of its network");
 /// # let _ = proxies;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Trust {
     /// All networks, if `None`.
-    networks: Option<Vec<IpNet>>,
+    networks: Option<Networks>,
     /// Any number, if `None`.
     hops: Option<usize>,
 }
 
 impl Trust {
     /// Trusts the addresses in these networks, such as `10.0.0.0/8`, `fd00::/8` or a single address. Other networks are not
-    /// trusted, including private ones.
+    /// trusted, including private ones. Those from configuration or input are [`Networks`].
     ///
     /// # Panics
     ///
-    /// If [`Trust::try_networks`] returns an error.
+    /// If texts are no networks, for which [`Networks::new`] returns an error.
     #[track_caller]
-    pub fn networks(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        match Self::try_networks(networks) {
-            Ok(trust) => trust,
-            Err(error) => panic!("{error}"),
-        }
-    }
-
-    /// Like [`Trust::networks`], for networks that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If one is neither an address nor a network, or has bits set outside of its prefix, which is usually a mistake.
-    pub fn try_networks(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, TrustError> {
-        Ok(Self { networks: Some(parse_networks(networks)?), hops: None })
+    pub fn networks(networks: impl TryInto<Networks, Error: fmt::Display>) -> Self {
+        Self { networks: Some(Networks::literal(networks)), hops: None }
     }
 
     /// Trusts the last `count` hops regardless of their addresses: the peer and the last `count - 1` elements of the header.
@@ -65,14 +54,14 @@ impl Trust {
     /// Whether the value written by a hop is trusted, with `hops_before` hops between it and this server.
     pub(super) fn trusts(&self, address: IpAddr, hops_before: usize) -> bool {
         self.hops.is_none_or(|most| hops_before < most)
-            && self.networks.as_ref().is_none_or(|networks| networks.iter().any(|net| net.contains(&address)))
+            && self.networks.as_ref().is_none_or(|networks| networks.contain(&address))
     }
 
     /// Whether every address of one family is in the networks.
     pub(super) fn is_everything(&self) -> bool {
         self.networks
             .as_ref()
-            .is_some_and(|networks| networks.iter().any(|network| network.prefix_len() == 0))
+            .is_some_and(|networks| networks.0.iter().any(|network| network.prefix_len() == 0))
     }
 }
 
@@ -96,13 +85,60 @@ pub enum TrustError {
     },
 }
 
-/// Parses networks, joined where possible. Networks of IPv4-mapped addresses become networks of IPv4 addresses.
-pub(crate) fn parse_networks(
-    networks: impl IntoIterator<Item = impl AsRef<str>>,
-) -> Result<Vec<IpNet>, TrustError> {
-    let networks = networks.into_iter().map(|network| parse_network(network.as_ref()));
-    let networks: Vec<_> = networks.collect::<Result<_, _>>()?;
-    Ok(IpNet::aggregate(&networks))
+/// Networks and addresses, of proxies that are [trusted](Trust::networks) or of clients that a
+/// [matcher](crate::matching::Network) names.
+///
+/// ```
+/// use portcullis_tower::{ClientIp, Networks, Trust};
+/// use portcullis_tower::matching::Network;
+///
+/// let proxies = Networks::new("10.0.0.0/8 192.0.2.7".split(' '))?;
+/// let clients = ClientIp::behind(Trust::networks(proxies)).x_forwarded_for();
+/// let office = Network::of(&clients, Networks::new(["203.0.113.0/24"])?);
+///
+/// let mistakes = Networks::new(["10.0.0.1/8", "10.0.0.0/33"]).unwrap_err();
+/// assert_eq!(
+///     mistakes.to_string(),
+///     "10.0.0.1/8 has bits outside of its prefix: write 10.0.0.0/8 if that is meant; \
+///      \"10.0.0.0/33\" is neither an address nor a network such as 10.0.0.0/8"
+/// );
+/// # let _ = office;
+/// # Ok::<(), portcullis_core::Mistakes<portcullis_tower::TrustError>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
+
+impl Networks {
+    /// Parses networks such as `10.0.0.0/8`, `fd00::/8` or a single address, and joins them where possible. Networks of IPv4-mapped
+    /// addresses become networks of IPv4 addresses.
+    ///
+    /// # Errors
+    ///
+    /// Each that is neither an address nor a network, or has bits set outside of its prefix, which is usually a mistake.
+    pub fn new(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Mistakes<TrustError>> {
+        let networks = Mistakes::all(networks.into_iter().map(|network| parse_network(network.as_ref())))?;
+        Ok(Self(IpNet::aggregate(&networks)))
+    }
+
+    #[track_caller]
+    pub(crate) fn literal(networks: impl TryInto<Self, Error: fmt::Display>) -> Self {
+        match networks.try_into() {
+            Ok(networks) => networks,
+            Err(mistakes) => panic!("{mistakes}"),
+        }
+    }
+
+    pub(crate) fn contain(&self, address: &IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(address))
+    }
+}
+
+impl<const N: usize> TryFrom<[&str; N]> for Networks {
+    type Error = Mistakes<TrustError>;
+
+    fn try_from(networks: [&str; N]) -> Result<Self, Self::Error> {
+        Self::new(networks)
+    }
 }
 
 fn parse_network(text: &str) -> Result<IpNet, TrustError> {
@@ -175,10 +211,26 @@ mod tests {
     fn invalid_network_is_named_in_the_error() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "localhost", "10.0.0.0/8 ", "fe80::1%eth0", "10.0.0.0/-1"]
         {
-            let error = Trust::try_networks([text]).unwrap_err();
-            assert_eq!(error, TrustError::Syntax { network: text.to_owned() });
+            let error = Networks::new([text]).unwrap_err();
+            assert_eq!(error, TrustError::Syntax { network: text.to_owned() }.into());
         }
-        let error = Trust::try_networks(["10.0.0.1/8"]).unwrap_err().to_string();
+        let error = Networks::new(["10.0.0.1/8"]).unwrap_err().to_string();
         assert_eq!(error, "10.0.0.1/8 has bits outside of its prefix: write 10.0.0.0/8 if that is meant");
+    }
+
+    #[test]
+    fn all_invalid_networks_are_returned_at_once() {
+        let mistakes = Networks::new(["10.0.0.1/8", "10.0.0.0/8", "localhost"]).unwrap_err();
+        assert!(matches!(
+            mistakes.iter().as_slice(),
+            [TrustError::HostBits { network, .. }, TrustError::Syntax { network: other }]
+                if network == "10.0.0.1/8" && other == "localhost"
+        ));
+    }
+
+    #[test]
+    #[should_panic(expected = "\"10.0.0.0/33\" is neither an address nor a network such as 10.0.0.0/8")]
+    fn invalid_literal_panics() {
+        let _ = Trust::networks(["10.0.0.0/33"]);
     }
 }

@@ -1,8 +1,6 @@
 //! Trusted proxies, and the header that they write.
 
-use http::HeaderName;
-use http::header::InvalidHeaderName;
-
+use super::super::header::header_name;
 use super::ip_prefix::PrefixLengths;
 use super::log_once::LogOnce;
 use super::{ClientIp, Source, Trust};
@@ -51,27 +49,14 @@ impl TrustedProxies {
     /// Reads a header with one address that the peer overwrites, such as `X-Real-IP` or `CF-Connecting-IP`.
     ///
     /// It must occur exactly once. A missing or a repeated header is an error, because the proxy does not overwrite it as
-    /// expected. The address is used whether it is trusted or not.
+    /// expected. The address is used whether it is trusted or not. A name from configuration or input is parsed to a [`HeaderName`](http::HeaderName) first.
     ///
     /// # Panics
     ///
-    /// If `name` is not a valid header name.
+    /// If `name` is a text that is not a valid header name.
     #[track_caller]
-    pub fn header(self, name: &str) -> ClientIp {
-        match self.try_header(name) {
-            Ok(clients) => clients,
-            Err(error) => panic!("{error}: {name:?}"),
-        }
-    }
-
-    /// Like [`header`](Self::header), for names that are not literals.
-    ///
-    /// # Errors
-    ///
-    /// If `name` is not a valid header name.
-    pub fn try_header(self, name: &str) -> Result<ClientIp, InvalidHeaderName> {
-        let name: HeaderName = name.parse()?;
-        Ok(self.with(Source::Single(name)))
+    pub fn header(self, name: &(impl AsRef<str> + ?Sized)) -> ClientIp {
+        self.with(Source::Single(header_name(name.as_ref())))
     }
 
     fn with(self, source: Source) -> ClientIp {

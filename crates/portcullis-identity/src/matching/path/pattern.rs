@@ -88,11 +88,15 @@ impl PathPattern {
         Ok(Self::new(text, segments))
     }
 
-    /// The pattern of one path, and with `is_prefix` of all paths below it. `None` if it has too many segments.
-    pub(super) fn literal(path: &str, is_prefix: bool) -> Option<Self> {
+    /// The pattern of one path. `None` if it has too many segments.
+    pub(super) fn literal(path: &str) -> Option<Self> {
         let segments = path.strip_prefix('/').unwrap_or(path).split('/').filter(|_| path != "/");
         let segments: Box<[_]> = segments.map(PatternSegment::literal).collect();
-        (segments.len() <= MAX_SEGMENTS).then(|| Self { is_prefix, ..Self::new(path, segments) })
+        (segments.len() <= MAX_SEGMENTS).then(|| Self::new(path, segments))
+    }
+
+    pub(super) fn with_paths_below(self) -> Self {
+        Self { is_prefix: true, ..self }
     }
 
     fn new(text: &str, segments: Box<[PatternSegment]>) -> Self {

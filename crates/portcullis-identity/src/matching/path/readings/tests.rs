@@ -6,16 +6,21 @@ use proptest::prelude::*;
 use self::servers::servers;
 use super::*;
 
+fn pattern(plain: &str, is_prefix: bool) -> PathPattern {
+    let pattern = PathPattern::literal(plain).unwrap();
+    if is_prefix { pattern.with_paths_below() } else { pattern }
+}
+
 fn compare(path: &str, plain: &str, is_prefix: bool) -> Result<bool, Undecided> {
     let (parts, ()) = Request::new(()).into_parts();
-    let pattern = PathPattern::literal(plain, is_prefix).unwrap();
+    let pattern = pattern(plain, is_prefix);
     PathReadings { written: OnceCell::from((path, Form::of(path))), ..PathReadings::of(&parts) }
         .compare(&pattern)
 }
 
 fn meets(path: &str, plain: &str, is_prefix: bool) -> bool {
     let (parts, ()) = Request::new(()).into_parts();
-    let pattern = PathPattern::literal(plain, is_prefix).unwrap();
+    let pattern = pattern(plain, is_prefix);
     PathReadings { written: OnceCell::from((path, Form::of(path))), ..PathReadings::of(&parts) }
         .meet(&pattern)
 }
