@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use http::request::Parts;
+use portcullis_core::or_panic;
 use portcullis_tower::Registry;
 
 use crate::access::hosts::HostList;
@@ -84,10 +85,7 @@ impl Admin {
     /// If texts are no hosts, for which [`HostList::new`] returns an error.
     #[track_caller]
     pub fn hosts(self, hosts: impl TryInto<HostList, Error: fmt::Display>) -> Self {
-        match hosts.try_into() {
-            Ok(hosts) => Self(Options { hosts, ..self.0 }),
-            Err(mistakes) => panic!("{mistakes}"),
-        }
+        Self(Options { hosts: or_panic(hosts.try_into()), ..self.0 })
     }
 
     /// Sets the word by which answers name the store, such as `redis`. `custom` by default.

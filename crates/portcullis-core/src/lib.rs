@@ -77,9 +77,11 @@ pub use clock::{Clock, ManualClock};
 pub use decision::{Decision, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use mistakes::Mistakes;
+#[doc(hidden)]
+pub use mistakes::or_panic;
 pub use policy::{
     CallerQuotaError, CallerQuotasError, Concurrency, DebtError, FailureMode, FailureModeError, LeaseError,
-    Policy, PolicyError, PolicyName, PolicySettings, WaitError,
+    Policy, PolicyError, PolicyName, PolicyPartError, PolicySettings, WaitError,
 };
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Receipt, Settlement};

@@ -1,23 +1,28 @@
 //! Everything that is wrong with a value.
 
+use alloc::vec;
 use alloc::vec::Vec;
-use alloc::{slice, vec};
 use core::fmt;
+use core::ops::Deref;
 
-/// Every mistake of a value that comes from configuration or input, at least one. It prints all of them, separated by `; `.
-///
-/// ```
-/// use portcullis_core::{Gcra, Policy, PolicySettings, Quota};
-///
-/// let settings = PolicySettings { max_lease: Some(0), ..PolicySettings::default() };
-/// let mistakes = Policy::try_new("", Gcra::new(Quota::per_second(10).burst(10)), settings).unwrap_err();
-/// assert_eq!(mistakes.iter().count(), 2);
-/// for mistake in mistakes {
-///     println!("{mistake}");
-/// }
-/// ```
+/// Every mistake of a value that comes from configuration or input, at least one, in the order of the parameters and fields. It
+/// prints all of them, separated by `; `.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes<E>(Vec<E>);
+
+/// The value of a literal.
+///
+/// # Panics
+///
+/// If the literal is wrong, with its mistakes.
+#[doc(hidden)]
+#[track_caller]
+pub fn or_panic<T>(made: Result<T, impl fmt::Display>) -> T {
+    match made {
+        Ok(value) => value,
+        Err(mistakes) => panic!("{mistakes}"),
+    }
+}
 
 impl<E> Mistakes<E> {
     /// Returns `value`, or the mistakes if there are some.
@@ -44,11 +49,6 @@ impl<E> Mistakes<E> {
         }
         Self::none_or(mistakes, values)
     }
-
-    /// The mistakes, in the order of the parameters and the fields.
-    pub fn iter(&self) -> slice::Iter<'_, E> {
-        self.0.iter()
-    }
 }
 
 impl<E> From<E> for Mistakes<E> {
@@ -66,12 +66,11 @@ impl<E> IntoIterator for Mistakes<E> {
     }
 }
 
-impl<'m, E> IntoIterator for &'m Mistakes<E> {
-    type Item = &'m E;
-    type IntoIter = slice::Iter<'m, E>;
+impl<E> Deref for Mistakes<E> {
+    type Target = [E];
 
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+    fn deref(&self) -> &[E] {
+        &self.0
     }
 }
 

@@ -1,6 +1,5 @@
 //! Policies: named strategies.
 
-mod calendar;
 mod caller_quotas;
 mod concurrency;
 mod debt;
@@ -18,7 +17,7 @@ use core::num::NonZeroU64;
 pub use caller_quotas::{CallerQuotaError, CallerQuotasError};
 pub use concurrency::Concurrency;
 pub use debt::DebtError;
-pub use error::PolicyError;
+pub use error::{PolicyError, PolicyPartError};
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
 pub use name::PolicyName;
@@ -31,7 +30,10 @@ use failure::PackedMode;
 use wait::LeaseOrWait;
 
 use crate::compact::Wide;
-use crate::{FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, Strategy, TokenBucket};
+use crate::{
+    CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, SlidingLog, SlidingWindow, Strategy, TokenBucket,
+    WindowTable,
+};
 
 /// A named strategy: the unit of configuration, header names, metric labels and key namespaces.
 ///
@@ -61,6 +63,16 @@ pub struct Policy {
     digest: Wide,
     /// The quotas that single callers may have.
     caller_quotas: Option<Arc<QuotaRange>>,
+}
+
+/// The policy of a literal name and an algorithm, or a panic with what is wrong with its quota.
+macro_rules! literal {
+    ($name:ident, $algorithm:ident::new($($argument:ident),+)) => {
+        match $algorithm::new($($argument),+) {
+            Ok(algorithm) => Self::literal($name, Strategy::$algorithm(algorithm)),
+            Err(error) => error.panic(),
+        }
+    };
 }
 
 impl Policy {
@@ -100,10 +112,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`TokenBucket::new`].
     #[track_caller]
     pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
-        match TokenBucket::new(quota) {
-            Ok(bucket) => Self::literal(name, Strategy::TokenBucket(bucket)),
-            Err(error) => error.panic(),
-        }
+        literal!(name, TokenBucket::new(quota))
     }
 
     /// Evenly spaced units: one per `period / limit`, and up to `burst` (1 by default) at one instant after an idle time. See
@@ -114,10 +123,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`Gcra::new`].
     #[track_caller]
     pub const fn gcra(name: &'static str, quota: Quota) -> Self {
-        match Gcra::new(quota) {
-            Ok(gcra) => Self::literal(name, Strategy::Gcra(gcra)),
-            Err(error) => error.panic(),
-        }
+        literal!(name, Gcra::new(quota))
     }
 
     /// A queue of `burst` units (the limit by default) that drains one per `period / limit`. See [`LeakyBucket`].
@@ -127,10 +133,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`LeakyBucket::new`].
     #[track_caller]
     pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
-        match LeakyBucket::new(quota) {
-            Ok(bucket) => Self::literal(name, Strategy::LeakyBucket(bucket)),
-            Err(error) => error.panic(),
-        }
+        literal!(name, LeakyBucket::new(quota))
     }
 
     /// A count per window of one period, aligned to the Unix epoch. See [`FixedWindow`].
@@ -140,10 +143,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
     #[track_caller]
     pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
-        match FixedWindow::new(quota) {
-            Ok(window) => Self::literal(name, Strategy::FixedWindow(window)),
-            Err(error) => error.panic(),
-        }
+        literal!(name, FixedWindow::new(quota))
     }
 
     /// The count of this period, and the previous one weighted by its overlap with the window. See [`SlidingWindow`].
@@ -154,10 +154,7 @@ impl Policy {
     /// [`SlidingWindow::MAX_LIMIT`].
     #[track_caller]
     pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
-        match SlidingWindow::new(quota) {
-            Ok(window) => Self::literal(name, Strategy::SlidingWindow(window)),
-            Err(error) => error.panic(),
-        }
+        literal!(name, SlidingWindow::new(quota))
     }
 
     /// Exactly `limit` units in any period. See [`SlidingLog`].
@@ -168,10 +165,18 @@ impl Policy {
     /// [`SlidingLog::MAX_LIMIT`].
     #[track_caller]
     pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
-        match SlidingLog::new(quota) {
-            Ok(log) => Self::literal(name, Strategy::SlidingLog(log)),
-            Err(error) => error.panic(),
-        }
+        literal!(name, SlidingLog::new(quota))
+    }
+
+    /// A count per window of a calendar, such as a month. See [`CalendarWindow`].
+    ///
+    /// # Panics
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the limit is zero or more than
+    /// [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS).
+    #[track_caller]
+    pub const fn calendar_window(name: &'static str, limit: u64, table: &'static WindowTable) -> Self {
+        literal!(name, CalendarWindow::new(limit, table))
     }
 
     /// Sets what happens to a request when the store cannot answer. By default each instance enforces the whole limit on its
@@ -255,18 +260,4 @@ impl Policy {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    #[should_panic(expected = "1 to 64 printable ASCII characters")]
-    fn invalid_literal_name_panics() {
-        let _ = Policy::gcra("caf\u{e9}", Quota::per_second(1));
-    }
-
-    #[test]
-    fn names_compare_by_their_text() {
-        assert_eq!(PolicyName::literal("a"), PolicyName::new("a").unwrap());
-        assert_ne!(PolicyName::literal("a"), PolicyName::literal("b"));
-    }
-}
+mod tests;

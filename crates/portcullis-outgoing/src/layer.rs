@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::Policy;
+use portcullis_core::{Policy, or_panic};
 use portcullis_engine::LayerError;
 use portcullis_engine::policies::Member;
 use portcullis_identity::KeyExtractor;
@@ -32,10 +32,7 @@ impl OutgoingLayer {
     /// If [`try_new`](Self::try_new) returns an error.
     #[track_caller]
     pub fn new(registry: Arc<Registry>, policy: Policy) -> Self {
-        match Self::try_new(registry, policy) {
-            Ok(layer) => layer,
-            Err(error) => panic!("{error}"),
-        }
+        or_panic(Self::try_new(registry, policy))
     }
 
     /// Like [`new`](Self::new), for policies that are not literals.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, Response, StatusCode};
+use portcullis_core::or_panic;
 use portcullis_engine::Class;
 use portcullis_identity::matching::RequestMatcher;
 use portcullis_response::Rejection;
@@ -280,13 +281,5 @@ impl fmt::Debug for ShedLayer {
             .field("limit", &limit)
             .field("in_flight", &in_flight)
             .finish_non_exhaustive()
-    }
-}
-
-#[track_caller]
-fn or_panic<T>(made: Result<T, impl fmt::Display>) -> T {
-    match made {
-        Ok(made) => made,
-        Err(error) => panic!("{error}"),
     }
 }

@@ -28,8 +28,8 @@ use std::time::Duration;
 
 use portcullis_core::{
     Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Mistakes, Policy, PolicyError,
-    PolicyName, PolicySettings, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy, TokenBucket,
-    WaitError, WindowTable,
+    PolicyName, PolicyPartError, PolicySettings, Quota, QuotaError, Refill, SlidingLog, SlidingWindow,
+    Strategy, TokenBucket, WaitError, WindowTable,
 };
 
 pub use net::Event;
@@ -166,11 +166,11 @@ impl Model {
             Ok(policy) => return Ok(*policy.strategy()),
             Err(errors) => errors,
         };
-        match errors.iter().next() {
-            Some(
-                PolicyError::Wait { error: WaitError::Quota { error, .. }, .. }
-                | PolicyError::Quota { error, .. },
-            ) => Err(*error),
+        match errors.first() {
+            Some(PolicyError::Part {
+                error: PolicyPartError::Quota(error) | PolicyPartError::Wait(WaitError::Quota { error, .. }),
+                ..
+            }) => Err(*error),
             _ => panic!("{errors}"),
         }
     }

@@ -13,8 +13,8 @@ pub use portcullis_core::store::{
 };
 pub use portcullis_core::{
     CalendarWindow, CallerQuotaError, CallerQuotasError, Clock, DebtError, FixedWindow, Gcra, InFlight,
-    LeakyBucket, LeaseError, SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
-    WindowTableError,
+    LeakyBucket, LeaseError, PolicyPartError, SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError,
+    WindowTable, WindowTableError,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, InstanceShare, MemoryDocuments, MemoryPolicyStats, MemoryStats, MemoryStore,

@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::overrides::span::Span;
-use crate::{LeaseError, PolicySettings, TokenBucket};
+use crate::{LeaseError, PolicyError, PolicyPartError, PolicySettings, TokenBucket};
 
 mod model;
 
@@ -156,7 +156,7 @@ fn a_policy_reads_overrides_or_has_a_lease() {
     let errors = Policy::try_new("leased", bucket, settings).unwrap_err();
     assert!(matches!(
         errors.iter().as_slice(),
-        [crate::PolicyError::Lease { policy, error: LeaseError::Overrides }] if policy.as_str() == "leased"
+        [PolicyError::Part { policy, error: PolicyPartError::Lease(LeaseError::Overrides) }] if policy.as_str() == "leased"
     ));
     let waits = Policy::gcra("waits", Quota::per_second(1)).allow_overrides().wait_at_most(seconds(1));
     assert!(waits.reads_overrides() && waits.max_wait() == Some(seconds(1)) && waits.max_lease().is_none());

@@ -13,7 +13,7 @@ use super::{Policy, lease};
 use crate::algorithm::Meter;
 use crate::{
     CalendarWindow, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Quota, QuotaError, SlidingLog,
-    SlidingWindow, Strategy, TokenBucket,
+    SlidingWindow, Strategy, TokenBucket, or_panic,
 };
 
 /// The quotas that single callers may have under a policy. Both have one period.
@@ -63,10 +63,8 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub fn caller_quotas(mut self, smallest: Quota, largest: Quota) -> Self {
-        match self.set_caller_quotas(smallest, largest) {
-            Ok(()) => self,
-            Err(error) => panic!("{error}"),
-        }
+        or_panic(self.set_caller_quotas((smallest, largest)));
+        self
     }
 
     /// The smallest and the largest quota that a single caller may have; `None` if all callers have the policy's own.
@@ -156,8 +154,7 @@ impl Policy {
 
     pub(super) fn set_caller_quotas(
         &mut self,
-        smallest: Quota,
-        largest: Quota,
+        (smallest, largest): (Quota, Quota),
     ) -> Result<(), CallerQuotasError> {
         self.strategy = self.validate_range(smallest, largest)?;
         self.caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: None }));

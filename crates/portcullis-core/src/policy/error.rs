@@ -27,52 +27,31 @@ pub enum PolicyError {
         /// The name.
         name: String,
     },
+    /// A part of the policy is wrong, or does not fit another one.
+    #[error("policy {policy}: {error}")]
+    Part {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong.
+        error: PolicyPartError,
+    },
+}
+
+/// What is wrong with a part of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+#[non_exhaustive]
+pub enum PolicyPartError {
     /// The quota does not fit the strategy.
-    #[error("policy {policy}: {error}")]
-    Quota {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with its quota.
-        error: QuotaError,
-    },
+    Quota(QuotaError),
     /// The failure mode does not fit the strategy.
-    #[error("policy {policy}: {error}")]
-    FailureMode {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the failure mode.
-        error: FailureModeError,
-    },
+    FailureMode(FailureModeError),
     /// Requests cannot wait that long under the policy.
-    #[error("policy {policy}: {error}")]
-    Wait {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the wait.
-        error: WaitError,
-    },
+    Wait(WaitError),
     /// The policy cannot have this lease.
-    #[error("policy {policy}: {error}")]
-    Lease {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the lease.
-        error: LeaseError,
-    },
+    Lease(LeaseError),
     /// Settlements cannot leave such a debt under the policy.
-    #[error("policy {policy}: {error}")]
-    Debt {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the debt.
-        error: DebtError,
-    },
+    Debt(DebtError),
     /// Single callers cannot have these quotas under the policy.
-    #[error("policy {policy}: {error}")]
-    CallerQuotas {
-        /// The name of the policy.
-        policy: PolicyName,
-        /// What is wrong with the quotas.
-        error: CallerQuotasError,
-    },
+    CallerQuotas(CallerQuotasError),
 }

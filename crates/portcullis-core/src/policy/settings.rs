@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::failure::PackedMode;
 use super::wait::LeaseOrWait;
-use super::{Policy, PolicyError, PolicyName, lease};
+use super::{Policy, PolicyError, PolicyName, PolicyPartError, lease};
 use crate::{FailureMode, FailureModeError, LeaseError, Mistakes, Quota, QuotaError, Strategy};
 
 /// What a policy has besides its name and strategy: the settings of [`Policy::try_new`].
@@ -54,19 +54,12 @@ impl Policy {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use portcullis_core::{InFlight, Policy, PolicySettings, TokenBucket};
+    /// use portcullis_core::{Policy, PolicySettings, TokenBucket};
     ///
     /// let settings = PolicySettings { max_lease: Some(0), max_wait: Some(Duration::ZERO), ..PolicySettings::default() };
     /// let errors = Policy::try_new("search", TokenBucket::new("10/s".parse()?), settings).unwrap_err();
-    /// let messages = [
-    ///     "policy search: a lease of 0 units saves no call: it must be at least 1, or left out",
-    ///     "policy search: a wait of at most 0 s is no wait: it must be at least 1 us, or left out",
-    /// ];
-    /// assert_eq!(errors.to_string(), messages.join("; "));
-    ///
-    /// let exports = InFlight::new(4).and_then(|limit| limit.with_lease(Duration::from_secs(60)));
-    /// let exports = Policy::try_new("exports", exports, PolicySettings::default())?;
-    /// assert_eq!(exports.strategy().limit(), 4);
+    /// assert!(errors.to_string().starts_with("policy search: a lease of 0 units saves no call"));
+    /// assert_eq!(errors.len(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -87,7 +80,8 @@ impl Policy {
         let (strategy, settings) = match strategy {
             Ok(strategy) => (strategy.into(), settings),
             Err(error) => {
-                errors.push(PolicyError::Quota { policy: name.clone(), error });
+                let error = PolicyPartError::Quota(error);
+                errors.push(PolicyError::Part { policy: name.clone(), error });
                 // Whether these are right depends on the quota that is wrong.
                 (PLENTY.strategy, PolicySettings { caller_quotas: None, ..settings })
             }
@@ -110,36 +104,36 @@ impl Policy {
 
     /// The policy with those of the settings that it can have.
     fn with_settings(mut self, settings: PolicySettings, errors: &mut Vec<PolicyError>) -> Self {
-        let name = self.name.clone();
-        let policy = || name.clone();
-        let mut check = |checked: Result<(), PolicyError>| errors.extend(checked.err());
-        let checked = self.set_failure_mode(settings.failure_mode);
-        check(checked.map_err(|error| PolicyError::FailureMode { policy: policy(), error }));
+        let policy = self.name.clone();
+        let mut check = |checked: Result<(), PolicyPartError>| {
+            let mistake = |error| PolicyError::Part { policy: policy.clone(), error };
+            errors.extend(checked.map_err(mistake).err());
+        };
+        check(self.set_failure_mode(settings.failure_mode).map_err(PolicyPartError::FailureMode));
         if let Some(units) = settings.max_lease {
-            check(self.set_lease(units).map_err(|error| PolicyError::Lease { policy: policy(), error }));
+            check(self.set_lease(units).map_err(PolicyPartError::Lease));
         }
         if let Some(wait) = settings.max_wait {
-            check(self.set_wait(wait).map_err(|error| PolicyError::Wait { policy: policy(), error }));
+            check(self.set_wait(wait).map_err(PolicyPartError::Wait));
         }
         if let Some(units) = settings.max_debt {
-            check(self.set_debt(units).map_err(|error| PolicyError::Debt { policy: policy(), error }));
+            check(self.set_debt(units).map_err(PolicyPartError::Debt));
         }
-        if let Some((smallest, largest)) = settings.caller_quotas {
-            let checked = self.set_caller_quotas(smallest, largest);
-            check(checked.map_err(|error| PolicyError::CallerQuotas { policy: policy(), error }));
+        if let Some(quotas) = settings.caller_quotas {
+            check(self.set_caller_quotas(quotas).map_err(PolicyPartError::CallerQuotas));
         }
         if settings.allow_overrides {
-            check(self.set_overrides().map_err(|error| PolicyError::Lease { policy: policy(), error }));
+            check(self.set_overrides().map_err(PolicyPartError::Lease));
         }
         self
     }
 
     pub(super) const fn set_failure_mode(&mut self, mode: FailureMode) -> Result<(), FailureModeError> {
-        match mode.validate(&self.strategy) {
-            Ok(()) => self.failure_mode = PackedMode::new(mode),
-            Err(error) => return Err(error),
+        let validated = mode.validate(&self.strategy);
+        if validated.is_ok() {
+            self.failure_mode = PackedMode::new(mode);
         }
-        Ok(())
+        validated
     }
 
     pub(super) const fn set_lease(&mut self, units: u64) -> Result<(), LeaseError> {

@@ -103,11 +103,9 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     let visitor = FieldsVisitor { expecting, field: policy_field, windows };
     let mut fields = deserializer.deserialize_any(visitor)?;
     let name = fields.name.take().ok_or_else(|| D::Error::missing_field("name"))?;
-    let strategy =
-        fields.strategy().map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
-    let leased_units = fields
-        .leased_units(&strategy)
-        .map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
+    let wrong = |error: String| D::Error::custom(format_args!("policy {name}: {error}"));
+    let strategy = fields.strategy().map_err(wrong)?;
+    let leased_units = fields.leased_units(&strategy).map_err(wrong)?;
     let settings = PolicySettings {
         failure_mode: fields.on_store_failure.unwrap_or_default(),
         max_lease: leased_units,

@@ -107,25 +107,20 @@ impl Fields {
     pub(super) fn strategy(&self) -> Result<Strategy, String> {
         let kind = self.kind.ok_or_else(|| format!("missing field `strategy`, one of {}", Kind::names()))?;
         self.reject_parameters_of_others(kind)?;
-        match kind {
-            Kind::CalendarWindow => return self.calendar_window(),
-            Kind::InFlight => return self.in_flight(),
-            _ => {}
-        }
-        let quota = self.quota(kind)?;
+        let quota = || self.quota(kind);
         let strategy = match kind {
-            Kind::TokenBucket => TokenBucket::new(quota)
+            Kind::TokenBucket => TokenBucket::new(quota()?)
                 .map(|bucket| Strategy::TokenBucket(bucket.refilled(self.refill.unwrap_or_default()))),
-            Kind::Gcra => Gcra::new(quota).map(Strategy::Gcra),
-            Kind::LeakyBucket => LeakyBucket::new(quota).map(Strategy::LeakyBucket),
-            Kind::FixedWindow => FixedWindow::new(quota)
+            Kind::Gcra => Gcra::new(quota()?).map(Strategy::Gcra),
+            Kind::LeakyBucket => LeakyBucket::new(quota()?).map(Strategy::LeakyBucket),
+            Kind::FixedWindow => FixedWindow::new(quota()?)
                 .map(|window| Strategy::FixedWindow(window.anchored(self.anchor.unwrap_or_default()))),
             Kind::CalendarWindow => return self.calendar_window(),
             Kind::InFlight => return self.in_flight(),
             Kind::SlidingWindow => {
-                SlidingWindow::with_slots(quota, self.slots.unwrap_or(1)).map(Strategy::SlidingWindow)
+                SlidingWindow::with_slots(quota()?, self.slots.unwrap_or(1)).map(Strategy::SlidingWindow)
             }
-            Kind::SlidingLog => SlidingLog::new(quota).map(Strategy::SlidingLog),
+            Kind::SlidingLog => SlidingLog::new(quota()?).map(Strategy::SlidingLog),
         };
         strategy.map_err(|error| self.invalid(kind, error))
     }

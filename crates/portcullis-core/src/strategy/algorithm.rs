@@ -65,13 +65,4 @@ macro_rules! impl_from_algorithm {
     )*};
 }
 
-impl_from_algorithm!(
-    TokenBucket,
-    Gcra,
-    LeakyBucket,
-    FixedWindow,
-    CalendarWindow,
-    SlidingWindow,
-    SlidingLog,
-    InFlight
-);
+impl_from_algorithm! { TokenBucket, Gcra, LeakyBucket, FixedWindow, CalendarWindow, SlidingWindow, SlidingLog, InFlight }

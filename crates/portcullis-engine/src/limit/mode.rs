@@ -111,14 +111,7 @@ impl Percent {
 impl TryFrom<f64> for Percent {
     type Error = PercentError;
 
-    /// A share from configuration or input, in percent.
-    ///
-    /// ```
-    /// use portcullis_engine::Percent;
-    ///
-    /// assert_eq!(Percent::try_from(12.5), Ok(Percent::permille(125)));
-    /// assert!(Percent::try_from(0.01).is_err() && Percent::try_from(-1.0).is_err());
-    /// ```
+    /// A share from configuration or input, in percent, in steps of a tenth.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 1 000")]
     fn try_from(percent: f64) -> Result<Self, PercentError> {
         if percent > 100.0 {
@@ -227,6 +220,7 @@ pub enum ParseModeError {
 /// ```
 /// use portcullis_engine::Percent;
 ///
+/// assert_eq!(Percent::try_from(12.5), Ok(Percent::permille(125)));
 /// let error = Percent::try_from(150.0).unwrap_err();
 /// assert_eq!(error.to_string(), "150 percent is more than all keys: use 0 to 100");
 /// ```

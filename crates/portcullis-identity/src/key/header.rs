@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 
 use http::HeaderName;
+use http::header::InvalidHeaderName;
 use http::request::Parts;
-use portcullis_core::KeyWriter;
+use portcullis_core::{KeyWriter, or_panic};
 
 use super::only_line::{OnlyLine, only_line};
 use super::{Identity, KeyError, KeyExtractor, without_whitespace};
@@ -58,10 +59,7 @@ impl Header {
 #[doc(hidden)]
 #[track_caller]
 pub fn header_name(name: &str) -> HeaderName {
-    match name.parse() {
-        Ok(name) => name,
-        Err(error) => panic!("{error}: {name:?}"),
-    }
+    or_panic(name.parse().map_err(|error: InvalidHeaderName| format!("{error}: {name:?}")))
 }
 
 impl KeyExtractor for Header {

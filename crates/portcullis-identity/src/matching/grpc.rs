@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use http::request::Parts;
 use http::{HeaderValue, Method, header};
+use portcullis_core::or_panic;
 
 use super::{MatcherError, PathReadings, PlainPath, RequestMatcher, RequestPath, Undecided};
 
@@ -40,7 +41,7 @@ impl GrpcMethod {
     /// If `method` does not have the form `package.Service/Method`.
     #[track_caller]
     pub fn named(method: &str) -> Self {
-        literal(one_method(method))
+        or_panic(parsed(method, true))
     }
 
     /// Matches calls of all methods of a service, such as `grpc.health.v1.Health`. A name from configuration or input is parsed.
@@ -50,7 +51,7 @@ impl GrpcMethod {
     /// If `service` does not have the form `package.Service`.
     #[track_caller]
     pub fn service(service: &str) -> Self {
-        literal(all_methods(service))
+        or_panic(parsed(service, false))
     }
 }
 
@@ -62,37 +63,21 @@ impl FromStr for GrpcMethod {
     /// ```
     /// use portcullis_tower::matching::GrpcMethod;
     ///
-    /// assert!("grpc.health.v1.Health/Check".parse::<GrpcMethod>().is_ok());
-    /// assert!("grpc.health.v1.Health".parse::<GrpcMethod>().is_ok());
-    /// let error = "/grpc.health.v1.Health/Check".parse::<GrpcMethod>().unwrap_err();
-    /// assert!(error.to_string().contains("`package.Service/Method`"));
+    /// let is_name = |name: &str| name.parse::<GrpcMethod>().is_ok();
+    /// assert!(is_name("grpc.health.v1.Health/Check") && !is_name("/grpc.health.v1.Health/Check"));
     /// ```
     fn from_str(name: &str) -> Result<Self, MatcherError> {
-        if name.contains('/') { one_method(name) } else { all_methods(name) }
+        parsed(name, name.contains('/'))
     }
 }
 
-fn one_method(name: &str) -> Result<GrpcMethod, MatcherError> {
-    let of_method = name.matches('/').count() == 1;
+fn parsed(name: &str, is_method: bool) -> Result<GrpcMethod, MatcherError> {
+    let form = if is_method { "`package.Service/Method`" } else { "`package.Service`" };
+    let has_form = !name.is_empty() && name.matches('/').count() == usize::from(is_method);
     match format!("/{name}").parse::<PlainPath>() {
-        Ok(path) if of_method => Ok(GrpcMethod { path: RequestPath::exact(&path) }),
-        _ => Err(MatcherError::GrpcName { name: name.to_owned(), form: "`package.Service/Method`" }),
-    }
-}
-
-fn all_methods(name: &str) -> Result<GrpcMethod, MatcherError> {
-    let of_service = !name.is_empty() && !name.contains('/');
-    match format!("/{name}").parse::<PlainPath>() {
-        Ok(path) if of_service => Ok(GrpcMethod { path: RequestPath::prefix(&path) }),
-        _ => Err(MatcherError::GrpcName { name: name.to_owned(), form: "`package.Service`" }),
-    }
-}
-
-#[track_caller]
-fn literal(method: Result<GrpcMethod, MatcherError>) -> GrpcMethod {
-    match method {
-        Ok(method) => method,
-        Err(error) => panic!("{error}"),
+        Ok(path) if has_form && is_method => Ok(GrpcMethod { path: RequestPath::exact(&path) }),
+        Ok(path) if has_form => Ok(GrpcMethod { path: RequestPath::prefix(&path) }),
+        _ => Err(MatcherError::GrpcName { name: name.to_owned(), form }),
     }
 }
 
@@ -182,11 +167,11 @@ mod tests {
     #[test]
     fn a_name_has_its_form() {
         for name in ["", "a.B", "/a.B/C", "a.B/C/D", "a.B/", "a.B/..", "a.B/%43"] {
-            let error = one_method(name).unwrap_err().to_string();
+            let error = parsed(name, true).unwrap_err().to_string();
             assert_eq!(error, format!("{name:?} does not have the form `package.Service/Method`"));
         }
         for name in ["", "/a.B", "a.B/C", "a.B/", "..", "a b"] {
-            let error = all_methods(name).unwrap_err().to_string();
+            let error = parsed(name, false).unwrap_err().to_string();
             assert_eq!(error, format!("{name:?} does not have the form `package.Service`"));
         }
         let is_named = |name: &str| name.parse::<GrpcMethod>().is_ok();

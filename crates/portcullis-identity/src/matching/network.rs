@@ -8,6 +8,7 @@ use super::{RequestMatcher, Undecided};
 use crate::key::{ClientIp, KeyError, Networks};
 use crate::log::due_hourly;
 use portcullis_core::log::LogThrottle;
+use portcullis_core::or_panic;
 
 /// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
 ///
@@ -56,7 +57,7 @@ impl Network {
     /// If texts are no networks, for which [`Networks::new`] returns an error.
     #[track_caller]
     pub fn of(clients: &ClientIp, networks: impl TryInto<Networks, Error: fmt::Display>) -> Self {
-        let networks = Networks::literal(networks);
+        let networks = or_panic(networks.try_into());
         Self { clients: clients.clone(), networks, no_address: LogThrottle::new() }
     }
 

@@ -7,6 +7,7 @@ mod readings;
 use std::str::FromStr;
 
 use http::request::Parts;
+use portcullis_core::or_panic;
 
 use super::{MatcherError, RequestMatcher, Undecided};
 use crate::written_path::is_plain;
@@ -78,7 +79,7 @@ impl RequestPath {
     /// If a text is no [`PlainPath`].
     #[track_caller]
     pub fn exact(path: &(impl AsRef<str> + ?Sized)) -> Self {
-        Self { kind: Kind::Path(literal(path.as_ref())) }
+        Self { kind: Kind::Path(or_panic(pattern(path.as_ref()))) }
     }
 
     /// Matches this path and all paths below it. `/` matches every path. One from configuration or input is parsed to a [`PlainPath`]
@@ -89,7 +90,7 @@ impl RequestPath {
     /// If a text is no [`PlainPath`].
     #[track_caller]
     pub fn prefix(path: &(impl AsRef<str> + ?Sized)) -> Self {
-        Self { kind: Kind::Path(literal(path.as_ref()).with_paths_below()) }
+        Self { kind: Kind::Path(or_panic(pattern(path.as_ref())).with_paths_below()) }
     }
 
     /// Matches the Axum route with this pattern, as it was defined, with the prefixes of routers around it: `/users/{id}`.
@@ -173,14 +174,6 @@ pub fn matched_path(parts: &Parts) -> Option<&str> {
     }
     let _ = parts;
     None
-}
-
-#[track_caller]
-fn literal(path: &str) -> PathPattern {
-    match pattern(path) {
-        Ok(pattern) => pattern,
-        Err(error) => panic!("{error}"),
-    }
 }
 
 /// The pattern of one path that can be read in one way.

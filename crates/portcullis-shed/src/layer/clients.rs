@@ -1,9 +1,13 @@
 //! Options that keep single clients from taking all places.
 
+use std::sync::Arc;
+
 use portcullis_identity::KeyExtractor;
 use portcullis_tower::BodyRate;
 
 use super::ShedLayer;
+use crate::config::Places;
+use crate::error::ShedError;
 
 impl ShedLayer {
     /// Shares the places in flight among callers while the limit is reached, so that one of them cannot take those of all others, as by uploads
@@ -35,8 +39,10 @@ impl ShedLayer {
     #[must_use]
     #[track_caller]
     pub fn share_per(self, key: impl KeyExtractor) -> Self {
-        let places = super::or_panic(super::settings::places(key));
-        self.with(|config| config.places = Some(places))
+        let is_shared = key.is_shared();
+        let error = || ShedError::ShareKey { key: key.description().into_owned(), is_shared };
+        assert!(!is_shared && !key.is_chosen_by_client(), "{}", error());
+        self.with(|config| config.places = Some(Arc::new(Places::new(key))))
     }
 
     /// Sets the smallest rate at which the clients of requests in flight send their bodies, or `None` for any rate. A slower body ends with an

@@ -1,15 +1,14 @@
 //! One caller whose requests do not end, and what the others get.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response, Uri};
 use http_body_util::Full;
 use portcullis_core::KeyWriter;
-use portcullis_shed::{Class, ShedLayer, ShedSettings};
+use portcullis_shed::{Class, ShedLayer};
 use portcullis_tower::matching::RequestPath;
-use portcullis_tower::{ClientIp, Global, Header, Identity, KeyError, KeyExtractor};
+use portcullis_tower::{ClientIp, Global, Header, Identity, KeyError, KeyExtractor as _};
 use tokio::task::JoinHandle;
 use tower::{Layer as _, ServiceExt as _};
 
@@ -186,19 +185,18 @@ async fn shares_go_with_kept_permits_and_shadow() {
 }
 
 #[test]
-fn keys_that_callers_choose_are_refused() {
-    let error = |key: Arc<dyn KeyExtractor>| {
-        let settings = ShedSettings { share_per: Some(key), ..ShedSettings::from(1..=10) };
-        ShedLayer::try_new(&registry(), settings).unwrap_err()
-    };
-    let chosen = error(Arc::new(Header::named("x-api-key").or(ClientIp::peer())));
-    assert_eq!(
-        chosen.to_string(),
-        "the places in flight cannot be shared per `header x-api-key or client_ip`, of which a caller can make up any number: \
-         use a key that the server determines, such as `ClientIp`"
-    );
-    let shared = error(Arc::new(Global));
-    assert!(shared.to_string().contains("which is one for all callers"), "{shared}");
+#[should_panic(
+    expected = "the places in flight cannot be shared per `header x-api-key or client_ip`, of which a caller can make up any number: \
+                use a key that the server determines, such as `ClientIp`"
+)]
+fn key_that_callers_choose_is_refused() {
+    let _ = ShedLayer::new(&registry(), 1..=10).share_per(Header::named("x-api-key").or(ClientIp::peer()));
+}
+
+#[test]
+#[should_panic(expected = "which is one for all callers")]
+fn key_of_all_callers_is_refused() {
+    let _ = ShedLayer::new(&registry(), 1..=10).share_per(Global);
 }
 
 #[tokio::test(start_paused = true)]

@@ -352,7 +352,6 @@ fn wrong() -> ShedSettings {
         reserved_from_background: -1.0,
         tolerated_latency: 11.0,
         retry_after: Duration::from_secs(2)..=Duration::from_secs(1),
-        share_per: Some(Arc::new(Global)),
     }
 }
 
@@ -361,14 +360,13 @@ fn all_mistakes_are_returned_at_once() {
     let registry = registry();
     let mistakes = ShedLayer::try_new(&registry, wrong()).unwrap_err();
     assert!(matches!(
-        mistakes.iter().as_slice(),
+        *mistakes,
         [
             ShedError::Range { floor: 0, ceiling: 1 },
             ShedError::Share { .. },
             ShedError::Share { share: -1.0 },
             ShedError::Tolerance { ratio: 11.0 },
             ShedError::RetryAfter { .. },
-            ShedError::ShareKey { is_shared: true, .. },
         ]
     ));
     registry.figures(&mut |figure| assert!(!figure.name.starts_with("shed"), "no layer is made"));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use portcullis_core::{Policy, PolicyError, PolicySettings, Quota, Strategy};
+use portcullis_core::{Policy, PolicyError, PolicyPartError, PolicySettings, Quota, Strategy};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -56,8 +56,8 @@ fn with(strategy: Strategy, wait: Option<Duration>, debt: Option<u64>) -> Result
     let settings = PolicySettings { max_wait: wait, max_debt: debt, ..PolicySettings::default() };
     let policy = Policy::try_new("case", Ok(strategy), settings).map_err(|errors| {
         let messages = errors.into_iter().map(|error| match error {
-            PolicyError::Wait { error, .. } => format!("`wait`: {error}"),
-            PolicyError::Debt { error, .. } => format!("`debt`: {error}"),
+            PolicyError::Part { error: PolicyPartError::Wait(error), .. } => format!("`wait`: {error}"),
+            PolicyError::Part { error: PolicyPartError::Debt(error), .. } => format!("`debt`: {error}"),
             error => error.to_string(),
         });
         messages.collect::<Vec<_>>().join("; ")

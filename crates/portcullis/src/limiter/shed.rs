@@ -1,9 +1,6 @@
 //! Load shedding.
 
-#[cfg(feature = "rules")]
-use std::sync::Arc;
-
-use portcullis_core::Mistakes;
+use portcullis_core::{Mistakes, or_panic};
 use portcullis_shed::{ShedError, ShedLayer, ShedSettings};
 
 use super::Limiter;
@@ -41,10 +38,7 @@ impl Limiter {
     /// If the settings have mistakes, with all of them: [`try_shed`](Self::try_shed) returns them.
     #[track_caller]
     pub fn shed(&self, settings: impl Into<ShedSettings>) -> ShedLayer {
-        match self.try_shed(settings) {
-            Ok(layer) => layer,
-            Err(mistakes) => panic!("{mistakes}"),
-        }
+        or_panic(self.try_shed(settings))
     }
 
     /// Like [`shed`](Self::shed), for settings from configuration or input: it returns all their mistakes at once.
@@ -53,12 +47,11 @@ impl Limiter {
     ///
     /// As for [`ShedLayer::try_new`].
     pub fn try_shed(&self, settings: impl Into<ShedSettings>) -> Result<ShedLayer, Mistakes<ShedError>> {
-        let settings = settings.into();
+        let layer = ShedLayer::try_new(&self.registry, settings)?;
         #[cfg(feature = "rules")]
-        let settings = ShedSettings {
-            share_per: settings.share_per.or_else(|| Some(Arc::new(self.rules.as_ref()?.clients()))),
-            ..settings
-        };
-        ShedLayer::try_new(&self.registry, settings)
+        if let Some(rules) = &self.rules {
+            return Ok(layer.share_per(rules.clients()));
+        }
+        Ok(layer)
     }
 }

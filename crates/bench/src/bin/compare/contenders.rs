@@ -45,8 +45,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     }),
     plain("GCRA, burst 1", |quota| Gcra::new(quota).map(Strategy::Gcra)),
     with_option("GCRA, burst a tenth", |quota| {
-        let (limit, period) = (quota.limit(), quota.period());
-        Gcra::new(Quota::new(limit, period, Some(limit / 10))?).map(Strategy::Gcra)
+        Gcra::new(quota.burst(quota.limit() / 10)).map(Strategy::Gcra)
     }),
     plain("leaky bucket", |quota| LeakyBucket::new(quota).map(Strategy::LeakyBucket)),
     plain("fixed window", |quota| FixedWindow::new(quota).map(Strategy::FixedWindow)),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{
-    Concurrency, FailureMode, InFlight, LeaseError, Policy, PolicyError, PolicyName, PolicySettings, Quota,
-    QuotaError, Strategy, WindowTable,
+    Concurrency, FailureMode, InFlight, LeaseError, Policy, PolicyError, PolicyName, PolicyPartError,
+    PolicySettings, Quota, QuotaError, Strategy, WindowTable,
 };
 use portcullis_tower::{Cost, Limit, Mode, OnAbort, OnMissing};
 
@@ -173,18 +173,15 @@ impl Reader<'_> {
         let release_at_headers = fields.choice("until", &UNTIL).unwrap_or_default();
         let name = format!("{}.in_flight", beside.name());
         // Where the limit is wrong, another one stands in for it, so that the lease is checked.
-        let mut permits = InFlight::new(limit.unwrap_or(1));
-        if let Some(lease) = lease {
-            match permits.or(InFlight::new(1)).and_then(|permits| permits.with_lease(lease)) {
-                Ok(leased) => permits = permits.and(Ok(leased)),
-                Err(error) => {
-                    fields.error("lease", format!("policy {name}: {error}"));
-                }
-            }
+        let permits = InFlight::new(limit.unwrap_or(1));
+        let one = permits.or(InFlight::new(1));
+        let leased = one.and_then(|one| lease.map_or(Ok(one), |lease| one.with_lease(lease)));
+        if let (Err(_), Err(error)) = (permits, leased) {
+            fields.error("lease", format!("policy {name}: {error}"));
         }
         let settings =
             PolicySettings { failure_mode: failure.unwrap_or_default(), ..PolicySettings::default() };
-        let policy = with(&fields, &name, permits, settings);
+        let policy = with(&fields, &name, permits.and(leased), settings);
         if is_in_flight(beside) {
             self.findings
                 .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
@@ -247,33 +244,33 @@ fn with(
         Ok(policy) => return Some(policy),
         Err(errors) => errors,
     };
-    let mut rest = settings;
-    for error in errors {
-        let field = match error {
-            PolicyError::FailureMode { .. } => {
-                rest.failure_mode = FailureMode::default();
-                "on_store_failure"
-            }
-            PolicyError::Lease { error: LeaseError::Overrides, .. } => {
-                rest.allow_overrides = false;
-                "overrides"
-            }
-            PolicyError::Lease { .. } => {
-                rest.max_lease = None;
-                "lease"
-            }
-            PolicyError::Wait { .. } => {
-                rest.max_wait = None;
-                "wait"
-            }
-            PolicyError::Debt { .. } => {
-                rest.max_debt = None;
-                "debt"
-            }
-            _ => "limit",
-        };
-        fields.error(field, error.to_string());
+    let field = |error: &PolicyError| match error {
+        PolicyError::Part { error: PolicyPartError::FailureMode(_), .. } => "on_store_failure",
+        PolicyError::Part { error: PolicyPartError::Lease(LeaseError::Overrides), .. } => "overrides",
+        PolicyError::Part {
+            error: PolicyPartError::Lease(_) | PolicyPartError::Quota(QuotaError::InvalidLease(_)),
+            ..
+        } => "lease",
+        PolicyError::Part { error: PolicyPartError::Wait(_), .. } => "wait",
+        PolicyError::Part { error: PolicyPartError::Debt(_), .. } => "debt",
+        _ => "limit",
+    };
+    for error in errors.iter() {
+        fields.error(field(error), error.to_string());
     }
+    let is_right = |name| errors.iter().all(|error| field(error) != name);
+    let rest = PolicySettings {
+        failure_mode: if is_right("on_store_failure") {
+            settings.failure_mode
+        } else {
+            FailureMode::default()
+        },
+        max_lease: settings.max_lease.filter(|_| is_right("lease")),
+        max_wait: settings.max_wait.filter(|_| is_right("wait")),
+        max_debt: settings.max_debt.filter(|_| is_right("debt")),
+        caller_quotas: None,
+        allow_overrides: settings.allow_overrides && is_right("overrides"),
+    };
     Policy::try_new(name, strategy, rest).ok()
 }
 

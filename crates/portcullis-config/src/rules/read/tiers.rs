@@ -64,12 +64,11 @@ impl Reader<'_> {
         let policy = match Policy::try_new(policy.name().as_str(), Ok(*policy.strategy()), settings) {
             Ok(policy) => policy,
             Err(errors) => {
+                // The other parts of the policy are right.
                 for error in errors {
-                    let message = match error {
-                        PolicyError::CallerQuotas { error, .. } => error.to_string(),
-                        other => other.to_string(),
-                    };
-                    fields.error(field, message);
+                    if let PolicyError::Part { error, .. } = error {
+                        fields.error(field, error.to_string());
+                    }
                 }
                 return (policy, None);
             }

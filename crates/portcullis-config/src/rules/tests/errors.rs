@@ -98,6 +98,10 @@ fn options_of_the_layer_are_checked() {
             "except = [{ network = \"10.0.0.1/8\" }]",
             "layer.except.network: 10.0.0.1/8 has bits outside of its prefix",
         ),
+        (
+            "except = [{ network = [\"10.0.0.1/8\", \"office\"] }]",
+            "layer.except.network: \"office\" is neither an address nor a network",
+        ),
     ] {
         assert_errors(&format!("[layer]\n{options}\n{}", with("")), expected);
     }

@@ -176,6 +176,10 @@ fn invalid_policies_are_named() {
     );
     for (fields, parts) in [
         (r#""lease": 5, "wait": "1s""#, &["leave out the lease or the wait"][..]),
+        (
+            r#""lease": 0, "wait": "0s""#,
+            &["policy a: a lease of 0 units", "; policy a: a wait of at most 0 s"],
+        ),
         (r#""wait": "0s", "lease": 5"#, &["0 s", "left out"]),
         (r#""wait": "2h""#, &["7200s", "one hour"]),
         (r#""wait": 5"#, &["integer `5`", "`wait`, a duration such as \"500ms\""]),

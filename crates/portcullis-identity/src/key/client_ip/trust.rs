@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use portcullis_core::Mistakes;
+use portcullis_core::{Mistakes, or_panic};
 
 use super::address::fold;
 
@@ -34,7 +34,7 @@ impl Trust {
     /// If texts are no networks, for which [`Networks::new`] returns an error.
     #[track_caller]
     pub fn networks(networks: impl TryInto<Networks, Error: fmt::Display>) -> Self {
-        Self { networks: Some(Networks::literal(networks)), hops: None }
+        Self { networks: Some(or_panic(networks.try_into())), hops: None }
     }
 
     /// Trusts the last `count` hops regardless of their addresses: the peer and the last `count - 1` elements of the header.
@@ -90,19 +90,12 @@ pub enum TrustError {
 ///
 /// ```
 /// use portcullis_tower::{ClientIp, Networks, Trust};
-/// use portcullis_tower::matching::Network;
 ///
 /// let proxies = Networks::new("10.0.0.0/8 192.0.2.7".split(' '))?;
 /// let clients = ClientIp::behind(Trust::networks(proxies)).x_forwarded_for();
-/// let office = Network::of(&clients, Networks::new(["203.0.113.0/24"])?);
-///
 /// let mistakes = Networks::new(["10.0.0.1/8", "10.0.0.0/33"]).unwrap_err();
-/// assert_eq!(
-///     mistakes.to_string(),
-///     "10.0.0.1/8 has bits outside of its prefix: write 10.0.0.0/8 if that is meant; \
-///      \"10.0.0.0/33\" is neither an address nor a network such as 10.0.0.0/8"
-/// );
-/// # let _ = office;
+/// assert_eq!(mistakes.len(), 2);
+/// # let _ = clients;
 /// # Ok::<(), portcullis_core::Mistakes<portcullis_tower::TrustError>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,14 +111,6 @@ impl Networks {
     pub fn new(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Mistakes<TrustError>> {
         let networks = Mistakes::all(networks.into_iter().map(|network| parse_network(network.as_ref())))?;
         Ok(Self(IpNet::aggregate(&networks)))
-    }
-
-    #[track_caller]
-    pub(crate) fn literal(networks: impl TryInto<Self, Error: fmt::Display>) -> Self {
-        match networks.try_into() {
-            Ok(networks) => networks,
-            Err(mistakes) => panic!("{mistakes}"),
-        }
     }
 
     pub(crate) fn contain(&self, address: &IpAddr) -> bool {
