@@ -185,8 +185,6 @@ pub(super) fn policy(
     unit: Option<Unit>,
 ) -> Result<Policy, NoPolicy> {
     let unit = unit.ok_or(NoPolicy::Unlimited)?;
-    let quota = Quota::new(u64::from(requests_per_unit), unit.duration(), None)
-        .map_err(|_| NoPolicy::AlwaysDenied)?;
-    Policy::try_new(name.as_str(), FixedWindow::new(quota), PolicySettings::default())
-        .map_err(|_| NoPolicy::AlwaysDenied)
+    let window = Quota::new(u64::from(requests_per_unit), unit.duration(), None).and_then(FixedWindow::new);
+    Policy::try_new(name.as_str(), window, PolicySettings::default()).map_err(|_| NoPolicy::AlwaysDenied)
 }

@@ -275,9 +275,8 @@ fn overridden(
     let counted =
         Counted { limit: shown, role: Role::Enforced, hits: asked.hits, is_refund: asked.is_refund };
     let name = format!("envoy.override.{}", unit.as_str());
-    let quota = Quota::new(u64::from(requests_per_unit), unit.duration(), None).ok();
-    let policy = quota
-        .and_then(|quota| Policy::try_new(&name, FixedWindow::new(quota), PolicySettings::default()).ok());
+    let window = Quota::new(u64::from(requests_per_unit), unit.duration(), None).and_then(FixedWindow::new);
+    let policy = Policy::try_new(&name, window, PolicySettings::default()).ok();
     let mut identity = Vec::with_capacity(64);
     let entries = asked.entries.iter().flat_map(|(key, value)| [*key, *value]);
     for text in std::iter::once(domain).chain(entries) {

@@ -92,10 +92,9 @@ pub enum TrustError {
 /// use portcullis_tower::{ClientIp, Networks, Trust};
 ///
 /// let proxies = Networks::new("10.0.0.0/8 192.0.2.7".split(' '))?;
-/// let clients = ClientIp::behind(Trust::networks(proxies)).x_forwarded_for();
+/// let _ = ClientIp::behind(Trust::networks(proxies)).x_forwarded_for();
 /// let mistakes = Networks::new(["10.0.0.1/8", "10.0.0.0/33"]).unwrap_err();
 /// assert_eq!(mistakes.len(), 2);
-/// # let _ = clients;
 /// # Ok::<(), portcullis_core::Mistakes<portcullis_tower::TrustError>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
