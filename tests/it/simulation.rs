@@ -15,14 +15,15 @@ use portcullis::rules::{Format, LiveRules, Loader, Rules};
 use portcullis::{ClientIp, OnMissing, Policy, Quota, Secret, Timestamp};
 use portcullis_cli::simulate::{Counts, Engine, LogReader, Options, Outcome, engine_of_rules};
 use portcullis_core::ManualClock;
+use portcullis_core::Mistakes;
 use portcullis_memory::MemoryStore;
 use portcullis_tests::HttpClient;
-use portcullis_tower::{LayerErrors, PolicyExt as _, RateLimitLayer, Registry};
+use portcullis_tower::{LayerError, PolicyExt as _, RateLimitLayer, Registry};
 use tokio::net::TcpListener;
 use tower::Service;
 
 /// A token bucket by address, a window by API key, and failed log-ins by address, of which only those are charged that failed.
-fn layer(registry: &Arc<Registry>) -> Result<RateLimitLayer, LayerErrors> {
+fn layer(registry: &Arc<Registry>) -> Result<RateLimitLayer, Mistakes<LayerError>> {
     let burst = Policy::token_bucket("burst", Quota::per_second(2).burst(6));
     let daily = Policy::sliding_window("keys", Quota::per_minute(40));
     let failures = Policy::gcra("failures", Quota::per_minute(24).burst(6));

@@ -22,8 +22,9 @@ use std::sync::Arc;
 
 use http::HeaderName;
 use http::request::Parts;
+use portcullis_core::Mistakes;
 use portcullis_tower::matching::{PathReadings, RequestMatcher as _};
-use portcullis_tower::{ClientIp, LayerErrors, RateLimitLayer, Registry};
+use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
 use crate::door::{Door, Need, needs};
@@ -256,7 +257,7 @@ impl Rules {
         &self,
         registry: &Arc<Registry>,
         rules: &RuleSet,
-    ) -> Result<Option<RateLimitLayer>, LayerErrors> {
+    ) -> Result<Option<RateLimitLayer>, Mistakes<LayerError>> {
         let chosen = || rules.iter().filter_map(|index| self.0.rules.get(index));
         if rules.is_empty() {
             return Ok(None);

@@ -1,6 +1,5 @@
 //! Why a policy cannot be added to a layer, or changed.
 
-mod all;
 mod change;
 mod conflict;
 mod option;
@@ -11,7 +10,6 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Checks;
 use portcullis_core::{PolicyName, StoreError, TooMuchWork};
 
-pub use all::LayerErrors;
 pub use conflict::PolicyConflict;
 pub use option::LayerOptionError;
 pub use option::MAX_RETRY_SPREAD;

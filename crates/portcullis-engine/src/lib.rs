@@ -42,8 +42,7 @@ pub use decide::{Admitted, Attempt, Keep, Patience, Refunds};
 pub use decide::{Ask, Now, Rejected, StoreCall, now};
 pub use engine::{CallerPolicies, CallerQuotas, Engine, Limits, Signals, report};
 pub use error::{
-    LayerError, LayerErrors, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict,
-    QuotaRefusal,
+    LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
 };
 #[cfg(feature = "runtime")]
 pub use event::EventLog;

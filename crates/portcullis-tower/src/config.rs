@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use portcullis_core::Decision;
 use portcullis_core::store::Checks;
+use portcullis_core::{Decision, Mistakes};
 
 use crate::body::discard;
 use crate::limit::{KeySource, Limit};
 use crate::registry::policy_sets::PreparedSet;
-use crate::{LayerError, LayerErrors, Registry};
+use crate::{LayerError, Registry};
 pub(crate) use live::LiveConfig;
 use live::Version;
 use portcullis_engine::policies::Membership;
@@ -126,7 +126,10 @@ impl LayerConfig {
     /// # Errors
     ///
     /// Everything that is wrong with them. The configuration cannot be used then.
-    pub(crate) fn add(&mut self, limits: impl IntoIterator<Item = Limit>) -> Result<(), LayerErrors> {
+    pub(crate) fn add(
+        &mut self,
+        limits: impl IntoIterator<Item = Limit>,
+    ) -> Result<(), Mistakes<LayerError>> {
         let mut errors = Vec::new();
         for limit in limits {
             if self.policies.len() >= Checks::MAX {
@@ -151,7 +154,7 @@ impl LayerConfig {
             errors.extend(self.register(limit, locks_out).err());
         }
         self.render();
-        LayerErrors::check(errors)
+        Mistakes::none_or(errors, ())
     }
 
     /// Gives a limit without a key that of the limit before it.

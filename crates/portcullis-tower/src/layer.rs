@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderName;
-use portcullis_core::PolicyName;
+use portcullis_core::{Mistakes, PolicyName, or_panic};
 #[cfg(doc)]
 use portcullis_core::{Policy, store::Checks};
 use tower_layer::Layer;
 
 use crate::config::{LayerConfig, LiveConfig};
-use crate::{LayerErrors, Limit, RateLimit, RateLimitHeaders, Registry};
+use crate::{LayerError, Limit, RateLimit, RateLimitHeaders, Registry};
 
 /// Limits the requests to a service by one [`Limit`] or several.
 ///
@@ -67,7 +67,7 @@ impl RateLimitLayer {
     /// If [`try_new`](Self::try_new) returns an error.
     #[track_caller]
     pub fn new(registry: Arc<Registry>, limit: Limit) -> Self {
-        Self::try_new(registry, [limit]).unwrap_or_else(|errors| panic!("{errors}"))
+        or_panic(Self::try_new(registry, [limit]))
     }
 
     /// A layer with these limits, for those that are not literals. Without any, it rejects what its lists deny, and lets everything else
@@ -95,7 +95,7 @@ impl RateLimitLayer {
     pub fn try_new(
         registry: Arc<Registry>,
         limits: impl IntoIterator<Item = Limit>,
-    ) -> Result<Self, LayerErrors> {
+    ) -> Result<Self, Mistakes<LayerError>> {
         let mut config = LayerConfig::new(registry);
         config.add(limits)?;
         Ok(Self { config: Arc::new(config) })
@@ -110,10 +110,8 @@ impl RateLimitLayer {
     /// limit needs them.
     #[track_caller]
     pub fn and(mut self, limit: impl Into<Limit>) -> Self {
-        match Arc::make_mut(&mut self.config).add([limit.into()]) {
-            Ok(()) => self,
-            Err(errors) => panic!("{errors}"),
-        }
+        or_panic(Arc::make_mut(&mut self.config).add([limit.into()]));
+        self
     }
 
     /// Sets how long the look-ups of a request may take together, 1 s by default.

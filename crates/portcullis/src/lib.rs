@@ -91,7 +91,7 @@
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicySettings`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`Mistakes`] of [`PolicyError`], [`store::PolicyPartError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
 //! | calendars | the module [`calendar`] | `CalendarError` |
-//! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`LayerErrors`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
+//! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`Mistakes`] of [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
@@ -165,9 +165,9 @@ pub use portcullis_core::{
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
-    BodyRate, Charge, ChargeError, ClientIp, GrpcClaim, LayerError, LayerErrors, Limit, OnMissing,
-    PolicyConflict, PolicyExt, RateLimit, RateLimitLayer, RatedBody, Reason, Rejection, ResponseBody,
-    ResponseFuture, Shadow, SlowBody, Unread,
+    BodyRate, Charge, ChargeError, ClientIp, GrpcClaim, LayerError, Limit, OnMissing, PolicyConflict,
+    PolicyExt, RateLimit, RateLimitLayer, RatedBody, Reason, Rejection, ResponseBody, ResponseFuture, Shadow,
+    SlowBody, Unread,
 };
 
 /// Checks in handlers, and of the messages of streams. See [`Limiter::check`] and [`Charge::check`].

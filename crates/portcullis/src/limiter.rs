@@ -23,13 +23,12 @@ use bytes::Bytes;
 use http::Response;
 use portcullis_core::store::{Checks, Store, StoreFuture};
 use portcullis_core::{
-    Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, StoreError,
+    Decision, Key, KeyWriteError, KeyWriter, Mistakes, Policy, Receipt, Secret, Settlement, StoreError,
 };
 use portcullis_engine::Engine;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
-    CheckBuilder, Drained, LayerErrors, Limit, Observer, RateLimitHeaders, RateLimitLayer, Registry,
-    Rejection,
+    CheckBuilder, Drained, LayerError, Limit, Observer, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
 };
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
@@ -222,7 +221,10 @@ impl Limiter {
     /// # Errors
     ///
     /// Everything that is wrong with the limits, or that this limiter refuses: see [`RateLimitLayer::try_new`].
-    pub fn try_layer(&self, limits: impl IntoIterator<Item = Limit>) -> Result<RateLimitLayer, LayerErrors> {
+    pub fn try_layer(
+        &self,
+        limits: impl IntoIterator<Item = Limit>,
+    ) -> Result<RateLimitLayer, Mistakes<LayerError>> {
         RateLimitLayer::try_new(Arc::clone(&self.registry), limits)
     }
 

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use arc_swap::Guard;
 use http::HeaderValue;
 use http::request::Parts;
+use portcullis_core::Mistakes;
 use portcullis_tower::matching::PathReadings;
-use portcullis_tower::{CurrentLayer, LayerErrors, PreparedLayer, SelectLayer, SelectedRateLimit, Selection};
+use portcullis_tower::{CurrentLayer, LayerError, PreparedLayer, SelectLayer, SelectedRateLimit, Selection};
 use tower_layer::Layer;
 
 use super::version::RulesVersion;
@@ -113,7 +114,7 @@ impl RulesLayer {
         &self,
         version: &RulesVersion,
         (set, may_keep): (RuleSet, bool),
-    ) -> Result<Option<CurrentLayer>, LayerErrors> {
+    ) -> Result<Option<CurrentLayer>, Mistakes<LayerError>> {
         if let Some(layer) = version.made(&set, PreparedLayer::current) {
             return Ok(Some(layer));
         }

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use portcullis_core::Mistakes;
 use portcullis_tower::matching::PathReadings;
-use portcullis_tower::{LayerErrors, LayerLog, PreparedLayer, Registry, Selection};
+use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry, Selection};
 
 use crate::rules::{RuleSet, Rules};
 
@@ -91,7 +92,7 @@ impl RulesVersion {
         set: RuleSet,
         log: &LayerLog,
         may_keep: bool,
-    ) -> Result<Option<PreparedLayer>, LayerErrors> {
+    ) -> Result<Option<PreparedLayer>, Mistakes<LayerError>> {
         let Some(layer) = self.rules.layer(registry, &set)? else { return Ok(None) };
         let layer = PreparedLayer::new(&layer, log);
         let kept = self.layers.load();

@@ -9,7 +9,8 @@ use super::Limited;
 use super::limited::Refusal;
 use crate::config::LayerConfig;
 use crate::registry::policy_sets::PreparedSet;
-use crate::{Global, KeyError, LayerErrors, Limit, PolicyExt as _, Reason, Registry};
+use crate::{Global, KeyError, LayerError, Limit, PolicyExt as _, Reason, Registry};
+use portcullis_core::Mistakes;
 use portcullis_engine::{Event, EventKind, Observer as _};
 
 /// The configuration of checks under `policies`, of which there is at least one.
@@ -20,7 +21,7 @@ use portcullis_engine::{Event, EventKind, Observer as _};
 pub(super) fn config<'a>(
     registry: &Arc<Registry>,
     policies: impl Iterator<Item = &'a Policy> + Clone,
-) -> Result<Arc<LayerConfig>, LayerErrors> {
+) -> Result<Arc<LayerConfig>, Mistakes<LayerError>> {
     let (generation, set) = match registry.policy_sets().get(policies.clone()) {
         Some(kept) if kept.0 == registry.engine().policies().generation() => kept,
         Some((_, set)) => update(registry, policies, set),
@@ -33,7 +34,7 @@ pub(super) fn config<'a>(
 fn prepare<'a>(
     registry: &Arc<Registry>,
     policies: impl Iterator<Item = &'a Policy> + Clone,
-) -> Result<PreparedSet, LayerErrors> {
+) -> Result<PreparedSet, Mistakes<LayerError>> {
     let mut config = LayerConfig::new(Arc::clone(registry));
     config.add(policies.map(by_given_key))?;
     Ok(config.prepare())
@@ -66,7 +67,7 @@ fn by_given_key(policy: &Policy) -> Limit {
 pub(super) fn refuse<'a>(
     registry: &Registry,
     policies: impl Iterator<Item = &'a Policy>,
-    error: &LayerErrors,
+    error: &Mistakes<LayerError>,
     accept: HeaderMap,
 ) -> Limited {
     let error = KeyError::server(format!("a handler checks policies that its limiter refuses: {error}"));

@@ -12,7 +12,8 @@ use crate::Rejection;
 use crate::admission;
 use crate::config::{LayerConfig, LiveConfig};
 use crate::registry::layers::ListedLayer as _;
-use crate::{KeyError, LayerErrors, RateLimitLayer, Reason, Registry};
+use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
+use portcullis_core::Mistakes;
 use portcullis_engine::Signals;
 use portcullis_engine::{Event, EventKind, Observer as _};
 use portcullis_response::internal::Cause;
@@ -98,7 +99,7 @@ impl Selection {
 
     /// The layer that should limit the request cannot be made: the request is rejected with 500, or `INTERNAL` in gRPC, and
     /// [`EventKind::Misconfigured`] is emitted.
-    pub fn refused(registry: &Arc<Registry>, error: &LayerErrors) -> Self {
+    pub fn refused(registry: &Arc<Registry>, error: &Mistakes<LayerError>) -> Self {
         let error = KeyError::server(format!("the rules of a request cannot be combined: {error}"));
         let refusal = Refusal { registry: Arc::clone(registry), error };
         Self { target: Target::Refused(Box::new(refusal)), header: None }

@@ -7,10 +7,11 @@ use std::thread;
 
 use http::request::Parts;
 use http::{HeaderValue, Request, Response};
+use portcullis_core::Mistakes;
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    EventKind, Header, InstalledPolicy, LayerError, LayerErrors, LayerLog, PolicyExt as _, PreparedLayer,
-    RateLimitLayer, Reason, Registry, SelectLayer, SelectedRateLimit, Selection,
+    EventKind, Header, InstalledPolicy, LayerError, LayerLog, PolicyExt as _, PreparedLayer, RateLimitLayer,
+    Reason, Registry, SelectLayer, SelectedRateLimit, Selection,
 };
 use tower::{Service as _, ServiceExt as _, service_fn};
 
@@ -47,7 +48,7 @@ async fn requests_pass_are_limited_or_cannot_be_decided() {
         let selection = match parts.headers.get("x-user").map(HeaderValue::as_bytes) {
             None => Selection::none(),
             Some(b"ada") => Selection::layer(layer.current()),
-            Some(_) => Selection::refused(&registry, &LayerErrors::from(LayerError::TooMany)),
+            Some(_) => Selection::refused(&registry, &Mistakes::from(LayerError::TooMany)),
         };
         selection.with_header("x-chosen".parse().unwrap(), HeaderValue::from_static("yes"))
     }));
