@@ -128,7 +128,7 @@ fn example_has_the_limits_of_the_quickstart() {
     );
     for (name, path) in [("home", "/"), ("search", "/search")] {
         assert_eq!(rules.get(name).unwrap().matcher().to_string(), format!("path = {path:?}"));
-        assert!(QUICKSTART.contains(&format!("limiter.layer({name})")));
+        assert!(QUICKSTART.contains(&format!("limiter.layer({name}.by(")));
     }
     assert_eq!(rules.get("home").unwrap().key().to_string(), "client_ip");
     assert_eq!(rules.get("search").unwrap().key().to_string(), "header x-api-key, else client_ip");

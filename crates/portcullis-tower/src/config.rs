@@ -131,50 +131,49 @@ impl LayerConfig {
         limits: impl IntoIterator<Item = Limit>,
     ) -> Result<(), Mistakes<LayerError>> {
         let mut errors = Vec::new();
+        // Limits that are refused are not added, and those behind them are compared with them.
+        let mut names: Vec<_> = self.policies.iter().map(|before| before.policy.name().clone()).collect();
+        let mut before = self.policies.last().map_or(KeySource::Before, |last| last.key.clone());
         for limit in limits {
-            if self.policies.len() >= Checks::MAX {
+            if names.len() >= Checks::MAX {
                 errors.push(LayerError::TooMany);
                 break;
             }
-            let limit = self.with_key(limit);
-            let name = limit.policy.name();
-            if matches!(limit.key, KeySource::Before) && self.policies.is_empty() {
+            let limit = limit.by_default(&before);
+            before = limit.key.clone();
+            let name = limit.policy.name().clone();
+            if names.is_empty() && matches!(before, KeySource::Before) {
                 errors.push(LayerError::NoKey { policy: name.clone() });
             }
             let mistakes = limit.mistakes();
-            let locks_out = mistakes.is_empty();
+            let is_valid = mistakes.is_empty();
             errors.extend(mistakes);
             if self.without_charge && limit.needs_charge() {
                 errors.push(LayerError::NeedsCharge { policy: name.clone() });
             }
-            if self.policies.iter().any(|other| other.policy.name() == name) {
-                errors.push(LayerError::Duplicate { policy: name.clone() });
-                continue;
+            if names.contains(&name) {
+                errors.push(LayerError::Duplicate { policy: name });
+            } else {
+                errors.extend(self.register(limit, is_valid).err());
+                names.push(name);
             }
-            errors.extend(self.register(limit, locks_out).err());
         }
         self.render();
         Mistakes::none_or(errors, ())
     }
 
-    /// Gives a limit without a key that of the limit before it.
-    fn with_key(&self, mut limit: Limit) -> Limit {
-        if let (KeySource::Before, Some(before)) = (&limit.key, self.policies.last()) {
-            limit.key = before.key.clone();
-        }
-        limit
-    }
-
-    /// Adds a limit, also if the limiter refuses it: those behind it are compared with it.
-    fn register(&mut self, mut limit: Limit, locks_out: bool) -> Result<(), LayerError> {
+    /// Registers a limit and adds it, unless the limiter refuses it.
+    fn register(&mut self, mut limit: Limit, is_valid: bool) -> Result<(), LayerError> {
         let engine = self.registry.engine();
         let members = self.policies.iter().chain([&limit]).map(Limit::member).collect();
-        let joined = engine.join(members, Some(&limit.policy)).map(|membership| self.membership = membership);
-        let registered = joined.and_then(|()| if locks_out { limit.share_lock_out(engine) } else { Ok(()) });
+        self.membership = engine.join(members, Some(&limit.policy))?;
+        if is_valid {
+            limit.share_lock_out(engine)?;
+        }
         limit.count_lookups_in(self.registry.lookup_counts());
         self.reserves |= limit.reservation.is_some();
         Arc::make_mut(&mut self.policies).push(limit);
-        registered
+        Ok(())
     }
 
     pub(crate) fn change_responses(&mut self, change: impl FnOnce(&mut ResponseSettings)) {

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, KeyHasher, Secret};
 
+use super::Limit;
 use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup};
 
 /// How the key of a request is determined.
@@ -16,6 +17,16 @@ pub(crate) enum KeySource {
     Before,
     Sync(Arc<dyn KeyExtractor>),
     Async(Arc<dyn AsyncKeyExtractor>),
+}
+
+impl Limit {
+    /// Gives the limit this key, unless it has one.
+    pub(crate) fn by_default(mut self, before: &KeySource) -> Self {
+        if matches!(self.key, KeySource::Before) {
+            self.key = before.clone();
+        }
+        self
+    }
 }
 
 impl KeySource {
