@@ -66,7 +66,6 @@ mod metadata;
 mod names;
 mod nesting;
 mod node;
-mod precedence;
 mod rate_limit;
 mod request;
 mod scalar;

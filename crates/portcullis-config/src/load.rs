@@ -18,9 +18,6 @@ mod environment;
 mod include;
 pub(crate) mod open;
 pub(crate) mod parse;
-mod read_json;
-mod read_toml;
-mod read_yaml;
 mod registered;
 #[cfg(test)]
 mod tests;

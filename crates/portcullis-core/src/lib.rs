@@ -81,7 +81,7 @@ pub use mistakes::Mistakes;
 pub use mistakes::or_panic;
 pub use policy::{
     CallerQuotaError, CallerQuotasError, Concurrency, DebtError, FailureMode, FailureModeError, LeaseError,
-    Policy, PolicyError, PolicyName, PolicyPartError, PolicySettings, WaitError,
+    Policy, PolicyError, PolicyName, PolicyNameError, PolicyPartError, PolicySettings, WaitError,
 };
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Receipt, Settlement};

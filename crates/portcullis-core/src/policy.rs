@@ -20,7 +20,7 @@ pub use debt::DebtError;
 pub use error::{PolicyError, PolicyPartError};
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
-pub use name::PolicyName;
+pub use name::{PolicyName, PolicyNameError};
 pub use overrides::GrantedQuotaError;
 pub use settings::PolicySettings;
 pub use wait::WaitError;

@@ -7,7 +7,6 @@
 mod failure;
 mod fields;
 mod kind;
-mod lease;
 mod policy;
 mod quota;
 mod strategy;

@@ -89,7 +89,7 @@
 //!
 //! | subject | items | errors |
 //! |---|---|---|
-//! | limits | [`Policy`], [`PolicySettings`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`Mistakes`] of [`PolicyError`], [`store::PolicyPartError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
+//! | limits | [`Policy`], [`PolicySettings`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`Mistakes`] of [`PolicyError`], [`PolicyNameError`], [`store::PolicyPartError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
 //! | calendars | the module [`calendar`] | `CalendarError` |
 //! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`Mistakes`] of [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
@@ -159,8 +159,8 @@ pub mod testing;
 pub use limiter::Limiter;
 pub use portcullis_core::{
     Anchor, Decision, FailureMode, FailureModeError, Mistakes, ParseQuotaError, Policy, PolicyError,
-    PolicyName, PolicySettings, Quota, QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement,
-    StoreError, Timestamp, Verdict,
+    PolicyName, PolicyNameError, PolicySettings, Quota, QuotaError, Receipt, Refill, Retry, Secret,
+    SecretError, Settlement, StoreError, Timestamp, Verdict,
 };
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;

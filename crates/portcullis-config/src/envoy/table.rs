@@ -1,15 +1,17 @@
 //! The descriptors of all files, by domain and level.
 
+mod precedence;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::document::{Descriptor, Document};
 use super::fields::{Spanned, join};
 use super::findings::Findings;
 use super::limit::{Limit, NoPolicy};
-use super::precedence::{self, Valued};
 use super::wildcard::Wildcard;
 use super::{excerpt, names, warnings};
 use crate::source::Span;
+use precedence::Valued;
 
 /// The descriptors that one level of entries is matched with.
 #[derive(Debug, Default)]

@@ -1,9 +1,13 @@
 //! Reads a text of any format into a tree.
 
+mod read_json;
+mod read_toml;
+mod read_yaml;
+
 use std::cell::Cell;
 use std::thread;
 
-use super::{MAX_DEPTH, read_json, read_toml, read_yaml};
+use super::MAX_DEPTH;
 use crate::diagnostic::Severity;
 use crate::findings::{Finding, Findings};
 use crate::kind;

@@ -1,32 +1,15 @@
 //! What can be wrong with a policy.
 
-use alloc::string::String;
-
-use super::PolicyName;
+use super::{PolicyName, PolicyNameError};
 use crate::{CallerQuotasError, DebtError, FailureModeError, LeaseError, QuotaError, WaitError};
 
 /// One mistake of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
-    /// The name is empty.
-    #[error(
-        "the name of a policy is empty: it must be 1 to {} printable ASCII characters",
-        PolicyName::MAX_LEN
-    )]
-    EmptyName,
-    /// The name is too long.
-    #[error("the name of a policy has {length} characters: at most {} are permitted", PolicyName::MAX_LEN)]
-    LongName {
-        /// The number of bytes.
-        length: usize,
-    },
-    /// The name has a character that is not printable ASCII.
-    #[error("the name of a policy, {name:?}, has a character that is not printable ASCII")]
-    UnprintableName {
-        /// The name.
-        name: String,
-    },
+    /// The name is invalid.
+    #[error(transparent)]
+    Name(#[from] PolicyNameError),
     /// A part of the policy is wrong, or does not fit another one.
     #[error("policy {policy}: {error}")]
     Part {

@@ -6,7 +6,6 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ptr;
 
-use super::PolicyError;
 use crate::Strategy;
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
@@ -16,7 +15,7 @@ use crate::Strategy;
 ///
 /// assert_eq!(PolicyName::new("search")?.as_str(), "search");
 /// assert!(PolicyName::new("").is_err());
-/// # Ok::<(), portcullis_core::PolicyError>(())
+/// # Ok::<(), portcullis_core::PolicyNameError>(())
 /// ```
 #[derive(Clone)]
 pub struct PolicyName(Text);
@@ -28,6 +27,30 @@ enum Text {
     Shared(Arc<String>),
 }
 
+/// Why a policy cannot have a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyNameError {
+    /// It is empty.
+    #[error(
+        "the name of a policy is empty: it must be 1 to {} printable ASCII characters",
+        PolicyName::MAX_LEN
+    )]
+    Empty,
+    /// It is too long.
+    #[error("the name of a policy has {length} characters: at most {} are permitted", PolicyName::MAX_LEN)]
+    Long {
+        /// The number of bytes.
+        length: usize,
+    },
+    /// It has a character that is not printable ASCII.
+    #[error("the name of a policy, {name:?}, has a character that is not printable ASCII")]
+    Unprintable {
+        /// The name.
+        name: String,
+    },
+}
+
 impl PolicyName {
     /// The highest number of characters in a name.
     pub const MAX_LEN: usize = 64;
@@ -37,15 +60,15 @@ impl PolicyName {
     /// # Errors
     ///
     /// If `name` is empty, longer than 64 characters or not printable ASCII.
-    pub fn new(name: &str) -> Result<Self, PolicyError> {
+    pub fn new(name: &str) -> Result<Self, PolicyNameError> {
         if name.is_empty() {
-            return Err(PolicyError::EmptyName);
+            return Err(PolicyNameError::Empty);
         }
         if name.len() > Self::MAX_LEN {
-            return Err(PolicyError::LongName { length: name.len() });
+            return Err(PolicyNameError::Long { length: name.len() });
         }
         if !is_printable(name) {
-            return Err(PolicyError::UnprintableName { name: name.into() });
+            return Err(PolicyNameError::Unprintable { name: name.into() });
         }
         Ok(Self(Text::Shared(Arc::new(name.into()))))
     }

@@ -72,9 +72,9 @@ impl Policy {
         strategy: Result<impl Into<Strategy>, QuotaError>,
         settings: PolicySettings,
     ) -> Result<Self, Mistakes<PolicyError>> {
-        let mut errors = Vec::new();
+        let mut errors: Vec<PolicyError> = Vec::new();
         let name = PolicyName::new(name).unwrap_or_else(|error| {
-            errors.push(error);
+            errors.push(error.into());
             PLENTY.name
         });
         let (strategy, settings) = match strategy {

@@ -1,5 +1,7 @@
 //! Reads the fields of a strategy or a policy.
 
+mod lease;
+
 use alloc::string::String;
 use core::fmt;
 use core::time::Duration;
@@ -8,11 +10,11 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Expected, MapAccess, Unexpected, Visitor};
 
 use super::kind::Kind;
-use super::lease::{Lease, LeaseVisitor};
 use super::values::{Number, Text, one_of, quoted, unexpected_text};
 use super::windows::ReadWindows;
 use crate::quota::duration;
 use crate::{Anchor, FailureMode, PolicyName, Quota, Refill, Timestamp, WindowTable};
+use lease::{Lease, LeaseVisitor};
 
 /// The fields as they are given; [`Fields::strategy`] checks them.
 #[derive(Default)]
@@ -28,7 +30,7 @@ pub(super) struct Fields {
     pub(super) windows: Option<&'static WindowTable>,
     pub(super) name: Option<PolicyName>,
     pub(super) on_store_failure: Option<FailureMode>,
-    pub(super) lease: Option<Lease>,
+    lease: Option<Lease>,
     pub(super) wait: Option<Duration>,
     pub(super) debt: Option<u64>,
     pub(super) caller_quotas: Option<(Quota, Quota)>,

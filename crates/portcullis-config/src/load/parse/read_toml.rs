@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
-use super::parse::Context;
+use super::Context;
 use crate::source::{Format, Span};
 use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};

@@ -7,7 +7,7 @@ use std::fmt;
 use serde::de::{Deserializer as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::parse::{Context, Entries};
+use super::{Context, Entries};
 use crate::source::{Format, Span};
 use crate::tree::{Entry, Node, Value};
 

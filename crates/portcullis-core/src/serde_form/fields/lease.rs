@@ -8,9 +8,9 @@ use core::time::Duration;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Unexpected, Visitor};
 
-use super::fields::Fields;
-use super::kind::Kind;
+use super::Fields;
 use crate::quota::duration;
+use crate::serde_form::kind::Kind;
 use crate::{InFlight, Strategy};
 
 /// What `lease` means depends on the strategy.
@@ -57,7 +57,7 @@ impl Visitor<'_> for LeaseVisitor {
 
 impl Fields {
     /// A permit comes back when it is released, so that the strategy has a limit and no quota.
-    pub(super) fn in_flight(&self) -> Result<Strategy, String> {
+    pub(in crate::serde_form) fn in_flight(&self) -> Result<Strategy, String> {
         let kind = Kind::InFlight;
         let period = [("quota", self.quota.is_some()), ("period", self.period.is_some())];
         if let Some((field, _)) = period.into_iter().find(|(_, given)| *given) {
@@ -79,7 +79,7 @@ impl Fields {
     }
 
     /// Rejects a lease where only the strategy is given, except for requests in flight: any other lease belongs to the policy.
-    pub(super) fn reject_lease_of_policy(&self, strategy: &Strategy) -> Result<(), String> {
+    pub(in crate::serde_form) fn reject_lease_of_policy(&self, strategy: &Strategy) -> Result<(), String> {
         match (self.lease, strategy) {
             (None, _) | (_, Strategy::InFlight(_)) => Ok(()),
             (Some(_), strategy) => Err(format!(
@@ -90,7 +90,7 @@ impl Fields {
     }
 
     /// The units of a lease, which belong to the policy.
-    pub(super) fn leased_units(&self, strategy: &Strategy) -> Result<Option<u64>, String> {
+    pub(in crate::serde_form) fn leased_units(&self, strategy: &Strategy) -> Result<Option<u64>, String> {
         match (self.lease, strategy) {
             (None, _) | (_, Strategy::InFlight(_)) => Ok(None),
             (Some(Lease::Units(units)), _) => Ok(Some(units)),

@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::excerpt;
-use super::findings::Findings;
-use super::table::{Level, Node};
+use super::{Level, Node};
+use crate::envoy::excerpt;
+use crate::envoy::findings::Findings;
 use crate::source::Span;
 
 /// A descriptor with a value.

@@ -3,7 +3,7 @@
 use saphyr::{MarkedYaml, Scalar, ScalarStyle, Tag, YamlData};
 
 use super::MAX_DEPTH;
-use super::parse::{Context, Entries};
+use super::{Context, Entries};
 use crate::source::{Format, Span};
 use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};
