@@ -8,20 +8,33 @@ use anyhow::Result;
 use crate::test::rules::{files, is_test, read};
 use crate::workspace::Workspace;
 
-/// Prints a table of the lines of Rust and Lua below `crates`, comments and empty lines included, without tests and generated code.
+/// Prints a table of the lines of Rust and Lua below `crates`, without tests and generated code: those of code, and all, comments and
+/// empty lines included.
 pub(crate) fn run() -> Result<()> {
     let workspace = Workspace::load()?;
-    let mut crates: BTreeMap<String, usize> = BTreeMap::new();
+    let (mut crates, mut all) = (BTreeMap::<String, Lines>::new(), Lines::default());
     for file in files(&workspace.root)?.iter().filter(|file| is_counted(file)) {
         let name = file.iter().nth(1).unwrap_or_default().to_string_lossy().into_owned();
-        *crates.entry(name).or_default() += without_tests(&read(&workspace.root, file)?);
+        let lines = without_tests(&read(&workspace.root, file)?);
+        for sum in [crates.entry(name).or_default(), &mut all] {
+            sum.code += lines.code;
+            sum.all += lines.all;
+        }
     }
-    println!("| crate | lines without tests |\n|---|---:|");
-    for (name, lines) in &crates {
-        println!("| {name} | {lines} |");
+    println!("| crate | code | all lines |\n|---|---:|---:|");
+    for (name, Lines { code, all }) in
+        crates.iter().map(|(name, lines)| (name.as_str(), lines)).chain([("all", &all)])
+    {
+        println!("| {name} | {code} | {all} |");
     }
-    println!("| all | {} |", crates.values().sum::<usize>());
     Ok(())
+}
+
+/// The lines of a file or crate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Lines {
+    code: usize,
+    all: usize,
 }
 
 fn is_counted(file: &Path) -> bool {
@@ -31,17 +44,19 @@ fn is_counted(file: &Path) -> bool {
     is_source && file.starts_with("crates") && !is_skipped
 }
 
-/// The number of lines without modules of tests, which end with the first line that closes them.
-fn without_tests(text: &str) -> usize {
+/// The lines without modules of tests, which end with the first line that closes them.
+fn without_tests(text: &str) -> Lines {
     let mut lines = text.lines().peekable();
-    let mut count = 0;
+    let mut count = Lines::default();
     while let Some(line) = lines.next() {
         let is_tests = line == "#[cfg(test)]"
             && lines.peek().is_some_and(|next| next.starts_with("mod ") && next.ends_with('{'));
         if is_tests {
             lines.find(|line| *line == "}");
         } else {
-            count += 1;
+            let line = line.trim_start();
+            count.all += 1;
+            count.code += usize::from(!line.is_empty() && !line.starts_with("//") && !line.starts_with("--"));
         }
     }
     count
@@ -53,8 +68,9 @@ mod tests {
 
     #[test]
     fn inline_tests_are_not_counted() {
-        assert_eq!(without_tests("fn a() {\n}\n\n#[cfg(test)]\nmod tests {\n    fn b() {\n    }\n}\n"), 3);
-        assert_eq!(without_tests("#[cfg(test)]\nmod tests;\n"), 2);
+        let text = "/// Does.\nfn a() {\n}\n\n#[cfg(test)]\nmod tests {\n    fn b() {\n    }\n}\n";
+        assert_eq!(without_tests(text), Lines { code: 2, all: 4 });
+        assert_eq!(without_tests("#[cfg(test)]\nmod tests;\n"), Lines { code: 2, all: 2 });
     }
 
     #[test]
