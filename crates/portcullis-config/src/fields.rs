@@ -1,6 +1,5 @@
 //! Reads the fields of tables.
 
-use std::cell::{Cell, RefCell};
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,13 +10,13 @@ use serde::de::DeserializeOwned;
 use crate::findings::Finding;
 pub(crate) use crate::findings::Findings;
 use crate::source::Span;
+use crate::tables::{Required, Table};
 pub(crate) use crate::text::quoted;
 use crate::tree::{Entry, Node, Value};
 
 mod alone;
 mod deserialize;
 mod error;
-mod missing;
 mod suggest;
 #[cfg(test)]
 mod tests;
@@ -25,40 +24,86 @@ mod tests;
 use deserialize::MapFields;
 pub(crate) use deserialize::Part;
 pub(crate) use error::DecodeError;
-use missing::Missing;
 pub(crate) use suggest::{did_you_mean, nearest};
 
-/// One table, whose fields are read one after the other.
-///
-/// [`finish`](Self::finish) reports those that were not read.
+/// One table of a file.
 pub(crate) struct Fields<'a> {
+    table: &'static Table,
     entries: &'a [Entry],
-    read: Vec<Cell<bool>>,
-    /// All that were asked for, for "did you mean".
-    known: Vec<&'static str>,
     path: String,
     span: Span,
     findings: &'a Findings,
-    missing: RefCell<Vec<Missing>>,
+    /// The fields that are there under a misspelt name.
+    misspelt: Vec<&'static str>,
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of a table. A value that is no table is a finding.
-    pub(crate) fn of(node: &'a Node, path: impl Into<String>, findings: &'a Findings) -> Option<Self> {
+    /// The fields of a table. Unknown fields and missing ones are findings, and so is a value that is no table.
+    pub(crate) fn of(
+        node: &'a Node,
+        path: impl Into<String>,
+        table: &'static Table,
+        findings: &'a Findings,
+    ) -> Option<Self> {
         let path = path.into();
-        let Value::Map(entries) = &node.value else {
-            findings.error(path, node.span, format!("expected a table, not {}", suggest::described(node)));
-            return None;
-        };
-        let read = entries.iter().map(|_| Cell::new(false)).collect();
-        let (known, missing) = (Vec::new(), RefCell::default());
-        Some(Self { entries, read, known, path, span: node.span, findings, missing })
+        let entries = entries(node, &path, findings)?;
+        let mut fields = Self { table, entries, path, span: node.span, findings, misspelt: Vec::new() };
+        for entry in entries.iter().filter(|entry| table.field(&entry.name).is_none()) {
+            fields.unknown(entry);
+        }
+        for field in table.fields {
+            if let Required::Yes(help) = field.required
+                && fields.node(field.name).is_none()
+            {
+                fields.missing(&[field.name], format!("`{}` is missing", field.name)).maybe_help(help);
+            }
+        }
+        Some(fields)
+    }
+
+    fn unknown(&mut self, entry: &Entry) {
+        let message = format!("unknown field {}", quoted(&entry.name));
+        let finding = self.findings.error(self.path(&entry.name), entry.name_span, message);
+        if let Some(name) = nearest(&entry.name, self.table.names().filter(|known| !self.has(known))) {
+            finding.help(format!("did you mean `{name}`?"));
+            self.misspelt.push(name);
+        } else if self.table.fields.len() <= 12 {
+            finding.help(suggest::list_of_fields(&self.table.names().collect::<Vec<_>>()));
+        }
     }
 
     /// The fields of a table in a field of this one.
-    pub(crate) fn table(&mut self, field: &'static str) -> Option<Self> {
-        let node = self.node(field)?;
-        Self::of(node, self.path(field), self.findings)
+    pub(crate) fn table(&self, field: &'static str) -> Option<Self> {
+        let table = self.table.field(field)?.kind.table()?;
+        Self::of(self.node(field)?, self.path(field), table, self.findings)
+    }
+
+    /// Adds an error that one of these fields is missing, at the table. If the table has one of them under a misspelt name, that is one
+    /// mistake, and its finding has the place.
+    pub(crate) fn missing(&self, names: &[&str], message: impl Into<String>) -> Finding<'a> {
+        self.missing_at(names, self.path.clone(), self.span, message)
+    }
+
+    /// Like [`missing`](Self::missing), where any field of the table would do.
+    pub(crate) fn missing_any(&self, message: &str) -> Finding<'a> {
+        self.missing(&self.table.names().collect::<Vec<_>>(), message)
+    }
+
+    /// Like [`missing`](Self::missing), at another place.
+    pub(crate) fn missing_at(
+        &self,
+        names: &[&str],
+        path: String,
+        span: Span,
+        message: impl Into<String>,
+    ) -> Finding<'a> {
+        if self.is_misspelt(names) { self.findings.none() } else { self.findings.error(path, span, message) }
+    }
+
+    fn is_misspelt(&self, names: &[&str]) -> bool {
+        // A quota may be written in several fields.
+        let in_parts = names.contains(&"quota").then_some("limit");
+        names.iter().copied().chain(in_parts).any(|name| self.misspelt.contains(&name))
     }
 
     /// Adds an error about a field, at its value, or at the table if it is absent.
@@ -86,52 +131,42 @@ impl<'a> Fields<'a> {
         self.span
     }
 
-    #[cfg(test)]
-    pub(crate) fn findings(&self) -> &'a Findings {
-        self.findings
-    }
-
     /// The place of a field's value, or of the table if it is absent.
     pub(crate) fn span_of(&self, field: &str) -> Span {
         let entry = self.entries.iter().find(|entry| entry.name == field);
         entry.map_or(self.span, |entry| entry.node.span)
     }
 
-    /// Whether the field is there. Does not read it.
+    /// Whether the field is there.
     pub(crate) fn has(&self, field: &str) -> bool {
         self.entries.iter().any(|entry| entry.name == field)
     }
 
-    /// The value of a field. Does not read it.
-    pub(crate) fn value(&self, field: &str) -> Option<&'a Value> {
-        let entry = self.entries.iter().find(|entry| entry.name == field)?;
-        Some(&entry.node.value).filter(|value| **value != Value::Null)
+    /// Whether the table has none of its fields.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.table.names().any(|name| self.has(name))
     }
 
     /// The value of a field. YAML's and JSON's `null` count as absent.
-    pub(crate) fn node(&mut self, field: &'static str) -> Option<&'a Node> {
-        if !self.known.contains(&field) {
-            self.known.push(field);
-        }
-        let at = self.entries.iter().position(|entry| entry.name == field)?;
-        self.read[at].set(true);
-        Some(&self.entries[at].node).filter(|node| node.value != Value::Null)
+    pub(crate) fn node(&self, field: &str) -> Option<&'a Node> {
+        debug_assert!(self.table.field(field).is_some(), "{field} is no field of {}", self.table.name);
+        let entry = self.entries.iter().find(|entry| entry.name == field)?;
+        Some(&entry.node).filter(|node| node.value != Value::Null)
     }
 
-    /// All fields that were not read so far, for a table whose names the author chooses. They count as read.
-    pub(crate) fn rest(&mut self) -> Vec<&'a Entry> {
-        let unread = self.entries.iter().zip(&self.read).filter(|(_, read)| !read.replace(true));
-        unread.map(|(entry, _)| entry).collect()
+    /// The values of a list, or one value alone.
+    pub(crate) fn each(&self, field: &str) -> std::slice::Iter<'a, Node> {
+        self.node(field).map(Node::each).unwrap_or_default().iter()
     }
 
     /// A value of a type that serde reads. An error is a finding at the innermost value at fault.
-    pub(crate) fn read<T: DeserializeOwned>(&mut self, field: &'static str) -> Option<T> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, field: &'static str) -> Option<T> {
         let node = self.node(field)?;
         decode(node, &self.path(field), self.findings)
     }
 
     /// The texts of a list, or one text alone, each with its node. `None` after a finding.
-    pub(crate) fn texts(&mut self, field: &'static str) -> Option<Vec<(&'a str, &'a Node)>> {
+    pub(crate) fn texts(&self, field: &'static str) -> Option<Vec<(&'a str, &'a Node)>> {
         let node = self.node(field)?;
         let text = |one: &'a Node| match &one.value {
             Value::String(text) => Some((text.as_str(), one)),
@@ -147,13 +182,13 @@ impl<'a> Fields<'a> {
     }
 
     /// A value that is written as a text.
-    pub(crate) fn parse<T: FromStr<Err: Display>>(&mut self, field: &'static str) -> Option<T> {
+    pub(crate) fn parse<T: FromStr<Err: Display>>(&self, field: &'static str) -> Option<T> {
         self.parse_with(field, str::parse)
     }
 
     /// Like [`parse`](Self::parse), with a function that parses.
     pub(crate) fn parse_with<T, E: Display>(
-        &mut self,
+        &self,
         field: &'static str,
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
@@ -174,12 +209,12 @@ impl<'a> Fields<'a> {
     }
 
     /// The name of a header.
-    pub(crate) fn header(&mut self, field: &'static str) -> Option<HeaderName> {
+    pub(crate) fn header(&self, field: &'static str) -> Option<HeaderName> {
         self.parse_with(field, |text| text.parse().map_err(|_| format!("{text:?} is no name of a header")))
     }
 
     /// A duration such as `"1m 30s"`.
-    pub(crate) fn duration(&mut self, field: &'static str) -> Option<Duration> {
+    pub(crate) fn duration(&self, field: &'static str) -> Option<Duration> {
         let node = self.node(field)?;
         if !matches!(node.value, Value::String(_)) {
             self.expected(field, node, "a duration")
@@ -198,11 +233,7 @@ impl<'a> Fields<'a> {
     }
 
     /// One of several names.
-    pub(crate) fn choice<T: Copy>(
-        &mut self,
-        field: &'static str,
-        choices: &[(&'static str, T)],
-    ) -> Option<T> {
+    pub(crate) fn choice<T: Copy>(&self, field: &'static str, choices: &[(&'static str, T)]) -> Option<T> {
         let node = self.node(field)?;
         let names = || choices.iter().map(|(name, _)| *name);
         let Value::String(text) = &node.value else {
@@ -217,45 +248,24 @@ impl<'a> Fields<'a> {
         None
     }
 
-    /// A field that must be there: a finding at the table if it is not in the file.
-    pub(crate) fn required<T>(&self, field: &str, value: Option<T>) -> Option<T> {
-        let entry = self.entries.iter().find(|entry| entry.name == field);
-        if value.is_none() && entry.is_none_or(|entry| entry.node.value == Value::Null) {
-            self.missing(&[field], format!("`{field}` is missing"));
-        }
-        value
-    }
-
-    /// Reads some fields together as one type, such as a strategy. An error is a finding at the field at fault.
-    #[cfg(test)]
-    pub(crate) fn sub<T: DeserializeOwned>(&mut self, fields: &[&'static str]) -> Option<T> {
-        self.sub_with(fields, |part| T::deserialize(part))
-    }
-
     /// Reads some fields together as one value, such as a strategy. An error is a finding at the field at fault, and the others are
     /// then read without it, to find what is wrong with them whatever it is.
     pub(crate) fn sub_with<T>(
-        &mut self,
+        &self,
         fields: &[&'static str],
         read: impl Fn(Part<'_>) -> Result<T, DecodeError>,
     ) -> Option<T> {
-        self.known.extend(fields);
-        let mut entries = Vec::new();
-        for (entry, read) in self.entries.iter().zip(&self.read) {
-            if fields.contains(&entry.name.as_str()) {
-                read.set(true);
-                if entry.node.value != Value::Null {
-                    entries.push(entry);
-                }
-            }
-        }
+        let is_read =
+            |entry: &&Entry| fields.contains(&entry.name.as_str()) && entry.node.value != Value::Null;
+        let entries: Vec<_> = self.entries.iter().filter(is_read).collect();
         let error = match read(Part::new(MapFields::new(entries.clone()))) {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
         let (path, span) = error.place_among(&self.path, self.span, &entries);
-        let path = error.finding(&path, span, self.findings);
-        self.note_missing(error.missing().as_slice(), &path, &error.to_string());
+        if !self.is_misspelt(error.missing().as_slice()) {
+            error.finding(&path, span, self.findings);
+        }
         self.report_others(entries, span, &read);
         None
     }
@@ -265,31 +275,15 @@ impl<'a> Fields<'a> {
         let message = format!("expected {expected}, not {}", suggest::described(node));
         self.findings.error(self.path(field), node.span, message)
     }
+}
 
-    /// Reports the fields that were not read.
-    pub(crate) fn finish(self) {
-        #[cfg(test)]
-        asked::record(&self.path, &self.known);
-        for (entry, read) in self.entries.iter().zip(&self.read) {
-            if read.get() {
-                continue;
-            }
-            let message = format!("unknown field {}", quoted(&entry.name));
-            let finding = self.findings.error(self.path(&entry.name), entry.name_span, message);
-            let unused = self.known.iter().filter(|known| !self.has(known));
-            match nearest(&entry.name, unused.copied()) {
-                Some(name) => {
-                    let finding = finding.help(format!("did you mean `{name}`?"));
-                    self.retract_missing(name);
-                    finding
-                }
-                None if self.known.len() <= 12 && !self.known.is_empty() => {
-                    finding.help(suggest::list_of_fields(&self.known))
-                }
-                None => finding,
-            };
-        }
-    }
+/// The fields of a table whose names the author chooses. A value that is no table is a finding.
+pub(crate) fn entries<'a>(node: &'a Node, path: &str, findings: &Findings) -> Option<&'a [Entry]> {
+    let Value::Map(entries) = &node.value else {
+        findings.error(path, node.span, format!("expected a table, not {}", suggest::described(node)));
+        return None;
+    };
+    Some(entries)
 }
 
 /// Reads a value of a type that serde reads. An error is a finding at the innermost value at fault.
@@ -303,26 +297,4 @@ pub(crate) fn join(path: &str, field: &str) -> String {
     let field =
         if !field.is_empty() && field.chars().all(is_plain) { field.to_owned() } else { quoted(field) };
     if path.is_empty() { field } else { format!("{path}.{field}") }
-}
-
-/// The fields that readers ask for, for the test of the schema.
-#[cfg(test)]
-pub(crate) mod asked {
-    use std::cell::RefCell;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    type Asked = BTreeMap<String, BTreeSet<&'static str>>;
-
-    thread_local! {
-        static ASKED: RefCell<Asked> = RefCell::default();
-    }
-
-    pub(super) fn record(path: &str, known: &[&'static str]) {
-        ASKED.with_borrow_mut(|asked| asked.entry(path.to_owned()).or_default().extend(known));
-    }
-
-    /// What this thread has asked for since the last call, by the path of the table.
-    pub(crate) fn take() -> Asked {
-        ASKED.take()
-    }
 }

@@ -54,7 +54,7 @@ impl Findings {
         let mut list = self.0.borrow_mut();
         // A value with a mistake inside, such as a variable that is not set, has no meaning that could be wrong.
         if list.iter().any(|known| known.severity == Severity::Error && is_inside(known, &finding)) {
-            return Finding { findings: self, index: MAX };
+            return self.none();
         }
         if list.len() < MAX {
             list.push(finding);
@@ -66,6 +66,11 @@ impl Findings {
             let message = "there are more findings, which are listed when these are mended";
             *last = Diagnostic::without_place(severity, message);
         }
+        self.none()
+    }
+
+    /// What is no finding of its own, because another one says it.
+    pub(crate) const fn none(&self) -> Finding<'_> {
         Finding { findings: self, index: MAX }
     }
 
@@ -85,17 +90,6 @@ impl Findings {
     /// Whether there is an error about exactly this place.
     pub(crate) fn has_error_at(&self, span: Span) -> bool {
         self.0.borrow().iter().any(|one| one.severity == Severity::Error && one.span == Some(span))
-    }
-
-    /// Removes the errors about a field that have this message. What was left out stays.
-    pub(crate) fn retract(&self, field: &str, message: &str) {
-        if self.is_full() {
-            return;
-        }
-        let (field, message) = (one_line(field.to_owned()), one_line(message.to_owned()));
-        self.0
-            .borrow_mut()
-            .retain(|one| one.severity != Severity::Error || one.field != field || one.message != message);
     }
 
     /// Whether further ones are left out.

@@ -23,6 +23,7 @@ mod schema;
 #[cfg(feature = "signed")]
 mod signed;
 mod source;
+mod tables;
 mod text;
 mod tree;
 #[cfg(feature = "watch")]

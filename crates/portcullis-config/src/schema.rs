@@ -1,17 +1,11 @@
 //! The JSON Schema of rules, from the tables of their fields.
 
-use serde_json::{Value, json};
-
-mod fields;
 #[cfg(test)]
 mod tests;
 
-/// The schema of a table.
-struct Table {
-    schema: Value,
-    /// The fields, in their order.
-    names: Vec<&'static str>,
-}
+use serde_json::{Map, Value, json};
+
+use crate::tables::{Field, ROOT, Required, Table, ValueKind};
 
 /// The JSON Schema of a file of rules, of draft 2020-12, for editors and other programs.
 ///
@@ -27,113 +21,100 @@ struct Table {
 /// assert!(schema["properties"]["policy"].is_object());
 /// ```
 pub fn schema() -> Value {
-    let mut root = fields::root().schema;
+    let mut definitions = Map::new();
+    let mut root = of_table(&ROOT, &mut definitions);
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     root["title"] = json!("Rules of the Portcullis rate limiter");
-    root["$defs"] = fields::definitions();
+    root["$defs"] = definitions.into();
     root
 }
 
-/// The names of the fields of a policy.
-pub(crate) fn policy_fields() -> Vec<&'static str> {
-    fields::policy().names
+/// The schema of a table. What it refers to is added to the definitions.
+fn of_table(table: &Table, definitions: &mut Map<String, Value>) -> Value {
+    let mut schema = json!({ "type": "object", "description": table.about, "additionalProperties": false });
+    for field in table.fields {
+        schema["properties"][field.name] = of_field(field, definitions);
+    }
+    let required = table.fields.iter().filter(|field| field.required != Required::No);
+    let required: Vec<_> = required.map(|field| field.name).collect();
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    bounds(schema, ["minProperties", "maxProperties"], table.least, table.most)
 }
 
-impl Table {
-    fn new(about: &str) -> Self {
-        let schema = json!({ "type": "object", "description": about, "additionalProperties": false });
-        Self { schema, names: Vec::new() }
+fn of_field(field: &Field, definitions: &mut Map<String, Value>) -> Value {
+    let mut schema = of_kind(&field.kind, definitions);
+    schema["description"] = json!(field.about);
+    if let Some(default) = field.default {
+        schema["default"] = serde_json::from_str(default).unwrap_or_else(|_| json!(default));
     }
+    schema
+}
 
-    fn field(mut self, name: &'static str, mut schema: Value, about: &str) -> Self {
-        schema["description"] = json!(about);
-        self.schema["properties"][name] = schema;
-        self.names.push(name);
-        self
-    }
-
-    fn required(self, name: &'static str, schema: Value, about: &str) -> Self {
-        let mut table = self.field(name, schema, about);
-        match &mut table.schema["required"] {
-            Value::Array(names) => names.push(json!(name)),
-            none => *none = json!([name]),
+fn of_kind(kind: &ValueKind, definitions: &mut Map<String, Value>) -> Value {
+    match *kind {
+        ValueKind::Text => json!({ "type": "string" }),
+        ValueKind::Form(pattern, example) => {
+            or_reference(&json!({ "type": "string", "pattern": pattern, "examples": [example] }))
         }
-        table
-    }
-
-    fn at_least_one(mut self) -> Self {
-        self.schema["minProperties"] = json!(1);
-        self
-    }
-
-    fn at_most_one(mut self) -> Self {
-        self.schema["maxProperties"] = json!(1);
-        self
+        ValueKind::Bool => or_reference(&json!({ "type": "boolean" })),
+        ValueKind::Integer(least, u64::MAX) => or_reference(&json!({ "type": "integer", "minimum": least })),
+        ValueKind::Integer(least, most) => {
+            or_reference(&json!({ "type": "integer", "minimum": least, "maximum": most }))
+        }
+        ValueKind::Number(least, most) => {
+            or_reference(&json!({ "type": "number", "minimum": least, "maximum": most }))
+        }
+        ValueKind::Choice(names) => or_reference(&json!({ "enum": names })),
+        ValueKind::FieldOf(table) => or_reference(&json!({ "enum": table.names().collect::<Vec<_>>() })),
+        ValueKind::Nested(table) => defined(table.name, definitions, |all| of_table(table, all)),
+        ValueKind::Named(name, kind) => defined(name, definitions, |all| of_kind(kind, all)),
+        ValueKind::List(each, least, most) => {
+            let list = json!({ "type": "array", "items": of_kind(each, definitions) });
+            bounds(list, ["minItems", "maxItems"], least, most)
+        }
+        ValueKind::OneOrMore(one) => {
+            let one = of_kind(one, definitions);
+            json!({ "anyOf": [one, { "type": "array", "items": one }] })
+        }
+        ValueKind::Map(each) => {
+            json!({ "type": "object", "additionalProperties": of_kind(each, definitions) })
+        }
+        ValueKind::AnyOf(kinds) => {
+            let schemas: Vec<_> = kinds.iter().map(|kind| of_kind(kind, definitions)).collect();
+            json!({ "anyOf": schemas })
+        }
     }
 }
 
-/// What has a definition of this name.
-fn defined(name: &str) -> Value {
+/// A reference to a definition, which is made when it is first referred to.
+fn defined(
+    name: &str,
+    definitions: &mut Map<String, Value>,
+    make: impl FnOnce(&mut Map<String, Value>) -> Value,
+) -> Value {
+    if !definitions.contains_key(name) {
+        // It may refer to itself.
+        definitions.insert(name.to_owned(), Value::Null);
+        let schema = make(definitions);
+        definitions.insert(name.to_owned(), schema);
+    }
     json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-fn text() -> Value {
-    json!({ "type": "string" })
-}
-
-/// A text of a form that only the reader knows exactly.
-fn pattern(pattern: &str) -> Value {
-    or_reference(json!({ "type": "string", "pattern": pattern }))
-}
-
-fn boolean() -> Value {
-    or_reference(json!({ "type": "boolean" }))
-}
-
-/// A whole number in a range.
-fn integer(least: u64, most: u64) -> Value {
-    let mut integer = json!({ "type": "integer", "minimum": least });
-    if most < u64::MAX {
-        integer["maximum"] = json!(most);
+/// A schema with the fewest and the most parts, where they say something.
+fn bounds(mut schema: Value, [minimum, maximum]: [&str; 2], least: usize, most: usize) -> Value {
+    if least > 0 {
+        schema[minimum] = json!(least);
     }
-    or_reference(integer)
-}
-
-/// A number in a range.
-fn number(least: f64, most: f64) -> Value {
-    or_reference(json!({ "type": "number", "minimum": least, "maximum": most }))
-}
-
-/// One of some texts.
-fn choice(names: &[&str]) -> Value {
-    or_reference(json!({ "enum": names }))
-}
-
-/// A value, or a list of such values.
-fn one_or_more(one: &Value) -> Value {
-    any_of(&[one.clone(), json!({ "type": "array", "items": one })])
-}
-
-/// A list with at least one value.
-fn list(each: &Value) -> Value {
-    json!({ "type": "array", "items": each, "minItems": 1 })
-}
-
-/// A list of a number of values.
-fn tuple(each: &Value, length: usize) -> Value {
-    json!({ "type": "array", "items": each, "minItems": length, "maxItems": length })
-}
-
-/// A table whose names the author chooses.
-fn map(each: &Value) -> Value {
-    json!({ "type": "object", "additionalProperties": each })
-}
-
-fn any_of(schemas: &[Value]) -> Value {
-    json!({ "anyOf": schemas })
+    if most < usize::MAX {
+        schema[maximum] = json!(most);
+    }
+    schema
 }
 
 /// What is not any text may be one with a reference to an environment variable.
-fn or_reference(schema: Value) -> Value {
-    any_of(&[schema, json!({ "type": "string", "pattern": "\\$\\{" })])
+fn or_reference(schema: &Value) -> Value {
+    json!({ "anyOf": [schema, { "type": "string", "pattern": "\\$\\{" }] })
 }

@@ -147,6 +147,10 @@ pub mod from_governor {}
 pub mod rules {}
 
 #[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/rules-reference.md")]
+pub mod rules_reference {}
+
+#[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/security.md")]
 pub mod security {}
 

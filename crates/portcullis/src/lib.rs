@@ -72,6 +72,7 @@
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
 //! - [Outgoing requests](guide::outgoing): keeping to what other servers allow, and to what they answer.
 //! - [Rules in files](guide::rules): limits that operators change while the service runs.
+//! - [Fields of rules](guide::rules_reference): each field of such a file, its values, its default and what it does.
 //! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
 //! - [Admin API](guide::admin): a router for operators, what it shows and changes, and what it guards against.

@@ -66,15 +66,14 @@ impl DecodeError {
         named.or_else(|| message.strip_prefix('`')?.strip_suffix("` is missing"))
     }
 
-    /// Adds it to the findings. Returns the path of the value at fault, inside of that of `path`.
-    pub(super) fn finding(&self, path: &str, span: Span, findings: &Findings) -> String {
+    /// Adds it to the findings.
+    pub(super) fn finding(&self, path: &str, span: Span, findings: &Findings) {
         let mut whole = path.to_owned();
         for part in self.0.path.iter().rev() {
             whole = if part.starts_with('[') { whole + part } else { join(&whole, part) };
         }
         let help = self.0.help.clone().or_else(|| suggestion(&self.0.message));
-        findings.error(&*whole, span, &*self.0.message).maybe_help(help);
-        whole
+        findings.error(whole, span, &*self.0.message).maybe_help(help);
     }
 }
 

@@ -4,30 +4,46 @@ use std::time::Duration;
 
 use portcullis_core::{FailureMode, Policy, Quota, Strategy};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::{Fields, Findings, decode};
 use crate::diagnostic::Diagnostics;
 use crate::load::Loader;
 use crate::source::Format;
+use crate::tables::{Field, Required, Table, ValueKind};
 
-/// The findings of reading a document of TOML with `read`.
-fn findings(text: &str, read: impl FnOnce(&mut Fields<'_>)) -> String {
+/// A table with these fields, of which those with a `!` are required.
+fn table(names: &str) -> &'static Table {
+    let field = |name: &'static str| {
+        let required = if name.ends_with('!') { Required::Yes(None) } else { Required::No };
+        let name = name.trim_end_matches('!');
+        Field { name, kind: ValueKind::Text, about: "", required, default: None }
+    };
+    let names: &'static str = names.to_owned().leak();
+    let fields: Vec<_> = names.split(", ").map(field).collect();
+    Box::leak(Box::new(Table { name: "", about: "", fields: fields.leak(), least: 0, most: 1 }))
+}
+
+/// The findings of reading a document of TOML with `read`, as a table with these fields.
+fn findings(text: &str, names: &str, read: impl FnOnce(&Fields<'_>)) -> String {
     let loaded = Loader::text("limits", Format::Toml, text)
         .environment(|name| (name == "NUMBER").then(|| "42".to_owned()))
         .read();
     let findings = Findings::new(loaded.findings);
     if let Some(document) = loaded.documents.first() {
-        let mut fields = Fields::of(document, "", &findings).unwrap();
-        read(&mut fields);
-        fields.finish();
+        read(&Fields::of(document, "", table(names), &findings).unwrap());
     }
     Diagnostics::new(loaded.sources, findings.into_list()).to_string()
+}
+
+fn sub<T: DeserializeOwned>(fields: &Fields<'_>, names: &[&'static str]) -> Option<T> {
+    fields.sub_with(names, |part| T::deserialize(part))
 }
 
 #[test]
 fn fields_are_read_by_type() {
     let text = "text = 'x'\nnumber = 7\nlist = ['a']\nquota = '10/s'\nwait = '1m 30s'\nmode = 'off'\nmap = { a = 1.5 }";
-    let shown = findings(text, |fields| {
+    let shown = findings(text, "text, number, list, quota, wait, mode, map, absent", |fields| {
         assert_eq!(fields.read::<String>("text"), Some("x".to_owned()));
         assert_eq!(fields.read::<NonZeroU32>("number").map(NonZeroU32::get), Some(7));
         assert_eq!(fields.read::<Vec<String>>("list"), Some(vec!["a".to_owned()]));
@@ -42,12 +58,13 @@ fn fields_are_read_by_type() {
 
 #[test]
 fn numbers_in_texts_come_from_the_environment_only() {
-    let shown = findings("a = '${NUMBER}'\nb = '42'\nc = '${NUMBER}'\nd = '${NO:-0.5}'", |fields| {
-        assert_eq!(fields.read::<u32>("a"), Some(42));
-        assert_eq!(fields.read::<u32>("b"), None);
-        assert_eq!(fields.read::<String>("c"), Some("42".to_owned()));
-        assert_eq!(fields.read::<f64>("d").map(|number| number.to_string()), Some("0.5".to_owned()));
-    });
+    let shown =
+        findings("a = '${NUMBER}'\nb = '42'\nc = '${NUMBER}'\nd = '${NO:-0.5}'", "a, b, c, d", |fields| {
+            assert_eq!(fields.read::<u32>("a"), Some(42));
+            assert_eq!(fields.read::<u32>("b"), None);
+            assert_eq!(fields.read::<String>("c"), Some("42".to_owned()));
+            assert_eq!(fields.read::<f64>("d").map(|number| number.to_string()), Some("0.5".to_owned()));
+        });
     assert_eq!(
         shown,
         "limits:2:5: error: b: expected a whole number from 0 to 4294967295, not a text: \"42\" \
@@ -57,11 +74,8 @@ fn numbers_in_texts_come_from_the_environment_only() {
 
 #[test]
 fn unknown_fields_name_the_nearest_known_one() {
-    let shown = findings("quote = 1\nmatch = 2\non-store-failure = 3\nentirely = 4", |fields| {
-        fields.node("quota");
-        fields.node("match");
-        fields.node("on_store_failure");
-    });
+    let text = "quote = 1\nmatch = 2\non-store-failure = 3\nentirely = 4";
+    let shown = findings(text, "quota, match, on_store_failure", |_| ());
     assert_eq!(
         shown,
         "limits:1:1: error: quote: unknown field \"quote\" (help: did you mean `quota`?)\n\
@@ -75,7 +89,7 @@ fn unknown_fields_name_the_nearest_known_one() {
 #[test]
 fn values_of_other_kinds_name_both_kinds() {
     let text = "a = 1\nb = []\nc = 5\nd = 'shadw'\ne = '5 parsecs'\nf = 300\ng = 'x'\nh = { }";
-    let shown = findings(text, |fields| {
+    let shown = findings(text, "a, b, c, d, e, f, g, h, missing!", |fields| {
         fields.parse::<Quota>("a");
         fields.read::<bool>("b");
         fields.duration("c");
@@ -84,8 +98,6 @@ fn values_of_other_kinds_name_both_kinds() {
         fields.read::<u8>("f");
         fields.parse::<Quota>("g");
         fields.choice("h", &[("shadow", ()), ("off", ())]);
-        let missing = fields.read::<bool>("missing");
-        fields.required("missing", missing);
     });
     assert_eq!(
         shown,
@@ -120,14 +132,14 @@ enum Choice {
 fn the_innermost_value_is_at_fault() {
     let text = "[p]\nlist = [{ after = 1 }, { after = 'x' }]\nmissing = [{ }]\nextra = { after = 1, befor = 2 }\n\
                 pair = [1, 2, 3]\n\"odd name\" = { after = -1 }";
-    let shown = findings(text, |fields| {
-        let mut inner = Fields::of(fields.node("p").unwrap(), "p", fields.findings()).unwrap();
+    let shown = findings(text, "p", |fields| {
+        let table = table("list, missing, extra, pair, odd name");
+        let inner = Fields::of(fields.node("p").unwrap(), "p", table, fields.findings).unwrap();
         assert!(inner.read::<Vec<Inner>>("list").is_none());
         assert!(inner.read::<Vec<Inner>>("missing").is_none());
         assert!(inner.read::<Inner>("extra").is_none());
         assert!(inner.read::<(u8, u8)>("pair").is_none());
         assert!(inner.read::<Inner>("odd name").is_none());
-        inner.finish();
     });
     assert_eq!(
         shown,
@@ -143,7 +155,7 @@ limits:6:24: error: p."odd name".after: expected a whole number from 0 to 429496
 fn enums_are_names_or_tables_with_one_field() {
     let text = "a = 'plain'\nb = { one = 1 }\nc = { many = { a = 1 } }\nd = 'plan'\ne = { one = 'x' }\nf = { many = { a = 256 } }\n\
                 g = 5\nh = { one = 1, plain = 2 }\ni = 'one'\nj = { plain = 1 }";
-    let shown = findings(text, |fields| {
+    let shown = findings(text, "a, b, c, d, e, f, g, h, i, j", |fields| {
         assert_eq!(fields.read("a"), Some(Choice::Plain));
         assert_eq!(fields.read("b"), Some(Choice::One(1)));
         assert_eq!(fields.read("c"), Some(Choice::Many { a: 1 }));
@@ -164,11 +176,13 @@ limits:10:15: error: j: "plain" has no value"#
 }
 
 const STRATEGY: [&str; 8] = ["strategy", "quota", "limit", "period", "burst", "refill", "anchor", "slots"];
+const NAMES: &str = "strategy, quota, limit, period, burst, refill, anchor, slots, name";
 
 #[test]
 fn fields_of_a_strategy_are_read_together() {
-    let shown = findings("strategy = 'gcra'\nname = 'x'\nlimit = 10\nperiod = '1s'", |fields| {
-        let strategy: Option<Strategy> = fields.sub(&STRATEGY);
+    let text = "strategy = 'gcra'\nname = 'x'\nlimit = 10\nperiod = '1s'";
+    let shown = findings(text, NAMES, |fields| {
+        let strategy: Option<Strategy> = sub(fields, &STRATEGY);
         assert!(matches!(strategy, Some(Strategy::Gcra(_))));
         assert!(fields.read::<String>("name").is_some());
     });
@@ -188,7 +202,9 @@ fn mistakes_of_a_strategy_are_at_their_field() {
         "strategy = 'gcra'\nlimit = 'x'\nperiod = 5",
         "strategy = 'gcra'\nquota = '1/s'\nlimit = 5",
     ] {
-        all += &findings(text, |fields| assert!(fields.sub::<Strategy>(&STRATEGY).is_none(), "{text}"));
+        all += &findings(text, NAMES, |fields| {
+            assert!(sub::<Strategy>(fields, &STRATEGY).is_none(), "{text}");
+        });
         all.push('\n');
     }
     assert_eq!(
@@ -208,7 +224,8 @@ limits:3:9: error: limit: `quota = "1/s"` and `limit` are both given: write eith
 
 #[test]
 fn failure_modes_and_policies_are_read() {
-    let shown = findings("a = { local = 4 }\nb = 'opn'\nc = { local = 0 }\nd = { open_for = 5 }", |fields| {
+    let text = "a = { local = 4 }\nb = 'opn'\nc = { local = 0 }\nd = { open_for = 5 }";
+    let shown = findings(text, "a, b, c, d", |fields| {
         assert_eq!(fields.read("a"), Some(FailureMode::local(4)));
         assert_eq!(fields.read::<FailureMode>("b"), None);
         assert_eq!(fields.read::<FailureMode>("c"), None);
@@ -220,8 +237,8 @@ fn failure_modes_and_policies_are_read() {
 limits:3:5: error: c: a local share among 0 instances: there must be at least 1
 limits:4:18: error: d.open_for: expected `open_for`, a duration such as "30s", not a number: 5"#
     );
-    let shown = findings("name = 'a'\nstrategy = 'gcra'\nquota = '1/s'", |fields| {
-        assert!(fields.sub::<Policy>(&["name", "strategy", "quota"]).is_some());
+    let shown = findings("name = 'a'\nstrategy = 'gcra'\nquota = '1/s'", NAMES, |fields| {
+        assert!(sub::<Policy>(fields, &["name", "strategy", "quota"]).is_some());
     });
     assert_eq!(shown, "");
 }
@@ -230,21 +247,19 @@ limits:4:18: error: d.open_for: expected `open_for`, a duration such as "30s", n
 fn null_is_absent() {
     let loaded = Loader::text("limits", Format::Json, "{\"a\": null, \"b\": [null]}").read();
     let findings = Findings::default();
-    let mut fields = Fields::of(&loaded.documents[0], "", &findings).unwrap();
+    let fields = Fields::of(&loaded.documents[0], "", table("a!, b"), &findings).unwrap();
     assert_eq!(fields.read::<u8>("a"), None);
-    assert_eq!(fields.required("a", None::<u8>), None);
     assert_eq!(fields.read::<Vec<Option<u8>>>("b"), Some(vec![None]));
-    fields.finish();
     let shown = Diagnostics::new(loaded.sources, findings.into_list()).to_string();
     assert_eq!(shown, "limits:1:1: error: `a` is missing");
 }
 
 #[test]
 fn a_node_that_is_no_table_is_a_finding() {
-    let shown = findings("a = 'x'", |fields| {
+    let shown = findings("a = 'x'", "a", |fields| {
         let node = fields.node("a").unwrap();
-        assert!(Fields::of(node, "a", fields.findings()).is_none());
-        assert_eq!(decode::<u8>(node, "a", fields.findings()), None);
+        assert!(Fields::of(node, "a", table("b"), fields.findings).is_none());
+        assert_eq!(decode::<u8>(node, "a", fields.findings), None);
     });
     assert_eq!(shown.lines().next(), Some("limits:1:5: error: a: expected a table, not a text: \"x\""));
 }
@@ -271,21 +286,16 @@ fn known_misspellings_have_a_nearest_name() {
 
 #[test]
 fn a_misspelt_field_is_not_missing_as_well() {
-    let shown = findings("quotta = '1/s'\nafer = 1\nother = 2", |fields| {
-        for field in ["quota", "after", "key"] {
-            let value = fields.node(field);
-            fields.required(field, value);
-        }
-    });
+    let shown = findings("quotta = '1/s'\nafer = 1\nother = 2", "quota!, after!, key!", |_| ());
     assert_eq!(
         shown,
-        "limits:1:1: error: `key` is missing\n\
-         limits:1:1: error: quotta: unknown field \"quotta\" (help: did you mean `quota`?)\n\
+        "limits:1:1: error: quotta: unknown field \"quotta\" (help: did you mean `quota`?)\n\
+         limits:1:1: error: `key` is missing\n\
          limits:2:1: error: afer: unknown field \"afer\" (help: did you mean `after`?)\n\
          limits:3:1: error: other: unknown field \"other\" (help: the fields are `quota`, `after` and `key`)"
     );
-    let shown = findings("strateggy = 'gcra'\nquota = '1/s'", |fields| {
-        assert!(fields.sub::<Strategy>(&STRATEGY).is_none());
+    let shown = findings("strateggy = 'gcra'\nquota = '1/s'", NAMES, |fields| {
+        assert!(sub::<Strategy>(fields, &STRATEGY).is_none());
     });
     assert_eq!(
         shown,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Overlay;
 use crate::fields::{Fields, decode, did_you_mean, quoted};
 use crate::findings::Findings;
-use crate::schema::policy_fields;
+use crate::tables::{POLICY, REMOTE};
 use crate::tree::{Node, Value};
 
 /// What the local file says about the document of remote rules.
@@ -72,8 +72,8 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
         findings.error("remote", first.name_span, message).help(help);
     }
     let before = findings.errors();
-    let mut fields = Fields::of(&first.node, "remote", findings)?;
-    let verify_key = verify_key(&mut fields);
+    let fields = Fields::of(&first.node, "remote", &REMOTE, findings)?;
+    let verify_key = verify_key(&fields);
     let key = fields.read("key").unwrap_or_else(|| "portcullis-rules".to_owned());
     if key.is_empty() || key.len() > MAX_KEY {
         let message = format!("the name of a document has 1 to {MAX_KEY} bytes, not {}", key.len());
@@ -89,15 +89,13 @@ pub(crate) fn take(documents: &mut [Node], findings: &Findings) -> Option<Remote
         let help = "leave it out for 5s: each instance asks its store once in this time";
         fields.error("poll", message).help(help);
     }
-    fields.finish();
     let verify_key = verify_key.filter(|_| findings.errors() == before && cfg!(feature = "signed"))?;
     Some(RemoteSettings { key, verify_key, allow, minimum_number, poll })
 }
 
 /// The public key. No message has its text: what is there may be a secret key.
-fn verify_key(fields: &mut Fields<'_>) -> Option<String> {
-    let text = fields.read::<String>("verify_key");
-    let text = fields.required("verify_key", text)?;
+fn verify_key(fields: &Fields<'_>) -> Option<String> {
+    let text: String = fields.read("verify_key")?;
     let help = "write the public key that `portcullis rules keygen` printed";
     public_key(&text).map_err(|message| fields.error("verify_key", message).help(help)).ok()
 }
@@ -119,13 +117,12 @@ fn public_key(text: &str) -> Result<String, String> {
 fn allowed(node: &Node, path: &str, findings: &Findings) -> Vec<String> {
     let Some(names) = decode::<Vec<String>>(node, path, findings) else { return Vec::new() };
     let Value::List(items) = &node.value else { return names };
-    let known = policy_fields();
     for (index, (name, item)) in names.iter().zip(items).enumerate() {
-        if known.contains(&name.as_str()) {
+        if POLICY.field(name).is_some() {
             continue;
         }
         let message = format!("policies have no field {}", quoted(name));
-        let help = did_you_mean(name, known.iter().copied()).unwrap_or_else(|| NAMES.to_owned());
+        let help = did_you_mean(name, POLICY.names()).unwrap_or_else(|| NAMES.to_owned());
         findings.error(format!("{path}[{index}]"), item.span, message).help(help);
     }
     names

@@ -14,6 +14,7 @@ use portcullis_tower::{
 };
 
 use crate::hooks::Hooks;
+use crate::tables::PLAIN_KEYS;
 
 /// The key of a rule, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,16 +40,16 @@ pub(crate) enum Key {
     First(Vec<Key>),
 }
 
-/// The keys that are a name and nothing else.
-pub(super) const PLAIN: [(&str, Key); 8] = [
-    ("client_ip", Key::ClientIp),
-    ("peer", Key::Peer),
-    ("global", Key::Global),
-    ("route", Key::Route),
-    ("method", Key::Method),
-    ("grpc_service", Key::GrpcService),
-    ("grpc_method", Key::GrpcMethod),
-    ("bearer", Key::Bearer),
+/// In the order of their names.
+const PLAIN: [Key; PLAIN_KEYS.len()] = [
+    Key::ClientIp,
+    Key::Peer,
+    Key::Global,
+    Key::Route,
+    Key::Method,
+    Key::GrpcService,
+    Key::GrpcMethod,
+    Key::Bearer,
 ];
 
 /// The extractor of a rule, which all of its layers share.
@@ -59,6 +60,11 @@ pub(super) enum KeySource {
 }
 
 impl Key {
+    /// The key that is this name and nothing else.
+    pub(super) fn plain(name: &str) -> Option<Self> {
+        PLAIN_KEYS.iter().zip(PLAIN).find(|(known, _)| **known == name).map(|(_, key)| key)
+    }
+
     /// Whether a client can change it from request to request.
     pub(super) fn is_chosen_by_client(&self) -> bool {
         match self {
@@ -261,7 +267,10 @@ impl fmt::Display for Key {
             Self::Credential(key, _) => key.fmt(f),
             Self::All(parts) => list(f, parts, " and "),
             Self::First(parts) => list(f, parts, ", else "),
-            plain => PLAIN.iter().filter(|(_, key)| key == plain).try_for_each(|(name, _)| f.write_str(name)),
+            plain => {
+                let names = PLAIN_KEYS.iter().zip(PLAIN).filter(|(_, key)| key == plain);
+                names.map(|(name, _)| name).try_for_each(|name| f.write_str(name))
+            }
         }
     }
 }

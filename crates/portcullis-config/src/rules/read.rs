@@ -22,9 +22,10 @@ use portcullis_tower::ClientIp;
 use super::Rules;
 use super::options::LayerOptions;
 use super::rule::Rule;
-use crate::fields::{Fields, Findings};
+use crate::fields::{Fields, Findings, entries, join};
 use crate::hooks::Hooks;
 use crate::source::{Sources, Span};
+use crate::tables::ROOT;
 use crate::tree::Node;
 
 /// What all readers share.
@@ -48,31 +49,23 @@ pub(super) struct Read<'a> {
 
 impl<'a> Reader<'a> {
     pub(super) fn documents(&mut self, documents: &'a [Node]) -> Read<'a> {
-        let mut tables: Vec<_> =
-            documents.iter().filter_map(|node| Fields::of(node, "", self.findings)).collect();
-        for fields in &mut tables {
-            // The loader has read them.
-            fields.node("include");
-            fields.node("remote");
-        }
-        if let Some((clients, shares_places)) = self.clients(&mut tables) {
+        let tables: Vec<_> =
+            documents.iter().filter_map(|node| Fields::of(node, "", &ROOT, self.findings)).collect();
+        if let Some((clients, shares_places)) = self.clients(&tables) {
             (self.clients, self.shares_places) = (clients, shares_places);
         }
-        let layer = self.once(&mut tables, "layer");
+        let layer = self.once(&tables, "layer");
         let options = layer.map(|node| self.layer_options(node)).unwrap_or_default();
         let mut rules = Vec::new();
         let mut seen = HashMap::new();
-        for mut fields in tables {
-            if let Some(node) = fields.node("policy") {
-                self.policies(node, &mut seen, &mut rules);
-            }
-            fields.finish();
+        for node in tables.iter().filter_map(|fields| fields.node("policy")) {
+            self.policies(node, &mut seen, &mut rules);
         }
         Read { rules, options, layer }
     }
 
     /// A table that one of the documents may have.
-    fn once(&self, tables: &mut [Fields<'a>], field: &'static str) -> Option<&'a Node> {
+    fn once(&self, tables: &[Fields<'a>], field: &'static str) -> Option<&'a Node> {
         let mut found: Option<&Node> = None;
         for fields in tables {
             let Some(node) = fields.node(field) else { continue };
@@ -90,19 +83,19 @@ impl<'a> Reader<'a> {
     }
 
     fn policies(&self, node: &'a Node, seen: &mut HashMap<String, Span>, rules: &mut Vec<Rule>) {
-        let Some(mut tables) = Fields::of(node, "policy", self.findings) else { return };
-        for entry in tables.rest() {
+        for entry in entries(node, "policy", self.findings).unwrap_or_default() {
+            let path = join("policy", &entry.name);
             if rules.len() >= Rules::MAX {
                 let message = format!("there are more than {} policies", Rules::MAX);
-                self.findings.error(tables.path(&entry.name), entry.name_span, message);
+                self.findings.error(path, entry.name_span, message);
                 return;
             }
-            for rule in self.policy(entry, &tables.path(&entry.name)) {
+            for rule in self.policy(entry, &path) {
                 let name = rule.name().as_str().to_owned();
                 if let Some(first) = seen.get(&name) {
                     let message = format!("policy {name} is in {} already", self.sources.location(*first));
                     self.findings
-                        .error(tables.path(&entry.name), entry.name_span, message)
+                        .error(&*path, entry.name_span, message)
                         .help("give one of the two another name");
                 } else {
                     seen.insert(name, entry.name_span);

@@ -1,4 +1,3 @@
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -6,7 +5,6 @@ use portcullis_tower::QuotaLookup;
 use serde_json::{Value as Json, json};
 
 use super::schema;
-use crate::fields::asked;
 use crate::source::Format;
 use crate::tree::{Node, Value};
 use crate::{Loader, Rules};
@@ -74,82 +72,6 @@ fn valid_files_are_accepted_by_rules_and_schema() {
             .collect();
         assert!(errors.is_empty(), "{name}: {errors:#?}");
     }
-}
-
-/// The name of the schema's definition for a table of a file, which is empty for the whole file.
-fn table_at(schema: &Json, path: &str) -> Option<String> {
-    let parts: Vec<_> = path.split('.').collect();
-    let policy = || inner(schema, "", "policy");
-    match (parts[0], parts.len()) {
-        ("policy", 1) => return None,
-        ("policy", 2) => return policy(),
-        _ => {}
-    }
-    match *parts.last()? {
-        "" => Some(String::new()),
-        // Their names are the author's: quotas by tier, units by path.
-        "tiers" | "path" => None,
-        "all" => inner(schema, &policy()?, "key"),
-        last if parts.len() == 1 => inner(schema, "", last),
-        last if parts[0] == "policy" => inner(schema, &policy()?, last),
-        last => inner(schema, &inner(schema, "", parts[0])?, last),
-    }
-}
-
-/// The table that a field may be.
-fn inner(schema: &Json, table: &str, field: &str) -> Option<String> {
-    table_of(schema, definition(schema, table)["properties"].get(field)?)
-}
-
-fn definition<'a>(schema: &'a Json, table: &str) -> &'a Json {
-    if table.is_empty() { schema } else { &schema["$defs"][table] }
-}
-
-fn table_of(schema: &Json, value: &Json) -> Option<String> {
-    if let Some(name) = value["$ref"].as_str().and_then(|name| name.strip_prefix("#/$defs/")) {
-        let definition = definition(schema, name);
-        return if definition["properties"].is_object() {
-            Some(name.to_owned())
-        } else {
-            table_of(schema, definition)
-        };
-    }
-    let any = value["anyOf"].as_array().into_iter().flatten();
-    any.chain(value.get("items"))
-        .chain(value.get("additionalProperties"))
-        .find_map(|one| table_of(schema, one))
-}
-
-/// The names of the fields of a table.
-fn fields_of<'a>(schema: &'a Json, table: &str) -> BTreeSet<&'a str> {
-    definition(schema, table)["properties"].as_object().unwrap().keys().map(String::as_str).collect()
-}
-
-#[test]
-fn the_schema_has_the_fields_that_are_read() {
-    let schema = schema();
-    asked::take();
-    for (_, format, text) in valid() {
-        rules(format, &text).unwrap();
-    }
-    let mut tables = BTreeSet::new();
-    let mut policy = BTreeSet::new();
-    for (path, mut asked) in asked::take() {
-        if path.is_empty() {
-            // The loader takes it.
-            asked.insert("remote");
-        }
-        let Some(table) = table_at(&schema, &path) else { continue };
-        tables.insert(table.clone());
-        if table == "policy" {
-            policy.extend(asked);
-            continue;
-        }
-        let known = fields_of(&schema, &table);
-        assert_eq!(known, asked, "the fields of {table} and those that are read at {path}");
-    }
-    assert_eq!(fields_of(&schema, "policy"), policy, "the fields of policies and those that are read");
-    assert!(tables.len() >= 12, "{tables:?}");
 }
 
 /// A file with one more line in its policy.

@@ -7,17 +7,8 @@ use portcullis_tower::{Limit, ResponseOutcome};
 use super::Reader;
 use crate::fields::{Fields, decode, quoted};
 use crate::hooks::Charges;
+use crate::tables::MOST_UNSETTLED;
 use crate::tree::{Node, Value};
-
-/// The most requests of a key that are remembered until they are settled.
-const MOST_UNSETTLED: usize = 1_024;
-
-/// A policy that charges afterwards: how many requests of a key may be unsettled at the same time.
-pub(super) enum ChargeAfter {
-    /// As many as a limit allows by itself.
-    Default,
-    AtMost(usize),
-}
 
 /// Which responses are charged.
 pub(super) struct ChargeWhen {
@@ -26,15 +17,6 @@ pub(super) struct ChargeWhen {
     grpc_status: Vec<i32>,
     /// What the program registered.
     function: Option<Arc<Charges>>,
-}
-
-impl ChargeAfter {
-    pub(super) fn add_to(&self, limit: Limit) -> Limit {
-        match self {
-            Self::Default => limit.charge_after(),
-            Self::AtMost(requests) => limit.charge_after_at_most(*requests),
-        }
-    }
 }
 
 impl ChargeWhen {
@@ -48,54 +30,52 @@ impl ChargeWhen {
 
 impl Reader<'_> {
     /// `true`, or the most requests of a key that are unsettled at the same time.
-    pub(super) fn charge_after(&self, fields: &mut Fields<'_>) -> Option<ChargeAfter> {
-        let node = fields.node("charge_after")?;
+    pub(super) fn charge_after(fields: &Fields<'_>, limit: Limit) -> Limit {
+        let Some(node) = fields.node("charge_after") else { return limit };
         match node.value {
-            Value::Bool(looks) => looks.then_some(ChargeAfter::Default),
+            Value::Bool(false) => {}
+            Value::Bool(true) => return limit.charge_after(),
             Value::Integer(_) | Value::Float(_) => {
-                let path = fields.path("charge_after");
-                let requests: usize = decode(node, &path, self.findings)?;
+                let Some(requests) = fields.read("charge_after") else { return limit };
                 if requests > MOST_UNSETTLED {
                     let message =
                         format!("a policy cannot wait for {requests} responses of a key at the same time");
-                    self.findings
-                        .error(path, node.span, message)
-                        .help(format!("write at most {MOST_UNSETTLED}"));
-                    return None;
+                    fields.error("charge_after", message).help(format!("write at most {MOST_UNSETTLED}"));
+                    return limit;
                 }
                 if requests == 0 {
-                    self.findings
-                        .warning(path, node.span, "every request is rejected")
+                    fields
+                        .warning("charge_after", "every request is rejected")
                         .help("write how many requests of a key may be without a response at the same time");
                 }
-                Some(ChargeAfter::AtMost(requests))
+                return limit.charge_after_at_most(requests);
             }
             _ => {
                 fields
                     .expected("charge_after", node, "true, false or a number of requests")
                     .help("write true, or the most requests of a key at the same time, such as 20");
-                None
             }
         }
+        limit
     }
 
-    pub(super) fn charge_when(&self, fields: &mut Fields<'_>) -> Option<ChargeWhen> {
-        let mut fields = fields.table("charge_when")?;
-        let status = fields.node("status").map(Node::each).unwrap_or_default();
-        let status = status.iter().filter_map(|one| self.status(one, &fields.path("status"))).collect();
-        let grpc_status = fields.node("grpc_status").map(Node::each).unwrap_or_default();
-        let path = fields.path("grpc_status");
-        let grpc_status = grpc_status.iter().filter_map(|one| self.grpc_status(one, &path)).collect();
+    pub(super) fn charge_when(&self, fields: &Fields<'_>) -> Option<ChargeWhen> {
+        let fields = fields.table("charge_when")?;
+        let (status, grpc_status) = (fields.path("status"), fields.path("grpc_status"));
         let (what, without) = (["charge", "charge_when"], "it charges no response");
-        let function = self.function(&self.hooks.charges, &mut fields, what, without, None);
-        let charge_when = ChargeWhen { status, grpc_status, function };
-        let names = ["status", "grpc_status", "function"];
-        if !names.iter().any(|name| fields.has(name)) {
+        let charge_when = ChargeWhen {
+            status: fields.each("status").filter_map(|one| self.status(one, &status)).collect(),
+            grpc_status: fields
+                .each("grpc_status")
+                .filter_map(|one| self.grpc_status(one, &grpc_status))
+                .collect(),
+            function: self.function(&self.hooks.charges, &fields, what, without, None),
+        };
+        if fields.is_empty() {
             fields
-                .missing(&names, "the table names no response")
+                .missing_any("the table names no response")
                 .help("write { status = [401, 403] }, { grpc_status = [16] } or { function = \"name\" }");
         }
-        fields.finish();
         Some(charge_when)
     }
 

@@ -6,11 +6,12 @@ use portcullis_tower::{ClientIp, Trust};
 use super::Reader;
 use super::lists::parsed;
 use crate::fields::Fields;
+use crate::tables::CLIENT_IP;
 use crate::tree::Node;
 
 impl<'a> Reader<'a> {
     /// The clients of the program, or of the table, and whether places are shared among them. `None` if there are neither.
-    pub(super) fn clients(&self, tables: &mut [Fields<'a>]) -> Option<(ClientIp, bool)> {
+    pub(super) fn clients(&self, tables: &[Fields<'a>]) -> Option<(ClientIp, bool)> {
         match (self.once(tables, "client_ip"), &self.hooks.client_ip) {
             (Some(node), None) => self.client_ip(node),
             (None, clients) => Some((clients.clone()?, true)),
@@ -24,7 +25,7 @@ impl<'a> Reader<'a> {
     }
 
     fn client_ip(&self, node: &Node) -> Option<(ClientIp, bool)> {
-        let mut fields = Fields::of(node, "client_ip", self.findings)?;
+        let fields = Fields::of(node, "client_ip", &CLIENT_IP, self.findings)?;
         let header: Option<String> = fields.read("header");
         let has_networks = fields.node("trusted_proxies").is_some();
         let networks = fields.texts("trusted_proxies");
@@ -78,7 +79,6 @@ impl<'a> Reader<'a> {
             });
         }
         let shares_places = fields.read("share_places").unwrap_or(true);
-        fields.finish();
         Some((clients?, shares_places))
     }
 }

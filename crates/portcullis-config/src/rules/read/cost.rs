@@ -1,17 +1,19 @@
 //! `cost`: the units of a request.
 
+use std::sync::Arc;
+
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_tower::Cost;
 use portcullis_tower::matching::{PathPattern, PathReadings};
 
 use super::{Reader, chosen_by_client};
-use crate::fields::{Fields, decode};
+use crate::fields::{Fields, decode, entries, join};
 use crate::tree::{Node, Value};
 
 impl Reader<'_> {
     /// Reads the cost under a policy that admits at most `most` units at once, if that is known.
-    pub(super) fn cost(&self, fields: &mut Fields<'_>, most: Option<u64>) -> Option<Box<dyn Cost>> {
+    pub(super) fn cost(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<Box<dyn Cost>> {
         let node = fields.node("cost")?;
         let path = fields.path("cost");
         if !matches!(node.value, Value::Map(_)) {
@@ -25,16 +27,21 @@ impl Reader<'_> {
             }
             return Some(Box::new(move |_: &Parts| units));
         }
-        let mut fields = Fields::of(node, path, self.findings)?;
+        let fields = fields.table("cost")?;
         let header = fields.header("header");
         let max: Option<u64> = fields.read("max");
         let paths = fields.node("path");
         let function: Option<String> = fields.read("function");
-        let cost = match (fields.has("header"), paths, fields.has("function")) {
+        match (fields.has("header"), paths, fields.has("function")) {
             (true, None, false) => Self::header_cost(&fields, header, max),
             (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path"), most),
             (false, None, true) if max.is_none() => {
-                function.and_then(|name| self.function_cost(&fields, &name))
+                // A name of another kind is an error already.
+                function?;
+                let (what, without) = (["cost"; 2], "each request costs 1");
+                let one: Arc<dyn Cost> = Arc::new(|_: &Parts| 1);
+                let cost = self.function(&self.hooks.costs, &fields, what, without, Some(one))?;
+                Some(Box::new(move |parts: &Parts| cost(parts)))
             }
             _ => {
                 fields
@@ -42,9 +49,7 @@ impl Reader<'_> {
                     .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } } or { function = \"name\" }");
                 None
             }
-        };
-        fields.finish();
-        cost
+        }
     }
 
     fn header_cost(
@@ -74,10 +79,9 @@ impl Reader<'_> {
 
     /// The highest cost whose pattern matches a reading of the path, else 1. A lower cost than 1 needs a certain match.
     fn path_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Box<dyn Cost>> {
-        let mut fields = Fields::of(node, path, self.findings)?;
         let mut costs: Vec<(PathPattern, u64)> = Vec::new();
-        for entry in fields.rest() {
-            let path = fields.path(&entry.name);
+        for entry in entries(node, path, self.findings)? {
+            let path = join(path, &entry.name);
             let pattern = PathPattern::parse(&entry.name)
                 .map_err(|error| self.findings.error(&*path, entry.name_span, error.to_string()));
             if let (Ok(pattern), Some(units)) = (pattern, decode(&entry.node, &path, self.findings)) {
@@ -100,16 +104,6 @@ impl Reader<'_> {
             self.findings
                 .warning(path, node.span, message)
                 .help("raise the burst or the limit, or lower the cost: such requests are always rejected");
-        }
-    }
-
-    fn function_cost(&self, fields: &Fields<'_>, name: &str) -> Option<Box<dyn Cost>> {
-        let what = ["function", "cost", "cost"];
-        let found = self.registered(&self.hooks.costs, fields, what, name, "each request costs 1");
-        match found.cloned() {
-            Some(cost) => Some(Box::new(move |parts: &Parts| cost(parts))),
-            None if self.hooks.any_name => Some(Box::new(|_: &Parts| 1_u64)),
-            None => None,
         }
     }
 }

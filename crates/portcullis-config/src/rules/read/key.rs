@@ -2,9 +2,10 @@
 
 use http::HeaderValue;
 
-use super::super::key::{Key, PLAIN};
+use super::super::key::Key;
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
+use crate::tables::{KEY_SOURCE, PLAIN_KEYS};
 use crate::tree::{Node, Value};
 
 impl Reader<'_> {
@@ -52,19 +53,18 @@ impl Reader<'_> {
     }
 
     fn plain_key(&self, name: &str, node: &Node, path: &str) -> Option<Key> {
-        if let Some((_, key)) = PLAIN.iter().find(|(known, _)| *known == name) {
-            return Some(key.clone());
+        if let Some(key) = Key::plain(name) {
+            return Some(key);
         }
-        let names = PLAIN.each_ref().map(|(name, _)| *name);
-        let forms = || format!("write {{ header = \"..\" }} or the like, or one of {names:?}");
+        let forms = || format!("write {{ header = \"..\" }} or the like, or one of {PLAIN_KEYS:?}");
         self.findings
             .error(path, node.span, format!("unknown key {}", quoted(name)))
-            .help(did_you_mean(name, names).unwrap_or_else(forms));
+            .help(did_you_mean(name, PLAIN_KEYS).unwrap_or_else(forms));
         None
     }
 
     fn key_table(&self, node: &Node, path: &str, is_part: bool) -> Option<Key> {
-        let mut fields = Fields::of(node, path, self.findings)?;
+        let fields = Fields::of(node, path, &KEY_SOURCE, self.findings)?;
         let header = fields.header("header");
         let [cookie, query, extension, lookup] =
             ["cookie", "query", "extension", "lookup"].map(|field| fields.read::<String>(field));
@@ -88,7 +88,6 @@ impl Reader<'_> {
                 .help("write one of `header`, `cookie`, `query`, `extension`, `lookup` and `all`");
         }
         self.check_names(&fields, extension.as_ref(), lookup.as_ref(), is_part);
-        fields.finish();
         if given != 1 {
             return None;
         }

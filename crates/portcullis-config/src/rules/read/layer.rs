@@ -6,15 +6,16 @@ use portcullis_tower::RateLimitHeaders;
 use super::super::options::LayerOptions;
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
+use crate::tables::{HEADERS, LAYER};
 use crate::tree::Node;
 
 impl Reader<'_> {
     pub(super) fn layer_options(&self, node: &Node) -> LayerOptions {
-        let Some(mut fields) = Fields::of(node, "layer", self.findings) else {
+        let Some(fields) = Fields::of(node, "layer", &LAYER, self.findings) else {
             return LayerOptions::default();
         };
-        let options = LayerOptions {
-            headers: self.headers(&mut fields),
+        LayerOptions {
+            headers: self.headers(&fields),
             spread_retries: fields.duration("spread_retries"),
             limit_preflights: fields.read("limit_preflights").unwrap_or_default(),
             lookup_deadline: fields.duration("lookup_deadline"),
@@ -22,17 +23,15 @@ impl Reader<'_> {
             discard_bodies: fields.read("discard_bodies"),
             decision_in_response: fields.read("decision_in_response").unwrap_or_default(),
             without_charge: fields.read("without_charge").unwrap_or_default(),
-            except: self.request_list(&mut fields, "except"),
-            deny: self.request_list(&mut fields, "deny"),
-            only: self.request_list(&mut fields, "only"),
-            reject_with: self.reject_with(&mut fields),
+            except: self.request_list(&fields, "except"),
+            deny: self.request_list(&fields, "deny"),
+            only: self.request_list(&fields, "only"),
+            reject_with: self.reject_with(&fields),
             show_generation: fields.parse::<HeaderName>("show_generation"),
-        };
-        fields.finish();
-        options
+        }
     }
 
-    fn headers(&self, fields: &mut Fields<'_>) -> Option<RateLimitHeaders> {
+    fn headers(&self, fields: &Fields<'_>) -> Option<RateLimitHeaders> {
         let mut headers = RateLimitHeaders::NONE;
         for (text, one) in fields.texts("headers")? {
             if let Some((_, more)) = HEADERS.iter().find(|(name, _)| *name == text) {
@@ -48,12 +47,3 @@ impl Reader<'_> {
         Some(headers)
     }
 }
-
-const HEADERS: [(&str, RateLimitHeaders); 6] = [
-    ("none", RateLimitHeaders::NONE),
-    ("x-ratelimit", RateLimitHeaders::X_RATELIMIT),
-    ("x-ratelimit-unix-time", RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
-    ("ietf", RateLimitHeaders::IETF),
-    ("ietf-draft-6", RateLimitHeaders::IETF_DRAFT_6),
-    ("shadow", RateLimitHeaders::SHADOW),
-];

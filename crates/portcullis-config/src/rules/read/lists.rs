@@ -11,25 +11,25 @@ use portcullis_tower::{Networks, TrustError};
 use super::Reader;
 use super::matching::method;
 use crate::fields::Fields;
+use crate::tables::REQUESTS;
 use crate::tree::Node;
 
 type Shared = Arc<dyn RequestMatcher>;
 
 impl Reader<'_> {
-    pub(super) fn request_list(&self, fields: &mut Fields<'_>, field: &'static str) -> Vec<Shared> {
-        let Some(node) = fields.node(field) else { return Vec::new() };
+    pub(super) fn request_list(&self, fields: &Fields<'_>, field: &'static str) -> Vec<Shared> {
         let path = fields.path(field);
-        node.each().iter().filter_map(|one| self.request_matcher(one, &path)).collect()
+        fields.each(field).filter_map(|one| self.request_matcher(one, &path)).collect()
     }
 
     /// All fields of a table have to hold.
     fn request_matcher(&self, node: &Node, path: &str) -> Option<Shared> {
-        let mut fields = Fields::of(node, path, self.findings)?;
+        let fields = Fields::of(node, path, &REQUESTS, self.findings)?;
         let networks = fields.texts("network").and_then(|networks| parsed(&fields, "network", networks));
         let without = "the table matches no request";
         // Without it, a table that names more would match what it does not mean.
         let nothing = Some(shared(|_: &Parts| false));
-        let function = self.function(&self.hooks.matchers, &mut fields, ["matcher"; 2], without, nothing);
+        let function = self.function(&self.hooks.matchers, &fields, ["matcher"; 2], without, nothing);
         let all: Vec<Shared> = [
             networks.map(|networks| shared(Network::of(&self.clients, networks))),
             fields.parse::<PlainPath>("path").map(|path| shared(RequestPath::exact(&path))),
@@ -43,13 +43,11 @@ impl Reader<'_> {
         .into_iter()
         .flatten()
         .collect();
-        let conditions = ["network", "path", "prefix", "route", "method", "grpc", "function"];
-        if conditions.iter().all(|field| !fields.has(field)) {
+        if fields.is_empty() {
             fields
-                .missing(&conditions, "the table names no requests")
+                .missing_any("the table names no requests")
                 .help("write one of `path`, `prefix`, `route`, `network`, `method`, `grpc` and `function`");
         }
-        fields.finish();
         let mut all = all.into_iter();
         let first = all.next()?;
         Some(all.fold(first, |left, right| shared(left.and(right))))

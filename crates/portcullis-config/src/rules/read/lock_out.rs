@@ -1,42 +1,34 @@
 //! `lock_out`: when keys are blocked, and for how long.
 
-use portcullis_core::overrides::{LockOut, LockOutError};
+use portcullis_core::overrides::LockOut;
 
 use super::Reader;
 use crate::fields::Fields;
 
 impl Reader<'_> {
-    pub(super) fn lock_out(&self, fields: &mut Fields<'_>) -> Option<LockOut> {
-        let mut fields = fields.table("lock_out")?;
+    pub(super) fn lock_out(&self, fields: &Fields<'_>) -> Option<LockOut> {
         let before = self.findings.errors();
-        let default = LockOut::after(1);
-        let (usual, length) = (default.within_time(), default.length());
-        let denials: Option<u32> = fields.read("after");
-        fields.required("after", denials);
-        let within = fields.duration("within");
-        let block_for = fields.duration("block_for");
-        let up_to = fields.duration("up_to");
-        // Each field alone, so that all mistakes are found.
-        let alone = |field: &str, lock_out: Option<Result<LockOut, LockOutError>>| {
-            if let Some(Err(error)) = lock_out {
-                fields.error(field, error.to_string());
-            }
+        let fields = fields.table("lock_out")?;
+        let usual = LockOut::after(1);
+        let denials = fields.read("after");
+        let within = fields.duration("within").unwrap_or(usual.within_time());
+        let length = fields.duration("block_for").unwrap_or(usual.length());
+        let longest = fields.duration("up_to").unwrap_or(length);
+        let check = |field, denials, within, length, longest| {
+            let lock_out = LockOut::new(denials, within, length, longest);
+            lock_out.map_err(|error| fields.error(field, error.to_string())).ok()
         };
-        alone("after", denials.map(|denials| LockOut::new(denials, usual, length, length)));
-        alone("within", within.map(|within| LockOut::new(1, within, length, length)));
-        alone("block_for", block_for.map(|length| LockOut::new(1, usual, length, length)));
-        alone("up_to", up_to.map(|longest| LockOut::new(1, usual, longest, longest)));
-        let is_wrong = |field: &&str| self.findings.has_error_in(&fields.path(field));
-        let is_length_known = !["block_for", "up_to"].iter().any(is_wrong);
-        let length = block_for.unwrap_or(length);
-        let longest = up_to.unwrap_or(length);
-        if is_length_known {
-            alone("up_to", Some(LockOut::new(1, usual, length, longest)));
+        // Each field alone, so that all mistakes are found.
+        check("after", denials.unwrap_or(1), usual.within_time(), usual.length(), usual.length());
+        check("within", 1, within, usual.length(), usual.length());
+        check("block_for", 1, usual.within_time(), length, length);
+        if fields.has("up_to") {
+            check("up_to", 1, usual.within_time(), longest, longest);
         }
-        fields.finish();
-        if self.findings.errors() > before {
-            return None;
+        let is_wrong = |field: &str| self.findings.has_error_in(&fields.path(field));
+        if !is_wrong("block_for") && !is_wrong("up_to") {
+            check("up_to", 1, usual.within_time(), length, longest);
         }
-        LockOut::new(denials?, within.unwrap_or(usual), length, longest).ok()
+        LockOut::new(denials?, within, length, longest).ok().filter(|_| self.findings.errors() == before)
     }
 }

@@ -7,12 +7,13 @@ use super::super::matcher::host::HostPattern;
 use super::super::matcher::{Condition, Matcher};
 use super::Reader;
 use crate::fields::Fields;
+use crate::tables::MATCH;
 use crate::text::quoted;
 use crate::tree::{Node, Value};
 
 impl Reader<'_> {
     /// The default is every request.
-    pub(super) fn matcher(&self, fields: &mut Fields<'_>) -> Option<Matcher> {
+    pub(super) fn matcher(&self, fields: &Fields<'_>) -> Option<Matcher> {
         let Some(node) = fields.node("match") else { return Some(Matcher::everything()) };
         let path = fields.path("match");
         let mut any = Vec::new();
@@ -41,23 +42,22 @@ impl Reader<'_> {
             finding.help(format!("write {{ path = {text} }}"));
             return None;
         }
-        let mut fields = Fields::of(node, path, self.findings)?;
         let before = self.findings.len();
+        let fields = Fields::of(node, path, &MATCH, self.findings)?;
         let condition = Condition {
             path: fields.parse_with("path", PathPattern::parse),
             grpc: fields.parse_with("grpc", grpc),
-            methods: self.list(&mut fields, "methods", method),
-            hosts: self.list(&mut fields, "hosts", |text| {
+            methods: self.list(&fields, "methods", method),
+            hosts: self.list(&fields, "hosts", |text| {
                 text.parse::<HostPattern>().map_err(|error| error.to_string())
             }),
         };
-        fields.finish();
         (self.findings.len() == before).then_some(condition)
     }
 
     fn list<T>(
         &self,
-        fields: &mut Fields<'_>,
+        fields: &Fields<'_>,
         field: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<Vec<T>> {

@@ -3,22 +3,17 @@
 use portcullis_tower::{Mode, ParseModeError, Percent};
 
 use super::Reader;
-use crate::fields::{Fields, decode, did_you_mean, quoted};
-use crate::tree::{Node, Value};
+use crate::fields::{Fields, did_you_mean, quoted};
+use crate::tree::Value;
 
 impl Reader<'_> {
-    pub(super) fn mode(&self, fields: &mut Fields<'_>) -> Option<Mode> {
+    pub(super) fn mode(&self, fields: &Fields<'_>) -> Option<Mode> {
         let node = fields.node("mode")?;
         let path = fields.path("mode");
         match &node.value {
             Value::Map(_) => {
-                let mut share = Fields::of(node, path, self.findings)?;
-                let inner = share.node("percent");
-                let path = share.path("percent");
-                share.required("percent", inner);
-                share.finish();
-                let inner = inner?;
-                self.percent(decode(inner, &path, self.findings)?, inner, &path)
+                let share = fields.table("mode")?;
+                Self::percent(share.read("percent")?, &share)
             }
             Value::String(text) => match text.parse() {
                 Ok(mode) => Some(mode),
@@ -43,13 +38,13 @@ impl Reader<'_> {
     }
 
     /// In steps of a tenth of a percent.
-    fn percent(&self, percent: f64, node: &Node, path: &str) -> Option<Mode> {
-        let Ok(share) = Percent::try_from(percent) else {
+    fn percent(percent: f64, share: &Fields<'_>) -> Option<Mode> {
+        let Ok(allowed) = Percent::try_from(percent) else {
             let message = format!("{percent} percent is no share of the keys");
-            self.findings.error(path, node.span, message).help(SHARES);
+            share.error("percent", message).help(SHARES);
             return None;
         };
-        Some(Mode::Percent(share))
+        Some(Mode::Percent(allowed))
     }
 }
 

@@ -7,7 +7,7 @@ use portcullis_core::{
     Concurrency, FailureMode, InFlight, LeaseError, Policy, PolicyError, PolicyName, PolicyPartError,
     PolicySettings, Quota, QuotaError, Strategy, WindowTable,
 };
-use portcullis_tower::{Cost, Limit, Mode, OnAbort, OnMissing};
+use portcullis_tower::{Cost, Limit, Mode, OnMissing};
 
 use super::super::key::{Key, KeySource};
 use super::super::matcher::Matcher;
@@ -15,44 +15,37 @@ use super::super::rule::{RejectWithOption, Rule};
 use super::Reader;
 use crate::fields::Fields;
 use crate::source::Span;
+use crate::tables::{ON_ABORT, ON_MISSING, POLICY, UNTIL};
 use crate::tree::{Entry, Node};
 
 impl Reader<'_> {
     /// The rules of a table. In place of a part that is wrong, they have one that is refused nowhere, so that the other parts can be
     /// checked.
     pub(super) fn policy(&self, entry: &Entry, path: &str) -> Vec<Rule> {
-        let Some(mut fields) = Fields::of(&entry.node, path, self.findings) else { return Vec::new() };
+        let Some(fields) = Fields::of(&entry.node, path, &POLICY, self.findings) else { return Vec::new() };
         let name = PolicyName::new(&entry.name).unwrap_or_else(|error| {
             self.findings.error(fields.own_path(), entry.name_span, error.to_string());
             PolicyName::new("unnamed").expect("the name is valid")
         });
         let kind = fields.node("strategy").and_then(Node::text).unwrap_or_default();
-        let policy = Self::plain_policy(&mut fields, &name, kind);
-        let parts = self.parts(&mut fields, entry);
-        let rule = self.rule(&mut fields, policy, kind, &parts, name);
-        let in_flight = self.in_flight(&mut fields, rule.policy(), &parts);
-        fields.finish();
+        let policy = Self::plain_policy(&fields, &name, kind);
+        let parts = self.parts(&fields, entry);
+        let rule = self.rule(&fields, policy, kind, &parts, name);
+        let in_flight = self.in_flight(&fields, rule.policy(), &parts);
         std::iter::once(rule).chain(in_flight).collect()
     }
 
     /// What a policy shares with the limit on requests in flight in its table.
-    fn parts(&self, fields: &mut Fields<'_>, entry: &Entry) -> Parts {
+    fn parts(&self, fields: &Fields<'_>, entry: &Entry) -> Parts {
         let mode = self.mode(fields).unwrap_or_default();
         if mode == Mode::Off {
             fields.warning("mode", "the policy is off: it limits nothing");
         }
-        let key_node = fields.node("key");
-        if key_node.is_none() {
-            fields
-                .missing(&["key"], "`key` is missing")
-                .help("write what is limited, such as key = \"client_ip\"");
-        }
-        let key = key_node.and_then(|node| self.key(node, &fields.path("key"))).unwrap_or(Key::ClientIp);
+        let key = fields.node("key");
+        let key = key.and_then(|node| self.key(node, &fields.path("key"))).unwrap_or(Key::ClientIp);
         let except = self.request_list(fields, "except");
         let source = key.source(&self.clients, self.hooks, except);
-        let on_missing =
-            [("reject", OnMissing::Reject), ("shared", OnMissing::Shared), ("exempt", OnMissing::Exempt)];
-        let on_missing = fields.choice("on_missing", &on_missing).unwrap_or_default();
+        let on_missing = fields.choice("on_missing", &ON_MISSING).unwrap_or_default();
         if on_missing == OnMissing::Shared {
             fields.warning(
                 "on_missing",
@@ -76,7 +69,7 @@ impl Reader<'_> {
 
     fn rule(
         &self,
-        fields: &mut Fields<'_>,
+        fields: &Fields<'_>,
         policy: Option<Policy>,
         kind: &str,
         parts: &Parts,
@@ -96,15 +89,13 @@ impl Reader<'_> {
         let charges_by_outcome = charge_when.is_some();
         let lock_out = self.lock_out(fields);
         let mut limit = parts.limit(policy);
-        if let Some(quota) = quota {
-            limit = quota.add_to(limit);
+        if let Some(add_quota) = quota {
+            limit = add_quota(limit);
         }
         if let Some(charge_when) = charge_when {
             limit = limit.charge_when(move |outcome| charge_when.charges(outcome));
         }
-        if let Some(charge_after) = self.charge_after(fields) {
-            limit = charge_after.add_to(limit);
-        }
+        limit = Self::charge_after(fields, limit);
         if let Some(lock_out) = lock_out {
             limit = limit.lock_out(lock_out);
         }
@@ -114,10 +105,8 @@ impl Reader<'_> {
     }
 
     /// The options that are a value and nothing else.
-    fn plain_options(fields: &mut Fields<'_>, mut limit: Limit, cost: Option<Box<dyn Cost>>) -> Limit {
-        let on_abort =
-            [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
-        let reserve = fields.choice("reserve", &on_abort);
+    fn plain_options(fields: &Fields<'_>, mut limit: Limit, cost: Option<Box<dyn Cost>>) -> Limit {
+        let reserve = fields.choice("reserve", &ON_ABORT);
         limit = match (reserve, cost) {
             (Some(on_abort), Some(cost)) => limit.reserve_or(cost, on_abort),
             (Some(on_abort), None) => limit.reserve_or(|_: &_| 1, on_abort),
@@ -137,7 +126,7 @@ impl Reader<'_> {
     }
 
     /// The policy without tiers. `kind` is the name of its strategy. `None` after a finding about the strategy.
-    fn plain_policy(fields: &mut Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
+    fn plain_policy(fields: &Fields<'_>, name: &PolicyName, kind: &str) -> Option<Policy> {
         let in_flight = kind == IN_FLIGHT;
         let known: &[&'static str] =
             if in_flight { &STRATEGY } else { STRATEGY.get(1..).unwrap_or_default() };
@@ -164,10 +153,9 @@ impl Reader<'_> {
     }
 
     /// A limit on requests in flight beside the policy: by the same key, for the same requests.
-    fn in_flight(&self, fields: &mut Fields<'_>, beside: &Policy, parts: &Parts) -> Option<Rule> {
-        let mut fields = fields.table("in_flight")?;
+    fn in_flight(&self, fields: &Fields<'_>, beside: &Policy, parts: &Parts) -> Option<Rule> {
+        let fields = fields.table("in_flight")?;
         let limit: Option<u64> = fields.read("limit");
-        fields.required("limit", limit);
         let lease = fields.duration("lease");
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let release_at_headers = fields.choice("until", &UNTIL).unwrap_or_default();
@@ -187,7 +175,6 @@ impl Reader<'_> {
                 .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
-        fields.finish();
         let limit = parts.limit(policy.filter(|_| limit.is_some())?);
         Some(parts.rule(if release_at_headers { limit.release_at_headers() } else { limit }, None, false))
     }
@@ -303,7 +290,6 @@ fn windows(text: &str) -> Result<&'static WindowTable, String> {
     ))
 }
 
-const UNTIL: [(&str, bool); 2] = [("body", false), ("headers", true)];
 /// The first one is of the strategy only where it limits requests in flight.
 const STRATEGY: [&str; 10] =
     ["lease", "strategy", "quota", "limit", "period", "burst", "refill", "anchor", "slots", "windows"];

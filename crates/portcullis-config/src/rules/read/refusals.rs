@@ -18,7 +18,7 @@ impl Reader<'_> {
                 .iter()
                 .all(|other| is_known(other) && (*other != "strategy" || fields.has("strategy")));
             let is_set = |field: &&&str| {
-                is_known(field) && !matches!(fields.value(field), None | Some(Value::Bool(false)))
+                is_known(field) && fields.node(field).is_some_and(|node| node.value != Value::Bool(false))
             };
             for field in at.iter().filter(|_| is_certain).filter(is_set) {
                 let lacks: &[&str] = match error {

@@ -39,7 +39,7 @@ impl Reader<'_> {
     pub(super) fn function<T: Clone>(
         &self,
         registered: &HashMap<String, T>,
-        fields: &mut Fields<'_>,
+        fields: &Fields<'_>,
         [kind, method]: [&str; 2],
         without: &str,
         stand_in: Option<T>,
@@ -71,13 +71,10 @@ impl Reader<'_> {
     }
 
     /// `{ function = "page" }`
-    pub(super) fn reject_with(&self, fields: &mut Fields<'_>) -> Option<Arc<RejectWith>> {
-        let mut fields = fields.table("reject_with")?;
+    pub(super) fn reject_with(&self, fields: &Fields<'_>) -> Option<Arc<RejectWith>> {
+        let fields = fields.table("reject_with")?;
         let without = "rejected requests have the usual response";
-        let found = self.function(&self.hooks.rejections, &mut fields, ["rejection"; 2], without, None);
-        fields.required("function", found.as_ref());
-        fields.finish();
-        found
+        self.function(&self.hooks.rejections, &fields, ["rejection"; 2], without, None)
     }
 }
 

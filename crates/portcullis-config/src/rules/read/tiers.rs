@@ -6,29 +6,17 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use portcullis_core::{CallerQuotasError, Policy, PolicyError, PolicySettings, Quota, Strategy};
-use portcullis_tower::{CallerQuota, Limit, QuotaLookup};
+use portcullis_tower::{Limit, QuotaLookup};
 use serde::Deserialize as _;
 
 use super::super::Tier;
 use super::{Reader, chosen_by_client};
-use crate::fields::{Fields, decode};
+use crate::fields::{Fields, decode, entries, join};
 use crate::source::Span;
 use crate::tree::Value;
 
-/// Where the quota of a caller comes from.
-pub(super) enum QuotaSource {
-    Sync(Box<dyn CallerQuota>),
-    Async(QuotaLookup),
-}
-
-impl QuotaSource {
-    pub(super) fn add_to(self, limit: Limit) -> Limit {
-        match self {
-            Self::Sync(quota) => limit.quota(quota),
-            Self::Async(look_up) => limit.quota_by_async(look_up),
-        }
-    }
-}
+/// Adds what finds the quota of a caller.
+type AddQuota = Box<dyn FnOnce(Limit) -> Limit>;
 
 /// A limit, and a burst where the strategy has one.
 type Size = (u64, Option<u64>);
@@ -45,11 +33,12 @@ impl Reader<'_> {
     /// The policy with the range of its quotas, and what finds that of a caller. `kind` is the name of the strategy.
     pub(super) fn tiers(
         &self,
-        fields: &mut Fields<'_>,
+        fields: &Fields<'_>,
         policy: Policy,
         kind: &str,
-    ) -> (Policy, Option<QuotaSource>) {
-        let look_up = self.quota_look_up(fields).map(QuotaSource::Async);
+    ) -> (Policy, Option<AddQuota>) {
+        let look_up = self.quota_look_up(fields);
+        let look_up = look_up.map(|look_up| -> AddQuota { Box::new(|limit| limit.quota_by_async(look_up)) });
         let tiers = self.quotas(fields);
         let header = self.tier_header(fields);
         let own = own_quota(fields);
@@ -86,31 +75,32 @@ impl Reader<'_> {
         let own_size = own.map(size);
         let sized = |tier: Quotas| (tier.name, (tier.quota, size(tier.quota)));
         let by_name: HashMap<String, _> = tiers.into_iter().map(sized).collect();
-        let quota = match header {
-            Some(header) => QuotaSource::Sync(Box::new(move |parts: &Parts| {
-                let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
-                let quotas = || parts.headers.get_all(&header).iter().map(named);
-                let size = |named: Option<(Quota, Size)>| named.map_or(own_size, |(_, size)| Some(size));
-                // A client may have written one of several lines, so the smallest limit and the smallest burst count.
-                let smallest = quotas().min_by_key(|named| size(*named))?;
-                let least = quotas().filter_map(|named| size(named)?.1).min();
-                match least.filter(|_| least != size(smallest).and_then(|(_, burst)| burst)) {
-                    Some(burst) => {
-                        let quota = smallest.map(|(quota, _)| quota).or(own)?;
-                        Quota::new(quota.limit(), quota.period(), Some(burst)).ok()
-                    }
-                    None => smallest.map(|(quota, _)| quota),
-                }
-            })),
-            None => QuotaSource::Sync(Box::new(move |parts: &Parts| {
+        let Some(header) = header else {
+            let quota = move |parts: &Parts| {
                 by_name.get(parts.extensions.get::<Tier>()?.name()).map(|(quota, _)| *quota)
-            })),
+            };
+            return (policy, Some(Box::new(|limit| limit.quota(quota))));
         };
-        (policy, Some(quota))
+        let quota = move |parts: &Parts| {
+            let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
+            let quotas = || parts.headers.get_all(&header).iter().map(named);
+            let size = |named: Option<(Quota, Size)>| named.map_or(own_size, |(_, size)| Some(size));
+            // A client may have written one of several lines, so the smallest limit and the smallest burst count.
+            let smallest = quotas().min_by_key(|named| size(*named))?;
+            let least = quotas().filter_map(|named| size(named)?.1).min();
+            match least.filter(|_| least != size(smallest).and_then(|(_, burst)| burst)) {
+                Some(burst) => {
+                    let quota = smallest.map(|(quota, _)| quota).or(own)?;
+                    Quota::new(quota.limit(), quota.period(), Some(burst)).ok()
+                }
+                None => smallest.map(|(quota, _)| quota),
+            }
+        };
+        (policy, Some(Box::new(|limit| limit.quota(quota))))
     }
 
     /// Like [`tiers`](Self::tiers), but for a policy whose own quota is wrong, so that no other can be compared with it.
-    pub(super) fn tiers_alone(&self, fields: &mut Fields<'_>) {
+    pub(super) fn tiers_alone(&self, fields: &Fields<'_>) {
         self.quota_look_up(fields);
         self.quotas(fields);
         self.tier_header(fields);
@@ -118,7 +108,7 @@ impl Reader<'_> {
     }
 
     /// The smallest and the largest quota. Both are read, so that all mistakes are found.
-    fn caller_quotas(&self, fields: &mut Fields<'_>) -> Option<(Quota, Quota)> {
+    fn caller_quotas(&self, fields: &Fields<'_>) -> Option<(Quota, Quota)> {
         let node = fields.node("caller_quotas")?;
         let path = fields.path("caller_quotas");
         let Value::List(list) = &node.value else { return decode(node, &path, self.findings) };
@@ -128,7 +118,7 @@ impl Reader<'_> {
         smallest.zip(largest)
     }
 
-    fn quota_look_up(&self, fields: &mut Fields<'_>) -> Option<QuotaLookup> {
+    fn quota_look_up(&self, fields: &Fields<'_>) -> Option<QuotaLookup> {
         let name: String = fields.read("quota_lookup")?;
         if fields.has("tiers") {
             fields
@@ -147,11 +137,12 @@ impl Reader<'_> {
         }
     }
 
-    fn quotas(&self, fields: &mut Fields<'_>) -> Vec<Quotas> {
-        let Some(mut tiers) = fields.table("tiers") else { return Vec::new() };
+    fn quotas(&self, fields: &Fields<'_>) -> Vec<Quotas> {
+        let Some(tiers) = fields.node("tiers") else { return Vec::new() };
         let mut quotas = Vec::new();
-        for entry in tiers.rest() {
-            let path = tiers.path(&entry.name);
+        let own_path = fields.path("tiers");
+        for entry in entries(tiers, &own_path, self.findings).unwrap_or_default() {
+            let path = join(&own_path, &entry.name);
             if let Some(quota) = decode(&entry.node, &path, self.findings) {
                 quotas.push(Quotas { name: entry.name.clone(), quota, path, span: entry.node.span });
             }
@@ -159,12 +150,11 @@ impl Reader<'_> {
         quotas
     }
 
-    fn tier_header(&self, fields: &mut Fields<'_>) -> Option<HeaderName> {
+    fn tier_header(&self, fields: &Fields<'_>) -> Option<HeaderName> {
         let node = fields.node("tier")?;
         let has_tiers = fields.has("tiers");
-        let mut tier = Fields::of(node, fields.path("tier"), self.findings)?;
+        let tier = fields.table("tier")?;
         let header: Option<HeaderName> = tier.parse("header");
-        tier.required("header", header.as_ref());
         if let Some(header) = &header {
             self.findings
                 .warning(tier.path("header"), node.span, chosen_by_client(header))
@@ -174,7 +164,6 @@ impl Reader<'_> {
             let path = tier.own_path().to_owned();
             fields.missing_at(&["tiers"], path, node.span, "there are no `tiers` to choose from");
         }
-        tier.finish();
         header
     }
 
@@ -207,7 +196,7 @@ impl Reader<'_> {
 }
 
 /// The policy's own quota, which the strategy has been made of.
-fn own_quota(fields: &mut Fields<'_>) -> Option<Quota> {
+fn own_quota(fields: &Fields<'_>) -> Option<Quota> {
     if let Some(node) = fields.node("quota") {
         return Quota::deserialize(node).ok();
     }

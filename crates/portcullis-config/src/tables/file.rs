@@ -1,0 +1,62 @@
+//! The tables at the top of a file.
+
+use portcullis_tower::RateLimitHeaders;
+
+use super::ValueKind::{Bool, Choice, FieldOf, Form, Integer, List, Map, Nested, OneOrMore, Text};
+use super::kind::{ANY, DURATION, TEXTS, UNITS, names};
+use super::parts::{REJECT_WITH, REQUEST_LIST};
+use super::policy::POLICY;
+use super::{Field, Table};
+
+table! { pub(crate) ROOT, "file", "A file of rules.", 0 to ANY;
+    "include", TEXTS, "More files: paths or patterns, relative to this file.";
+    "client_ip", Nested(&CLIENT_IP), "What the key \"client_ip\" means. Without it, the peer.";
+    "layer", Nested(&LAYER), "What concerns all policies of a layer.";
+    "remote", Nested(&REMOTE), "The signed document in a store that may change the policies.";
+    "policy", Map(&Nested(&POLICY)), "The policies by name.";
+}
+
+table! { pub(crate) CLIENT_IP, "client_ip", "Where the address of a client comes from.", 0 to ANY;
+    "header", Text, "\"x-forwarded-for\", \"forwarded\", or a header with a single address.";
+    "trusted_proxies", TEXTS, "Networks whose header is believed, such as \"10.0.0.0/8\".";
+    "hops", UNITS, "The number of proxies whose header is believed: with networks at most so many, else exactly.";
+    "ipv4_prefix", Integer(1, 32), "The bits of an IPv4 address that make a client.", default("32");
+    "ipv6_prefix", Integer(1, 128), "The bits of an IPv6 address that make a client.", default("64");
+    "share_places", Bool, "Whether a layer that sheds load shares its places per client.", default("true");
+}
+
+table! { pub(crate) REMOTE, "remote", "The signed document in a store that may change the policies.", 0 to ANY;
+    "verify_key", PUBLIC_KEY, "The public key that has to have signed it, as `portcullis rules keygen` prints it.", required();
+    "key", Text, "The key of the document in the store.", default("portcullis-rules");
+    "allow", List(&FieldOf(&POLICY), 0, ANY), "The fields of policies that it may change.", default("[\"limit\",\"burst\",\"mode\"]");
+    "minimum_number", UNITS, "The lowest number of a document.", default("0");
+    "poll", DURATION, "The time between two looks at the store.", default("5s");
+}
+
+table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 to ANY;
+    "headers", OneOrMore(&Choice(&names(&HEADERS))), "The headers that show what is left: a form, or a list of forms.", default("x-ratelimit");
+    "spread_retries", DURATION, "The time over which retries of rejected clients are spread.";
+    "limit_preflights", Bool, "Whether CORS preflights are limited.", default("false");
+    "lookup_deadline", DURATION, "The longest wait for the look-up of a key.";
+    "ready_deadline", DURATION, "The longest wait of a charged request for the inner service.";
+    "discard_bodies", UNITS, "The bytes that are read of the bodies of rejected requests.", default("16777216");
+    "decision_in_response", Bool, "Whether responses carry the decision in their extensions.", default("false");
+    "without_charge", Bool, "Whether handlers get no charge to correct.", default("false");
+    "except", REQUEST_LIST, "Requests that are not limited.";
+    "deny", REQUEST_LIST, "Requests that are always rejected, with 403.";
+    "only", REQUEST_LIST, "The only requests that are limited.";
+    "reject_with", Nested(&REJECT_WITH), "What makes the responses to rejected requests, for policies that do not name their own.";
+    "show_generation", Text, "The header by which a request asks for the generation of the rules.";
+}
+
+pub(crate) const HEADERS: [(&str, RateLimitHeaders); 6] = [
+    ("none", RateLimitHeaders::NONE),
+    ("x-ratelimit", RateLimitHeaders::X_RATELIMIT),
+    ("x-ratelimit-unix-time", RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
+    ("ietf", RateLimitHeaders::IETF),
+    ("ietf-draft-6", RateLimitHeaders::IETF_DRAFT_6),
+    ("shadow", RateLimitHeaders::SHADOW),
+];
+
+const PUBLIC_KEY: super::ValueKind =
+    Form("^[0-9a-fA-F]{64}$", "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");

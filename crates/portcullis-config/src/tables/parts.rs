@@ -1,0 +1,88 @@
+//! The tables inside of policies and of the layer.
+
+use super::ValueKind::{
+    self, AnyOf, Choice, Form, Integer, List, Map, Named, Nested, Number, OneOrMore, Text,
+};
+use super::kind::{ANY, DURATION, POSITIVE, TEXTS, UNITS, names};
+use super::policy::{ON_STORE_FAILURE, UNTIL};
+use super::{Field, Table};
+
+table! { pub(crate) REQUESTS, "requests", "Requests, by properties that all have to hold.", 1 to ANY;
+    "path", Text, "Exactly this path.";
+    "prefix", Text, "This path, and all below it.";
+    "route", Text, "A route of the router, as it is declared.";
+    "network", TEXTS, "Clients of these networks.";
+    "method", Text, "A method of HTTP.";
+    "grpc", Text, "A service or method of gRPC.";
+    "function", Text, "A matcher that the program registered by this name.";
+}
+
+table! { pub(super) REJECT_WITH, "reject_with", "What makes the responses to rejected requests.", 0 to ANY;
+    "function", Text, "A function that the program registered by this name.", required();
+}
+
+table! { pub(super) MODE_PERCENT, "mode_percent", "Enforces for a share of the keys.", 0 to ANY;
+    "percent", Number(0.0, 100.0), "The share of the keys in percent, in steps of 0.1.", required();
+}
+
+table! { pub(super) FAILURE_MODE, "failure_mode", "What happens while the store fails.", 1 to 1;
+    "local", Integer(1, u32::MAX as u64), "Limits in memory, by the share of this many instances.";
+    "open_for", DURATION, "Accepts for this time, then rejects.";
+}
+
+table! { pub(crate) KEY_SOURCE, "key_source", "What is limited.", 1 to ANY;
+    "header", Text, "A header.";
+    "cookie", Text, "A cookie.";
+    "query", Text, "A parameter of the query.";
+    "extension", Text, "An extension that the program registered by this name.";
+    "lookup", Text, "A look-up that the program registered by this name.";
+    "all", List(&Named("key", &KEY), 1, ANY), "All of these together.";
+    "challenge", Text, "The header www-authenticate of responses to requests without it.";
+}
+
+table! { pub(crate) MATCH, "match", "A condition, all of whose parts have to hold.", 0 to ANY;
+    "path", Text, "A path, with {name} for a segment and {*rest} for the rest.";
+    "methods", TEXTS, "Methods of HTTP.";
+    "hosts", TEXTS, "Hosts, with *. for all below.";
+    "grpc", Text, "A service or method of gRPC.";
+}
+
+table! { pub(super) TIER, "tier", "Where the tier of a request comes from.", 0 to ANY;
+    "header", Text, "A header, which a proxy in front has to overwrite.", required();
+}
+
+table! { pub(super) COST, "cost", "The units of a request.", 1 to ANY;
+    "header", Text, "The header with the units.";
+    "max", POSITIVE, "The most units by header.";
+    "path", Map(&UNITS), "Units by path. Other paths cost 1.";
+    "function", Text, "A function that the program registered by this name.";
+}
+
+table! { pub(super) LOCK_OUT, "lock_out", "Blocks keys that are rejected again and again.", 0 to ANY;
+    "after", Integer(1, u32::MAX as u64), "The number of rejections.", required();
+    "within", DURATION, "The time in which they count.", default("1m");
+    "block_for", DURATION, "The first block.", default("10m");
+    "up_to", DURATION, "The longest block: by default as long as the first.";
+}
+
+table! { pub(super) IN_FLIGHT, "in_flight", "A limit on requests in flight.", 0 to ANY;
+    "limit", POSITIVE, "The most requests at once.", required();
+    "lease", DURATION, "The time after which a permit that was not released expires.", default("30s");
+    "on_store_failure", ON_STORE_FAILURE, "What happens while the store fails.", default("local");
+    "until", Choice(&names(&UNTIL)), "When a request is over.", default("body");
+}
+
+table! { pub(super) CHARGE_WHEN, "charge_when", "The responses that are charged.", 1 to ANY;
+    "status", OneOrMore(&AnyOf(&[Integer(100, 599), Form("^[1-5]xx$", "4xx")])), "Their status, or a class such as \"4xx\".";
+    "grpc_status", OneOrMore(&Integer(0, i32::MAX as u64)), "Their status of gRPC.";
+    "function", Text, "A function that the program registered by this name.";
+}
+
+pub(super) const REQUEST_LIST: ValueKind = OneOrMore(&Nested(&REQUESTS));
+
+pub(super) static KEY: ValueKind =
+    AnyOf(&[Choice(&PLAIN_KEYS), Nested(&KEY_SOURCE), List(&Named("key", &KEY), 1, ANY)]);
+
+/// The keys that are a name and nothing else.
+pub(crate) const PLAIN_KEYS: [&str; 8] =
+    ["client_ip", "peer", "global", "route", "method", "grpc_service", "grpc_method", "bearer"];

@@ -1,0 +1,80 @@
+//! The table of a policy.
+
+use portcullis_tower::{OnAbort, OnMissing};
+
+use super::ValueKind::{
+    self, AnyOf, Bool, Choice, Form, Integer, List, Map, Named, Nested, Number, OneOrMore, Text,
+};
+use super::kind::{ANY, DURATION, POSITIVE, QUOTA, UNITS, names};
+use super::parts::{
+    CHARGE_WHEN, COST, FAILURE_MODE, IN_FLIGHT, KEY, LOCK_OUT, MATCH, MODE_PERCENT, REJECT_WITH,
+    REQUEST_LIST, TIER,
+};
+use super::{Field, Table};
+
+table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it applies.", 0 to ANY;
+    "strategy", Choice(&STRATEGIES), "How requests are counted.", by_strategy();
+    "quota", QUOTA, "The quota, such as \"10/s burst 20\".";
+    "limit", POSITIVE, "The units of a period, in place of a quota.";
+    "period", DURATION, "The period of `limit`.";
+    "burst", POSITIVE, "The most units at once, beside `limit`.";
+    "refill", Choice(&["greedy", "interval"]), "When units come back to a token bucket.", default("greedy");
+    "anchor", AnyOf(&[Choice(&["epoch", "first_request"]), UNITS]), "Where fixed windows begin. A number is an instant in microseconds since the Unix epoch.", default("epoch");
+    "slots", Integer(1, 1_000), "The slots of a sliding window.", default("1");
+    "windows", Text, "The windows of a calendar, such as \"months in Europe/Berlin\".";
+    "lease", AnyOf(&[POSITIVE, DURATION]), "The units of a lease, or the time of a permit of \"in_flight\".";
+    "mode", MODE, "Whether rejections are enforced: for no key, for a share of the keys, or for all.", default("enforce");
+    "on_store_failure", ON_STORE_FAILURE, "What happens while the store fails.", default("local");
+    "except", REQUEST_LIST, "Requests that it does not limit, though it matches them.";
+    "key", Named("key", &KEY), "What is limited. Of a list, the first that is there.", required_with("write what is limited, such as key = \"client_ip\"");
+    "match", OneOrMore(&Nested(&MATCH)), "The requests to which it applies: a condition, or a list of which any suffices. Without it, all.";
+    "tiers", Map(&QUOTA), "Quotas by the tier of a request.";
+    "tier", Nested(&TIER), "Where the tier of a request comes from.";
+    "cost", AnyOf(&[UNITS, Nested(&COST)]), "The units of a request.", default("1");
+    "on_missing", Choice(&names(&ON_MISSING)), "What happens without a key.", default("reject");
+    "wait", DURATION, "The longest wait of a request, in place of a rejection.";
+    "debt", UNITS, "The most units that a key may owe.";
+    "caller_quotas", List(&QUOTA, 2, 2), "The smallest and the largest quota of single callers: by default those of `tiers`.";
+    "quota_lookup", Text, "The look-up of the quotas of single callers that the program registered by this name.";
+    "overrides", Bool, "Whether operators may grant and block single keys.", default("false");
+    "lock_out", Nested(&LOCK_OUT), "Blocks keys that are rejected again and again.";
+    "in_flight", Nested(&IN_FLIGHT), "A limit on requests in flight, beside the quota.";
+    "charge_when", Nested(&CHARGE_WHEN), "The responses that are charged.";
+    "reserve", Choice(&names(&ON_ABORT)), "What a request is charged that ends early. The others are charged what their responses count.";
+    "until", Choice(&names(&UNTIL)), "When a request in flight is over.", default("body");
+    "charge_after", AnyOf(&[Bool, Integer(0, MOST_UNSETTLED as u64)]), "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.";
+    "reject_with", Nested(&REJECT_WITH), "What makes the responses to requests that it rejects.";
+    "refund_unanswered", Bool, "Whether requests without a response are refunded.", default("false");
+    "hide", Bool, "Whether it is left out of the headers.", default("false");
+    "warn_at", Number(0.0, 1.0), "The share of the limit at which an event is raised.";
+    "count_rejections", Bool, "Whether rejected requests count: it stays charged if a look-up rejects them.", default("false");
+}
+
+pub(super) const ON_STORE_FAILURE: ValueKind =
+    AnyOf(&[Choice(&["open", "closed", "local"]), Nested(&FAILURE_MODE)]);
+
+pub(crate) const ON_MISSING: [(&str, OnMissing); 3] =
+    [("reject", OnMissing::Reject), ("shared", OnMissing::Shared), ("exempt", OnMissing::Exempt)];
+
+pub(crate) const ON_ABORT: [(&str, OnAbort); 3] =
+    [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
+
+/// Whether a permit is released at the headers of a response.
+pub(crate) const UNTIL: [(&str, bool); 2] = [("body", false), ("headers", true)];
+
+/// The most requests of a key that are remembered until they are settled.
+pub(crate) const MOST_UNSETTLED: usize = 1_024;
+
+const MODE: ValueKind =
+    AnyOf(&[Choice(&["off", "shadow", "enforce"]), Form("%$", "10%"), Nested(&MODE_PERCENT)]);
+
+const STRATEGIES: [&str; 8] = [
+    "token_bucket",
+    "gcra",
+    "leaky_bucket",
+    "fixed_window",
+    "calendar_window",
+    "sliding_window",
+    "sliding_log",
+    "in_flight",
+];
