@@ -9,6 +9,7 @@
 //! | know what clients see | [Responses](responses) |
 //! | keep to the limits of other servers | [Outgoing requests](outgoing) |
 //! | change limits without a release | [Rules in files](rules) |
+//! | look up a field of such a file | [Fields of rules](rules_reference) |
 //! | test a service that has limits | [Testing your service](testing) |
 //! | run it on Redis | [Running in production](operations) |
 //! | let operators look and intervene | [Admin API](admin) |
