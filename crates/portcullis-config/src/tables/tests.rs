@@ -1,9 +1,9 @@
 mod reference;
 
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Value as Json, json};
 
-use super::{ROOT, Table, ValueKind};
-use crate::{Format, Loader, Rules, schema};
+use super::{Field, ROOT, Table, ValueKind};
+use crate::{Diagnostics, Format, Loader, Rule, Rules, schema};
 
 /// The tables with their paths in a file, those inside of tables included.
 fn tables() -> Vec<(String, &'static Table)> {
@@ -24,17 +24,9 @@ fn tables() -> Vec<(String, &'static Table)> {
     found
 }
 
-/// A file with a value at a path, and what a policy needs.
-fn file(path: &str, value: Json) -> Json {
-    let mut document = Map::new();
-    if path.starts_with("policy.") {
-        document.insert(
-            "policy".to_owned(),
-            json!({ "p": { "strategy": "gcra", "quota": "1/s", "key": "peer" } }),
-        );
-    }
-    let mut document = Json::Object(document);
-    let mut place = &mut document;
+/// Sets the field at a path.
+fn set(document: &mut Json, path: &str, value: Json) {
+    let mut place = document;
     for name in path.split('.') {
         if !place.is_object() {
             *place = json!({});
@@ -42,24 +34,83 @@ fn file(path: &str, value: Json) -> Json {
         place = &mut place[name];
     }
     *place = value;
+}
+
+fn load(document: &Json) -> Result<Rules, Diagnostics> {
+    Rules::load(&Loader::text("limits", Format::Json, document.to_string()).without_environment())
+}
+
+fn path_of(table: &str, field: &Field) -> String {
+    if table.is_empty() { field.name.to_owned() } else { format!("{table}.{}", field.name) }
+}
+
+/// A file with the policy `p`.
+fn file(strategy: &str) -> Json {
+    let mut document = json!({ "policy": { "p": { "strategy": strategy, "quota": "1/s", "key": "peer" } } });
+    if strategy == "in_flight" {
+        document["policy"]["p"] = json!({ "strategy": strategy, "limit": 1, "key": "peer" });
+    }
     document
 }
 
 /// A field that its reader forgets would be ignored.
 #[test]
-fn reader_and_schema_refuse_a_wrong_value_of_each_field() {
+fn reader_refuses_a_wrong_value_of_each_field() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
     let mut fields = 0;
     for (table, field) in
-        tables().iter().flat_map(|(path, table)| table.names().map(move |name| (path, name)))
+        tables().iter().flat_map(|(path, table)| table.fields.iter().map(move |field| (path, field)))
     {
-        let path = if table.is_empty() { field.to_owned() } else { format!("{table}.{field}") };
-        let document = file(&path, json!({ "no field": [[]] }));
+        let path = path_of(table, field);
+        let mut document = file("gcra");
+        set(&mut document, &path, json!({ "no field": [[]] }));
         assert!(!validator.is_valid(&document), "{document}");
-        let loader = Loader::text("limits", Format::Json, document.to_string()).without_environment();
-        let findings = Rules::load(&loader).unwrap_err();
+        let findings = load(&document).unwrap_err();
         assert!(findings.iter().any(|finding| finding.field.starts_with(&path)), "{path}: {findings}");
         fields += 1;
     }
     assert!(fields > 90, "{fields}");
+}
+
+/// What rules say that the default of a field may change.
+fn meaning(rules: &Rules) -> String {
+    let rule = |rule: &Rule| format!("{:?} {:?} {:?}", rule.policy(), rule.mode(), rule.lock_out());
+    let all: Vec<_> = rules.iter().map(rule).collect();
+    #[cfg(feature = "signed")]
+    let all = (all, rules.remote());
+    format!("{all:?} {:?} {}", rules.client_ip(), rules.shares_places())
+}
+
+#[test]
+fn defaults_change_nothing() {
+    for (table, path, field) in tables()
+        .iter()
+        .flat_map(|(path, table)| table.fields.iter().map(move |field| (table, path_of(path, field), field)))
+    {
+        let Some(default) = field.default else { continue };
+        if table.name == "remote" && cfg!(not(feature = "signed")) {
+            continue;
+        }
+        let mut document = file(match (table.name, field.name) {
+            ("policy", "refill") => "token_bucket",
+            ("policy", "anchor") => "fixed_window",
+            ("policy", "slots") => "sliding_window",
+            ("policy", "until") => "in_flight",
+            _ => "gcra",
+        });
+        match table.name {
+            "client_ip" => document["client_ip"] = json!({}),
+            "lock_out" => document["policy"]["p"]["lock_out"] = json!({ "after": 5 }),
+            "in_flight" => document["policy"]["p"]["in_flight"] = json!({ "limit": 5 }),
+            "remote" => {
+                let key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+                document["remote"] = json!({ "verify_key": key });
+            }
+            _ => {}
+        }
+        let without = load(&document).unwrap();
+        set(&mut document, &path, serde_json::from_str(default).unwrap_or_else(|_| json!(default)));
+        let with = load(&document).unwrap_or_else(|findings| panic!("{path}: {findings}"));
+        assert_eq!(meaning(&without), meaning(&with), "{path}");
+    }
 }
