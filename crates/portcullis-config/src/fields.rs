@@ -29,9 +29,8 @@ pub(crate) use suggest::{did_you_mean, nearest};
 /// One table of a file.
 pub(crate) struct Fields<'a> {
     table: &'static Table,
-    entries: &'a [Entry],
-    path: String,
-    span: Span,
+    pub(crate) node: &'a Node,
+    pub(crate) path: String,
     findings: &'a Findings,
     /// The fields that are there under a misspelt name.
     misspelt: Vec<&'static str>,
@@ -47,7 +46,7 @@ impl<'a> Fields<'a> {
     ) -> Option<Self> {
         let path = path.into();
         let entries = entries(node, &path, findings)?;
-        let mut fields = Self { table, entries, path, span: node.span, findings, misspelt: Vec::new() };
+        let mut fields = Self { table, node, path, findings, misspelt: Vec::new() };
         for entry in entries.iter().filter(|entry| table.field(&entry.name).is_none()) {
             fields.unknown(entry);
         }
@@ -81,7 +80,7 @@ impl<'a> Fields<'a> {
     /// Adds an error that one of these fields is missing, at the table. If the table has one of them under a misspelt name, that is one
     /// mistake, and its finding has the place.
     pub(crate) fn missing(&self, names: &[&str], message: impl Into<String>) -> Finding<'a> {
-        self.missing_at(names, self.path.clone(), self.span, message)
+        self.missing_at(names, self.path.clone(), self.node.span, message)
     }
 
     /// Like [`missing`](Self::missing), where any field of the table would do.
@@ -121,25 +120,14 @@ impl<'a> Fields<'a> {
         join(&self.path, field)
     }
 
-    /// The path of the table itself.
-    pub(crate) fn own_path(&self) -> &str {
-        &self.path
-    }
-
-    /// The place of the table.
-    pub(crate) fn span(&self) -> Span {
-        self.span
-    }
-
     /// The place of a field's value, or of the table if it is absent.
     pub(crate) fn span_of(&self, field: &str) -> Span {
-        let entry = self.entries.iter().find(|entry| entry.name == field);
-        entry.map_or(self.span, |entry| entry.node.span)
+        self.node.span_of(field)
     }
 
     /// Whether the field is there.
     pub(crate) fn has(&self, field: &str) -> bool {
-        self.entries.iter().any(|entry| entry.name == field)
+        self.node.get(field).is_some()
     }
 
     /// Whether the table has none of its fields.
@@ -150,8 +138,7 @@ impl<'a> Fields<'a> {
     /// The value of a field. YAML's and JSON's `null` count as absent.
     pub(crate) fn node(&self, field: &str) -> Option<&'a Node> {
         debug_assert!(self.table.field(field).is_some(), "{field} is no field of {}", self.table.name);
-        let entry = self.entries.iter().find(|entry| entry.name == field)?;
-        Some(&entry.node).filter(|node| node.value != Value::Null)
+        self.node.get(field).map(|entry| &entry.node).filter(|node| node.value != Value::Null)
     }
 
     /// The values of a list, or one value alone.
@@ -257,12 +244,12 @@ impl<'a> Fields<'a> {
     ) -> Option<T> {
         let is_read =
             |entry: &&Entry| fields.contains(&entry.name.as_str()) && entry.node.value != Value::Null;
-        let entries: Vec<_> = self.entries.iter().filter(is_read).collect();
+        let entries: Vec<_> = self.node.entries().iter().filter(is_read).collect();
         let error = match read(Part::new(MapFields::new(entries.clone()))) {
             Ok(value) => return Some(value),
             Err(error) => error,
         };
-        let (path, span) = error.place_among(&self.path, self.span, &entries);
+        let (path, span) = error.place_among(&self.path, self.node.span, &entries);
         if !self.is_misspelt(error.missing().as_slice()) {
             error.finding(&path, span, self.findings);
         }

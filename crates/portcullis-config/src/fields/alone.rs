@@ -39,7 +39,7 @@ impl Fields<'_> {
                 lacking.push(next);
                 continue;
             }
-            let (path, span) = error.place_among(&self.path, self.span, &entries);
+            let (path, span) = error.place_among(&self.path, self.node.span, &entries);
             if !remove(&mut entries, span) {
                 return;
             }

@@ -78,7 +78,7 @@ table! { pub(super) CHARGE_WHEN, "charge_when", "The responses that are charged.
     "function", Text, "A function that the program registered by this name.";
 }
 
-pub(super) const REQUEST_LIST: ValueKind = OneOrMore(&Nested(&REQUESTS));
+pub(super) static REQUEST_LIST: ValueKind = OneOrMore(&Nested(&REQUESTS));
 
 pub(super) static KEY: ValueKind =
     AnyOf(&[Choice(&PLAIN_KEYS), Nested(&KEY_SOURCE), List(&Named("key", &KEY), 1, ANY)]);

@@ -50,7 +50,7 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "count_rejections", Bool, "Whether rejected requests count: it stays charged if a look-up rejects them.", default("false");
 }
 
-pub(super) const ON_STORE_FAILURE: ValueKind =
+pub(super) static ON_STORE_FAILURE: ValueKind =
     AnyOf(&[Choice(&["open", "closed", "local"]), Nested(&FAILURE_MODE)]);
 
 pub(crate) const ON_MISSING: [(&str, OnMissing); 3] =
@@ -65,7 +65,7 @@ pub(crate) const UNTIL: [(&str, bool); 2] = [("body", false), ("headers", true)]
 /// The most requests of a key that are remembered until they are settled.
 pub(crate) const MOST_UNSETTLED: usize = 1_024;
 
-const MODE: ValueKind =
+static MODE: ValueKind =
     AnyOf(&[Choice(&["off", "shadow", "enforce"]), Form("%$", "10%"), Nested(&MODE_PERCENT)]);
 
 const STRATEGIES: [&str; 8] = [

@@ -24,7 +24,7 @@ impl Reader<'_> {
     pub(super) fn policy(&self, entry: &Entry, path: &str) -> Vec<Rule> {
         let Some(fields) = Fields::of(&entry.node, path, &POLICY, self.findings) else { return Vec::new() };
         let name = PolicyName::new(&entry.name).unwrap_or_else(|error| {
-            self.findings.error(fields.own_path(), entry.name_span, error.to_string());
+            self.findings.error(&*fields.path, entry.name_span, error.to_string());
             PolicyName::new("unnamed").expect("the name is valid")
         });
         let kind = fields.node("strategy").and_then(Node::text).unwrap_or_default();
@@ -172,7 +172,7 @@ impl Reader<'_> {
         let policy = with(&fields, &name, permits.and(leased), settings);
         if is_in_flight(beside) {
             self.findings
-                .error(fields.own_path(), fields.span(), "the policy limits requests in flight already")
+                .error(&*fields.path, fields.node.span, "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
         let limit = parts.limit(policy.filter(|_| limit.is_some())?);

@@ -13,7 +13,6 @@ use super::super::Tier;
 use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode, entries, join};
 use crate::source::Span;
-use crate::tree::Value;
 
 /// Adds what finds the quota of a caller.
 type AddQuota = Box<dyn FnOnce(Limit) -> Limit>;
@@ -111,8 +110,7 @@ impl Reader<'_> {
     fn caller_quotas(&self, fields: &Fields<'_>) -> Option<(Quota, Quota)> {
         let node = fields.node("caller_quotas")?;
         let path = fields.path("caller_quotas");
-        let Value::List(list) = &node.value else { return decode(node, &path, self.findings) };
-        let [smallest, largest] = list.as_slice() else { return decode(node, &path, self.findings) };
+        let [smallest, largest] = node.each() else { return decode(node, &path, self.findings) };
         let smallest = decode(smallest, &format!("{path}[0]"), self.findings);
         let largest = decode(largest, &format!("{path}[1]"), self.findings);
         smallest.zip(largest)
@@ -151,18 +149,15 @@ impl Reader<'_> {
     }
 
     fn tier_header(&self, fields: &Fields<'_>) -> Option<HeaderName> {
-        let node = fields.node("tier")?;
-        let has_tiers = fields.has("tiers");
         let tier = fields.table("tier")?;
         let header: Option<HeaderName> = tier.parse("header");
         if let Some(header) = &header {
             self.findings
-                .warning(tier.path("header"), node.span, chosen_by_client(header))
+                .warning(tier.path("header"), tier.node.span, chosen_by_client(header))
                 .help("let the program insert the tier into the extensions of the request");
         }
-        if !has_tiers {
-            let path = tier.own_path().to_owned();
-            fields.missing_at(&["tiers"], path, node.span, "there are no `tiers` to choose from");
+        if !fields.has("tiers") {
+            fields.missing_at(&["tiers"], tier.path, tier.node.span, "there are no `tiers` to choose from");
         }
         header
     }
