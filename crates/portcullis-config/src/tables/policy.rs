@@ -23,7 +23,7 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "slots", Integer(1, 1_000), "The slots of a sliding window.", default("1");
     "windows", Text, "The windows of a calendar, such as \"months in Europe/Berlin\".";
     "lease", AnyOf(&[POSITIVE, DURATION]), "The units of a lease, or the time of a permit of \"in_flight\".";
-    "mode", MODE, "Whether rejections are enforced: for no key, for a share of the keys, or for all.", default("enforce");
+    "mode", MODE, "Whether rejections are enforced, or for which share of the keys.", default("enforce");
     "on_store_failure", ON_STORE_FAILURE, "What happens while the store fails.", default("local");
     "except", REQUEST_LIST, "Requests that it does not limit, though it matches them.";
     "key", Named("key", &KEY), "What is limited. Of a list, the first that is there.", required_with("write what is limited, such as key = \"client_ip\"");
@@ -65,8 +65,9 @@ pub(crate) const UNTIL: [(&str, bool); 2] = [("body", false), ("headers", true)]
 /// The most requests of a key that are remembered until they are settled.
 pub(crate) const MOST_UNSETTLED: usize = 1_024;
 
-static MODE: ValueKind =
-    AnyOf(&[Choice(&["off", "shadow", "enforce"]), Form("%$", "10%"), Nested(&MODE_PERCENT)]);
+pub(crate) const MODES: [&str; 3] = ["off", "shadow", "enforce"];
+
+static MODE: ValueKind = AnyOf(&[Choice(&MODES), Form("%$", "10%"), Nested(&MODE_PERCENT)]);
 
 const STRATEGIES: [&str; 8] = [
     "token_bucket",

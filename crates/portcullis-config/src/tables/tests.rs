@@ -2,7 +2,7 @@ mod reference;
 
 use serde_json::{Value as Json, json};
 
-use super::{Field, ROOT, Table, ValueKind};
+use super::{Field, POLICY, ROOT, Table, ValueKind};
 use crate::{Diagnostics, Format, Loader, Rule, Rules, schema};
 
 /// The tables with their paths in a file, those inside of tables included.
@@ -70,6 +70,14 @@ fn reader_refuses_a_wrong_value_of_each_field() {
         fields += 1;
     }
     assert!(fields > 90, "{fields}");
+}
+
+#[test]
+fn strategies_are_those_of_core() {
+    let Some(ValueKind::Choice(names)) = POLICY.field("strategy").map(|field| field.kind) else { panic!() };
+    let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    let findings = load(&file("other")).unwrap_err().to_string();
+    assert!(findings.contains(&format!("expected one of {}", names.join(", "))), "{findings}");
 }
 
 /// What rules say that the default of a field may change.

@@ -4,6 +4,7 @@ use portcullis_tower::{Mode, ParseModeError, Percent};
 
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
+use crate::tables::MODES;
 use crate::tree::Value;
 
 impl Reader<'_> {
@@ -23,7 +24,7 @@ impl Reader<'_> {
                     None
                 }
                 Err(_) => {
-                    let help = did_you_mean(text, ["off", "shadow", "enforce"]);
+                    let help = did_you_mean(text, MODES);
                     self.findings
                         .error(path, node.span, format!("unknown mode {}", quoted(text)))
                         .help(help.unwrap_or_else(|| FORMS.to_owned()));
