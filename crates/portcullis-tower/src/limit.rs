@@ -112,24 +112,24 @@ impl Limit {
         &self.policy
     }
 
-    /// Charges the policy to another key. The other policies keep theirs.
+    /// Charges requests to this key.
     pub fn by(self, key: impl KeyExtractor) -> Self {
         Self { key: KeySource::Sync(Arc::new(key)), ..self }
     }
 
     /// Like [`by`](Self::by), for a key that has to be looked up.
     ///
-    /// A layer with look-ups decides in two steps. First the store checks all policies whose keys are synchronous: if one
-    /// denies, the response is 429, and nothing is looked up. Then all look-ups run concurrently, within a
-    /// [deadline](crate::RateLimitLayer::lookup_deadline); if one fails or takes longer, the response is 503. Then the store checks the policies
-    /// whose keys were looked up. If one of those denies, or the store cannot answer, the charges of the first step are
+    /// A layer with look-ups decides in two steps. First the store checks all policies whose keys are synchronous: if one denies, the
+    /// response is 429, and nothing is looked up. Then all look-ups run concurrently, within a
+    /// [deadline](crate::RateLimitLayer::lookup_deadline); if one fails or takes longer, the response is 503. Then the store checks the
+    /// policies whose keys were looked up. If one of those denies, or the store cannot answer, the charges of the first step are
     /// refunded.
     ///
     /// Combine a policy that has a look-up with one [by address](crate::ClientIp): it limits the look-ups that an address
     /// starts, because its charge [stays](Self::count_rejections) when an unknown identity is rejected.
     ///
     /// [`CachedLookup`](crate::CachedLookup) keeps what was found. A look-up may tell the
-    /// [quota](crate::Lookup::quota) of the identity as well; it takes the place of [`quota_by_async`](Self::quota_by_async).
+    /// [quota](crate::Lookup::quota) of the identity as well, in place of [`quota_by_async`](Self::quota_by_async).
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
         Self { key: KeySource::Async(Arc::new(key)), ..self }
     }
@@ -141,8 +141,8 @@ impl Limit {
         Self { on_missing, ..self }
     }
 
-    /// Keeps requests charged under the policy if they are rejected because their identity is missing or
-    /// malformed under another policy of the layer (400, 401), or because its look-up fails (503).
+    /// Keeps requests charged if they are rejected because their identity is missing or malformed under another policy of the layer
+    /// (400, 401), or because its look-up fails (503).
     ///
     /// By default they stay charged under policies [by address](crate::ClientIp) only. So an address that guesses gets 429 once
     /// its budget is used up, and no client uses up the budget of others, or a shared one, with requests that are never
@@ -176,7 +176,7 @@ impl Limit {
         Self { counts_rejections: true, ..self }
     }
 
-    /// Sets the cost of a request in units, for the policy.
+    /// Sets the cost of a request in units.
     ///
     /// The default is 1. A cost of 0 is always admitted and still reports what remains. For a cost that can never fit, the
     /// response is 400; no limit is above [`Quota::MAX_UNITS`](portcullis_core::Quota::MAX_UNITS).
@@ -240,8 +240,8 @@ impl Limit {
         Self { is_hidden: true, ..self }
     }
 
-    /// Marks the requests that pass with at least this part of the limit used under the policy, themselves
-    /// included: a soft limit, which warns a client before it is rejected. No request is rejected because of it.
+    /// Marks the requests that pass with at least this part of the limit used, themselves included: a soft limit, which warns a client
+    /// before it is rejected. No request is rejected because of it. The fraction is above 0 and below 1, and rounded to a billionth.
     ///
     /// The part used is `limit - remaining` of the [`Decision`](portcullis_core::Decision): of the burst of a token bucket, a GCRA
     /// or a leaky bucket, and of the limit of a window or log. With a burst of 1, the default of GCRA, each request uses all of

@@ -45,8 +45,7 @@ pub(crate) enum QuotaSource {
 }
 
 impl Limit {
-    /// Sets the quota of the caller of a request, under the policy: that of a plan or a contract. `None` is the
-    /// quota of the policy.
+    /// Sets the quota of the caller of a request: that of a plan or a contract. `None` is the quota of the policy.
     ///
     /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas), of the same period, and the units
     /// that a key has used stay when it changes. For any other quota the policy's own applies, which is an event and a line in the
@@ -61,9 +60,8 @@ impl Limit {
     /// cannot answer, its fallback decides with it as well. After [`Registry::set_policy`](crate::Registry::set_policy) the function
     /// is asked again with the next request. What a [look-up](crate::Lookup::quota) has found goes before it.
     ///
-    /// A request costs a look into a table. For each combination of quotas the layer keeps a configuration with rendered headers, up
-    /// to 256; a service with more combinations makes some of them again, which allocates a few kilobytes. Layers without quotas of
-    /// callers pay nothing.
+    /// A request costs a look into a table of the quotas that callers have had, and callers of one plan share its policy. Layers without
+    /// quotas of callers pay nothing.
     ///
     /// ```
     /// use std::sync::Arc;
