@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use portcullis_core::PolicyName;
-use serde::Serialize;
+use serde_core::ser::SerializeMap as _;
+use serde_core::{Serialize, Serializer};
 
 use super::USUAL_HEADERS;
 use super::accept::{Format, preferred};
@@ -45,48 +46,50 @@ fn text(rejection: &Rejection<'_>) -> Bytes {
     Bytes::copy_from_slice(&line)
 }
 
-/// Problem details.
+/// Problem details. A derived implementation would cost each program the compilation of two more crates.
 ///
 /// Source: RFC 9457, section 3; draft-ietf-httpapi-ratelimit-headers-11, section 5.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-struct Problem<'a> {
-    r#type: &'static str,
-    title: &'static str,
-    status: u16,
-    detail: &'a str,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    violated_policies: Vec<&'a str>,
-    /// Seconds, equal to the header.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    retry_after: Option<u64>,
-    /// An extension of its own: left out of all other rejections.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    blocked: bool,
+struct Problem<'a>(&'a Rejection<'a>);
+
+impl Serialize for Problem<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(rejection) = self;
+        let (r#type, title) = match rejection.reason() {
+            Reason::Limited | Reason::Blocked | Reason::Unsettled => QUOTA_EXCEEDED,
+            // The title is the reason phrase of the status.
+            Reason::NeverFits
+            | Reason::Denied
+            | Reason::BadIdentity
+            | Reason::Unauthenticated
+            | Reason::Misconfigured => {
+                ("about:blank", rejection.status().canonical_reason().unwrap_or_default())
+            }
+            _ => REDUCED_CAPACITY,
+        };
+        let mut problem = serializer.serialize_map(None)?;
+        problem.serialize_entry("type", r#type)?;
+        problem.serialize_entry("title", title)?;
+        problem.serialize_entry("status", &rejection.status().as_u16())?;
+        problem.serialize_entry("detail", &*rejection.message())?;
+        let policies: Vec<_> = rejection.violated_policies().map(PolicyName::as_str).collect();
+        if !policies.is_empty() {
+            problem.serialize_entry("violated-policies", &policies)?;
+        }
+        // Seconds, equal to the header.
+        if let Some(wait) = rejection.retry_after() {
+            problem.serialize_entry("retry-after", &wait.as_secs())?;
+        }
+        // An extension of its own: left out of all other rejections.
+        if rejection.is_blocked() {
+            problem.serialize_entry("blocked", &true)?;
+        }
+        problem.end()
+    }
 }
 
 fn json(rejection: &Rejection<'_>) -> Bytes {
-    let (r#type, title) = match rejection.reason() {
-        Reason::Limited | Reason::Blocked | Reason::Unsettled => QUOTA_EXCEEDED,
-        // The title is the reason phrase of the status.
-        Reason::NeverFits
-        | Reason::Denied
-        | Reason::BadIdentity
-        | Reason::Unauthenticated
-        | Reason::Misconfigured => ("about:blank", rejection.status().canonical_reason().unwrap_or_default()),
-        _ => REDUCED_CAPACITY,
-    };
-    let problem = Problem {
-        r#type,
-        title,
-        status: rejection.status().as_u16(),
-        detail: &rejection.message(),
-        violated_policies: rejection.violated_policies().map(PolicyName::as_str).collect(),
-        retry_after: rejection.retry_after().map(|wait| wait.as_secs()),
-        blocked: rejection.is_blocked(),
-    };
     let mut body = Vec::with_capacity(JSON_CAPACITY);
-    serde_json::to_writer(&mut body, &problem).expect("numbers and strings are JSON");
+    serde_json::to_writer(&mut body, &Problem(rejection)).expect("numbers and strings are JSON");
     body.push(b'\n');
     body.into()
 }
