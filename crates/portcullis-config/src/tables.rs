@@ -24,8 +24,8 @@ mod tests;
 
 pub(crate) use file::{CLIENT_IP, HEADERS, LAYER, REMOTE, ROOT};
 pub(crate) use kind::ValueKind;
-pub(crate) use parts::{KEY_SOURCE, MATCH, PLAIN_KEYS, REQUESTS};
-pub(crate) use policy::{MODES, MOST_UNSETTLED, ON_ABORT, ON_MISSING, POLICY, UNTIL};
+pub(crate) use parts::{KEY_SOURCE, MATCH, PLAIN_KEYS, REQUESTS, UNTIL};
+pub(crate) use policy::{MODES, MOST_UNSETTLED, ON_ABORT, ON_MISSING, POLICY};
 
 /// A table of a file.
 pub(crate) struct Table {

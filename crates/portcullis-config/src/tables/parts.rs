@@ -4,7 +4,6 @@ use super::ValueKind::{
     self, AnyOf, Choice, Form, Integer, List, Map, Named, Nested, Number, OneOrMore, Text,
 };
 use super::kind::{ANY, DURATION, POSITIVE, TEXTS, UNITS, names};
-use super::policy::{ON_STORE_FAILURE, UNTIL};
 use super::{Field, Table};
 
 table! { pub(crate) REQUESTS, "requests", "Requests, by properties that all have to hold.", 1 to ANY;
@@ -86,3 +85,9 @@ pub(super) static KEY: ValueKind =
 /// The keys that are a name and nothing else.
 pub(crate) const PLAIN_KEYS: [&str; 8] =
     ["client_ip", "peer", "global", "route", "method", "grpc_service", "grpc_method", "bearer"];
+
+pub(super) static ON_STORE_FAILURE: ValueKind =
+    AnyOf(&[Choice(&["open", "closed", "local"]), Nested(&FAILURE_MODE)]);
+
+/// Whether a permit is released at the headers of a response.
+pub(crate) const UNTIL: [(&str, bool); 2] = [("body", false), ("headers", true)];

@@ -7,8 +7,8 @@ use super::ValueKind::{
 };
 use super::kind::{ANY, DURATION, POSITIVE, QUOTA, UNITS, names};
 use super::parts::{
-    CHARGE_WHEN, COST, FAILURE_MODE, IN_FLIGHT, KEY, LOCK_OUT, MATCH, MODE_PERCENT, REJECT_WITH,
-    REQUEST_LIST, TIER,
+    CHARGE_WHEN, COST, IN_FLIGHT, KEY, LOCK_OUT, MATCH, MODE_PERCENT, ON_STORE_FAILURE, REJECT_WITH,
+    REQUEST_LIST, TIER, UNTIL,
 };
 use super::{Field, Table};
 
@@ -50,17 +50,11 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "count_rejections", Bool, "Whether rejected requests count: it stays charged if a look-up rejects them.", default("false");
 }
 
-pub(super) static ON_STORE_FAILURE: ValueKind =
-    AnyOf(&[Choice(&["open", "closed", "local"]), Nested(&FAILURE_MODE)]);
-
 pub(crate) const ON_MISSING: [(&str, OnMissing); 3] =
     [("reject", OnMissing::Reject), ("shared", OnMissing::Shared), ("exempt", OnMissing::Exempt)];
 
 pub(crate) const ON_ABORT: [(&str, OnAbort); 3] =
     [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
-
-/// Whether a permit is released at the headers of a response.
-pub(crate) const UNTIL: [(&str, bool); 2] = [("body", false), ("headers", true)];
 
 /// The most requests of a key that are remembered until they are settled.
 pub(crate) const MOST_UNSETTLED: usize = 1_024;
