@@ -17,10 +17,9 @@
 mod state;
 
 use std::future::poll_fn;
-use std::ops::{Deref, DerefMut};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -65,14 +64,12 @@ impl InFlightLimit {
 
     /// Takes a permit for a probe if one is free, without the limit per key.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
-        let taken = self.state().try_take_for_probe();
-        taken.then(|| Permit::new(self, None))
+        self.with(InFlightState::try_take_for_probe).then(|| Permit::new(self, None))
     }
 
     /// Takes a permit, or begins to wait for one.
     pub(crate) fn enter(self: &Arc<Self>, key: Option<u128>) -> Entered<'_> {
-        let entered = self.state().enter(key);
-        match entered {
+        match self.with(|state| state.enter(key)) {
             state::Entered::Permit => Entered::Permit(Permit::new(self, key)),
             state::Entered::Waiting { id, denials } => {
                 Entered::Waiting(Waiting { limit: self, key, id, denials })
@@ -88,47 +85,44 @@ impl InFlightLimit {
 
     /// How long recent replies took at least.
     pub(crate) fn latency(&self) -> Duration {
-        self.state().latency()
+        self.with(|state| state.latency())
     }
 
     /// Makes the waiting calls of a key check whether they are denied.
     pub(crate) fn recheck_denied(&self, key: u128) {
-        let woken = self.state().recheck_denied(key);
-        wake(woken);
+        self.wake(|state| state.recheck_denied(key));
     }
 
     /// Makes all waiting calls check whether the breaker has opened, or a suspicion is settled.
     pub(crate) fn recheck_breaker(&self) {
-        let woken = self.state().recheck_all();
-        wake(woken);
+        self.wake(InFlightState::recheck_all);
     }
 
     /// Records a reply in time to a call with this number of permits that was sent at `sent`. It counts as a reply for each.
     pub(crate) fn answered(&self, sent: Instant, permits: usize) {
         let latency = sent.elapsed();
-        let woken = self.state().grow(latency, permits);
-        wake(woken);
+        self.wake(|state| state.grow(latency, permits));
     }
 
     /// Records that there was no reply in time to a call that was sent at `sent`.
     pub(crate) fn unanswered(&self, sent: Instant) {
         let latency = sent.elapsed();
-        self.state().slow(latency);
+        self.with(|state| state.slow(latency));
     }
 
     /// Records that other calls were answered since a call was sent, all of them too late.
     pub(crate) fn congested(&self, sent: Instant) {
-        self.state().shrink(sent);
+        self.with(|state| state.shrink(sent));
     }
 
     /// Whether only these decisions are in flight. After their call was sent, this means that no earlier call is.
     pub(crate) fn has_only(&self, decisions: usize) -> bool {
-        self.state().in_flight() <= decisions
+        self.with(|state| state.in_flight()) <= decisions
     }
 
     /// How many calls have a permit, how many may have one, and how many wait for one.
     pub(crate) fn counts(&self) -> [u64; 3] {
-        self.state().counts().map(|count| u64::try_from(count).unwrap_or(u64::MAX))
+        self.with(|state| state.counts()).map(|count| u64::try_from(count).unwrap_or(u64::MAX))
     }
 
     /// Whether calls wait for a permit. A decision that needs none must not overtake them.
@@ -136,37 +130,20 @@ impl InFlightLimit {
         self.is_waited_for.load(SeqCst)
     }
 
-    fn state(&self) -> Locked<'_> {
-        Locked { state: lock(&self.state), is_waited_for: &self.is_waited_for }
-    }
-}
-
-/// The state under its lock. Whether calls wait is published when it is released.
-struct Locked<'a> {
-    state: MutexGuard<'a, InFlightState>,
-    is_waited_for: &'a AtomicBool,
-}
-
-impl Deref for Locked<'_> {
-    type Target = InFlightState;
-
-    fn deref(&self) -> &InFlightState {
-        &self.state
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut InFlightState {
-        &mut self.state
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let waits = self.state.has_waiting();
+    /// Uses the state under its lock. Whether calls wait is published before it is released.
+    fn with<T>(&self, use_state: impl FnOnce(&mut InFlightState) -> T) -> T {
+        let mut state = lock(&self.state);
+        let used = use_state(&mut state);
+        let waits = state.has_waiting();
         if self.is_waited_for.load(SeqCst) != waits {
             self.is_waited_for.store(waits, SeqCst);
         }
+        used
+    }
+
+    /// Changes the state, and wakes calls after its lock is released.
+    fn wake(&self, change: impl FnOnce(&mut InFlightState) -> Woken) {
+        self.with(change).into_iter().for_each(Waker::wake);
     }
 }
 
@@ -179,19 +156,18 @@ impl Permit {
     pub(crate) fn release_all<'a>(permits: impl IntoIterator<Item = &'a mut Self>) {
         let mut permits = permits.into_iter().peekable();
         let Some(limit) = permits.peek().map(|permit| Arc::clone(&permit.limit)) else { return };
-        let woken = limit.state().release_all(permits.map(|permit| {
+        let keys = permits.map(|permit| {
             permit.is_held = false;
             permit.key
-        }));
-        wake(woken);
+        });
+        limit.wake(|state| state.release_all(keys));
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.is_held {
-            let woken = self.limit.state().release(self.key);
-            wake(woken);
+            self.limit.wake(|state| state.release(self.key));
         }
     }
 }
@@ -230,7 +206,7 @@ impl Waiting<'_> {
         loop {
             let change = poll_fn(|context| {
                 // The waker is known before the breaker is read, so that it is called if the breaker opens later.
-                match self.limit.state().poll(self.key, self.id, context.waker()) {
+                match self.limit.with(|state| state.poll(self.key, self.id, context.waker())) {
                     Polled::Granted { latency } => return Poll::Ready(Change::Granted(latency)),
                     Polled::Waits { denials } if std::mem::replace(&mut self.denials, denials) != denials => {
                         return Poll::Ready(Change::Denied);
@@ -281,17 +257,12 @@ enum Change {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let woken = self.limit.state().leave(self.key, self.id);
-        wake(woken);
+        self.limit.wake(|state| state.leave(self.key, self.id));
     }
 }
 
 /// The wakers to call after the lock is released.
 type Woken = SmallVec<[Waker; 4]>;
-
-fn wake(woken: Woken) {
-    woken.into_iter().for_each(Waker::wake);
-}
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Woken;
 
 /// The calls of one connection. It contains only keys with calls in flight or waiting.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct InFlightState {
     /// The maximum of `limit`.
     max: usize,
@@ -64,19 +64,7 @@ pub(super) enum Polled {
 
 impl InFlightState {
     pub(super) fn new(permits: usize, max_waiting: usize) -> Self {
-        Self {
-            max: permits,
-            limit: permits,
-            max_waiting,
-            in_flight: 0,
-            waiting: 0,
-            keys: HashMap::default(),
-            turns: BTreeMap::new(),
-            next_id: 0,
-            latency: Duration::ZERO,
-            answers: 0,
-            shrunk: None,
-        }
+        Self { max: permits, limit: permits, max_waiting, ..Self::default() }
     }
 
     pub(super) fn in_flight(&self) -> usize {

@@ -43,11 +43,10 @@ impl InFlightLimit {
 
     /// A permit without a wait.
     fn take(self: &Arc<Self>, key: Option<u128>) -> Option<Permit> {
-        let entered = self.state().enter(key);
-        match entered {
+        match self.with(|state| state.enter(key)) {
             Entered::Permit => Some(Permit::new(self, key)),
             Entered::Waiting { id, .. } => {
-                self.state().leave(key, id);
+                self.with(|state| state.leave(key, id));
                 None
             }
             Entered::Full => None,
@@ -55,7 +54,7 @@ impl InFlightLimit {
     }
 
     fn is_empty(&self) -> bool {
-        self.state().is_empty()
+        self.with(|state| state.is_empty())
     }
 }
 
@@ -344,7 +343,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
             key => Some(u128::from(key)),
         };
         match rng.u64(..10) {
-            0..5 => match limit.state().enter(key) {
+            0..5 => match limit.with(|state| state.enter(key)) {
                 Entered::Permit => held.push(Permit::new(&limit, key)),
                 Entered::Waiting { id, .. } => waiting.push((key, id)),
                 Entered::Full => {}
@@ -356,7 +355,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
             8 if !waiting.is_empty() => {
                 let index = rng.usize(..waiting.len());
                 let (key, id) = waiting.swap_remove(index);
-                limit.state().leave(key, id);
+                limit.with(|state| state.leave(key, id));
             }
             _ => {
                 if rng.u64(..50) == 0 {
@@ -368,25 +367,26 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
             }
         }
         waiting.retain(|(key, id)| {
-            let waits = matches!(limit.state().poll(*key, *id, Waker::noop()), Polled::Waits { .. });
+            let waits =
+                matches!(limit.with(|state| state.poll(*key, *id, Waker::noop())), Polled::Waits { .. });
             if !waits {
                 held.push(Permit::new(&limit, *key));
             }
             waits
         });
         assert!(held.len() <= 64 && waiting.len() <= 80);
-        assert_eq!(limit.state().in_flight(), held.len());
+        assert_eq!(limit.with(|state| state.in_flight()), held.len());
         for key in 1..8 {
             let of = |found: Option<u128>| found == Some(key);
             assert!(held.iter().filter(|permit| of(permit.key)).count() <= 4);
             assert!(waiting.iter().filter(|(key, _)| of(*key)).count() <= 5);
         }
         // No call waits while a permit is free for it.
-        limit.state().assert_nothing_waits_in_vain();
+        limit.with(|state| state.assert_nothing_waits_in_vain());
     }
     drop(held);
     for (key, id) in waiting {
-        limit.state().leave(key, id);
+        limit.with(|state| state.leave(key, id));
     }
     assert!(limit.is_empty());
 }
