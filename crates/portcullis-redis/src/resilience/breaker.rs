@@ -16,7 +16,6 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use self::silence::Silence;
 use super::jitter::around;
 use crate::stats::StoreStats;
 

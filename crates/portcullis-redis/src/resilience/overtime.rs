@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
-use super::breaker::{Breaker, Silence};
+use super::breaker::{Breaker, NoReply};
 use super::deadline::final_polls;
 
 /// How a wait beyond a deadline has ended.
@@ -47,10 +47,10 @@ pub(crate) async fn wait_on<F: Future + ?Sized>(
         || !call.is_probe && breaker.is_suspected() && begun.elapsed() < call.deadline * UNCOUNTED;
     while waited < call.deadline || is_probed() {
         match breaker.silence(call.sent) {
-            Silence::Unknown => breaker.suspect(call.sent),
-            Silence::Outage if call.is_probe && has_stalled => {}
-            Silence::Overload { .. } if has_stalled => {}
-            Silence::Outage | Silence::Overload { .. } => break,
+            None => breaker.suspect(call.sent),
+            Some(NoReply::Outage) if call.is_probe && has_stalled => {}
+            Some(NoReply::Overload { .. }) if has_stalled => {}
+            Some(_) => break,
         }
         let start = Instant::now();
         let end = start + part.min(LONGEST_PART);
@@ -84,7 +84,6 @@ mod tests {
 
     use tokio::time::{advance, sleep};
 
-    use super::super::breaker::NoReply;
     use super::*;
 
     const DEADLINE: Duration = Duration::from_millis(800);

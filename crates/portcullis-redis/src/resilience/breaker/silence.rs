@@ -1,27 +1,16 @@
 //! Calls without a reply, of which only a probe can tell whether the server or this process is at fault.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use super::{Breaker, BreakerPermit, CLOSED, NoReply};
 
-/// What is known about a call without a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Silence {
-    /// The breaker is open.
-    Outage,
-    /// As [`NoReply::Overload`].
-    Overload { all_late: bool },
-    /// No call was answered since it was sent: only a probe can tell why.
-    Unknown,
-}
-
 impl Breaker {
-    /// What is known about a call that was sent at an instant and has no reply.
-    pub(crate) fn silence(&self, sent: Instant) -> Silence {
+    /// What is known about a call that was sent at an instant and has no reply; `None` if only a probe can tell why.
+    pub(crate) fn silence(&self, sent: Instant) -> Option<NoReply> {
         self.silence_since(self.micros(sent))
     }
 
@@ -62,17 +51,17 @@ impl Breaker {
         Handle::try_current().is_ok_and(|current| Some(current.id()) == self.runtime)
     }
 
-    fn silence_since(&self, sent: u64) -> Silence {
-        if self.answered.load(Ordering::SeqCst) > sent {
-            Silence::Overload { all_late: false }
-        } else if self.answered_in_stall.load(Ordering::SeqCst) > sent {
-            Silence::Overload { all_late: true }
+    fn silence_since(&self, sent: u64) -> Option<NoReply> {
+        let is_later = |at: &AtomicU64| at.load(Ordering::SeqCst) > sent;
+        if is_later(&self.answered) {
+            Some(NoReply::Overload { all_late: false })
+        } else if is_later(&self.answered_in_stall) {
+            Some(NoReply::Overload { all_late: true })
         } else if !self.is_closed() {
-            Silence::Outage
-        } else if !self.is_suspected() && self.replied.load(Ordering::SeqCst) > sent {
-            Silence::Overload { all_late: true }
+            Some(NoReply::Outage)
         } else {
-            Silence::Unknown
+            let is_late = !self.is_suspected() && is_later(&self.replied);
+            is_late.then_some(NoReply::Overload { all_late: true })
         }
     }
 
@@ -80,11 +69,11 @@ impl Breaker {
     pub(super) fn conclude_since(&self, sent: u64, since: u64, stalled: Option<Instant>) -> NoReply {
         let has_replied = |end| self.replied.load(Ordering::SeqCst) > self.micros(end);
         match self.silence_since(sent) {
-            Silence::Overload { all_late } => NoReply::Overload { all_late },
-            Silence::Unknown if stalled.is_some_and(has_replied) => NoReply::Overload { all_late: true },
+            Some(overload @ NoReply::Overload { .. }) => overload,
+            None if stalled.is_some_and(has_replied) => NoReply::Overload { all_late: true },
             // The runtime that sends and reads may stand still. Its own probe finds out.
-            Silence::Unknown if !self.is_driven_here() => NoReply::Overload { all_late: false },
-            Silence::Unknown | Silence::Outage => {
+            None if !self.is_driven_here() => NoReply::Overload { all_late: false },
+            None | Some(NoReply::Outage) => {
                 self.open(sent);
                 self.out(since);
                 NoReply::Outage
