@@ -44,8 +44,7 @@ pub struct RedisStoreBuilder {
 
 enum Server {
     Url(String),
-    Client(Client),
-    Pool(Pool),
+    Clients(Vec<Client>),
 }
 
 impl RedisStore {
@@ -74,12 +73,13 @@ impl RedisStore {
     /// by itself: it connects to all primaries or to none, whereas a store at a [URL](RedisStore::builder) continues with those
     /// that are reachable.
     pub fn with_client(client: Client) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(Server::Client(client))
+        RedisStoreBuilder::new(Server::Clients(vec![client]))
     }
 
     /// Builds a store on a pool of such clients.
+    #[expect(clippy::needless_pass_by_value, reason = "like a client")]
     pub fn with_pool(pool: Pool) -> RedisStoreBuilder {
-        RedisStoreBuilder::new(Server::Pool(pool))
+        RedisStoreBuilder::new(Server::Clients(pool.clients().to_vec()))
     }
 }
 
@@ -206,8 +206,7 @@ impl RedisStoreBuilder {
         let layout = Layout::new(&self.namespace, &self.secret_id)?;
         let connection = match self.server {
             Server::Url(url) => Connection::open(&url, self.options).await?,
-            Server::Client(client) => Connection::from_client(client, self.options).await?,
-            Server::Pool(pool) => Connection::from_pool(&pool, self.options).await?,
+            Server::Clients(clients) => Connection::from_clients(clients, self.options).await?,
         };
         let leases = Leases::new(Handle::current(), self.scenario.is_none());
         let inner = Inner::new(connection, layout, self.denials, leases, self.scenario);

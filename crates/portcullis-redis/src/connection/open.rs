@@ -10,9 +10,9 @@ use super::server_info::ServerInfo;
 use super::{Connection, Route, Shared};
 use crate::cluster::Cluster;
 use crate::cluster::node::Node;
+use crate::fred::Client;
 use crate::fred::address::Address;
 use crate::fred::config::ClientConfig;
-use crate::fred::{Client, Pool};
 use crate::lock::lock;
 use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
@@ -49,32 +49,17 @@ impl Connection {
         Self::start(masked_url, route, outage_log, tasks, &options).await
     }
 
-    /// Uses a client that the caller made, configured and connected, and that reconnects by itself.
-    ///
-    /// Calls request one attempt, a timeout and no wait for a connection, whatever the client's configuration. For all other
-    /// commands its `max_command_attempts` should be 1 and its `max_redirections` 0.
+    /// Uses clients that the caller made, configured and connected, and that reconnect by themselves.
     ///
     /// # Errors
     /// A user without permission to run scripts, or a server that does not run scripts.
-    pub(crate) async fn from_client(client: Client, options: Options) -> Result<Self, ConnectError> {
-        Self::from_clients(vec![client], &options).await
-    }
-
-    /// Uses the clients of a pool as [`from_client`](Self::from_client) uses one.
-    ///
-    /// # Errors
-    /// As [`from_client`](Self::from_client).
-    pub(crate) async fn from_pool(pool: &Pool, options: Options) -> Result<Self, ConnectError> {
-        Self::from_clients(pool.clients().to_vec(), &options).await
-    }
-
-    async fn from_clients(clients: Vec<Client>, options: &Options) -> Result<Self, ConnectError> {
+    pub(crate) async fn from_clients(clients: Vec<Client>, options: Options) -> Result<Self, ConnectError> {
         let config = clients.first().map(ClientConfig::of);
         let server = config.map_or_else(unknown_host, |config| first_host(&config));
         let masked_url = server.to_string();
         let outage_log = OutageLog::new(masked_url.clone(), None);
-        let route = Route::One(Arc::new(Node::watched(server, clients, options, Arc::clone(&outage_log))));
-        Self::start(masked_url, route, outage_log, JoinSet::new(), options).await
+        let route = Route::One(Arc::new(Node::watched(server, clients, &options, Arc::clone(&outage_log))));
+        Self::start(masked_url, route, outage_log, JoinSet::new(), &options).await
     }
 
     async fn start(

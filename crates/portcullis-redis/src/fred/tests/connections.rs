@@ -25,7 +25,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
         .unwrap();
     client.init().await.unwrap();
     let options = Options::default().deadline(Duration::from_secs(60));
-    let connection = Connection::from_client(client.clone(), options).await.unwrap();
+    let connection = Connection::from_clients(vec![client.clone()], options).await.unwrap();
     let script = Script::new(COUNT);
     assert_eq!(count(&connection, &script, "k").await, Ok(1));
     server.kill();
@@ -64,6 +64,6 @@ async fn only_nodes_that_refuse_get_sources_by_a_fred_client() {
     let client = Client::new(Config::from_url(&cluster.url()).unwrap(), None, None, None);
     let _task = client.init().await.unwrap();
     let options = Options::default().deadline(Duration::from_secs(5));
-    let connection = Connection::from_client(client, options).await.unwrap();
+    let connection = Connection::from_clients(vec![client], options).await.unwrap();
     only_the_first_gets_sources(&cluster, &connection).await;
 }
