@@ -26,7 +26,6 @@ mod open;
 mod recorded;
 mod server_info;
 
-use std::ops::Add as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -108,12 +107,7 @@ impl Connection {
         let script = Script::new("");
         let start = Instant::now();
         let call = RoutedCall { script: &script, command, start, slot: Some(slot), queue: QueueKey::none() };
-        match &self.0.route {
-            Route::One(node) => node.call(&call, Attempt::First).await,
-            Route::Cluster(cluster) => cluster.call(&call).await,
-            #[cfg(feature = "recorded")]
-            Route::Recorded(reply) => Ok(reply.clone()),
-        }
+        self.routed(call).await
     }
 
     /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`
@@ -140,12 +134,7 @@ impl Connection {
 
     /// Whether the slot of a call may matter: in a cluster.
     pub(crate) fn has_slots(&self) -> bool {
-        match &self.0.route {
-            Route::One(node) => node.links.iter().any(|link| link.is_clustered()),
-            Route::Cluster(_) => true,
-            #[cfg(feature = "recorded")]
-            Route::Recorded(_) => false,
-        }
+        self.ask(|node| node.links.iter().any(|link| link.is_clustered()), |_| true, false)
     }
 
     /// What all connections count.
@@ -155,35 +144,38 @@ impl Connection {
 
     /// What the connections do now, in a cluster those to all of its nodes.
     pub(crate) fn gauges(&self) -> Gauges {
-        let nodes = match &self.0.route {
-            Route::One(node) => vec![Arc::clone(node)],
-            Route::Cluster(cluster) => cluster.members(),
-            #[cfg(feature = "recorded")]
-            Route::Recorded(_) => Vec::new(),
-        };
-        let links = nodes.iter().flat_map(|node| &node.links);
-        links.map(|link| link.gauges()).fold(Gauges::default(), Gauges::add)
+        let nodes = self.ask(|node| vec![Arc::clone(node)], |cluster| cluster.members(), Vec::new());
+        let mut gauges = Gauges::default();
+        nodes.iter().flat_map(|node| &node.links).for_each(|link| link.add_to(&mut gauges));
+        gauges
     }
 
     /// The servers; in a cluster the primaries.
     pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+        self.ask(|node| vec![Arc::clone(node)], |cluster| cluster.primaries(), Vec::new())
+    }
+
+    /// What the server or the cluster knows; `recorded` without either.
+    #[cfg_attr(not(feature = "recorded"), expect(unused_variables, reason = "there is no such connection"))]
+    fn ask<T>(
+        &self,
+        of_node: impl FnOnce(&Arc<Node>) -> T,
+        of_cluster: impl FnOnce(&Arc<Cluster>) -> T,
+        recorded: T,
+    ) -> T {
         match &self.0.route {
-            Route::One(node) => vec![Arc::clone(node)],
-            Route::Cluster(cluster) => cluster.primaries(),
+            Route::One(node) => of_node(node),
+            Route::Cluster(cluster) => of_cluster(cluster),
             #[cfg(feature = "recorded")]
-            Route::Recorded(_) => Vec::new(),
+            Route::Recorded(_) => recorded,
         }
     }
-}
 
-impl Transport for Connection {
-    fn run(&self, call: Call<'_>) -> impl Future<Output = Result<Value, CallError>> + Send {
-        let Call { script, slot, queue, .. } = call;
-        let (start, deadline) = (Instant::now(), self.0.deadline);
-        let by_slot = matches!(self.0.route, Route::Cluster(_));
-        let command = Command::evalsha(call, by_slot, start, deadline);
-        let call = RoutedCall { script, command, start, slot, queue };
-        // A block uses what it captures in place, where a function would have a copy of its arguments.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "a block uses what it captures in place, a function has a copy of it"
+    )]
+    fn routed(&self, call: RoutedCall<'_>) -> impl Future<Output = Result<Value, CallError>> + Send {
         async move {
             match &self.0.route {
                 Route::One(node) => node.call(&call, Attempt::First).await,
@@ -198,46 +190,37 @@ impl Transport for Connection {
             }
         }
     }
+}
+
+impl Transport for Connection {
+    fn run(&self, call: Call<'_>) -> impl Future<Output = Result<Value, CallError>> + Send {
+        let Call { script, slot, queue, .. } = call;
+        let (start, deadline) = (Instant::now(), self.0.deadline);
+        let by_slot = matches!(self.0.route, Route::Cluster(_));
+        let command = Command::evalsha(call, by_slot, start, deadline);
+        self.routed(RoutedCall { script, command, start, slot, queue })
+    }
 
     fn deadline(&self) -> Duration {
         self.0.deadline
     }
 
     fn availability(&self, slot: Option<u16>) -> Availability {
-        match &self.0.route {
-            Route::One(node) => node.availability(),
-            Route::Cluster(cluster) => cluster.availability(slot),
-            #[cfg(feature = "recorded")]
-            Route::Recorded(_) => Availability { rejection: None, outage: None, is_connected: true },
-        }
+        let recorded = Availability { rejection: None, outage: None, is_connected: true };
+        self.ask(|node| node.availability(), |cluster| cluster.availability(slot), recorded)
     }
 
     fn replied_since(&self, slot: Option<u16>, start: Instant) -> bool {
-        match &self.0.route {
-            Route::One(node) => node.replied_since(start),
-            Route::Cluster(cluster) => cluster.replied_since(slot, start),
-            #[cfg(feature = "recorded")]
-            Route::Recorded(_) => true,
-        }
+        self.ask(|node| node.replied_since(start), |cluster| cluster.replied_since(slot, start), true)
     }
 
     fn is_cluster(&self) -> bool {
-        match &self.0.route {
-            // A client of the user may be a cluster client, which routes by itself.
-            Route::One(node) => node.live().is_ok_and(|live| live.is_clustered()),
-            Route::Cluster(_) => true,
-            #[cfg(feature = "recorded")]
-            Route::Recorded(_) => false,
-        }
+        // A client of the user may be a cluster client, which routes by itself.
+        self.ask(|node| node.live().is_ok_and(|live| live.is_clustered()), |_| true, false)
     }
 
     fn recheck_denied(&self, slot: u16, key: u128) {
-        match &self.0.route {
-            Route::One(node) => node.recheck_denied(key),
-            Route::Cluster(cluster) => cluster.recheck_denied(slot, key),
-            #[cfg(feature = "recorded")]
-            Route::Recorded(_) => {}
-        }
+        self.ask(|node| node.recheck_denied(key), |cluster| cluster.recheck_denied(slot, key), ());
     }
 
     fn note(&self, result: &Result<Value, CallError>) {

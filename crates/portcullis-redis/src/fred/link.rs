@@ -37,23 +37,29 @@ use crate::resilience::jitter::around;
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
 use crate::resilience::overtime::{LateCall, Overtime, wait_on};
-use crate::stats::{Gauges, StoreStats};
+use crate::stats::Gauges;
 use crate::transport::{Availability, CallError, Options};
 
 /// A connection to a server, renewed with a new client whenever it is lost.
 #[derive(Debug)]
 pub(crate) struct Link {
     state: watch::Receiver<LinkState>,
-    /// Whether there is a connection, for questions that every decision asks: the state is behind a lock.
-    is_up: Arc<AtomicBool>,
+    health: Arc<LinkHealth>,
     /// Whether the client routes in a cluster by itself.
     is_clustered: bool,
-    breaker: Arc<Breaker>,
-    in_flight: Arc<InFlightLimit>,
     combining: CombiningQueue<Lane, QueuedCheck>,
     timer: Arc<CallTimer>,
-    outage_log: Arc<OutageLog>,
     runtime: Handle,
+}
+
+/// What a link, the task that keeps it connected, and its calls know and record of the server.
+#[derive(Debug)]
+struct LinkHealth {
+    /// Whether there is a connection, for questions that every decision asks: the state is behind a lock.
+    is_up: AtomicBool,
+    breaker: Arc<Breaker>,
+    in_flight: Arc<InFlightLimit>,
+    outage_log: Arc<OutageLog>,
 }
 
 /// Whether there is a connection.
@@ -68,13 +74,9 @@ pub(crate) enum LinkState {
 /// Publishes the state of a link; held by the task that keeps the link connected.
 struct LinkPublisher {
     state: watch::Sender<LinkState>,
-    is_up: Arc<AtomicBool>,
-    breaker: Arc<Breaker>,
-    in_flight: Arc<InFlightLimit>,
-    outage_log: Arc<OutageLog>,
+    health: Arc<LinkHealth>,
     /// Whether there was a connection before.
     was_connected: AtomicBool,
-    stats: Arc<StoreStats>,
     /// For clients that outlive their connections.
     never_closed: watch::Sender<()>,
 }
@@ -113,25 +115,22 @@ impl Link {
         refresh_signal: Arc<Notify>,
     ) -> (Self, LinkPublisher) {
         let (sender, state) = watch::channel(LinkState::Down(starting()));
-        let is_up = Arc::new(AtomicBool::new(false));
-        let breaker = Breaker::new(refresh_signal, Arc::clone(&options.stats));
-        let in_flight = InFlightLimit::new(options.max_in_flight, options.max_waiting);
+        let health = Arc::new(LinkHealth {
+            is_up: AtomicBool::new(false),
+            breaker: Breaker::new(refresh_signal, Arc::clone(&options.stats)),
+            in_flight: InFlightLimit::new(options.max_in_flight, options.max_waiting),
+            outage_log,
+        });
         let publisher = LinkPublisher {
             state: sender,
-            is_up: Arc::clone(&is_up),
-            breaker: Arc::clone(&breaker),
-            in_flight: Arc::clone(&in_flight),
-            outage_log: Arc::clone(&outage_log),
+            health: Arc::clone(&health),
             was_connected: AtomicBool::new(false),
-            stats: Arc::clone(&options.stats),
             never_closed: watch::channel(()).0,
         };
         let combining = CombiningQueue::new(MAX_LOAD);
         let runtime = Handle::current();
         let timer = CallTimer::new(runtime.clone());
-        let link =
-            Self { state, is_up, is_clustered, breaker, in_flight, combining, timer, outage_log, runtime };
-        (link, publisher)
+        (Self { state, health, is_clustered, combining, timer, runtime }, publisher)
     }
 
     /// Returns the client, if there is a connection.
@@ -152,37 +151,41 @@ impl Link {
 
     /// What a call would meet now. Does not allocate.
     pub(crate) fn availability(&self) -> Availability {
-        let is_connected = self.is_up.load(Ordering::SeqCst);
-        Availability { rejection: self.rejection(), outage: self.breaker.outage(), is_connected }
+        let is_connected = self.health.is_up.load(Ordering::SeqCst);
+        Availability { rejection: self.rejection(), outage: self.health.breaker.outage(), is_connected }
     }
 
     /// Why a call would be rejected now, if so. Does not allocate.
     fn rejection(&self) -> Option<CallError> {
-        if self.is_up.load(Ordering::SeqCst) {
-            self.breaker.rejects_now().then(CallError::no_replies)
+        if self.health.is_up.load(Ordering::SeqCst) {
+            self.health.breaker.rejects_now().then(CallError::no_replies)
         } else {
             Some(CallError::Unavailable("there is no connection to redis".into()))
         }
     }
 
-    /// What the link does now.
-    pub(crate) fn gauges(&self) -> Gauges {
-        let [open, probing] = self.breaker.open_and_probing();
-        let [in_flight, in_flight_limit, waiting] = self.in_flight.counts();
-        let uncombined = u64::try_from(self.combining.waiting(QueuedCheck::count)).unwrap_or(u64::MAX);
-        let connected = u64::from(self.is_up.load(Ordering::SeqCst));
-        let [open, probing] = [open, probing].map(u64::from);
-        Gauges { links: 1, connected, open, probing, in_flight, in_flight_limit, waiting, uncombined }
+    /// Adds what the link does now.
+    pub(crate) fn add_to(&self, gauges: &mut Gauges) {
+        let [open, probing] = self.health.breaker.open_and_probing();
+        let [in_flight, in_flight_limit, waiting] = self.health.in_flight.counts();
+        gauges.links += 1;
+        gauges.connected += u64::from(self.health.is_up.load(Ordering::SeqCst));
+        gauges.open += u64::from(open);
+        gauges.probing += u64::from(probing);
+        gauges.in_flight += in_flight;
+        gauges.in_flight_limit += in_flight_limit;
+        gauges.waiting += waiting;
+        gauges.uncombined += u64::try_from(self.combining.waiting(QueuedCheck::count)).unwrap_or(u64::MAX);
     }
 
     /// Whether a call was answered in time since an instant.
     pub(crate) fn answered_since(&self, start: Instant) -> bool {
-        self.breaker.answered_since(start)
+        self.health.breaker.answered_since(start)
     }
 
     /// Whether a reply has come since an instant, in time or not.
     pub(crate) fn replied_since(&self, start: Instant) -> bool {
-        self.breaker.replied_since(start)
+        self.health.breaker.replied_since(start)
     }
 
     /// The output of a step of a call that began at `start`, by `end` or, as a reply, while it is open whether the server or this
@@ -197,16 +200,16 @@ impl Link {
             return Some(output);
         }
         let call = LateCall { sent: start, end, deadline, is_probe: false };
-        let Overtime { reply, stalled } = wait_on(&self.breaker, call, step).await;
-        if reply.is_none() && self.breaker.conclude(start, stalled) == NoReply::Outage {
-            self.in_flight.recheck_breaker();
+        let Overtime { reply, stalled } = wait_on(&self.health.breaker, call, step).await;
+        if reply.is_none() && self.health.breaker.conclude(start, stalled) == NoReply::Outage {
+            self.health.in_flight.recheck_breaker();
         }
         reply
     }
 
     /// Makes the waiting calls of a key check whether they are denied.
     pub(crate) fn recheck_denied(&self, key: u128) {
-        self.in_flight.recheck_denied(key);
+        self.health.in_flight.recheck_denied(key);
     }
 
     /// Returns the state.
@@ -233,6 +236,15 @@ impl Link {
     }
 }
 
+impl LinkHealth {
+    /// Ends the waits for permits if the breaker has opened.
+    fn recheck(&self) {
+        if !self.breaker.is_closed() {
+            self.in_flight.recheck_breaker();
+        }
+    }
+}
+
 impl LinkState {
     /// The message of the last error, if there is no connection.
     pub(crate) fn failure(&self) -> Option<&str> {
@@ -246,32 +258,32 @@ impl LinkState {
 impl LinkPublisher {
     fn up(&self, client: &Client, closed: watch::Receiver<()>) -> Live {
         let live = Live { client: client.clone(), liveness: Arc::new(Liveness::new()), closed };
-        let serves = self.breaker.connected();
+        let serves = self.health.breaker.connected();
         // A client of the user may report one connection twice.
-        let is_new = !self.is_up.swap(true, Ordering::SeqCst);
+        let is_new = !self.health.is_up.swap(true, Ordering::SeqCst);
         if is_new && self.was_connected.swap(true, Ordering::SeqCst) {
-            self.stats.reconnects.fetch_add(1, Ordering::Relaxed);
+            self.health.breaker.stats().reconnects.fetch_add(1, Ordering::Relaxed);
         }
         self.state.send_replace(LinkState::Up(live.clone()));
         if serves {
-            self.outage_log.up();
+            self.health.outage_log.up();
         }
         live
     }
 
     fn down(&self, error: Error) {
-        self.outage_log.down(reason_of(&error));
-        self.outage_log.refused(reason_of(&error));
+        self.health.outage_log.down(reason_of(&error));
+        self.health.outage_log.refused(reason_of(&error));
         self.set_down(error);
     }
 
     fn set_down(&self, error: Error) {
         // Before the state, so that no call finds a lost connection without an outage.
-        self.breaker.disconnected();
-        self.is_up.store(false, Ordering::SeqCst);
+        self.health.breaker.disconnected();
+        self.health.is_up.store(false, Ordering::SeqCst);
         self.state.send_replace(LinkState::Down(error));
         // A reply may have ended the outage in between.
-        self.breaker.disconnected();
+        self.health.breaker.disconnected();
     }
 }
 
@@ -357,7 +369,7 @@ async fn observe(client: Client, publisher: LinkPublisher, deadline: Duration) {
             biased;
             error = errors.recv() => error.map(|(error, _)| Some(error)),
             server = connections.recv() => server.map(|_| None),
-            () = publisher.breaker.suspected() => {
+            () = publisher.health.breaker.suspected() => {
                 publisher.spawn_probe(deadline);
                 continue;
             }

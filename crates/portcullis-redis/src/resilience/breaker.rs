@@ -288,14 +288,6 @@ impl Drop for Breaker {
 }
 
 impl BreakerPermit {
-    pub(crate) fn breaker(&self) -> Arc<Breaker> {
-        Arc::clone(&self.breaker)
-    }
-
-    pub(crate) fn stats(&self) -> &StoreStats {
-        self.breaker.stats()
-    }
-
     /// Records a reply in time. Returns whether it ends a period in which the server refused all calls.
     pub(crate) fn answered(self) -> bool {
         self.record_answer(&self.breaker.answered)

@@ -55,22 +55,24 @@ impl Link {
         let (end, deadline) = (command.end, command.deadline);
         let before = end.saturating_duration_since(now);
         // Only a part of a deadline may be less than replies take.
-        if before < deadline / 2 && InFlightLimit::is_too_late(before, self.in_flight.latency(), deadline) {
+        if before < deadline / 2
+            && InFlightLimit::is_too_late(before, self.health.in_flight.latency(), deadline)
+        {
             return LinkCall::fails(CallError::NotSent(deadline));
         }
-        if !self.breaker.is_closed() {
+        if !self.health.breaker.is_closed() {
             return match self.permit_to_probe() {
                 Ok(permit) => self.permitted(command, permit, before, now),
                 Err(error) => LinkCall::fails(error),
             };
         }
         if queue.may_join
-            && !self.in_flight.is_waited_for()
+            && !self.health.in_flight.is_waited_for()
             && let Some(shared) = self.join(&command, before)
         {
             return self.shared(shared, command.end, command.deadline);
         }
-        match self.in_flight.enter(queue.key) {
+        match self.health.in_flight.enter(queue.key) {
             in_flight::Entered::Permit(permit) => self.permitted(command, permit, before, now),
             in_flight::Entered::Waiting(waiting) => {
                 LinkCall::other(self.wait_for_permit(waiting, command, queue, before))
@@ -92,7 +94,7 @@ impl Link {
     ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
         async move {
             let (is_denied, end, deadline) = (queue.is_denied, command.end, command.deadline);
-            let permit = waiting.permit(is_denied, &self.breaker, end, deadline).await?;
+            let permit = waiting.permit(is_denied, &self.health.breaker, end, deadline).await?;
             if queue.may_join
                 && let Some(shared) = self.join(&command, before)
             {
@@ -140,7 +142,7 @@ impl Link {
         now: Instant,
     ) -> LinkCall<'_> {
         // A probe does not wait for calls without a reply.
-        let Some(load) = command.load.filter(|_| self.breaker.is_closed()) else {
+        let Some(load) = command.load.filter(|_| self.health.breaker.is_closed()) else {
             return LinkCall::other(self.send(command, permit, None, before));
         };
         let lane = self.lane(&command);
@@ -222,7 +224,7 @@ impl SharedDecision<'_> {
             Some(Answer::Result(result)) => result,
             Some(Answer::Alone(command, permit)) => self.link.send(*command, permit, None, self.before).await,
             None if self.leave() => Err(CallError::NotSent(deadline)),
-            None if link.breaker.outage().is_some() && !link.replied_since(start) => {
+            None if link.health.breaker.outage().is_some() && !link.replied_since(start) => {
                 Err(CallError::TimedOut(deadline))
             }
             None => Err(CallError::Overtaken(deadline)),

@@ -157,11 +157,11 @@ impl Drop for LaneCall {
 /// Sends decisions in one call. `slot` is that of their lane.
 async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Vec<QueuedCheck>) {
     let now = Instant::now();
-    let latency = link.in_flight.latency();
+    let latency = link.health.in_flight.latency();
     decisions.retain_mut(|decision| decision.is_to_be_sent(now, latency));
     let Some(first) = decisions.first() else { return };
     let admitted = link.live().and_then(|live| {
-        let breaker_permit = link.breaker.admit().ok_or_else(CallError::no_replies)?;
+        let breaker_permit = link.health.breaker.admit().ok_or_else(CallError::no_replies)?;
         Ok((live, breaker_permit))
     });
     let (live, breaker_permit) = match admitted {
@@ -173,14 +173,7 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
         decision.callers.iter().for_each(|_| request.add(&decision.command.words));
     }
     let command = first.command.with_request(request.keys(), request.request());
-    let observer = ReplyObserver::new(
-        &command,
-        ReplyTime::Sufficient,
-        breaker_permit,
-        &live,
-        &link.in_flight,
-        &link.outage_log,
-    );
+    let observer = ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, &live, &link.health);
     let (permits, count, deadline) = (decisions.len(), count(&decisions), command.deadline);
     let (observer, liveness) = (Some(observer.of_decisions(permits, count)), Arc::clone(&live.liveness));
     let mut call =
@@ -190,7 +183,7 @@ async fn send_in_one_call(link: &Arc<Link>, slot: Option<u16>, mut decisions: Ve
     if let Poll::Ready(result) = first {
         return call.finish(result);
     }
-    call.is_next = link.in_flight.has_only(permits);
+    call.is_next = link.health.in_flight.has_only(permits);
     while let Some(end) = call.next_deadline() {
         let mut result = link.timer.wait_until(end, &mut reply).await;
         if let (None, Some(observer)) = (&result, &mut call.observer) {
@@ -245,7 +238,7 @@ impl CombinedCall<'_> {
                 ReplyTime::SpentOnPermit => CallError::Overtaken(deadline),
                 ReplyTime::Sufficient => match self.observer.take() {
                     Some(observer) => observer.observe_no_reply(deadline),
-                    None if link.breaker.outage().is_some() && !link.replied_since(sent) => {
+                    None if link.health.breaker.outage().is_some() && !link.replied_since(sent) => {
                         CallError::TimedOut(deadline)
                     }
                     None => CallError::Overtaken(deadline),
@@ -261,7 +254,7 @@ impl CombinedCall<'_> {
         if observer.is_none() && is_answer(&result) {
             // It came after the deadline of a caller.
             self.liveness.reply();
-            self.link.breaker.replied();
+            self.link.health.breaker.replied();
         }
         match result.map_err(|error| call_error(&error, self.is_next)) {
             Ok(reply) => self.answer(&reply, observer),

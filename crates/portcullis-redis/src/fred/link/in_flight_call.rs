@@ -14,15 +14,14 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::Link;
 use super::combined_call::LaneCall;
 use super::reply_observer::{ReplyFuture, ReplyObserver};
+use super::{Link, LinkHealth};
 use crate::fred::command::{Command, custom, untimed};
 use crate::fred::error::{call_error, is_answer};
 use crate::fred::live::Live;
 use crate::fred::value::from_raw;
 use crate::protocol::value::Value;
-use crate::resilience::breaker::Breaker;
 use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::Permit;
 use crate::resilience::liveness::Liveness;
@@ -43,23 +42,16 @@ impl Link {
             return Err(CallError::NotSent(deadline));
         }
         let live = self.live()?;
-        let breaker_permit = self.breaker.admit().ok_or_else(CallError::no_replies)?;
+        let breaker_permit = self.health.breaker.admit().ok_or_else(CallError::no_replies)?;
         let reply_time = ReplyTime::of(before, left, deadline);
-        let observer = ReplyObserver::new(
-            &command,
-            reply_time,
-            breaker_permit,
-            &live,
-            &self.in_flight,
-            &self.outage_log,
-        );
+        let observer = ReplyObserver::new(&command, reply_time, breaker_permit, &live, &self.health);
         let (mut call, first) =
             InFlightCall::begin(&live, command, permit, lane_call, observer, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
                 // All earlier calls have been answered, so the next reply is for this one.
-                let next = self.in_flight.has_only(1);
+                let next = self.health.in_flight.has_only(1);
                 let mut result = self.timer.wait_until(end, call.reply()).await;
                 if result.is_none() {
                     // Boxed, because it is rare, and each call would have the memory for it.
@@ -77,11 +69,11 @@ impl Link {
 
     /// Takes a permit while the breaker is open, for a probe.
     pub(super) fn permit_to_probe(&self) -> Result<Permit, CallError> {
-        if let Some(permit) = self.in_flight.try_acquire() {
+        if let Some(permit) = self.health.in_flight.try_acquire() {
             return Ok(permit);
         }
         // All permits are held by calls without a reply, so that none is left for a probe: that counts as no reply as well.
-        self.breaker.postpone();
+        self.health.breaker.postpone();
         if let Ok(live) = self.live() {
             live.liveness.no_reply();
         }
@@ -97,7 +89,7 @@ struct InFlightCall {
     /// Taken when the result of the call is recorded.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
-    breaker: Arc<Breaker>,
+    health: Arc<LinkHealth>,
     deadline: Duration,
     runtime: Handle,
 }
@@ -118,9 +110,9 @@ impl InFlightCall {
         } else {
             reply_to(live, command)
         };
-        let (liveness, breaker) = (Arc::clone(&live.liveness), observer.breaker());
+        let (liveness, health) = (Arc::clone(&live.liveness), observer.health());
         let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
-        let mut call = Self { reply, permit, lane_call, observer, liveness, breaker, deadline, runtime };
+        let mut call = Self { reply, permit, lane_call, observer, liveness, health, deadline, runtime };
         let first = poll_fn(|context| {
             let reply = call.reply.as_mut().expect("the reply is pending");
             Poll::Ready(reply.as_mut().poll(context))
@@ -152,8 +144,8 @@ impl Drop for InFlightCall {
     fn drop(&mut self) {
         let Some(reply) = self.reply.take() else { return };
         let (permit, lane_call, observer) = (self.permit.take(), self.lane_call.take(), self.observer.take());
-        let (liveness, breaker, deadline) =
-            (Arc::clone(&self.liveness), Arc::clone(&self.breaker), self.deadline);
+        let (liveness, health, deadline) =
+            (Arc::clone(&self.liveness), Arc::clone(&self.health), self.deadline);
         self.runtime.spawn(async move {
             let late = match observer {
                 Some(observer) => observer.wait_for_reply(deadline, reply).await,
@@ -163,7 +155,7 @@ impl Drop for InFlightCall {
                 && is_answer(&reply.await)
             {
                 liveness.reply();
-                breaker.replied();
+                health.breaker.replied();
             }
             drop((permit, lane_call));
         });

@@ -10,25 +10,21 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::in_flight_call::reply_to;
 use super::reply_observer::{ReplyFuture, ReplyObserver};
-use super::{LinkPublisher, LinkState};
+use super::{LinkHealth, LinkPublisher, LinkState};
 use crate::fred::command::Command;
 use crate::fred::error::is_answer;
 use crate::fred::live::Live;
 use crate::resilience::breaker::BreakerPermit;
 use crate::resilience::deadline::{ReplyTime, final_polls};
-use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
-use crate::resilience::outage_log::OutageLog;
 
 impl LinkPublisher {
     /// Probes a server that is suspected to be in an outage, in a task, because no event of the client may be missed meanwhile.
     pub(super) fn spawn_probe(&self, deadline: Duration) {
-        let Some(breaker_permit) = self.breaker.admit_suspicion_probe() else { return };
+        let Some(breaker_permit) = self.health.breaker.admit_suspicion_probe() else { return };
         let LinkState::Up(live) = self.state.borrow().clone() else { return };
-        let (in_flight, outage_log) = (Arc::clone(&self.in_flight), Arc::clone(&self.outage_log));
-        tokio::spawn(async move {
-            probe(&live, breaker_permit, &in_flight, &outage_log, deadline).await;
-        });
+        let health = Arc::clone(&self.health);
+        tokio::spawn(async move { probe(&live, breaker_permit, &health, deadline).await });
     }
 
     /// Probes the server when an outage is suspected, and during an outage without calls. Otherwise a short outage would last until
@@ -36,27 +32,20 @@ impl LinkPublisher {
     pub(super) async fn probe_in_background(&self, live: &Live, deadline: Duration) -> Infallible {
         loop {
             let breaker_permit = tokio::select! {
-                () = self.breaker.suspected() => self.breaker.admit_suspicion_probe(),
-                () = sleep(around(BACKGROUND_PROBE_PAUSE)) => self.breaker.admit_background_probe(),
+                () = self.health.breaker.suspected() => self.health.breaker.admit_suspicion_probe(),
+                () = sleep(around(BACKGROUND_PROBE_PAUSE)) => self.health.breaker.admit_background_probe(),
             };
             if let Some(breaker_permit) = breaker_permit {
-                probe(live, breaker_permit, &self.in_flight, &self.outage_log, deadline).await;
+                probe(live, breaker_permit, &self.health, deadline).await;
             }
         }
     }
 }
 
 /// Sends a probe of its own, and waits for its reply for a while.
-async fn probe(
-    live: &Live,
-    breaker_permit: BreakerPermit,
-    in_flight: &Arc<InFlightLimit>,
-    outage_log: &Arc<OutageLog>,
-    deadline: Duration,
-) {
+async fn probe(live: &Live, breaker_permit: BreakerPermit, health: &Arc<LinkHealth>, deadline: Duration) {
     let (command, is_of_suspicion) = (Command::time(deadline), breaker_permit.settles_suspicion());
-    let observer =
-        ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
+    let observer = ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, health);
     let reply = reply_to(live, command);
     let late = if is_of_suspicion {
         settle(observer, live, reply, deadline).await
@@ -64,7 +53,7 @@ async fn probe(
         observer.wait_for_reply(deadline, reply).await
     };
     // Those beyond their deadline wait for the finding.
-    in_flight.recheck_breaker();
+    health.in_flight.recheck_breaker();
     if let Some(late) = late
         && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| is_answer(&result))
     {

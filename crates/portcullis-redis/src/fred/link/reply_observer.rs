@@ -7,15 +7,14 @@ use std::time::Duration;
 use ::fred::error::Error;
 use tokio::time::Instant;
 
+use super::LinkHealth;
 use crate::fred::command::Command;
 use crate::fred::error::call_error;
 use crate::fred::live::Live;
 use crate::protocol::value::Value;
-use crate::resilience::breaker::{Breaker, BreakerPermit, NoReply};
+use crate::resilience::breaker::{BreakerPermit, NoReply};
 use crate::resilience::deadline::{ReplyTime, wait_until};
-use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::liveness::Liveness;
-use crate::resilience::outage_log::OutageLog;
 use crate::resilience::overtime::{LateCall, Overtime, wait_on};
 use crate::transport::CallError;
 
@@ -23,8 +22,7 @@ use crate::transport::CallError;
 pub(super) struct ReplyObserver {
     breaker_permit: BreakerPermit,
     liveness: Arc<Liveness>,
-    in_flight: Arc<InFlightLimit>,
-    outage_log: Arc<OutageLog>,
+    health: Arc<LinkHealth>,
     wrote: fn(&Value) -> bool,
     /// The permits of the decisions in the call; one for other calls. Equal decisions may have one together.
     permits: usize,
@@ -45,21 +43,16 @@ impl ReplyObserver {
         reply_time: ReplyTime,
         breaker_permit: BreakerPermit,
         live: &Live,
-        in_flight: &Arc<InFlightLimit>,
-        outage_log: &Arc<OutageLog>,
+        health: &Arc<LinkHealth>,
     ) -> Self {
-        let (liveness, in_flight, outage_log) =
-            (Arc::clone(&live.liveness), Arc::clone(in_flight), Arc::clone(outage_log));
-        let sent = Instant::now();
         Self {
             breaker_permit,
-            liveness,
-            in_flight,
-            outage_log,
+            liveness: Arc::clone(&live.liveness),
+            health: Arc::clone(health),
             wrote: command.wrote,
             permits: 1,
             decisions: command.decisions,
-            sent,
+            sent: Instant::now(),
             end: command.end,
             reply_time,
             has_waited: false,
@@ -67,8 +60,8 @@ impl ReplyObserver {
         }
     }
 
-    pub(super) fn breaker(&self) -> Arc<Breaker> {
-        self.breaker_permit.breaker()
+    pub(super) fn health(&self) -> Arc<LinkHealth> {
+        Arc::clone(&self.health)
     }
 
     /// Makes this the observer of a call for several decisions.
@@ -87,33 +80,31 @@ impl ReplyObserver {
         if matches!(self.reply_time, ReplyTime::SpentOnPermit) {
             return None;
         }
-        let breaker = self.breaker_permit.breaker();
         // A wait that another one continues begins late by itself.
         let end = if std::mem::replace(&mut self.has_waited, true) { Instant::now() } else { end };
         let settles_suspicion = self.breaker_permit.settles_suspicion();
         let is_probe = settles_suspicion || self.breaker_permit.is_probe();
         let call = LateCall { sent: self.sent, end, deadline, is_probe };
-        let Overtime { reply, stalled } = wait_on(&breaker, call, reply).await;
+        let Overtime { reply, stalled } = wait_on(&self.health.breaker, call, reply).await;
         self.stalled = self.stalled.or(stalled);
         reply
     }
 
     /// Records that there was no reply in time. Returns the caller's error.
     pub(super) fn observe_no_reply(self, deadline: Duration) -> CallError {
-        let (breaker, sent, decisions) = (self.breaker_permit.breaker(), self.sent, self.decisions);
+        let (health, sent, decisions) = (Arc::clone(&self.health), self.sent, self.decisions);
         let error = self.no_reply(deadline);
-        breaker.stats().call_ended(sent, decisions, Err(error.label()));
+        health.breaker.stats().call_ended(sent, decisions, Err(error.label()));
         error
     }
 
     fn no_reply(self, deadline: Duration) -> CallError {
-        self.in_flight.unanswered(self.sent);
+        self.health.in_flight.unanswered(self.sent);
         if matches!(self.reply_time, ReplyTime::SpentOnPermit) {
             return CallError::Overtaken(deadline);
         }
-        let breaker = self.breaker_permit.breaker();
         let no_reply = self.breaker_permit.timed_out(self.stalled);
-        recheck(&breaker, &self.in_flight);
+        self.health.recheck();
         match no_reply {
             NoReply::Outage => {
                 self.liveness.no_reply();
@@ -121,7 +112,7 @@ impl ReplyObserver {
             }
             NoReply::Overload { all_late } => {
                 if all_late {
-                    self.in_flight.congested(self.sent);
+                    self.health.in_flight.congested(self.sent);
                 }
                 CallError::Overtaken(deadline)
             }
@@ -129,17 +120,13 @@ impl ReplyObserver {
     }
 
     pub(super) fn observe(self, result: &Result<Value, CallError>) {
-        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, permits, sent, .. } = self;
-        breaker_permit.stats().call_ended(
-            sent,
-            self.decisions,
-            result.as_ref().map(|_| ()).map_err(CallError::label),
-        );
+        let Self { breaker_permit, liveness, health, wrote, permits, sent, .. } = self;
+        let ended = result.as_ref().map(|_| ()).map_err(CallError::label);
+        health.breaker.stats().call_ended(sent, self.decisions, ended);
         match result {
             Err(error) if error.is_cluster_down() => {
-                let breaker = breaker_permit.breaker();
                 breaker_permit.refused(true);
-                recheck(&breaker, &in_flight);
+                health.recheck();
             }
             // The server has not replied.
             Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
@@ -165,17 +152,17 @@ impl ReplyObserver {
                 } else if self.stalled.is_some() {
                     breaker_permit.answered_in_stall()
                 } else {
-                    breaker_permit.breaker().replied();
+                    health.breaker.replied();
                     false
                 };
                 if serves_again {
-                    outage_log.up();
+                    health.outage_log.up();
                 }
                 // A reply after the deadline does not show that the server answers this number of calls in time.
                 if self.has_waited {
-                    in_flight.unanswered(sent);
+                    health.in_flight.unanswered(sent);
                 } else {
-                    in_flight.answered(sent, permits);
+                    health.in_flight.answered(sent, permits);
                 }
             }
         }
@@ -207,10 +194,3 @@ impl ReplyObserver {
 }
 
 pub(super) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
-
-/// Ends the waits for permits if the breaker has opened.
-fn recheck(breaker: &Breaker, in_flight: &InFlightLimit) {
-    if !breaker.is_closed() {
-        in_flight.recheck_breaker();
-    }
-}

@@ -24,6 +24,12 @@ async fn ask(link: &Arc<Link>) -> Result<Value, CallError> {
     link.call(Command::time(DEADLINE), QueueKey::none(), Instant::now()).await
 }
 
+fn in_flight_limit(link: &Link) -> u64 {
+    let mut gauges = Gauges::default();
+    link.add_to(&mut gauges);
+    gauges.in_flight_limit
+}
+
 /// A link to a client of the user, because such a link sends no commands of its own.
 async fn link_to(server: &Server, max_in_flight: usize) -> (Arc<Link>, JoinHandle<()>) {
     let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
@@ -45,7 +51,7 @@ async fn missing_reply_opens_after_a_failed_probe() {
     };
     for left in [DEADLINE / 4, DEADLINE * 3 / 4] {
         server.signal("STOP");
-        let mut suspected = pin!(until(|| link.breaker.is_suspected()));
+        let mut suspected = pin!(until(|| link.health.breaker.is_suspected()));
         let mut answer = pin!(call(left));
         let is_answered = tokio::select! {
             _ = answer.as_mut() => true,
@@ -53,9 +59,9 @@ async fn missing_reply_opens_after_a_failed_probe() {
         };
         // The machine stood still until the end, so that it was not sent.
         if !is_answered {
-            assert!(link.breaker.is_closed() && link.availability().outage.is_none(), "{left:?}");
+            assert!(link.health.breaker.is_closed() && link.availability().outage.is_none(), "{left:?}");
             assert_eq!(answer.await, Err(CallError::TimedOut(DEADLINE)));
-            assert!(!link.breaker.is_closed() && link.availability().outage.is_some(), "{left:?}");
+            assert!(!link.health.breaker.is_closed() && link.availability().outage.is_some(), "{left:?}");
         }
         server.signal("CONT");
         until_answered(&link).await;
@@ -71,12 +77,12 @@ async fn answered_probe_is_no_outage() {
     ask(&link).await.unwrap();
     server.signal("STOP");
     let (answer, ()) = tokio::join!(ask(&link), async {
-        until(|| link.breaker.is_suspected()).await;
+        until(|| link.health.breaker.is_suspected()).await;
         server.signal("CONT");
     });
     assert!(answer.is_ok(), "{answer:?}");
-    until(|| !link.breaker.is_suspected()).await;
-    assert!(link.breaker.is_closed() && link.availability().outage.is_none());
+    until(|| !link.health.breaker.is_suspected()).await;
+    assert!(link.health.breaker.is_closed() && link.availability().outage.is_none());
     watching.abort();
 }
 
@@ -86,23 +92,23 @@ async fn reply_after_a_stall_raises_no_limit() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     ask(&link).await.unwrap();
-    link.in_flight.congested(Instant::now());
-    assert_eq!(link.gauges().in_flight_limit, 1);
+    link.health.in_flight.congested(Instant::now());
+    assert_eq!(in_flight_limit(&link), 1);
     // One reply in time less than the limit takes to grow.
-    link.in_flight.answered(Instant::now(), 63);
+    link.health.in_flight.answered(Instant::now(), 63);
     let left = Duration::from_millis(200);
     let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
     let call = link.call(command, QueueKey::none(), Instant::now());
     server.signal("STOP");
     let (answer, ()) = tokio::join!(biased; call, async {
         std::thread::sleep(left * 2);
-        until(|| link.breaker.is_suspected()).await;
+        until(|| link.health.breaker.is_suspected()).await;
         server.signal("CONT");
     });
     assert!(answer.is_ok(), "{answer:?}");
-    assert_eq!(link.gauges().in_flight_limit, 1);
+    assert_eq!(in_flight_limit(&link), 1);
     ask(&link).await.unwrap();
-    assert_eq!(link.gauges().in_flight_limit, 2);
+    assert_eq!(in_flight_limit(&link), 2);
     watching.abort();
 }
 
@@ -119,30 +125,30 @@ async fn until_answered(link: &Arc<Link>) {
 async fn late_reply_leaves_the_breaker_open() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 1).await;
-    let is_free = || link.in_flight.try_acquire().is_some();
+    let is_free = || link.health.in_flight.try_acquire().is_some();
     ask(&link).await.unwrap();
-    assert!(link.breaker.is_closed() && is_free());
+    assert!(link.health.breaker.is_closed() && is_free());
 
     for goes_away in [false, true] {
         server.signal("STOP");
         if goes_away {
             timeout(Duration::from_millis(1), ask(&link)).await.unwrap_err();
-            until(|| !link.breaker.is_closed()).await;
+            until(|| !link.health.breaker.is_closed()).await;
         } else {
             assert_eq!(ask(&link).await, Err(CallError::TimedOut(DEADLINE)));
         }
-        assert!(!link.breaker.is_closed() && !is_free());
+        assert!(!link.health.breaker.is_closed() && !is_free());
         // The probe has failed as well.
-        until(|| !link.breaker.is_suspected()).await;
+        until(|| !link.health.breaker.is_suspected()).await;
 
         server.signal("CONT");
         // The reply came after its caller had gone.
         until(is_free).await;
-        assert!(!link.breaker.is_closed() && link.availability().outage.is_some());
+        assert!(!link.health.breaker.is_closed() && link.availability().outage.is_some());
 
         // Only a probe, as soon as one is due, proves that the server replies in time again.
         until_answered(&link).await;
-        assert!(link.breaker.is_closed() && link.availability().outage.is_none());
+        assert!(link.health.breaker.is_closed() && link.availability().outage.is_none());
     }
     watching.abort();
 }
@@ -186,7 +192,7 @@ async fn end_at_their_own_deadlines([first, second]: [&'static str; 2]) {
     let [short, patient] = [(first, DEADLINE * 3 / 4), (second, long)].map(|(key, left)| ask(key, left));
     assert_eq!(short.await.unwrap(), Err(CallError::TimedOut(DEADLINE)));
     // As without others, its deadline opens the breaker.
-    assert!(!link.breaker.is_closed() && !patient.is_finished());
+    assert!(!link.health.breaker.is_closed() && !patient.is_finished());
     server.signal("CONT");
     assert!(matches!(patient.await.unwrap(), Ok(Value::Short(_))));
     for task in alone {
