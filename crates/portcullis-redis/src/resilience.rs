@@ -9,3 +9,4 @@ pub(crate) mod jitter;
 pub(crate) mod liveness;
 pub(crate) mod outage_log;
 pub(crate) mod overtime;
+pub(crate) mod watch;

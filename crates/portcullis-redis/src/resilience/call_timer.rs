@@ -8,13 +8,14 @@
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::deadline::{final_polls, wait_until};
+use super::watch::watch;
 use crate::lock::lock;
 
 /// The deadlines of the calls on a link.
@@ -73,22 +74,34 @@ impl CallTimer {
 
     /// Starts a task that wakes at the first deadline, `at`.
     fn watch(self: &Arc<Self>, at: Instant) {
-        self.runtime.spawn(Watch { timer: Arc::downgrade(self), next: Some(at) }.run());
+        watch(&self.runtime, self, at, Self::expire, Self::end);
     }
 
-    /// Removes the calls whose deadlines have passed, and returns when the task that has slept until `watch` wakes next.
-    fn expire(&self, watch: Instant, now: Instant) -> (Vec<Waker>, Option<Instant>) {
+    /// Wakes the calls whose deadlines have passed, and returns when the task that has slept until `watch` wakes next.
+    fn expire(self: &Arc<Self>, watch: Instant) -> Option<Instant> {
+        let (now, mut expired) = (Instant::now(), Vec::new());
         let mut state = lock(&self.state);
-        let mut expired = Vec::new();
         while let Some(first) = state.waiting.first_entry().filter(|first| first.key().0 <= now) {
             expired.push(first.remove());
         }
-        if state.watch != Some(watch) {
-            // Another task wakes earlier, and then for the others.
-            return (expired, None);
+        let mut next = None;
+        // Otherwise another task wakes earlier, and then for the others.
+        if state.watch == Some(watch) {
+            next = state.waiting.first_key_value().map(|((end, _), _)| *end);
+            state.watch = next;
         }
-        state.watch = state.waiting.first_key_value().map(|((end, _), _)| *end);
-        (expired, state.watch)
+        drop(state);
+        expired.into_iter().for_each(Waker::wake);
+        next
+    }
+
+    /// Ends all calls that wait, because the runtime has ended.
+    fn end(&self) {
+        let mut state = lock(&self.state);
+        state.has_ended = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        drop(state);
+        waiting.into_values().for_each(Waker::wake);
     }
 }
 
@@ -129,40 +142,6 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             lock(&self.timer.state).waiting.remove(&(self.end, id));
-        }
-    }
-}
-
-/// The task that wakes calls at their deadlines.
-struct Watch {
-    timer: Weak<CallTimer>,
-    /// When it wakes; `None` when there is nothing left to wait for.
-    next: Option<Instant>,
-}
-
-impl Watch {
-    async fn run(mut self) {
-        while let Some(at) = self.next {
-            sleep_until(at).await;
-            let Some(timer) = self.timer.upgrade() else { return };
-            let (expired, next) = timer.expire(at, Instant::now());
-            self.next = next;
-            expired.into_iter().for_each(Waker::wake);
-        }
-    }
-}
-
-impl Drop for Watch {
-    /// Only the end of the runtime stops the task while calls wait.
-    fn drop(&mut self) {
-        if self.next.is_some()
-            && let Some(timer) = self.timer.upgrade()
-        {
-            let mut state = lock(&timer.state);
-            state.has_ended = true;
-            let waiting = std::mem::take(&mut state.waiting);
-            drop(state);
-            waiting.into_values().for_each(Waker::wake);
         }
     }
 }

@@ -19,7 +19,6 @@
 //!   server makes them in one step.
 
 mod queued_check;
-mod watch;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -37,13 +36,13 @@ use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
-use crate::resilience::combining::Taken;
+use crate::resilience::combining::{Due, Taken};
 use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::Permit;
 use crate::resilience::liveness::Liveness;
+use crate::resilience::watch::watch;
 use crate::transport::CallError;
 pub(super) use queued_check::{Answer, Caller, QueuedCheck};
-use watch::Watch;
 
 /// What decisions have in common that may share a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +65,17 @@ impl Link {
     /// Starts a task that sends the decisions that wait no longer, and ends when none is left. It looks for the first time at
     /// `first`.
     pub(super) fn watch(self: &Arc<Self>, first: Instant) {
-        self.runtime.spawn(Watch::new(self, first).run());
+        // If the runtime ends before the task, what waits is dropped, and the callers get an error.
+        watch(&self.runtime, self, first, Self::send_due, |link| drop(link.combining.clear()));
+    }
+
+    /// Sends the decisions that have waited for long enough. Returns when to look again.
+    fn send_due(self: &Arc<Self>, at: Instant) -> Option<Instant> {
+        let Due { calls, next } = self.combining.due(at, Instant::now());
+        for (lane, decisions) in calls {
+            self.send_combined(&lane, decisions);
+        }
+        next
     }
 
     pub(super) fn lane(&self, command: &Command) -> Lane {
