@@ -85,7 +85,7 @@ impl Inner {
 
     /// Returns the number of permits of each run that are held.
     async fn run_renewals(&self, slot: u16, call: RenewalCall) -> Result<Vec<u64>, StoreError> {
-        let (keys, args, sizes) = call.into_parts();
+        let RenewalCall { keys, args, sizes } = call;
         let call = Call::new(&self.script, Some(slot), CallWords::new(keys, args));
         let reply = self.received(slot, self.connection.run(call).await)?;
         RenewalCall::read(&sizes, reply)

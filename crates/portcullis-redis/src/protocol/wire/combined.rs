@@ -1,14 +1,16 @@
 //! Several decisions in one call.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldhash::fast::RandomState;
 use portcullis_core::Strategy;
 use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
 use super::record::{length_of_records, records_of};
-use super::replay::{CheckReply, Replies};
+use super::replay::Replies;
 use super::reply::number_at;
 use super::{
     CALENDAR_WINDOW, CallWords, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE,
@@ -23,12 +25,11 @@ use crate::protocol::value::{SHORT, Value};
 /// other keys in between change nothing for them, because all of a call are made at one instant.
 ///
 /// Mirrors: the comment of `lua/driver.lua`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CombinedRequest {
     keys: Vec<Bytes>,
-    /// The positions of the keys, counted from 1, each at the place that its name begins to search at, or after it; 0 if a place is
-    /// free. There are more places than keys.
-    places: [u8; PLACES],
+    /// The positions of the keys, counted from 1.
+    positions: HashMap<Bytes, u8, RandomState>,
     records: Vec<Record>,
     /// By record, what a decision with one check by these parameters is computed from.
     replays: Vec<Option<Replay>>,
@@ -55,21 +56,6 @@ struct RepeatedCheck {
 impl RepeatedCheck {
     fn may_be_repeated(self) -> bool {
         self.is_repeatable && self.times < u8::MAX
-    }
-}
-
-impl Default for CombinedRequest {
-    fn default() -> Self {
-        Self {
-            keys: Vec::new(),
-            places: [0; PLACES],
-            records: Vec::new(),
-            replays: Vec::new(),
-            checks: Vec::new(),
-            last_checks: Vec::new(),
-            decisions: Vec::new(),
-            previous: None,
-        }
     }
 }
 
@@ -130,7 +116,8 @@ impl CombinedRequest {
     /// whose local result differs from the script's. Returns `None` for a reply that no script sends.
     pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Value>> {
         let at = reply.get(..DOUBLE)?;
-        let mut replies = Replies::with_capacity(reply.len() + 4 * DOUBLE * self.decisions.len());
+        let length = reply.len() + 4 * DOUBLE * self.decisions.len();
+        let mut replies = Replies { bytes: Vec::with_capacity(length), ends: Vec::new() };
         // By check, the index of the next reply to it.
         let mut next: SmallVec<[usize; 8]> = SmallVec::with_capacity(self.checks.len());
         let (mut first, mut end) = (DOUBLE, DOUBLE);
@@ -144,11 +131,17 @@ impl CombinedRequest {
             if check.times > 1 {
                 let before = end;
                 end = end.checked_add(state_length(algorithm, reply, end)?)?;
-                let check_reply = CheckReply { times: check.times, status, before };
-                self.replays[record].as_ref()?.write_replies(reply, &check_reply, &mut replies);
+                self.replays[record].as_ref()?.write_replies(
+                    reply,
+                    check.times,
+                    (status, before),
+                    &mut replies,
+                );
                 first = end;
             } else if check.record & LAST != 0 {
-                replies.push(&[at, reply.get(first..end)?]);
+                replies.bytes.extend_from_slice(at);
+                replies.bytes.extend_from_slice(reply.get(first..end)?);
+                replies.ends.push(replies.bytes.len());
                 first = end;
             }
         }
@@ -206,17 +199,14 @@ impl CombinedRequest {
     }
 
     fn position_of(&mut self, key: &Bytes) -> u8 {
-        let mut place = first_place(key);
-        while self.places[place] != 0 {
-            if self.keys[usize::from(self.places[place]) - 1] == *key {
-                return self.places[place];
-            }
-            place = (place + 1) % PLACES;
+        if let Some(position) = self.positions.get(key) {
+            return *position;
         }
         self.keys.push(key.clone());
         self.last_checks.push(0);
-        self.places[place] = byte(self.keys.len());
-        self.places[place]
+        let position = byte(self.keys.len());
+        self.positions.insert(key.clone(), position);
+        position
     }
 }
 
@@ -248,27 +238,10 @@ fn state_length(algorithm: u8, reply: &[u8], position: usize) -> Option<usize> {
     numbers.checked_mul(DOUBLE)
 }
 
-/// The place at which the search for a key begins. Names of which many begin at one place cost a few microseconds per call, so that
-/// a hash without a secret is enough.
-fn first_place(name: &[u8]) -> usize {
-    // The upper bits depend on all others.
-    usize::from(quick_hash(name).to_be_bytes()[0])
-}
-
-/// A hash without a secret of all of a name but its last bytes.
-pub(super) fn quick_hash(name: &[u8]) -> u64 {
-    let (words, _) = name.as_chunks::<8>();
-    words.iter().fold(0, |hash, word| {
-        (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x517c_c1b7_2722_0a95)
-    })
-}
-
 fn byte(number: usize) -> u8 {
     u8::try_from(number).expect("the load of a call bounds its checks")
 }
 
-/// One for each value of a byte.
-const PLACES: usize = 256;
 /// Marks a call in which the number of times follows that each check is made.
 pub(crate) const REPEATS: u8 = 64;
 /// The load of the check of an override.

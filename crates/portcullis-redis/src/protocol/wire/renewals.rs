@@ -26,8 +26,8 @@ pub(crate) struct PermitRun<'a> {
 pub(crate) struct RenewalCall {
     pub(crate) keys: Words,
     pub(crate) args: Words,
-    /// The number of runs of each check.
-    sizes: Vec<usize>,
+    /// The number of runs of each check, which [`read`](Self::read) needs.
+    pub(crate) sizes: Vec<usize>,
 }
 
 /// The most runs of a call.
@@ -103,11 +103,6 @@ impl RenewalCall {
             }
         }
         Ok(renewed)
-    }
-
-    /// The keys, the arguments, and what [`read`](Self::read) needs.
-    pub(crate) fn into_parts(self) -> (Words, Words, Vec<usize>) {
-        (self.keys, self.args, self.sizes)
     }
 }
 

@@ -46,18 +46,30 @@ impl Replay {
 
     /// Makes the decisions of a check again, and adds the reply to each: an empty one if their last state is not that of the script.
     ///
-    /// The last reply has the expiry that was set: its state is the one that was written.
-    pub(super) fn write_replies(&self, reply: &Bytes, check: &CheckReply, replies: &mut Replies) {
+    /// In the reply of the script is the `status` of the check, which the state after it follows, and the state `before` it. The last reply
+    /// has the expiry that was set: its state is the one that was written.
+    pub(super) fn write_replies(
+        &self,
+        reply: &Bytes,
+        times: u8,
+        (status, before): (usize, usize),
+        replies: &mut Replies,
+    ) {
         let (bytes, count) = (replies.bytes.len(), replies.ends.len());
-        if self.try_write(reply, check, replies).is_none() {
+        if self.try_write(reply, times, (status, before), replies).is_none() {
             replies.bytes.truncate(bytes);
             replies.ends.truncate(count);
-            replies.ends.resize(count + usize::from(check.times), bytes);
+            replies.ends.resize(count + usize::from(times), bytes);
         }
     }
 
-    fn try_write(&self, reply: &Bytes, check: &CheckReply, replies: &mut Replies) -> Option<()> {
-        let CheckReply { times, status, before } = *check;
+    fn try_write(
+        &self,
+        reply: &Bytes,
+        times: u8,
+        (status, before): (usize, usize),
+        replies: &mut Replies,
+    ) -> Option<()> {
         let (at, last) = (reply.get(..DOUBLE)?, number_at(reply, status)?);
         let now = Timestamp::from_micros(number_at(reply, 0)?);
         let stored = Reply::from_position(reply, before).stored(&self.strategy).ok()?;
@@ -80,34 +92,12 @@ impl Replay {
     }
 }
 
-/// Where the reply to a check is that is made several times: its status, which the state after it follows, and the state before it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CheckReply {
-    pub(super) times: u8,
-    pub(super) status: usize,
-    pub(super) before: usize,
-}
-
 /// Replies to decisions, one after another.
 #[derive(Debug)]
 pub(super) struct Replies {
     pub(super) bytes: Vec<u8>,
     /// Where each of them ends.
     pub(super) ends: Vec<usize>,
-}
-
-impl Replies {
-    pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), ends: Vec::new() }
-    }
-
-    /// Adds a reply of these parts.
-    pub(super) fn push(&mut self, parts: &[&[u8]]) {
-        for part in parts {
-            self.bytes.extend_from_slice(part);
-        }
-        self.ends.push(self.bytes.len());
-    }
 }
 
 /// Writes a state as the script does.

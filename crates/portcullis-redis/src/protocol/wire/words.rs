@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::combined::quick_hash;
 use super::{Replay, Words};
 
 /// The keys and the arguments of a call. Calls that make equal decisions may share them.
@@ -50,9 +49,16 @@ impl CallWords {
     }
 }
 
+/// A hash without a secret.
 fn tag_of(key: &[u8], request: &[u8]) -> u64 {
     let end_of = |word: &[u8]| word.last_chunk().map_or(0, |end| u64::from_le_bytes(*end));
-    let hash_of = |word: &[u8]| quick_hash(word).wrapping_add(end_of(word));
+    let hash_of = |word: &[u8]| {
+        let (words, _) = word.as_chunks::<8>();
+        let mixed = words.iter().fold(0_u64, |hash, word| {
+            (hash.rotate_left(5) ^ u64::from_le_bytes(*word)).wrapping_mul(0x517c_c1b7_2722_0a95)
+        });
+        mixed.wrapping_add(end_of(word))
+    };
     hash_of(key).rotate_left(32) ^ hash_of(request) | 1
 }
 

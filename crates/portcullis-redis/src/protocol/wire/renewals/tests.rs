@@ -26,7 +26,7 @@ fn runs_of_a_key_are_one_check_with_one_key() {
         permits(&imports, 1, 1),
         permits(&exports, 2, 1),
     ];
-    let (keys, args, sizes) = RenewalCall::new(&layout, None, &runs).into_parts();
+    let RenewalCall { keys, args, sizes } = RenewalCall::new(&layout, None, &runs);
     assert_eq!((keys.len(), args.len(), sizes.as_slice()), (3, 1, &[2, 1, 1, 1][..]));
     let request = &args[0];
     assert_eq!(request.len(), HEAD + 2 * 4 + 2 * RECORD + 5 * RUN);
