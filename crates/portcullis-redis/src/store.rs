@@ -139,9 +139,8 @@ impl RedisStore {
         check: &Check,
     ) -> Result<(Timestamp, CheckResult, Reply), StoreError> {
         let mut reply = self.0.change(operation, check).await?;
-        let at = reply.at()?;
-        let (_, stored) = self.0.read_stored(&mut reply, check, at)?;
-        Ok((at, stored.check_result(at, 0, true), reply))
+        let (at, result) = self.0.result_of(&mut reply, check, 0)?;
+        Ok((at, result, reply))
     }
 
     /// Refunds or settles by one call, however many runs the receipt has.
@@ -363,6 +362,18 @@ impl Inner {
             refused = Some(with_outage(store_error(&rejection?), outage));
         }
         refused
+    }
+
+    /// Reads the figures of a state that was changed, for a check of this `cost`.
+    pub(crate) fn result_of(
+        &self,
+        reply: &mut Reply,
+        check: &Check,
+        cost: u64,
+    ) -> Result<(Timestamp, CheckResult), StoreError> {
+        let at = reply.at()?;
+        let (_, stored) = self.read_stored(reply, check, at)?;
+        Ok((at, stored.check_result(at, cost, true)))
     }
 
     /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use portcullis_core::store::Check;
-use portcullis_core::{StoreError, Strategy, Timestamp};
-use tokio::time::Instant;
+use portcullis_core::store::{Check, Refund};
+use portcullis_core::{StoreError, StoreErrorKind, Strategy, Timestamp};
+use tokio::time::{Instant, sleep};
 
 use super::Inner;
 use crate::protocol::value::Value;
@@ -25,6 +25,26 @@ impl Inner {
     ) -> Result<Reply, StoreError> {
         let reply = self.send(slot, queue, operation, checks, guards, end).await;
         Reply::new(self.received(slot, reply)?)
+    }
+
+    /// Refunds a charge of which no request makes use. If it fails, the units stay charged.
+    ///
+    /// It is repeated if it was certainly not sent, because of this process's own bounds, or is a release, which frees a permit once however
+    /// often it is made: it concerns other clients.
+    pub(crate) async fn refund_unused(&self, check: &Check, refund: Refund<'_>) -> Result<Reply, StoreError> {
+        let is_release = matches!(check.policy.strategy(), Strategy::InFlight(_));
+        let mut attempts = 0;
+        loop {
+            let answer = self.change(Operation::Refund(refund), check).await;
+            attempts += 1;
+            let Err(error) = &answer else { return answer };
+            let may_repeat =
+                error.kind() == StoreErrorKind::Overloaded || is_release && error.kind().is_fate_unknown();
+            if !may_repeat || attempts >= MAX_REFUNDS {
+                return answer;
+            }
+            sleep(self.connection.deadline()).await;
+        }
     }
 
     /// What a call to the node of a slot has brought.
@@ -84,6 +104,9 @@ impl Inner {
 fn server_time<'a>(mut checks: impl Iterator<Item = &'a Check>) -> Timestamp {
     if checks.any(is_calendar) { SystemTime::now().into() } else { Timestamp::EPOCH }
 }
+
+/// How often a refund of a charge is tried of which no request makes use.
+const MAX_REFUNDS: u32 = 5;
 
 fn is_calendar(check: &Check) -> bool {
     matches!(check.policy.strategy(), Strategy::CalendarWindow(_))

@@ -28,10 +28,10 @@ mod slots;
 use std::sync::Arc;
 
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, Refund, Run, Standby};
-use portcullis_core::{StoreError, StoreErrorKind, Strategy, Timestamp};
+use portcullis_core::{StoreError, StoreErrorKind, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use self::partial::PartialOutcome;
 pub(crate) use self::recently_denied::RecentlyDenied;
@@ -39,7 +39,6 @@ use self::slots::{SlotGroup, query_order};
 use super::answers::{Answers, together};
 use super::{Inner, RedisStore};
 use crate::protocol::keys::Slots;
-use crate::protocol::wire::Operation;
 use crate::transport::Transport as _;
 
 /// Calls to slots that are in progress.
@@ -144,8 +143,7 @@ impl RedisStore {
         for group in groups.clone() {
             let (store, checks) = (self.clone(), partial.checks().clone());
             calls.spawn(async move {
-                let own = group.indices.iter().filter_map(|index| checks.iter().nth(*index));
-                let answer = store.0.run_checks(group.slot, &checks, own, None).await;
+                let answer = store.0.run_checks(group.slot, &checks, group.checks(&checks), None).await;
                 (group, answer)
             });
         }
@@ -159,8 +157,8 @@ impl RedisStore {
             let Ok((group, answer)) = answer else { continue };
             match answer {
                 Ok(answers) => {
-                    let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
-                    self.0.remember(group.slot, partial.checks(), own.zip(answers.iter()), sent);
+                    let own = group.checks(partial.checks()).zip(answers.iter());
+                    self.0.remember(group.slot, partial.checks(), own, sent);
                     partial.granted(&group, answers.grants());
                     partial.answered(&group, answers.iter().copied());
                     // Recorded now, and not after all replies, so that decisions that begin meanwhile use the new order.
@@ -208,8 +206,7 @@ impl RedisStore {
             if !answers.iter().all(|(_, result)| result.admitted) {
                 continue;
             }
-            let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
-            let own = answers.under_grants(own);
+            let own = answers.under_grants(group.checks(partial.checks()));
             for (check, (_, result)) in own.iter().zip(answers.iter()).filter(|(check, _)| check.cost > 0) {
                 drop(self.refund_at(check, result.position).await);
             }
@@ -221,19 +218,9 @@ impl RedisStore {
         check: &Check,
         position: Position,
     ) -> Result<(Timestamp, CheckResult), StoreError> {
-        let mut attempts = 0;
-        loop {
-            let answer = self.0.refund(check, position).await;
-            attempts += 1;
-            match answer {
-                // The refund was certainly not sent, because of this process's own bounds, or it is a release, which frees a permit
-                // once however often it is made. It is repeated, because it concerns other clients.
-                Err(error) if may_repeat(check, &error) && attempts < MAX_ATTEMPTS => {
-                    sleep(self.0.connection.deadline()).await;
-                }
-                answer => return answer,
-            }
-        }
+        let runs = [Run { units: check.cost, position }];
+        let mut reply = self.0.refund_unused(check, Refund::of(&runs)).await?;
+        self.0.result_of(&mut reply, check, check.cost)
     }
 }
 
@@ -247,31 +234,9 @@ impl Inner {
         denied.checks().iter().for_each(|check| self.recently_denied.insert(check.key));
         Some(denied)
     }
-
-    async fn refund(
-        &self,
-        check: &Check,
-        position: Position,
-    ) -> Result<(Timestamp, CheckResult), StoreError> {
-        let runs = [Run { units: check.cost, position }];
-        let operation = Operation::Refund(Refund::of(&runs));
-        let mut reply = self.change(operation, check).await?;
-        let at = reply.at()?;
-        let (_, stored) = self.read_stored(&mut reply, check, at)?;
-        Ok((at, stored.check_result(at, check.cost, true)))
-    }
-}
-
-/// Whether a refund that has failed may be repeated.
-fn may_repeat(check: &Check, error: &StoreError) -> bool {
-    let is_release = matches!(check.policy.strategy(), Strategy::InFlight(_));
-    error.kind() == StoreErrorKind::Overloaded || is_release && error.kind().is_fate_unknown()
 }
 
 /// The task was cancelled, for example because the runtime has ended.
 fn cancelled() -> StoreError {
     StoreError::new(StoreErrorKind::TimedOut, "the decision was cancelled")
 }
-
-/// How often a refund is tried that is rejected by this process's own bounds.
-const MAX_ATTEMPTS: u32 = 5;

@@ -16,7 +16,7 @@ mod wait;
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use portcullis_core::algorithm::Snapshot;
@@ -25,10 +25,11 @@ use portcullis_core::store::{Check, CheckResult, Checks, Run};
 use portcullis_core::{Decision, Key, Policy, Receipt, Timestamp};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 use self::shard::{Entry, Shard};
+use self::wait::MAX_WAITING;
 use crate::lock::lock;
 
 /// The leases of one store.
@@ -50,13 +51,19 @@ pub(crate) struct Leases {
 }
 
 /// A part of the keys.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
     keys: Mutex<Shard>,
     /// Notified when a call that asks for a lease of one of these keys is answered.
     answered: Notify,
-    /// The number of requests that wait for that.
-    waiting: AtomicUsize,
+    /// The places of requests that wait for that.
+    places: Semaphore,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self { keys: Mutex::default(), answered: Notify::new(), places: Semaphore::new(MAX_WAITING) }
+    }
 }
 
 /// A charge that was not used.
@@ -109,7 +116,7 @@ impl Leases {
         let shards = if is_enabled { SHARDS } else { 0 };
         Self {
             created: Instant::now(),
-            shards: (0..shards).map(|_| Slot::default()).collect(),
+            shards: (0..shards).map(|_| Slot::new()).collect(),
             hasher: RandomState::new(),
             returns: Mutex::default(),
             is_returning: AtomicBool::new(false),

@@ -13,6 +13,12 @@ pub(super) struct SlotGroup {
     pub(super) indices: SmallVec<[usize; 2]>,
 }
 
+impl SlotGroup {
+    pub(super) fn checks<'c>(&self, decision: &'c Checks) -> impl Iterator<Item = &'c Check> + Clone {
+        self.indices.iter().filter_map(|index| decision.iter().nth(*index))
+    }
+}
+
 /// The slots that are queried at once. The slots of later stages are queried only if all before them allow.
 pub(super) type Stages = SmallVec<[Vec<SlotGroup>; 3]>;
 
@@ -22,15 +28,11 @@ pub(super) type Stages = SmallVec<[Vec<SlotGroup>; 3]>;
 /// keys. The last are those with limits on requests in flight, whose permits other requests need: a request that another slot denies
 /// takes none. Usually there are neither, and all slots are queried at once.
 pub(super) fn query_order(checks: &Checks, slots: &Slots, recently_denied: impl Fn(Key) -> bool) -> Stages {
-    let own = |group: &SlotGroup| {
-        let checks = group.indices.iter().filter_map(|index| checks.iter().nth(*index));
-        checks.collect::<SmallVec<[&Check; 2]>>()
-    };
     let is_first = |group: &SlotGroup| {
-        own(group).iter().any(|check| !check.key.is_shared() && recently_denied(check.key))
+        group.checks(checks).any(|check| !check.key.is_shared() && recently_denied(check.key))
     };
     let is_last = |group: &SlotGroup| {
-        own(group).iter().any(|check| matches!(check.policy.strategy(), Strategy::InFlight(_)))
+        group.checks(checks).any(|check| matches!(check.policy.strategy(), Strategy::InFlight(_)))
     };
     let (first, rest): (Vec<_>, Vec<_>) = groups(slots).into_iter().partition(is_first);
     let (last, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_last);

@@ -6,16 +6,14 @@ use std::time::Duration;
 
 use portcullis_core::lease::{KeyLease, Returned};
 use portcullis_core::store::Check;
-use portcullis_core::{Decision, Key, Policy, Receipt, StoreErrorKind};
+use portcullis_core::{Decision, Key, Policy, Receipt};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::shard::Entry;
 use super::{Leases, Return};
 use crate::lock::lock;
-use crate::protocol::wire::Operation;
 use crate::store::{Inner, RedisStore};
-use crate::transport::Transport as _;
 
 impl RedisStore {
     /// Ends the [leases](Policy::lease) of this process and refunds what is left of them, for a process that is about to stop. Waits
@@ -86,16 +84,7 @@ impl RedisStore {
     /// Refunds a charge of which no request makes use. If it fails, the units stay charged.
     pub(super) async fn refund_charge(&self, receipt: &Receipt) {
         let check = Check { policy: receipt.policy().clone(), key: receipt.key(), cost: 0 };
-        for attempt in 1..=MAX_ATTEMPTS {
-            let refund = Operation::Refund(receipt.refund_to(0));
-            match self.0.change(refund, &check).await {
-                // It was certainly not sent, because of this process's own bounds: a leased key has many requests.
-                Err(error) if error.kind() == StoreErrorKind::Overloaded && attempt < MAX_ATTEMPTS => {
-                    sleep(self.0.connection.deadline()).await;
-                }
-                _ => return,
-            }
-        }
+        drop(self.0.refund_unused(&check, receipt.refund_to(0)).await);
     }
 }
 
@@ -170,5 +159,3 @@ impl Drop for Inner {
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The most refunds at a time.
 const MAX_AT_ONCE: usize = 32;
-/// How often a refund is tried that is rejected by this process's own bounds.
-const MAX_ATTEMPTS: u32 = 5;

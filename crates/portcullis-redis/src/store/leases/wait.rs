@@ -6,7 +6,6 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use portcullis_core::store::{Check, Checks, Outcome, Standby};
 use portcullis_core::{StoreError, StoreErrorKind};
@@ -16,9 +15,6 @@ use super::{CallWait, Leases, Payment, Payments};
 use crate::protocol::keys;
 use crate::store::{RedisStore, with_outage};
 use crate::transport::Transport as _;
-
-/// A request that waits.
-struct Waiting<'a>(&'a AtomicUsize);
 
 impl RedisStore {
     /// Decides a single check once the call with the number `call` is answered, from the lease that it has charged or by the
@@ -81,7 +77,7 @@ impl Leases {
     /// Waits until a check is paid from a lease or has to be made by the store; `None` if neither is known by `end`.
     async fn after_answer(&self, check: &Check, call: u64, end: Instant) -> Option<Payment> {
         let (slot, _) = self.slot(&check.policy, check.key);
-        let Some(_waiting) = Waiting::begin(&slot.waiting) else { return Some(Payment::Ask(0)) };
+        let Ok(_place) = slot.places.try_acquire() else { return Some(Payment::Ask(0)) };
         loop {
             // Registered before the lease is looked at, so that no answer is missed.
             let mut answered = pin!(slot.answered.notified());
@@ -95,22 +91,5 @@ impl Leases {
     }
 }
 
-impl<'a> Waiting<'a> {
-    /// Returns `None` if too many requests wait.
-    fn begin(waiting: &'a AtomicUsize) -> Option<Self> {
-        if waiting.fetch_add(1, Relaxed) < MAX_WAITING {
-            return Some(Self(waiting));
-        }
-        waiting.fetch_sub(1, Relaxed);
-        None
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
 /// The most requests that wait for leases of the keys of one slot. Beyond it they are sent, and bounded like all others.
-const MAX_WAITING: usize = 1_024;
+pub(super) const MAX_WAITING: usize = 1_024;
