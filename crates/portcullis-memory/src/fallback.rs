@@ -6,7 +6,6 @@ mod known;
 mod outage;
 mod overriding;
 mod plan;
-mod renewals;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -24,7 +23,6 @@ use self::known::KnownOverrides;
 use self::outage::Outage;
 use self::overriding::Overridden;
 use self::plan::Plan;
-use self::renewals::SplitRenewals;
 use crate::clock::SystemClock;
 use crate::figures::stats::MemoryStats;
 use crate::store::MemoryStore;
@@ -177,11 +175,19 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
     }
 
     fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
-        let SplitRenewals { local, stored, order } = SplitRenewals::of(renewals, self.standby.id);
-        if local.is_empty() {
-            return self.store.renew(stored);
+        let is_local = |renewal: &Renewal| renewal.fallback_id() == Some(self.standby.id);
+        if !renewals.iter().any(is_local) {
+            return self.store.renew(renewals);
         }
-        let local = match self.standby.renew(local).into_ready() {
+        let order: Vec<bool> = renewals.iter().map(is_local).collect();
+        let (local, stored): (Vec<_>, Vec<_>) = renewals.into_iter().partition(is_local);
+        // Under the shares that were charged.
+        let under_share = |renewal: Renewal| match renewal.policy().share() {
+            Some(share) => renewal.with_policy(&share),
+            None => renewal,
+        };
+        let local = self.standby.memory.renew(local.into_iter().map(under_share).collect());
+        let local = match local.into_ready() {
             Ok(Ok(renewed)) => renewed,
             Ok(answer) => return StoreFuture::ready(answer),
             // A memory store answers at once.
@@ -190,7 +196,11 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         if stored.is_empty() {
             return StoreFuture::ready(Ok(local));
         }
-        self.store.renew(stored).map(|answer| answer.map(|stored| order.merge(local, stored)))
+        self.store.renew(stored).map(|answer| {
+            let (mut local, mut stored) = (local.into_iter(), answer?.into_iter());
+            let next = |is_local| if is_local { local.next() } else { stored.next() };
+            Ok(order.into_iter().filter_map(next).collect())
+        })
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
