@@ -17,28 +17,25 @@ pub(crate) struct Names {
     overrides: &'static str,
 }
 
+macro_rules! names {
+    ($prefix:literal) => {
+        Names {
+            policies: concat!($prefix, "policies"),
+            entries: concat!($prefix, "entries"),
+            bytes: concat!($prefix, "bytes"),
+            overflow_states: concat!($prefix, "overflow_states"),
+            overflowing_policies: concat!($prefix, "overflowing_policies"),
+            overflowed_checks: concat!($prefix, "overflowed_checks"),
+            overrides: concat!($prefix, "overrides"),
+        }
+    };
+}
+
 impl Names {
     /// The names of a memory store.
-    pub(crate) const STORE: Self = Self {
-        policies: "policies",
-        entries: "entries",
-        bytes: "bytes",
-        overflow_states: "overflow_states",
-        overflowing_policies: "overflowing_policies",
-        overflowed_checks: "overflowed_checks",
-        overrides: "overrides",
-    };
-
+    pub(crate) const STORE: Self = names!("");
     /// The names of the memory of a fallback, whose store may be a memory as well.
-    pub(crate) const FALLBACK: Self = Self {
-        policies: "fallback_policies",
-        entries: "fallback_entries",
-        bytes: "fallback_bytes",
-        overflow_states: "fallback_overflow_states",
-        overflowing_policies: "fallback_overflowing_policies",
-        overflowed_checks: "fallback_overflowed_checks",
-        overrides: "fallback_overrides",
-    };
+    pub(crate) const FALLBACK: Self = names!("fallback_");
 }
 
 /// Visits the figures of a memory: those of the whole, then those of each policy.
