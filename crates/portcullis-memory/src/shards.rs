@@ -9,15 +9,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
-use portcullis_core::algorithm::{Algorithm, Figures, State};
 use portcullis_core::log::LogThrottle;
-use portcullis_core::store::Position;
-use portcullis_core::{Clock, Key, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::{Clock, Key, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use self::owner::Owner;
 use crate::budget::Amount;
-use crate::shards::shard::{Access, EntryId, Shard, SmallEntryState};
+use crate::shards::shard::{Access, EntryId, Shard};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::table::Location;
 
@@ -89,7 +87,7 @@ impl Shards {
 pub(crate) struct ShardKey<'a> {
     pub(crate) policy: &'a Shards,
     shard: usize,
-    id: u128,
+    pub(crate) id: u128,
     /// The digest of the policy.
     digest: u128,
 }
@@ -125,50 +123,6 @@ impl<'a> LockedShard<'a> {
         let now = not_before(self.0.latest(), read, clock);
         self.0.set_latest(now);
         now
-    }
-
-    /// Sweeps a few entries, then decides a check of the key alone. See [`Shard::decide`].
-    #[inline]
-    pub(crate) fn sweep_and_decide<A: Algorithm<State: SmallEntryState>>(
-        &mut self,
-        key: &ShardKey<'_>,
-        (strategy, algorithm): (&Strategy, &A),
-        now: Timestamp,
-        cost: u64,
-        swept: usize,
-    ) -> Option<(bool, Option<A::State>)> {
-        self.sweep_in_batches(strategy, now, swept);
-        self.decide(key.id, (strategy, algorithm), now, cost)
-    }
-
-    /// Sweeps a few entries, then locates the state of the key, and reserves what a new state takes.
-    pub(crate) fn sweep_and_locate(
-        &mut self,
-        key: &ShardKey<'_>,
-        strategy: &Strategy,
-        now: Timestamp,
-        swept: usize,
-    ) -> (EntryId, Access) {
-        self.sweep_in_batches(strategy, now, swept);
-        self.locate(key.id, strategy, now)
-    }
-
-    /// Sweeps a few entries, then decides a check of a sliding window alone. See [`Shard::decide_slots`].
-    #[inline]
-    pub(crate) fn sweep_and_decide_slots(
-        &mut self,
-        key: &ShardKey<'_>,
-        (strategy, window): (&Strategy, &SlidingWindow),
-        now: Timestamp,
-        cost: u64,
-        swept: usize,
-    ) -> Option<(Figures, Position)> {
-        self.sweep_in_batches(strategy, now, swept);
-        self.decide_slots(key.id, window, now, cost)
-    }
-
-    pub(crate) fn reset(&mut self, key: &ShardKey<'_>) {
-        self.remove(key.id);
     }
 }
 
@@ -235,11 +189,9 @@ impl LockedShards<'_> {
         now: Timestamp,
         swept: usize,
     ) -> (StateLocation, Access) {
-        let index = self.index_of(key);
-        let (_, shard) = &mut self.guards[index];
-        shard.sweep_in_batches(strategy, now, swept);
-        let (entry, access) = shard.locate(key.id, strategy, now);
-        (StateLocation { shard: index, entry }, access)
+        let shard = self.index_of(key);
+        let (entry, access) = self.guards[shard].1.sweep_and_locate(key.id, strategy, now, swept);
+        (StateLocation { shard, entry }, access)
     }
 
     fn index_of(&self, key: &ShardKey<'_>) -> usize {
@@ -248,26 +200,14 @@ impl LockedShards<'_> {
         index.expect("every shard of a decision is locked before it is used")
     }
 
-    /// The state of an entry that is used in place.
-    pub(crate) fn get(&self, location: StateLocation) -> Option<&State> {
-        self.guards[location.shard].1.get(location.entry)
+    /// The shard of a state, and the entry there.
+    pub(crate) fn at(&self, location: StateLocation) -> (&Shard, EntryId) {
+        (&self.guards[location.shard].1, location.entry)
     }
 
-    /// Writes the copy of a state back; `None` removes its entry.
-    pub(crate) fn replace(&mut self, location: StateLocation, strategy: &Strategy, state: Option<&State>) {
-        self.guards[location.shard].1.replace(location.entry, strategy, state);
-    }
-
-    /// Applies `f` to a state that is used in place. `f` returns whether it changed the state, and charges at most `units`.
-    pub(crate) fn apply(
-        &mut self,
-        location: StateLocation,
-        strategy: &Strategy,
-        now: Timestamp,
-        units: u64,
-        f: impl FnOnce(&mut Option<State>) -> bool,
-    ) {
-        self.guards[location.shard].1.apply(location.entry, strategy, now, units, f);
+    /// Like [`at`](Self::at), to change the state.
+    pub(crate) fn at_mut(&mut self, location: StateLocation) -> (&mut Shard, EntryId) {
+        (&mut self.guards[location.shard].1, location.entry)
     }
 }
 

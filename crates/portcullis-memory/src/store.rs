@@ -130,52 +130,63 @@ impl<C: Clock> MemoryStore<C> {
     /// divided by, again after the shard is unlocked.
     // Not inlined, and with an option that is never `None`, so that it writes the result where the caller of the store wants it.
     #[inline(never)]
+    #[expect(clippy::unnecessary_wraps, reason = "as above")]
     fn check_small_entry<A: Algorithm<State: SmallEntryState> + Copy>(
         &self,
         (policy, algorithm): (&Policy, A),
         key: Key,
         cost: u64,
     ) -> Option<Result<ReadyCheck, StoreError>> {
-        let any = || Some(self.check_any(policy, key, cost));
-        let shard_key = match self.shard_key(policy, key) {
-            Ok(shard_key) => shard_key,
+        let decide = |shard: &mut LockedShard<'_>, id, now| {
+            shard.decide(id, (policy.strategy(), &algorithm), now, cost)
+        };
+        // The key is unknown and its shard is full, or the length of its window is unknown.
+        let (now, (admitted, state)) = match self.decide_alone(policy, key, decide) {
+            Ok(Some(decided)) => decided,
+            Ok(None) => return Some(self.check_any(policy, key, cost)),
             Err(error) => return Some(Err(error)),
         };
-        let now = self.clock.now();
-        let Some(mut shard) = LockedShard::new(&shard_key) else { return any() };
-        let now = shard.instant(now, &self.clock);
-        let strategy = policy.strategy();
-        let decided =
-            shard.sweep_and_decide(&shard_key, (strategy, &algorithm), now, cost, self.swept_per_check);
-        drop(shard);
-        // The key is unknown and its shard is full, or the length of its window is unknown.
-        let Some((admitted, state)) = decided else { return any() };
         let figures = algorithm.figures(state.as_ref(), now, cost, admitted);
         Some(Ok(ReadyCheck::new(policy, now, figures, algorithm.position(state.as_ref(), now))))
     }
 
     /// Decides a single check of a sliding window.
     #[inline(never)]
+    #[expect(clippy::unnecessary_wraps, reason = "as above")]
     fn check_slots(
         &self,
         (policy, window): (&Policy, &SlidingWindow),
         key: Key,
         cost: u64,
     ) -> Option<Result<ReadyCheck, StoreError>> {
-        let any = || Some(self.check_any(policy, key, cost));
-        let shard_key = match self.shard_key(policy, key) {
-            Ok(shard_key) => shard_key,
+        let decide = |shard: &mut LockedShard<'_>, id, now| shard.decide_slots(id, window, now, cost);
+        // The key is unknown, or its slots need more than a charge.
+        let (now, (figures, position)) = match self.decide_alone(policy, key, decide) {
+            Ok(Some(decided)) => decided,
+            Ok(None) => return Some(self.check_any(policy, key, cost)),
             Err(error) => return Some(Err(error)),
         };
-        let now = self.clock.now();
-        let Some(mut shard) = LockedShard::new(&shard_key) else { return any() };
-        let now = shard.instant(now, &self.clock);
-        let window = (policy.strategy(), window);
-        let decided = shard.sweep_and_decide_slots(&shard_key, window, now, cost, self.swept_per_check);
-        drop(shard);
-        // The key is unknown, or its slots need more than a charge.
-        let Some((figures, position)) = decided else { return any() };
         Some(Ok(ReadyCheck::new(policy, now, figures, position)))
+    }
+
+    /// Sweeps a few entries of the shard of a key, and lets `decide` decide there, by the id of the key, at the instant that is returned as
+    /// well. Returns `None` if the policy was forgotten meanwhile, or where `decide` does.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for the shard of a key")]
+    fn decide_alone<D>(
+        &self,
+        policy: &Policy,
+        key: Key,
+        decide: impl FnOnce(&mut LockedShard<'_>, u128, Timestamp) -> Option<D>,
+    ) -> Result<Option<(Timestamp, D)>, StoreError> {
+        let key = self.shard_key(policy, key)?;
+        let now = self.clock.now();
+        let Some(mut shard) = LockedShard::new(&key) else { return Ok(None) };
+        let now = shard.instant(now, &self.clock);
+        shard.sweep_in_batches(policy.strategy(), now, self.swept_per_check);
+        let decided = decide(&mut shard, key.id, now);
+        drop(shard);
+        Ok(decided.map(|decided| (now, decided)))
     }
 
     /// Decides a single check of any state, and of a key that shares one because its shard is full.
@@ -252,7 +263,7 @@ impl<C: Clock> MemoryStore<C> {
         strategy: &Strategy,
         now: Timestamp,
     ) -> CallState<'a> {
-        let (entry, access) = shard.sweep_and_locate(key, strategy, now, self.swept_per_check);
+        let (entry, access) = shard.sweep_and_locate(key.id, strategy, now, self.swept_per_check);
         CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now }
     }
 }
@@ -311,7 +322,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         if let Some(key) = self.policies.find(digest).map(|shards| shards.shard_key(digest, key))
             && let Some(mut shard) = LockedShard::new(&key)
         {
-            shard.reset(&key);
+            shard.remove(key.id);
         }
         StoreFuture::ready(Ok(()))
     }

@@ -1,10 +1,9 @@
 //! The overrides of the keys of a policy.
 
-use portcullis_core::overrides::{Effect, Override};
+use portcullis_core::overrides::Effect;
 use portcullis_core::{Policy, StoreError, StoreErrorKind, Timestamp};
 
-use super::{LOG_INTERVAL, LockedShard, LockedShards, ShardKey, Shards};
-use crate::overrides::{Displaces, NoRoom};
+use super::{LOG_INTERVAL, LockedShards, ShardKey, Shards};
 
 impl Shards {
     /// The error of an override for which there is no room, which is also logged from time to time. Not to be called under a lock.
@@ -25,27 +24,6 @@ impl Shards {
              `override_capacity`"
         );
         StoreError::new(StoreErrorKind::Failed, message)
-    }
-}
-
-impl LockedShard<'_> {
-    /// What the override of the key does to a check.
-    pub(crate) fn effect_on(&mut self, key: &ShardKey<'_>, policy: &Policy, now: Timestamp) -> Effect {
-        self.effect(key.id, policy, now)
-    }
-
-    pub(crate) fn override_of(&self, key: &ShardKey<'_>) -> Override {
-        self.get_override(key.id)
-    }
-
-    pub(crate) fn change_override_of<T>(
-        &mut self,
-        key: &ShardKey<'_>,
-        now: Timestamp,
-        displaces: Displaces,
-        change: impl FnOnce(&mut Override) -> T,
-    ) -> Result<T, NoRoom> {
-        self.change_override(key.id, now, displaces, change)
     }
 }
 

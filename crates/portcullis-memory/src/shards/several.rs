@@ -69,11 +69,12 @@ impl Drop for LockedShards<'_> {
 
 impl LockedShards<'_> {
     /// Whether [`decide`](Self::decide) admits each check of these keys, and no two of them depend on each other. Changes nothing.
-    pub(crate) fn admits_each(&self, keys: &[ShardKey<'_>], checks: &[Check], now: Timestamp) -> bool {
+    pub(crate) fn admits_each(&mut self, keys: &[ShardKey<'_>], checks: &[Check], now: Timestamp) -> bool {
         // Two keys of one shard may need its last room, or share a state.
         keys.len() == self.guards.len()
             && keys.iter().zip(checks).all(|(key, Check { policy, cost, .. })| {
-                let shard = &self.guards[self.index_of(key)].1;
+                let index = self.index_of(key);
+                let shard = &mut *self.guards[index].1;
                 with_small_entries!(
                     policy.strategy(),
                     algorithm => shard.admits(key.id, algorithm, now, *cost),

@@ -144,6 +144,18 @@ impl Shard {
         }
     }
 
+    /// Sweeps a few entries, then locates the state of a key, and reserves what a new state takes.
+    pub(crate) fn sweep_and_locate(
+        &mut self,
+        id: u128,
+        strategy: &Strategy,
+        now: Timestamp,
+        swept: usize,
+    ) -> (EntryId, Access) {
+        self.sweep_in_batches(strategy, now, swept);
+        self.locate(id, strategy, now)
+    }
+
     /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
     pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
         self.add_strategy(strategy);

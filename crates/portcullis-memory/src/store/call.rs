@@ -5,7 +5,7 @@ use portcullis_core::store::protocol::States;
 use portcullis_core::{Strategy, Timestamp};
 use smallvec::SmallVec;
 
-use crate::shards::shard::{Access, EntryId};
+use crate::shards::shard::{Access, EntryId, Shard};
 use crate::shards::{LockedShard, LockedShards, ShardKey, Shards, StateLocation};
 
 /// The state of a call for a single key, which most calls are for: without the lists and the order of locks of several.
@@ -38,18 +38,29 @@ impl States for CallState<'_> {
     }
 
     fn change(&mut self, _: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
-        match &mut self.access {
-            Access::Copied(state) => {
-                if f(state) {
-                    self.shard.replace(self.entry, &self.strategy, state.as_ref());
-                }
-            }
-            Access::InPlace => self.shard.apply(self.entry, &self.strategy, self.now, units, f),
-        }
+        change(&mut self.shard, self.entry, (&mut self.access, &self.strategy), (self.now, units), f);
     }
 
     fn is_shared(&self, _: usize) -> bool {
         self.entry.is_overflow()
+    }
+}
+
+/// Changes a state by `f`, which returns whether it has, and charges at most `units`.
+fn change(
+    shard: &mut Shard,
+    entry: EntryId,
+    (access, strategy): (&mut Access, &Strategy),
+    (now, units): (Timestamp, u64),
+    f: impl FnOnce(&mut Option<State>) -> bool,
+) {
+    match access {
+        Access::Copied(state) => {
+            if f(state) {
+                shard.replace(entry, strategy, state.as_ref());
+            }
+        }
+        Access::InPlace => shard.apply(entry, strategy, now, units, f),
     }
 }
 
@@ -108,20 +119,17 @@ impl States for CallStates<'_> {
         let LocatedState { location, access, .. } = &self.states[self.states[index].first];
         match access {
             Access::Copied(state) => state.as_ref(),
-            Access::InPlace => self.shards.get(*location),
+            Access::InPlace => {
+                let (shard, entry) = self.shards.at(*location);
+                shard.get(entry)
+            }
         }
     }
 
     fn change(&mut self, index: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
         let LocatedState { strategy, location, first, .. } = self.states[index];
-        match &mut self.states[first].access {
-            Access::Copied(state) => {
-                if f(state) {
-                    self.shards.replace(location, &strategy, state.as_ref());
-                }
-            }
-            Access::InPlace => self.shards.apply(location, &strategy, self.now, units, f),
-        }
+        let (shard, entry) = self.shards.at_mut(location);
+        change(shard, entry, (&mut self.states[first].access, &strategy), (self.now, units), f);
     }
 
     /// The costs of keys that share a state add up.

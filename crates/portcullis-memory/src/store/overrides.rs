@@ -27,7 +27,7 @@ impl<C: Clock> MemoryStore<C> {
         cost: u64,
     ) -> Result<Option<ReadyCheck>, StoreError> {
         let (key, mut shard, now) = self.lock_shard(policy, key)?;
-        let left = match shard.effect_on(&key, policy, now) {
+        let left = match shard.effect(key.id, policy, now) {
             Effect::None => None,
             Effect::Blocked(left) => Some(left),
             Effect::Granted(..) => return Ok(None),
@@ -126,7 +126,7 @@ impl<C: Clock> MemoryStore<C> {
     /// Whether other keys share the state of a key, because the store is full: their use may have denied it.
     fn is_overflowing(&self, policy: &Policy, key: Key) -> Result<bool, StoreError> {
         let (key, mut shard, now) = self.lock_shard(policy, key)?;
-        let (entry, _) = shard.sweep_and_locate(&key, policy.strategy(), now, 0);
+        let (entry, _) = shard.sweep_and_locate(key.id, policy.strategy(), now, 0);
         Ok(entry.is_overflow())
     }
 
@@ -134,7 +134,7 @@ impl<C: Clock> MemoryStore<C> {
         validate_policy(policy)?;
         // Another policy of its name may have one for the key, so it has to be registered.
         let (key, shard, _) = self.lock_shard(policy, key)?;
-        Ok(shard.override_of(&key))
+        Ok(shard.get_override(key.id))
     }
 
     fn change_override<T>(
@@ -145,7 +145,7 @@ impl<C: Clock> MemoryStore<C> {
         change: impl FnOnce(&mut Override, portcullis_core::Timestamp) -> T,
     ) -> Result<T, StoreError> {
         let (key, mut shard, now) = self.lock_shard(policy, key)?;
-        let changed = shard.change_override_of(&key, now, displaces, |record| change(record, now));
+        let changed = shard.change_override(key.id, now, displaces, |record| change(record, now));
         drop(shard);
         changed.map_err(|_| key.policy.no_room_for_override(now))
     }

@@ -52,13 +52,15 @@ impl Shard {
     /// Whether [`decide`](Self::decide) admits a check. Changes nothing.
     #[inline]
     pub(crate) fn admits<A: Algorithm<State: SmallEntryState>>(
-        &self,
+        &mut self,
         id: u128,
         algorithm: &A,
         now: Timestamp,
         cost: u64,
     ) -> bool {
-        let Some(SmallEntries { table, lengths }) = A::State::entries(&self.table) else { return false };
+        let Some(SmallEntries { table, lengths }) = A::State::entries_mut(&mut self.table) else {
+            return false;
+        };
         let index = table.find(id);
         let fits = index.is_some() || table.len() < self.bounds.keys;
         let mut state = index.map(|index| A::State::load(*table.at(index), lengths));

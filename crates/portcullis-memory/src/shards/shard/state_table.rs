@@ -29,6 +29,19 @@ pub(crate) struct SmallEntries<V: Value> {
     pub(super) lengths: Lengths,
 }
 
+/// Evaluates an expression with the small states of a table, or another one with its whole states.
+macro_rules! with_states {
+    ($table:expr, $states:ident => $small:expr, $whole:pat => $other:expr) => {
+        match $table {
+            StateTable::Levels($states) => $small,
+            StateTable::Counts($states) => $small,
+            StateTable::CalendarCounts($states) => $small,
+            StateTable::SlotCounts($states) => $small,
+            StateTable::Entries($whole) => $other,
+        }
+    };
+}
+
 /// A state of a fixed size, which a call copies, and of which the table stores nothing else.
 pub(crate) trait SmallEntry: Copy + Value {
     /// Returns `None` for a state of another kind.
@@ -44,9 +57,6 @@ pub(crate) trait SmallEntryState: Copy {
 
     /// The states of this kind; `None` if the shard has states of another kind.
     fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Self::Stored>>;
-
-    /// Like [`entries_mut`](Self::entries_mut), but to read them.
-    fn entries(table: &StateTable) -> Option<&SmallEntries<Self::Stored>>;
 
     fn load(stored: Self::Stored, lengths: &Lengths) -> Self;
 
@@ -88,70 +98,41 @@ impl StateTable {
     }
 
     pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Levels(states) => states.table.len(),
-            Self::Counts(states) => states.table.len(),
-            Self::CalendarCounts(states) => states.table.len(),
-            Self::SlotCounts(states) => states.table.len(),
-            Self::Entries(table) => table.len(),
-        }
+        with_states!(self, states => states.table.len(), table => table.len())
     }
 
     /// Makes room for the states of a strategy. If the lengths of windows are more than fit into the list, the states of all `keys` keys
     /// are whole ones from now on.
     pub(super) fn admit(&mut self, strategy: &Strategy, keys: usize) {
-        let has_room = match self {
-            Self::Counts(states) => states.lengths.add(strategy),
-            Self::SlotCounts(states) => states.lengths.add(strategy),
-            Self::Levels(_) | Self::CalendarCounts(_) | Self::Entries(_) => true,
-        };
-        if !has_room {
+        // Only windows have lengths.
+        if !with_states!(self, states => states.lengths.add(strategy), _ => true) {
             self.unpack(keys);
         }
     }
 
     #[cold]
     fn unpack(&mut self, keys: usize) {
-        let entries = match self {
-            Self::Counts(states) => states.unpack(keys),
-            Self::SlotCounts(states) => states.unpack(keys),
-            Self::Levels(_) | Self::CalendarCounts(_) | Self::Entries(_) => return,
-        };
-        *self = Self::Entries(entries);
+        *self = Self::Entries(with_states!(self, states => states.unpack(keys), _ => return));
     }
 
     /// A copy of a small state.
     pub(super) fn copied(&self, id: u128) -> Option<State> {
-        match self {
-            Self::Levels(states) => states.get(id),
-            Self::Counts(states) => states.get(id),
-            Self::CalendarCounts(states) => states.get(id),
-            Self::SlotCounts(states) => states.get(id),
-            Self::Entries(_) => None,
-        }
+        with_states!(self, states => states.get(id), _ => None)
     }
 
     /// Whether a small state of a key is known.
     pub(super) fn has(&self, id: u128) -> bool {
-        match self {
-            Self::Levels(states) => states.table.find(id).is_some(),
-            Self::Counts(states) => states.table.find(id).is_some(),
-            Self::CalendarCounts(states) => states.table.find(id).is_some(),
-            Self::SlotCounts(states) => states.table.find(id).is_some(),
-            Self::Entries(_) => false,
-        }
+        with_states!(self, states => states.table.find(id).is_some(), _ => false)
     }
 
     /// Replaces the small state of a key by one that expires at an instant, in microseconds; `None` removes it.
     pub(super) fn replace(&mut self, id: u128, state: Option<&State>, expires_at: u64) {
-        match self {
-            Self::Levels(states) => states.replace(id, state, expires_at),
-            Self::Counts(states) => states.replace(id, state, expires_at),
-            Self::CalendarCounts(states) => states.replace(id, state, expires_at),
-            Self::SlotCounts(states) => states.replace(id, state, expires_at),
+        with_states!(
+            self,
+            states => states.replace(id, state, expires_at),
             // They were small when the call copied the state.
-            Self::Entries(table) => replace_whole(table, id, state, expires_at),
-        }
+            table => replace(table, id, whole(state, expires_at), expires_at)
+        );
     }
 
     /// Inspects the next `count` entries and drops those that have expired: at the instant that `expires_at` returns, or that
@@ -163,55 +144,39 @@ impl StateTable {
         count: usize,
         bounds: &Bounds,
     ) {
-        let now = now.as_micros();
-        match self {
-            Self::Levels(states) => states.sweep(now, count, expires_at),
-            Self::Counts(states) => states.sweep(now, count, expires_at),
-            Self::CalendarCounts(states) => states.sweep(now, count, expires_at),
-            Self::SlotCounts(states) => states.sweep(now, count, expiry),
-            Self::Entries(table) => {
-                table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.cost(), 0));
-            }
-        }
+        let (now, expires_at) = (now.as_micros(), expiry_by(expires_at));
+        with_states!(
+            self,
+            states => states.sweep(now, count, expires_at),
+            table => table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.cost(), 0))
+        );
     }
 
     /// See [`Table::forget_expiry`].
     #[cold]
     pub(super) fn forget_expiry(&mut self) {
-        match self {
-            Self::Levels(states) => states.table.forget_expiry(),
-            Self::Counts(states) => states.table.forget_expiry(),
-            Self::CalendarCounts(states) => states.table.forget_expiry(),
-            Self::SlotCounts(states) => states.table.forget_expiry(),
-            // An entry holds the instant at which it expires.
-            Self::Entries(_) => {}
-        }
+        // A whole entry holds the instant at which it expires.
+        with_states!(self, states => states.table.forget_expiry(), _ => {});
     }
 
     /// Whether an entry still counts at an instant.
     pub(super) fn has_living(&self, expires_at: impl Fn(&State) -> u64, now: Timestamp) -> bool {
-        let now = now.as_micros();
-        match self {
-            Self::Levels(states) => states.any(|state| expires_at(state) > now),
-            Self::Counts(states) => states.any(|state| expires_at(state) > now),
-            Self::CalendarCounts(states) => states.any(|state| expires_at(state) > now),
-            Self::SlotCounts(states) => states.any(|state| expiry(state) > now),
-            Self::Entries(table) => table.sample(0, usize::MAX).any(|(_, entry)| entry.expires_at > now),
-        }
+        let (now, expires_at) = (now.as_micros(), expiry_by(expires_at));
+        with_states!(
+            self,
+            states => states.any(|state| expires_at(state) > now),
+            table => table.sample(0, usize::MAX).any(|(_, entry)| entry.expires_at > now)
+        )
     }
 
     pub(super) fn remove(&mut self, id: u128, bounds: &Bounds) {
-        match self {
-            Self::Levels(states) => states.remove(id),
-            Self::Counts(states) => states.remove(id),
-            Self::CalendarCounts(states) => states.remove(id),
-            Self::SlotCounts(states) => states.remove(id),
-            Self::Entries(table) => {
-                if let Some(entry) = table.remove(id) {
-                    bounds.adjust(entry.cost(), 0);
-                }
+        with_states!(
+            self,
+            states => drop(states.table.remove(id)),
+            table => if let Some(entry) = table.remove(id) {
+                bounds.adjust(entry.cost(), 0);
             }
-        }
+        );
     }
 }
 
@@ -228,18 +193,8 @@ impl<S: SmallEntry> SmallEntries<S> {
 
     /// See [`StateTable::replace`].
     fn replace(&mut self, id: u128, state: Option<&State>, expires_at: u64) {
-        let Some(state) = state.and_then(|state| S::of(state, &self.lengths)) else {
-            self.table.remove(id);
-            return;
-        };
-        match self.table.find(id) {
-            Some(index) => self.table.replace(index, state, expires_at),
-            None => self.table.insert(id, state, expires_at),
-        }
-    }
-
-    fn remove(&mut self, id: u128) {
-        self.table.remove(id);
+        let state = state.and_then(|state| S::of(state, &self.lengths));
+        replace(&mut self.table, id, state, expires_at);
     }
 
     /// A table of all states as whole ones, which takes the place of this one.
@@ -262,17 +217,22 @@ impl<S: SmallEntry> SmallEntries<S> {
     }
 }
 
-/// Replaces a whole state; `None` removes it.
-fn replace_whole(table: &mut Table<Entry>, id: u128, state: Option<&State>, expires_at: u64) {
-    let Some(state) = state else {
-        table.remove(id);
-        return;
-    };
-    let entry = Entry { state: Some(state.clone()), expires_at };
-    match table.find(id) {
-        Some(index) => table.replace(index, entry, expires_at),
-        None => table.insert(id, entry, expires_at),
+/// Replaces the entry of a key; `None` removes it.
+fn replace<V: Value>(table: &mut Table<V>, id: u128, entry: Option<V>, expires_at: u64) {
+    match (entry, table.find(id)) {
+        (None, _) => drop(table.remove(id)),
+        (Some(entry), Some(index)) => table.replace(index, entry, expires_at),
+        (Some(entry), None) => table.insert(id, entry, expires_at),
     }
+}
+
+fn whole(state: Option<&State>, expires_at: u64) -> Option<Entry> {
+    state.map(|state| Entry { state: Some(state.clone()), expires_at })
+}
+
+/// When a state expires: slots by themselves, whatever the strategy.
+fn expiry_by(by_strategy: impl Fn(&State) -> u64) -> impl Fn(&State) -> u64 {
+    move |state| if matches!(state, State::Slots(_)) { expiry(state) } else { by_strategy(state) }
 }
 
 /// When the state of a window expires, under any strategy, in microseconds.
@@ -284,112 +244,60 @@ fn expiry(state: &State) -> u64 {
     }
 }
 
-impl Value for Level {
-    type Align = Align32;
-}
-
-impl Value for NumberedCount {
-    type Align = ();
-}
-
 impl Value for Entry {
     type Align = Align64;
 }
 
-impl SmallEntry for Level {
-    #[inline]
-    fn of(state: &State, lengths: &Lengths) -> Option<Self> {
-        if let State::Tat(tat) = state { tat.store(lengths) } else { None }
-    }
+/// Makes entries of the states of an algorithm, in tables of a kind.
+macro_rules! small_entry {
+    ($state:ident in $tables:ident: $stored:ident, $align:ty, $load:expr, $store:expr) => {
+        impl Value for $stored {
+            type Align = $align;
+        }
 
-    #[inline]
-    fn state(self, lengths: &Lengths) -> State {
-        State::Tat(Tat::load(self, lengths))
-    }
+        impl SmallEntry for $stored {
+            #[inline]
+            fn of(state: &State, lengths: &Lengths) -> Option<Self> {
+                if let State::$state(state) = state { state.store(lengths) } else { None }
+            }
+
+            #[inline]
+            fn state(self, lengths: &Lengths) -> State {
+                State::$state($state::load(self, lengths))
+            }
+        }
+
+        impl SmallEntryState for $state {
+            type Stored = $stored;
+
+            #[inline]
+            fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<$stored>> {
+                if let StateTable::$tables(states) = table { Some(states) } else { None }
+            }
+
+            #[inline]
+            fn load(stored: $stored, lengths: &Lengths) -> Self {
+                let load: fn($stored, &Lengths) -> Self = $load;
+                load(stored, lengths)
+            }
+
+            #[inline]
+            fn store(self, lengths: &Lengths) -> Option<$stored> {
+                let store: fn(Self, &Lengths) -> Option<$stored> = $store;
+                store(self, lengths)
+            }
+        }
+    };
 }
 
-impl SmallEntry for NumberedCount {
-    #[inline]
-    fn of(state: &State, lengths: &Lengths) -> Option<Self> {
-        if let State::CalendarCount(count) = state { count.store(lengths) } else { None }
-    }
-
-    #[inline]
-    fn state(self, lengths: &Lengths) -> State {
-        State::CalendarCount(CalendarCount::load(self, lengths))
-    }
-}
-
-impl SmallEntryState for Tat {
-    type Stored = Level;
-
-    #[inline]
-    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<Level>> {
-        if let StateTable::Levels(states) = table { Some(states) } else { None }
-    }
-
-    #[inline]
-    fn entries(table: &StateTable) -> Option<&SmallEntries<Level>> {
-        if let StateTable::Levels(states) = table { Some(states) } else { None }
-    }
-
-    #[inline]
-    fn load(Level { micros, remainder }: Level, _: &Lengths) -> Self {
-        Self { micros, remainder }
-    }
-
-    #[inline]
-    fn store(self, _: &Lengths) -> Option<Level> {
-        let Self { micros, remainder } = self;
-        Some(Level { micros, remainder })
-    }
-}
-
-impl SmallEntryState for Window {
-    type Stored = WindowCount;
-
-    #[inline]
-    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<WindowCount>> {
-        if let StateTable::Counts(states) = table { Some(states) } else { None }
-    }
-
-    #[inline]
-    fn entries(table: &StateTable) -> Option<&SmallEntries<WindowCount>> {
-        if let StateTable::Counts(states) = table { Some(states) } else { None }
-    }
-
-    #[inline]
-    fn load(stored: WindowCount, lengths: &Lengths) -> Self {
-        stored.window(lengths)
-    }
-
-    #[inline]
-    fn store(self, lengths: &Lengths) -> Option<WindowCount> {
-        WindowCount::new(self, lengths)
-    }
-}
-
-impl SmallEntryState for CalendarCount {
-    type Stored = NumberedCount;
-
-    #[inline]
-    fn entries_mut(table: &mut StateTable) -> Option<&mut SmallEntries<NumberedCount>> {
-        if let StateTable::CalendarCounts(states) = table { Some(states) } else { None }
-    }
-
-    #[inline]
-    fn entries(table: &StateTable) -> Option<&SmallEntries<NumberedCount>> {
-        if let StateTable::CalendarCounts(states) = table { Some(states) } else { None }
-    }
-
-    #[inline]
-    fn load(NumberedCount { window, end, count }: NumberedCount, _: &Lengths) -> Self {
-        Self { window, end, count }
-    }
-
-    #[inline]
-    fn store(self, _: &Lengths) -> Option<NumberedCount> {
-        let Self { window, end, count } = self;
-        Some(NumberedCount { window, end, count })
-    }
-}
+small_entry!(
+    Tat in Levels: Level, Align32,
+    |Level { micros, remainder }, _| Tat { micros, remainder },
+    |Tat { micros, remainder }, _| Some(Level { micros, remainder })
+);
+small_entry!(Window in Counts: WindowCount, Align32, WindowCount::window, WindowCount::new);
+small_entry!(
+    CalendarCount in CalendarCounts: NumberedCount, (),
+    |NumberedCount { window, end, count }, _| CalendarCount { window, end, count },
+    |CalendarCount { window, end, count }, _| Some(NumberedCount { window, end, count })
+);

@@ -143,22 +143,8 @@ impl Packed {
     }
 }
 
-impl Value for WindowCount {
-    type Align = Align32;
-}
-
 impl Value for SlotCounts {
     type Align = Align32;
-}
-
-impl SmallEntry for WindowCount {
-    fn of(state: &State, lengths: &Lengths) -> Option<Self> {
-        if let State::Window(window) = state { Self::new(*window, lengths) } else { None }
-    }
-
-    fn state(self, lengths: &Lengths) -> State {
-        State::Window(self.window(lengths))
-    }
 }
 
 impl SmallEntry for SlotCounts {
