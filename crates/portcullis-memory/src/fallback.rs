@@ -313,12 +313,7 @@ impl<C: Clock> LocalStandby<C> {
                     let Some(share) = policy.share().filter(|share| fits(*cost, policy, share)) else {
                         return Err(error);
                     };
-                    shares = Some(match shares {
-                        None => Checks::one(share, *key, *cost),
-                        Some(shares) => shares
-                            .and(share, *key, *cost)
-                            .expect("shares of one decision fit into one decision"),
-                    });
+                    shares = Some(joined(shares, share, *key, *cost));
                 }
                 // `Closed`, and modes that may be added later.
                 _ => return Err(error),
@@ -349,6 +344,14 @@ impl<C: Clock> LocalStandby<C> {
         // If the policy is no longer local, the rest of the charge counts under the policy's own quota.
         let share = receipt.policy().share().unwrap_or_else(|| receipt.policy().clone());
         correct(&self.memory, receipt.with_policy(&share))
+    }
+}
+
+/// Adds a check to others of the same decision, if there are any.
+fn joined(checks: Option<Checks>, policy: Policy, key: Key, cost: u64) -> Checks {
+    match checks {
+        None => Checks::one(policy, key, cost),
+        Some(checks) => checks.and(policy, key, cost).expect("a part of a decision is a decision"),
     }
 }
 

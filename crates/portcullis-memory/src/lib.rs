@@ -18,13 +18,10 @@
 //! ```
 //!
 //! **Bounded.** Every policy has its own [capacity](MemoryStoreBuilder::capacity) in keys and in bytes, which no other policy
-//! can take, and the store has a total: a policy beyond it is an error when it is
-//! [registered](portcullis_core::store::Store::register), or first used, unless another one can be forgotten: one of which no state and
-//! no override counts any more, and that was neither checked nor registered for a minute. Its next check registers it again. A key that does not fit among unexpired ones shares one of
+//! can take, and the store has a [total](MemoryStoreBuilder::total_capacity). A key that does not fit among unexpired ones shares one of
 //! 4 096 overflow states of its policy, chosen by its fingerprint. So a flood of new keys is never unlimited, takes nothing
 //! from the known keys, and nothing from other policies. A settlement never puts an overflow state into debt, and a refund
-//! never changes one. The first overflow of a policy is logged, and then at most one line per hour; [`MemoryStore::stats`]
-//! counts them.
+//! never changes one. The first overflow of a policy is logged, and then at most one line per hour.
 //!
 //! **Swept incrementally.** There is no background task. Checks inspect a few entries on average and drop expired ones, which
 //! changes no decision: an expired state decides exactly like an absent one.

@@ -1,6 +1,5 @@
 //! The shards of a policy, and the locks that a decision takes on them.
 
-mod overrides;
 mod owner;
 mod several;
 pub(crate) mod shard;
@@ -10,7 +9,8 @@ use std::sync::{Arc, PoisonError, TryLockError};
 use std::time::Duration;
 
 use portcullis_core::log::LogThrottle;
-use portcullis_core::{Clock, Key, Strategy, Timestamp};
+use portcullis_core::overrides::Effect;
+use portcullis_core::{Clock, Key, Policy, StoreError, StoreErrorKind, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use self::owner::Owner;
@@ -79,6 +79,26 @@ impl Shards {
                  since the last such line"
             );
         }
+    }
+
+    /// The error of an override for which there is no room, which is also logged from time to time. Not to be called under a lock.
+    #[cold]
+    pub(crate) fn no_room_for_override(&self, now: Timestamp) -> StoreError {
+        let (policy, overrides) = (self.policy(), self.overrides.next_multiple_of(self.mutexes.len()));
+        if let Some(changes) = self.refused_overrides.due(now, LOG_INTERVAL) {
+            tracing::warn!(
+                %policy,
+                overrides,
+                changes,
+                "the memory store has no room for more overrides of this policy: raise `override_capacity`; changes counted since \
+                 the last such line"
+            );
+        }
+        let message = format!(
+            "policy {policy} has no room for another override: about {overrides} grants and blocks are kept; raise \
+             `override_capacity`"
+        );
+        StoreError::new(StoreErrorKind::Failed, message)
     }
 }
 
@@ -152,7 +172,7 @@ impl Drop for LockedShard<'_> {
 /// The shards of one decision, locked until it ends.
 #[derive(Debug)]
 pub(crate) struct LockedShards<'a> {
-    guards: SmallVec<[(LockOrder, MutexGuard<'a, Shard>); 2]>,
+    guards: SmallVec<[(LockOrder, LockedShard<'a>); 2]>,
 }
 
 /// The order in which shards are locked: by policy, then by shard.
@@ -192,6 +212,12 @@ impl LockedShards<'_> {
         let shard = self.index_of(key);
         let (entry, access) = self.guards[shard].1.sweep_and_locate(key.id, strategy, now, swept);
         (StateLocation { shard, entry }, access)
+    }
+
+    /// What the override of a key whose shard is locked does to a check.
+    pub(crate) fn effect_on(&mut self, key: &ShardKey<'_>, policy: &Policy, now: Timestamp) -> Effect {
+        let index = self.index_of(key);
+        self.guards[index].1.effect(key.id, policy, now)
     }
 
     fn index_of(&self, key: &ShardKey<'_>) -> usize {

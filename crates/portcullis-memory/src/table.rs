@@ -101,7 +101,7 @@ impl<V: Value> Table<V> {
     /// The position of an entry. It is valid until the next insertion or removal.
     #[inline]
     pub(crate) fn find(&self, id: u128) -> Option<usize> {
-        let id = halves(id);
+        let id = halves_of_id(id);
         if self.buckets.is_empty() {
             return None;
         }
@@ -148,7 +148,7 @@ impl<V: Value> Table<V> {
         if (self.len + 1) * 5 > self.buckets.len() * 4 {
             self.grow();
         }
-        self.place(halves(id), value);
+        self.place(halves_of_id(id), value);
         self.len += 1;
         self.keep_until(expires_at);
     }
@@ -182,10 +182,10 @@ impl<V: Value> Table<V> {
 
     /// The entries that follow the first bucket for an id, at most `count`, with their ids.
     pub(crate) fn sample(&self, id: u128, count: usize) -> impl Iterator<Item = (u128, &V)> {
-        let start = if self.buckets.is_empty() { 0 } else { self.home(halves(id)) };
+        let start = if self.buckets.is_empty() { 0 } else { self.home(halves_of_id(id)) };
         let (before, after) = self.buckets.split_at(start);
         let used = after.iter().chain(before).filter(|bucket| bucket.id != VACANT).take(count);
-        used.map(|bucket| (u128::from(bucket.id[0]) | u128::from(bucket.id[1]) << 64, &bucket.value))
+        used.map(|bucket| (whole(bucket.id), &bucket.value))
     }
 
     /// Inspects the next `count` entries, unless it is certain that none has expired by `now`, in microseconds since the epoch.
@@ -331,12 +331,21 @@ fn with_vacancies(entries: usize) -> usize {
     entries.saturating_add(entries.div_ceil(4)).max(LEAST_GROWTH)
 }
 
+/// The halves of the id of an entry. The one id that would read as vacant shares the entry of its neighbour.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
-fn halves(id: u128) -> [u64; 2] {
-    // The one id that would read as vacant shares the entry of its neighbour.
-    let id = id.min(u128::MAX - 1);
-    [id as u64, (id >> 64) as u64]
+fn halves_of_id(id: u128) -> [u64; 2] {
+    halves(id.min(u128::MAX - 1))
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
+pub(crate) fn halves(number: u128) -> [u64; 2] {
+    [number as u64, (number >> 64) as u64]
+}
+
+#[inline]
+pub(crate) fn whole([low, high]: [u64; 2]) -> u128 {
+    u128::from(low) | u128::from(high) << 64
 }
 
 const VACANT: [u64; 2] = [u64::MAX; 2];

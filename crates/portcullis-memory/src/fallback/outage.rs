@@ -12,7 +12,7 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
 ///
 /// A store that does not answer is distinguished from one that cannot charge, such as one that is full: the latter still
 /// answers denials, and has recovered only when it has charged.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outage {
     unanswered: Since,
     refusing: Since,
@@ -83,12 +83,6 @@ impl Since {
 impl Default for Since {
     fn default() -> Self {
         Self(AtomicU64::new(NEVER))
-    }
-}
-
-impl Default for Outage {
-    fn default() -> Self {
-        Self { unanswered: Since::default(), refusing: Since::default(), is_enabled: AtomicBool::new(false) }
     }
 }
 

@@ -7,7 +7,7 @@ use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Store, StoreFu
 use portcullis_core::{Clock, Key, Policy, Timestamp};
 use smallvec::SmallVec;
 
-use super::{Fallback, LocalStandby};
+use super::{Fallback, LocalStandby, joined};
 
 /// Checks with the overrides that are known of their keys.
 pub(super) struct Overridden {
@@ -31,13 +31,7 @@ impl<C: Clock> LocalStandby<C> {
                 Effect::None => {}
                 Effect::Blocked(left) => {
                     results.push(CheckResult::blocked(policy.strategy(), None, now, left));
-                    let check = policy.clone();
-                    blocked = Some(match blocked {
-                        None => Checks::one(check, *key, *cost),
-                        Some(blocked) => {
-                            blocked.and(check, *key, *cost).expect("a part of a decision is a decision")
-                        }
-                    });
+                    blocked = Some(joined(blocked, policy.clone(), *key, *cost));
                 }
                 Effect::Granted(policy, grant) => {
                     grants.push((index, grant));

@@ -1,8 +1,7 @@
 //! Policies are forgotten when their place is needed, so that rules can be edited for as long as the process lives.
 //!
-//! A policy is forgotten if no state and no override of it counts any more, and it was neither checked nor registered for a minute: it
-//! decides as if it had just been registered, which its next check does. So nothing is lost, and the error of a policy beyond the
-//! bound means that all others are in use. A service that registers too many policies at its start gets it there.
+//! A policy is forgotten if no state and no override of it counts any more, and it was neither checked nor registered for a minute. Its next
+//! check registers it again, so nothing is lost.
 
 use std::sync::Arc;
 

@@ -10,9 +10,9 @@ use super::{Overflow, Padded, Shards, lock};
 use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes, parts};
 use crate::figures::stats::MemoryPolicyStats;
 use crate::overrides::SharedOverrides;
-use crate::shards::shard::{Bounds, Shard, ShardStats, halves};
+use crate::shards::shard::{Bounds, Shard};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::table::Location;
+use crate::table::{Location, halves};
 
 /// The policy that has shards, or had them last.
 #[derive(Debug)]
@@ -125,23 +125,20 @@ impl Shards {
 
     /// Locks the shards one after another.
     pub(crate) fn stats(&self) -> MemoryPolicyStats {
-        let mut all = ShardStats::default();
-        for Padded(shard) in &self.mutexes {
-            let stats = lock(shard).stats();
-            all.entries += stats.entries;
-            all.overflow_states += stats.overflow_states;
-            all.overflow_bytes += stats.overflow_bytes;
-        }
-        let owner = self.owner();
-        let own = owner.used.as_ref().map_or(all.entries * SMALL_ENTRY_BYTES, |used| used.get());
-        MemoryPolicyStats {
-            policy: owner.policy.clone(),
-            entries: all.entries,
-            bytes: own + all.overflow_bytes,
-            overflow_states: all.overflow_states,
+        let mut stats = MemoryPolicyStats {
+            policy: self.policy(),
+            entries: 0,
+            bytes: 0,
+            overflow_states: 0,
             overflowed_checks: self.overflow.checks.load(Ordering::Relaxed),
-            overrides: owner.overrides.len(),
+            overrides: self.overrides().len(),
+        };
+        for Padded(shard) in &self.mutexes {
+            lock(shard).add_to(&mut stats);
         }
+        let used = self.owner().used.clone();
+        stats.bytes += used.map_or(stats.entries * SMALL_ENTRY_BYTES, |used| used.get());
+        stats
     }
 
     fn set_digest(&self, digest: u128) {

@@ -5,7 +5,7 @@ use portcullis_core::store::{Check, ReadyCheck};
 use portcullis_core::{Strategy, Timestamp};
 use smallvec::SmallVec;
 
-use super::{LockedShards, ShardKey};
+use super::{LockedShard, LockedShards, ShardKey};
 use crate::shards::shard::{Shard, SmallEntryState};
 
 /// Evaluates an expression with the algorithm of a strategy whose states are small, or another one.
@@ -46,9 +46,9 @@ impl<'a> LockedShards<'a> {
         match self.guards.last() {
             Some((last, shard)) if *last == order => shard.is_of(key.digest),
             _ => {
-                let shard = key.lock();
-                let is_of = shard.is_of(key.digest);
-                self.guards.push((order, shard));
+                let shard = LockedShard::new(key);
+                let is_of = shard.is_some();
+                self.guards.extend(shard.map(|shard| (order, shard)));
                 is_of
             }
         }
@@ -56,14 +56,7 @@ impl<'a> LockedShards<'a> {
 
     /// Ends the decision.
     pub(crate) fn unlock(&mut self) {
-        self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
         self.guards.clear();
-    }
-}
-
-impl Drop for LockedShards<'_> {
-    fn drop(&mut self) {
-        self.unlock();
     }
 }
 

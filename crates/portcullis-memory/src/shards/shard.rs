@@ -14,13 +14,13 @@ use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_bytes};
+use crate::figures::stats::MemoryPolicyStats;
 use crate::overrides::SharedOverrides;
 use crate::table::Location;
 use entry::{Entry, heap};
 use state_table::StateTable;
 use time_steps::TimeSteps;
 
-pub(crate) use policy::halves;
 pub(crate) use state_table::SmallEntryState;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
@@ -84,14 +84,6 @@ pub(crate) enum Access {
     InPlace,
 }
 
-/// Figures about a shard.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ShardStats {
-    pub(crate) entries: usize,
-    pub(crate) overflow_states: usize,
-    pub(crate) overflow_bytes: usize,
-}
-
 impl EntryId {
     /// Whether the entry is shared by keys that did not fit.
     pub(crate) fn is_overflow(self) -> bool {
@@ -115,13 +107,13 @@ impl Shard {
         }
     }
 
-    pub(crate) fn stats(&self) -> ShardStats {
-        let mut stats = ShardStats { entries: self.table.len(), ..ShardStats::default() };
+    /// Adds the states of the shard, and the bytes of those that keys share.
+    pub(crate) fn add_to(&self, stats: &mut MemoryPolicyStats) {
+        stats.entries += self.table.len();
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
-            stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
+            stats.bytes += ENTRY_BYTES + heap(entry.state.as_ref());
         }
-        stats
     }
 
     /// The instant of the latest call that has locked the shard.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 // Not those of the scheduler that explores interleavings: no decision depends on them.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{halves, scaled};
+use super::{halves_of_id, scaled};
 use crate::table::prefetch::prefetch;
 
 /// The place of a table's buckets, which is read without a lock. A call that reads it while the table moves reads a mixture of the old
@@ -46,7 +46,7 @@ impl Location {
     /// An address in the first bucket for an id: the bytes before it are to all bytes as the buckets before its own to all buckets.
     #[inline]
     fn address(&self, id: u128) -> usize {
-        let hash = halves(id)[0].wrapping_mul(self.multiplier);
+        let hash = halves_of_id(id)[0].wrapping_mul(self.multiplier);
         let offset = scaled(hash, self.size.load(Ordering::Relaxed));
         self.start.load(Ordering::Relaxed).wrapping_add(offset)
     }
@@ -71,7 +71,7 @@ mod tests {
         for number in 0..10_000_u64 {
             let id = u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
             table.insert(id, number, 0);
-            assert_eq!(prefetched(&table, id), table.home(halves(id)));
+            assert_eq!(prefetched(&table, id), table.home(halves_of_id(id)));
         }
     }
 
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(table.location.address(1), other.buckets.as_ptr().addr());
         for id in 0..10 {
             other.insert(id, 1, 0);
-            assert_eq!(prefetched(&other, id), other.home(halves(id)));
+            assert_eq!(prefetched(&other, id), other.home(halves_of_id(id)));
         }
     }
 }

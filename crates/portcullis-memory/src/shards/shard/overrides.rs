@@ -4,8 +4,8 @@ use portcullis_core::overrides::{Effect, Override};
 use portcullis_core::{Policy, Timestamp};
 
 use super::Shard;
-use super::policy::whole;
 use crate::overrides::{Displaces, NoRoom, SharedOverrides};
+use crate::table::whole;
 
 impl Shard {
     /// What the override of a key does to a check under a policy.

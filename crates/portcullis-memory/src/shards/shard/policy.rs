@@ -6,7 +6,7 @@ use portcullis_core::{Strategy, Timestamp};
 
 use super::{Bounds, Shard};
 use crate::overrides::SharedOverrides;
-use crate::table::Location;
+use crate::table::{Location, halves};
 
 impl Shard {
     /// An empty shard of the policy with a digest, which was registered at an instant. A call that has read an earlier one reads
@@ -33,15 +33,4 @@ impl Shard {
         self.table.has_living(expires_at, now)
             || self.overflow.iter().flatten().any(|entry| !entry.has_expired(now))
     }
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the two halves of the number")]
-pub(crate) fn halves(digest: u128) -> [u64; 2] {
-    [digest as u64, (digest >> 64) as u64]
-}
-
-#[inline]
-pub(super) fn whole([low, high]: [u64; 2]) -> u128 {
-    u128::from(low) | u128::from(high) << 64
 }
