@@ -35,8 +35,8 @@ if algorithm == METER then
     level, rest, is_changed = full, full_rest, true
   end
 
+  if times > 1 or operation == FORCE then before = level + rest > 0 and { at + level, rest } or { 0, 0 } end
   if times > 1 then
-    before = level + rest > 0 and { at + level, rest } or { 0, 0 }
     if cost_rest == 0 and rest == 0 and cost > 0 then
       local fitting = fitting_times(full - level, cost)
       fits = fitting == times
@@ -58,7 +58,6 @@ if algorithm == METER then
       if fits and not denied then level, rest, is_changed = charged, charged_rest, true end
     end
   elseif operation == FORCE then
-    before = level + rest > 0 and { at + level, rest } or { 0, 0 }
     local charged, charged_rest = level + cost, rest + cost_rest
     if charged_rest >= q then charged, charged_rest = charged + 1, charged_rest - q end
     if charged > deepest or (charged == deepest and charged_rest > deepest_rest) then

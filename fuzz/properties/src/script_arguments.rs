@@ -213,8 +213,7 @@ fn fields_of(algorithm: u8, counts: impl FnOnce() -> f64) -> f64 {
 
 const ALGORITHMS: &[&str] = &[
     include_str!("../../../crates/portcullis-redis/lua/meter.lua"),
-    include_str!("../../../crates/portcullis-redis/lua/fixed_window.lua"),
-    include_str!("../../../crates/portcullis-redis/lua/calendar_window.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
     include_str!("../../../crates/portcullis-redis/lua/in_flight.lua"),

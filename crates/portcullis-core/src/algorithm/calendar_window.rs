@@ -20,7 +20,7 @@ pub use table::{WindowTable, WindowTableError};
 /// window before, because its time zone data is older or its clock is slow, charges the later window that others have begun, and
 /// never resets it.
 ///
-/// Mirrors: `lua/calendar_window.lua` of `portcullis-redis`.
+/// Mirrors: `lua/window.lua` of `portcullis-redis`.
 ///
 /// ```
 /// use portcullis_core::algorithm::Algorithm;

@@ -14,7 +14,7 @@ use crate::{Quota, QuotaError, Timestamp};
 /// Admits at most `limit` units per window, and up to twice that in a period that overlaps two windows. A client whose
 /// requests of cost 1 are farther apart than `period / limit` is never denied.
 ///
-/// Mirrors: `lua/fixed_window.lua` of `portcullis-redis`.
+/// Mirrors: `lua/window.lua` of `portcullis-redis`.
 ///
 /// ```
 /// use portcullis_core::algorithm::Algorithm;

@@ -42,10 +42,9 @@ const PLACE_OF_SINGLE_METER: &str = "-- SINGLE METER\n";
 const SINGLE_METER: &str = include_str!("../../lua/single_meter.lua");
 /// The line of the driver that the algorithms replace.
 const PLACE_OF_ALGORITHMS: &str = "  -- ALGORITHMS\n";
-const ALGORITHMS: [&str; 7] = [
+const ALGORITHMS: [&str; 6] = [
     include_str!("../../lua/meter.lua"),
-    include_str!("../../lua/fixed_window.lua"),
-    include_str!("../../lua/calendar_window.lua"),
+    include_str!("../../lua/window.lua"),
     include_str!("../../lua/sliding_window.lua"),
     include_str!("../../lua/sliding_log.lua"),
     include_str!("../../lua/in_flight.lua"),
