@@ -1,5 +1,7 @@
 //! The slots of a cluster.
 
+use crc16::{State, XMODEM};
+
 /// Returns the slot of a key: that of its hash tag, if it has one.
 ///
 /// Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
@@ -9,7 +11,7 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
 
 /// Returns the slot of all keys with a hash tag.
 pub(crate) fn slot_of_tag(tag: &[u8]) -> u16 {
-    crc16(tag) % SLOTS
+    State::<XMODEM>::calculate(tag) % SLOTS
 }
 
 /// The bytes between the first `{` and the next `}`, if there are any.
@@ -19,37 +21,6 @@ fn hash_tag(name: &[u8]) -> Option<&[u8]> {
     if length > 0 { Some(&name[start..start + length]) } else { None }
 }
 
-/// CRC-16/XMODEM: the polynomial 0x1021, from zero, without reflection.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |crc: u16, byte| {
-        let [high, _] = crc.to_be_bytes();
-        (crc << 8) ^ REMAINDERS[usize::from(high ^ byte)]
-    })
-}
-
-/// The remainder of each value of a byte.
-static REMAINDERS: [u16; 256] = {
-    let mut remainders = [0; 256];
-    let mut index = 0;
-    // The index and the same number in the upper byte: a `const` cannot convert between them.
-    let mut high: u16 = 0;
-    while index < remainders.len() {
-        let (mut remainder, mut bit) = (high, 0);
-        while bit < 8 {
-            let carry = remainder & 0x8000 != 0;
-            remainder <<= 1;
-            if carry {
-                remainder ^= 0x1021;
-            }
-            bit += 1;
-        }
-        remainders[index] = remainder;
-        index += 1;
-        high = high.wrapping_add(0x100);
-    }
-    remainders
-};
-
 const SLOTS: u16 = 16_384;
 
 #[cfg(test)]
@@ -58,7 +29,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_specification() {
-        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of_tag(b"123456789"), 0x31c3);
     }
 
     #[test]
@@ -73,7 +44,7 @@ mod tests {
             ("}foo{bar}", "bar"),
             ("", ""),
         ] {
-            assert_eq!(slot_of(name.as_bytes()), crc16(tag.as_bytes()) % SLOTS, "{name}");
+            assert_eq!(slot_of(name.as_bytes()), slot_of_tag(tag.as_bytes()), "{name}");
         }
     }
 }
