@@ -13,9 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use portcullis_core::algorithm::{Meter, Span};
 use portcullis_core::store::{Check, Checks, Refund, Run};
-use portcullis_core::{
-    CalendarWindow, FixedWindow, InFlight, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp,
-};
+use portcullis_core::{Quota, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 #[cfg(test)]
@@ -180,19 +178,35 @@ type Numbers = SmallVec<[u8; Checks::MAX]>;
 type Runs = SmallVec<[[u8; RUN]; 1]>;
 
 fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64, near: Timestamp) -> Record {
-    let forced = operation == Operation::Force;
     let rate_based = |rate: &Meter| (METER, meter(operation, rate, cost), record::levels(operation, rate));
+    let units = bounded(cost);
+    // A forced charge needs the most units that a window may hold, a check its limit.
+    let most = |limit, ceiling| if operation == Operation::Force { ceiling } else { limit };
     let (algorithm, parameters, levels) = match strategy {
         Strategy::TokenBucket(bucket) => rate_based(bucket.meter()),
         Strategy::Gcra(gcra) => rate_based(gcra.meter()),
         Strategy::LeakyBucket(bucket) => rate_based(bucket.meter()),
-        Strategy::FixedWindow(window) => (FIXED_WINDOW, fixed_window(window, cost, forced), None),
-        Strategy::CalendarWindow(window) => {
-            (CALENDAR_WINDOW, calendar_window(window, cost, forced, near), None)
+        Strategy::FixedWindow(window) => {
+            let period = micros(window.period());
+            let (phase, most) = (window.phase().unwrap_or(period), most(window.limit(), window.ceiling()));
+            (FIXED_WINDOW, [period, phase, most, units, 0, 0], None)
         }
-        Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost, forced), None),
-        Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost, forced), None),
-        Strategy::InFlight(limit) => (IN_FLIGHT, in_flight(limit, cost), None),
+        Strategy::CalendarWindow(window) => {
+            let (number, instants) = window.table().nearest_two(near);
+            let [start, end, next_end] = instants.map(Timestamp::as_micros);
+            let most = most(window.limit(), window.ceiling());
+            (CALENDAR_WINDOW, [most, units, number, start, end, next_end], None)
+        }
+        Strategy::SlidingWindow(window) => {
+            let most = most(window.limit(), window.ceiling());
+            (SLIDING_WINDOW, [micros(window.slot()), window.slots().into(), most, units, 0, 0], None)
+        }
+        Strategy::SlidingLog(log) => {
+            (SLIDING_LOG, [micros(log.period()), log.limit(), units, most(0, log.ceiling()), 0, 0], None)
+        }
+        Strategy::InFlight(limit) => {
+            (IN_FLIGHT, [micros(limit.lease()), limit.limit(), units, 0, 0, 0], None)
+        }
     };
     let mut record = [0; MAX_RECORD];
     record[0] = algorithm;
@@ -217,38 +231,6 @@ fn meter(operation: Operation<'_>, meter: &Meter, cost: u64) -> Parameters {
 /// highest limit.
 fn bounded(units: u64) -> u64 {
     units.min(2 * Quota::MAX_UNITS)
-}
-
-/// A forced charge needs the most units that a window may hold, a check its limit.
-fn most(forced: bool, limit: u64, ceiling: u64) -> u64 {
-    if forced { ceiling } else { limit }
-}
-
-fn fixed_window(window: &FixedWindow, cost: u64, forced: bool) -> Parameters {
-    let period = micros(window.period());
-    let phase = window.phase().unwrap_or(period);
-    [period, phase, most(forced, window.limit(), window.ceiling()), bounded(cost), 0, 0]
-}
-
-fn calendar_window(window: &CalendarWindow, cost: u64, forced: bool, near: Timestamp) -> Parameters {
-    let (number, instants) = window.table().nearest_two(near);
-    let [start, end, next_end] = instants.map(Timestamp::as_micros);
-    let most = most(forced, window.limit(), window.ceiling());
-    [most, bounded(cost), number, start, end, next_end]
-}
-
-fn sliding_window(window: &SlidingWindow, cost: u64, forced: bool) -> Parameters {
-    let (width, slots) = (micros(window.slot()), window.slots().into());
-    [width, slots, most(forced, window.limit(), window.ceiling()), bounded(cost), 0, 0]
-}
-
-fn sliding_log(log: &SlidingLog, cost: u64, forced: bool) -> Parameters {
-    let ceiling = if forced { log.ceiling() } else { 0 };
-    [micros(log.period()), log.limit(), bounded(cost), ceiling, 0, 0]
-}
-
-fn in_flight(in_flight: &InFlight, cost: u64) -> Parameters {
-    [micros(in_flight.lease()), in_flight.limit(), bounded(cost), 0, 0, 0]
 }
 
 /// A run to refund: for a rate-based algorithm its length and its end, else its units and its position, which for a calendar window
