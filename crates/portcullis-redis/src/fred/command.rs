@@ -52,13 +52,13 @@ impl Command {
         Self {
             name: "EVALSHA",
             slot,
-            code: Some(Code::Sha(script.sha())),
+            code: Some(Code::Sha(script.sha)),
             words,
             load,
             decisions: Some(decisions),
             by_slot,
             asking: false,
-            wrote: script.wrote(),
+            wrote: script.wrote,
             deadline,
             end: end.map_or(latest, |end| end.min(latest)),
         }
@@ -106,11 +106,11 @@ impl Command {
     /// arguments.
     pub(super) fn into_words(self) -> Vec<Bytes> {
         let code = match self.code {
-            None => return self.words.args().to_vec(),
+            None => return self.words.args.to_vec(),
             Some(Code::Sha(sha)) => Bytes::copy_from_slice(&sha),
             Some(Code::Source(source)) => source,
         };
-        let (keys, args) = (self.words.keys(), self.words.args());
+        let (keys, args) = (&self.words.keys, &self.words.args);
         let count = match keys.len() {
             1 => Bytes::from_static(b"1"),
             count => Bytes::from(count.to_string()),
@@ -124,14 +124,14 @@ impl Command {
 
     /// The instant of a scenario.
     pub(super) fn instant(&self) -> Option<&Bytes> {
-        self.words.args().get(1)
+        self.words.args.get(1)
     }
 
     /// Turns `EVALSHA` into `EVAL`, which runs the same call from the source and loads the script.
     pub(crate) fn into_eval(mut self, script: &Script) -> Self {
         self.name = "EVAL";
         self.load = None;
-        self.code = Some(Code::Source(script.source()));
+        self.code = Some(Code::Source(script.source.clone()));
         self
     }
 

@@ -1,8 +1,7 @@
 //! A link: one client at a time, and the task that keeps it connected.
 //!
-//! fred could reconnect by itself. But then its state is `Connected` during the first delay, commands queue behind the
-//! reconnection until their deadline, and a router task that has ended is not restarted. Here fred makes one connection. When
-//! its task ends, for any reason, the link is down at that moment, and a new client is made.
+//! When fred's task for a connection ends, for any reason, the link is down at that moment, and a new client is made. If fred reconnected by
+//! itself, commands would queue behind the reconnection until their deadline, and a task that has ended would not be restarted.
 
 mod call;
 mod combined_call;
@@ -103,7 +102,7 @@ impl Link {
     ) -> (Self, impl Future<Output = ()> + use<>) {
         let (link, publisher) = Self::new(client.is_clustered(), options, outage_log, Arc::default());
         if client.is_connected() {
-            publisher.up(&client, publisher.never_closed.subscribe());
+            publisher.up_again(&client);
         }
         (link, observe(client, publisher, options.deadline))
     }
@@ -271,6 +270,11 @@ impl LinkPublisher {
         live
     }
 
+    /// For a client that outlives its connections.
+    fn up_again(&self, client: &Client) {
+        drop(self.up(client, self.never_closed.subscribe()));
+    }
+
     fn down(&self, error: Error) {
         self.health.outage_log.down(reason_of(&error));
         self.health.outage_log.refused(reason_of(&error));
@@ -361,7 +365,7 @@ async fn observe(client: Client, publisher: LinkPublisher, deadline: Duration) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
     // It may have connected before the subscription.
     if client.is_connected() {
-        publisher.up(&client, publisher.never_closed.subscribe());
+        publisher.up_again(&client);
     }
     loop {
         let error = tokio::select! {
@@ -376,10 +380,8 @@ async fn observe(client: Client, publisher: LinkPublisher, deadline: Duration) {
         };
         match error {
             Ok(Some(error)) => publisher.down(error),
-            Ok(None) => drop(publisher.up(&client, publisher.never_closed.subscribe())),
-            Err(RecvError::Lagged(_)) if client.is_connected() => {
-                drop(publisher.up(&client, publisher.never_closed.subscribe()));
-            }
+            Ok(None) => publisher.up_again(&client),
+            Err(RecvError::Lagged(_)) if client.is_connected() => publisher.up_again(&client),
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
         }

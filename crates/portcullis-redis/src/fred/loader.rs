@@ -1,7 +1,6 @@
 //! Loads scripts on the servers that lack them: once, however many calls miss them.
 //!
-//! A server that refuses `SCRIPT LOAD` gets the source by `EVAL` instead, which loads the script as well. Such a command is a
-//! call with its own charge, so each call that misses the script sends one. Their number is bounded by the calls in flight.
+//! A server that refuses `SCRIPT LOAD` gets the source by `EVAL`, from each call that misses the script: it is a call with its own charge.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -64,7 +63,7 @@ impl Loader {
         if let Some(refusal) = self.refusals.of_slot(live, slot) {
             return Ok(Some(refusal));
         }
-        let sha = script.sha();
+        let sha = script.sha;
         if loaded.get(&sha).is_some_and(|at| *at > missed) {
             return Ok(None);
         }
@@ -95,7 +94,7 @@ impl Loader {
         let mut refused = None;
         for Refusal { server, error, .. } in self.refusals.on(live) {
             let sent = Instant::now();
-            let words = vec![script.source(), "0".into()];
+            let words = vec![script.source.clone(), "0".into()];
             match send_to(&live.client, server, "EVAL", words, self.timeout).await {
                 Err(eval) if eval.refuses_command() => {
                     self.ask_again(sent);
@@ -171,7 +170,7 @@ async fn load_everywhere(
     let mut loads = JoinSet::new();
     let is_asked = |primary: &Option<Server>| refused.iter().all(|refusal| refusal.server != *primary);
     for primary in primaries.into_iter().filter(is_asked) {
-        let (client, words) = (live.client.clone(), vec!["LOAD".into(), script.source()]);
+        let (client, words) = (live.client.clone(), vec!["LOAD".into(), script.source.clone()]);
         loads.spawn(async move {
             let result = send_to(&client, primary.clone(), "SCRIPT", words, timeout).await;
             (primary, result)

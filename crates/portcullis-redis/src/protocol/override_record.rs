@@ -32,12 +32,7 @@ pub(crate) fn replaced(reply: &Value) -> bool {
     FoundRecord::new(reply).is_ok_and(|found| found.is_replaced)
 }
 
-/// The request that only reads the record.
-pub(crate) fn read_request() -> Bytes {
-    replace_request(0, &[], &[])
-}
-
-/// The request that replaces `expected` by `new` for a number of milliseconds, which is not 0. An empty record is none.
+/// The request that replaces `expected` by `new` for a number of milliseconds, or only reads for 0. An empty record is none.
 ///
 /// Mirrors: the comment of `lua/override_record.lua`.
 pub(crate) fn replace_request(expiry: u64, expected: &[u8], new: &[u8]) -> Bytes {

@@ -11,14 +11,14 @@ pub(crate) type Sha = [u8; 40];
 /// A Lua script and the SHA-1 by which the server knows it. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    source: Bytes,
-    sha: Sha,
-    wrote: fn(&Value) -> bool,
+    pub(crate) source: Bytes,
+    pub(crate) sha: Sha,
+    /// Tells from a reply whether it proves that the server accepts writes.
+    pub(crate) wrote: fn(&Value) -> bool,
 }
 
 impl Script {
     /// Makes a script from its source.
-    #[must_use]
     pub(crate) fn new(source: &str) -> Self {
         let sha = format!("{:x}", Sha1::digest(source));
         let sha = sha.as_bytes().try_into().expect("160 bits are 40 digits");
@@ -27,24 +27,8 @@ impl Script {
 
     /// Sets the function that tells from a reply whether the script has written to its keys. By default every reply counts as
     /// written.
-    #[must_use]
     pub(crate) fn with_write_check(self, wrote: fn(&Value) -> bool) -> Self {
         Self { wrote, ..self }
-    }
-
-    /// The function that tells whether a reply proves that the server accepts writes.
-    pub(crate) fn wrote(&self) -> fn(&Value) -> bool {
-        self.wrote
-    }
-
-    /// The source.
-    pub(crate) fn source(&self) -> Bytes {
-        self.source.clone()
-    }
-
-    /// The SHA-1 in hexadecimal.
-    pub(crate) fn sha(&self) -> Sha {
-        self.sha
     }
 }
 
@@ -55,6 +39,6 @@ mod tests {
     #[test]
     fn the_hash_is_that_of_the_server() {
         // As `SCRIPT LOAD "return 1"` replies.
-        assert_eq!(&Script::new("return 1").sha(), b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(&Script::new("return 1").sha, b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
 }

@@ -1,7 +1,5 @@
-//! The ways that a call takes on a link.
-//!
-//! A decision that shares a call with others waits for nothing but its answer, and takes little memory meanwhile: with hundreds of
-//! decisions at a time, the memory that they touch costs more than what they compute. Every other way is boxed.
+//! The ways that a call takes on a link. A decision that shares a call with others takes little memory while it waits for its answer; every
+//! other way is boxed.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -107,7 +105,7 @@ impl Link {
 
     /// Adds a decision to an equal one that waits, whose permit and place it has then.
     fn join(self: &Arc<Self>, command: &Command, before: Duration) -> Option<SharedDecision<'_>> {
-        if command.load.is_none() || !self.combining.may_join(command.words.tag()) {
+        if command.load.is_none() || !self.combining.may_join(command.words.tag) {
             return None;
         }
         // Made before the queue is locked: it is likely to be needed.
@@ -116,7 +114,7 @@ impl Link {
         let id = self.combining.join(&lane, end, |decision, id| {
             let takes = decision.takes(command);
             if takes {
-                decision.join(Caller { id, end, before, answer: Some(caller) });
+                decision.callers.push(Caller { id, end, before, answer: Some(caller) });
             }
             takes
         })?;
@@ -148,7 +146,7 @@ impl Link {
         let lane = self.lane(&command);
         let (end, deadline) = (command.end, command.deadline);
         let latest = (now + deadline / LONGEST_WAIT).min(end);
-        let tag = command.words.tag();
+        let tag = command.words.tag;
         let (mut own, mut answer) = (Some((command, permit)), None);
         // Made before the queue is locked, if it is likely to be needed.
         let mut channel = self.combining.is_busy().then(oneshot::channel);

@@ -4,19 +4,9 @@
 //! [queue](crate::resilience::combining), and a task sends it in one call with others. No caller sends for another one, so
 //! callers that go away, or are not polled, hold up no other.
 //!
-//! Invariants:
-//! - A decision that waits leaves when a call ends, and at the latest after 1/16 of its deadline, with all before it. So a server
-//!   that is far, slow or silent gets it hardly later than without combined calls.
-//! - A caller that leaves before its call is sent has charged nothing, and its permit is free.
-//! - A decision is part of one call. If the fate of that call is unknown, so is that of each decision in it.
-//! - Each caller has its reply, or an error, at its own deadline at the latest, or after the [wait](crate::resilience::overtime) that
-//!   finds out whether there is an outage.
-//! - An error reply means that nothing was written: a script writes after all decisions are made, and a server refuses only the
-//!   first write of a script for its own state. If decisions would differ in calls of their own, because some write nothing or
-//!   only one is at fault, each is sent by itself. So an error is that of the decision. Equal decisions under one permit are one of
-//!   them here, because the server makes them in one step: their answers are the same.
-//! - Permits are held until the reply, or until the connection ends. Equal decisions that follow each other have one, because the
-//!   server makes them in one step.
+//! A decision waits for at most 1/16 of its deadline. If the fate of its call is unknown, so is its own. An error reply means that nothing was
+//! written: if decisions would differ in calls of their own, each is sent by itself, and equal decisions under one permit together, because
+//! their answers are the same. Permits are held until the reply, or until the connection ends.
 
 mod queued_check;
 

@@ -47,22 +47,23 @@ impl Link {
         let observer = ReplyObserver::new(&command, reply_time, breaker_permit, &live, &self.health);
         let (mut call, first) =
             InFlightCall::begin(&live, command, permit, lane_call, observer, self.runtime.clone()).await;
+        let mut next = false;
         let result = match first {
-            Poll::Ready(result) => Ok(result),
+            Poll::Ready(result) => Some(result),
             Poll::Pending => {
                 // All earlier calls have been answered, so the next reply is for this one.
-                let next = self.health.in_flight.has_only(1);
+                next = self.health.in_flight.has_only(1);
                 let mut result = self.timer.wait_until(end, call.reply()).await;
                 if result.is_none() {
                     // Boxed, because it is rare, and each call would have the memory for it.
                     result = Box::pin(call.wait_on(end, deadline)).await;
                 }
-                result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
+                result
             }
         };
         let observer = call.observer.take().expect("the result is not recorded yet");
-        let Ok(result) = result else { return Err(observer.observe_no_reply(deadline)) };
-        let result = result.map_err(|(error, next)| call_error(&error, next));
+        let Some(result) = result else { return Err(observer.observe_no_reply(deadline)) };
+        let result = result.map_err(|error| call_error(&error, next));
         observer.observe(&result);
         result
     }
@@ -103,7 +104,7 @@ impl InFlightCall {
         lane_call: Option<LaneCall>,
         observer: ReplyObserver,
         runtime: Handle,
-    ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
+    ) -> (Self, Poll<Result<Value, Error>>) {
         let deadline = command.deadline;
         let reply: ReplyFuture = if command.asking {
             Box::pin(while_connected(send_asking(live, command), live.closed.clone()))
@@ -121,7 +122,7 @@ impl InFlightCall {
         if first.is_ready() {
             call.reply = None;
         }
-        (call, first.map(|result| result.map_err(|error| (error, false))))
+        (call, first)
     }
 
     async fn reply(&mut self) -> Result<Value, Error> {

@@ -178,7 +178,7 @@ async fn end_at_their_own_deadlines([first, second]: [&'static str; 2]) {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     let script = scripts::of_decisions(false);
-    server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source()).unwrap()]);
+    server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source).unwrap()]);
     let ask = |key: &'static str, left| {
         let (link, command) = (Arc::clone(&link), decision(&script, key, left));
         tokio::spawn(async move {
@@ -209,7 +209,7 @@ async fn short_deadline_joins_no_longer_one() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     let script = scripts::of_decisions(false);
-    server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source()).unwrap()]);
+    server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source).unwrap()]);
     // A decision waits for other calls longer than this test takes.
     let (deadline, long) = (Duration::from_secs(1_600), Duration::from_secs(40));
     let ask = |key: &'static str, left| {

@@ -76,7 +76,7 @@ impl CombinedRequest {
             self.decisions.push(last);
             return;
         }
-        self.add_decision(words.keys(), &words.args()[0], words.replay());
+        self.add_decision(&words.keys, &words.args[0], words.replay.as_ref());
         self.previous = Some(Arc::clone(words));
     }
 

@@ -1,7 +1,5 @@
-//! Equal decisions about one key, which the script makes in one step.
-//!
-//! The script reads and writes the state once, and replies with the state before and after all of them. Here core makes them again,
-//! one after another, so that each caller gets its own figures and its own position. Both must come to the same state.
+//! Equal decisions about one key, which the script makes in one step: it replies with the state before and after all of them. Here core makes
+//! them again, so that each caller gets its own figures and its own position. Both must come to the same state.
 
 use bytes::Bytes;
 use portcullis_core::algorithm::{CalendarCount, State};

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::{Replay, Words};
 
 /// The keys and the arguments of a call. Calls that make equal decisions may share them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallWords {
-    keys: Words,
-    args: Words,
-    replay: Option<Replay>,
-    tag: u64,
+    /// The names of the keys.
+    pub(crate) keys: Words,
+    pub(crate) args: Words,
+    /// What the decision is computed from if the script makes it several times; `None` for one that is never repeated.
+    pub(crate) replay: Option<Replay>,
+    /// Equal for equal decisions that the script may make several times, hardly ever for different ones, and 0 for all other words.
+    pub(crate) tag: u64,
 }
 
 impl CallWords {
@@ -27,25 +28,6 @@ impl CallWords {
             _ => 0,
         };
         Arc::new(Self { keys, args, replay, tag })
-    }
-
-    /// Equal for equal decisions that the script may make several times, hardly ever for different ones, and 0 for all other words.
-    pub(crate) fn tag(&self) -> u64 {
-        self.tag
-    }
-
-    /// The names of the keys.
-    pub(crate) fn keys(&self) -> &[Bytes] {
-        &self.keys
-    }
-
-    pub(crate) fn args(&self) -> &[Bytes] {
-        &self.args
-    }
-
-    /// What the decision is computed from if the script makes it several times; `None` for one that is never repeated.
-    pub(crate) fn replay(&self) -> Option<&Replay> {
-        self.replay.as_ref()
     }
 }
 
@@ -64,13 +46,15 @@ fn tag_of(key: &[u8], request: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
     fn decisions_that_differ_have_other_tags() {
         let tag_of = |key: &'static str, request: &'static str, replay: Option<Replay>| {
             let [keys, args] = [key, request].map(|word| [Bytes::from(word)].into_iter().collect());
-            CallWords::of_decision(keys, args, replay).tag()
+            CallWords::of_decision(keys, args, replay).tag
         };
         let gcra = portcullis_core::Policy::gcra("gcra", portcullis_core::Quota::per_minute(5));
         let replay = Replay::of(gcra.strategy(), 1);

@@ -18,7 +18,7 @@ pub(in crate::fred::link) struct QueuedCheck {
     pub(super) command: Command,
     pub(super) permit: Permit,
     /// One for each decision, in the order of their arrival and of their ids.
-    pub(super) callers: SmallVec<[Caller; 1]>,
+    pub(in crate::fred::link) callers: SmallVec<[Caller; 1]>,
 }
 
 /// A caller that waits for a decision.
@@ -50,11 +50,7 @@ impl QueuedCheck {
     pub(in crate::fred::link) fn takes(&self, command: &Command) -> bool {
         let is_equal =
             Arc::ptr_eq(&self.command.words, &command.words) || self.command.words == command.words;
-        is_equal && self.command.words.replay().is_some()
-    }
-
-    pub(in crate::fred::link) fn join(&mut self, caller: Caller) {
-        self.callers.push(caller);
+        is_equal && self.command.words.replay.is_some()
     }
 
     /// Removes the caller with this id. Returns whether it was there.
