@@ -1,19 +1,13 @@
 //! Remembers denials for a short time, so that a flood of one key is answered without Redis.
 //!
-//! A remembered denial is one policy and one key, with the cost that was denied. Until its wait is over, and for at most one
-//! second, the server would deny that cost and every higher one again. A refund, settlement, reset or override by this store removes the
-//! denial at once. One by another instance is not seen, so that the client may be denied for up to one second longer.
+//! Until the wait of a denial is over, and for at most one second, the server would deny its cost and every higher one again. A refund,
+//! settlement, reset or override by this store removes it at once; one by another instance is not seen. While the server answers nothing, it
+//! holds for its whole wait, at most a minute, unless the server has admitted the key since.
 //!
-//! While the server answers nothing, a denial holds until its wait is over, and for at most one minute: otherwise the failure mode of
-//! its policy would let a client pass that is known to have nothing left. It ends earlier if the server has admitted the key since.
+//! Denials of a cost of 0 are not remembered, unless the key is blocked, and neither are those of keys that clients share.
 //!
-//! Denials of a cost of 0 are not remembered, unless the key is blocked: that denies every cost. Neither are denials of keys that
-//! clients share: one client's denial does not apply to another.
-//!
-//! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces one that only an outage
-//! needs, if there is one, or else the one that ends first. A key has at most two entries, of two costs. So an insertion costs the
-//! same however full the memory is, and a client cannot choose which denial is replaced. A replaced denial costs one more round trip
-//! at the next check, and does not hold in an outage.
+//! The memory is bounded. A random hash chooses a set of eight entries for each denial, so that a client cannot choose which one is replaced:
+//! one that only an outage needs, or else the one that ends first. A key has at most two entries, of two costs.
 
 mod entry;
 mod figures;
@@ -112,7 +106,7 @@ impl DenialMemory {
         let hash = self.hash(id);
         let is_held = self.set_held_until(hash).is_some_and(|end| self.now_before(end).is_some());
         if is_held && let Some(mut shard) = self.shard(hash) {
-            shard.refute(self.sets, hash, id, check.cost, at);
+            shard.remove(self.sets, hash, |denial| denial.id == id && denial.is_refuted(check.cost, at));
         }
     }
 
@@ -142,7 +136,7 @@ impl DenialMemory {
         if now >= denial.held_until() {
             return false;
         }
-        let hash = self.hash(denial.id());
+        let hash = self.hash(denial.id);
         let Some(mut shard) = self.shard(hash) else { return false };
         let is_remembered = shard.insert(self.sets, hash, denial, now);
         if is_remembered {
@@ -169,7 +163,7 @@ impl DenialMemory {
         let hash = self.hash(id);
         let mut shard = self.shard(hash)?;
         let denial = shard.find(self.sets, hash, id, |denial| now < end(denial) && denial.denies(check))?;
-        shard.count_hit(is_hit);
+        shard.hits += u64::from(is_hit);
         Some(denial)
     }
 

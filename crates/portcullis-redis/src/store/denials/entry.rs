@@ -18,11 +18,11 @@ pub(super) struct Id {
 /// A remembered denial. Times without another clock are microseconds since the memory was created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Denial {
-    id: Id,
+    pub(super) id: Id,
     /// Includes the quota: a denial under another quota does not apply.
     strategy: Strategy,
     /// 0 for a blocked key, which denies every cost.
-    cost: u64,
+    pub(super) cost: u64,
     limit: u64,
     remaining: u64,
     reset_after: u64,
@@ -32,7 +32,7 @@ pub(super) struct Denial {
     /// On the store's clock.
     at: Timestamp,
     /// Before the request was sent.
-    sent: u64,
+    pub(super) sent: u64,
     /// After the reply came.
     answered: u64,
     /// How long it is valid after the request was sent, at most.
@@ -84,18 +84,6 @@ impl Denial {
     /// Makes the denial invalid at and after an instant of the store's clock.
     pub(super) fn until(self, end: Timestamp) -> Self {
         Self { longest: micros(end.saturating_since(self.at)).min(self.longest), ..self }
-    }
-
-    pub(super) fn id(&self) -> Id {
-        self.id
-    }
-
-    pub(super) fn cost(&self) -> u64 {
-        self.cost
-    }
-
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// Whether an older denial of the same key is not needed beside it: one that applies to no other checks, or is held for hardly longer,

@@ -20,7 +20,7 @@ impl DenialMemory {
 
     /// The decisions that were denied by the memory.
     pub(in crate::store) fn hits(&self) -> u64 {
-        self.shards.iter().map(|shard| lock(shard).hits()).sum()
+        self.shards.iter().map(|shard| lock(shard).hits).sum()
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use portcullis_core::Timestamp;
-
 use super::SHARDS;
 use super::entry::{Denial, Id};
 
@@ -14,7 +12,7 @@ pub(super) struct Shard {
     /// For each group of keys, the instant of its latest correction: denials from requests sent up to then are ignored.
     corrected: [u64; STAMPS],
     /// The decisions that were denied by an entry.
-    hits: u64,
+    pub(super) hits: u64,
 }
 
 impl Default for Shard {
@@ -33,22 +31,8 @@ impl Shard {
         denies: impl Fn(&Denial) -> bool,
     ) -> Option<Denial> {
         let set = self.entries.get(set_range(sets, hash))?;
-        let own = set.iter().flatten().filter(|denial| denial.id() == id && denies(denial));
+        let own = set.iter().flatten().filter(|denial| denial.id == id && denies(denial));
         own.max_by_key(|denial| denial.precedence()).copied()
-    }
-
-    /// Removes the denial of a key that the server has admitted since.
-    pub(super) fn refute(&mut self, sets: usize, hash: u64, id: Id, cost: u64, at: Timestamp) {
-        self.remove(sets, hash, |denial| denial.id() == id && denial.is_refuted(cost, at));
-    }
-
-    /// Counts a decision that is denied by an entry, if it is one.
-    pub(super) fn count_hit(&mut self, is_hit: bool) {
-        self.hits += u64::from(is_hit);
-    }
-
-    pub(super) fn hits(&self) -> u64 {
-        self.hits
     }
 
     /// The number of entries in a range that are valid now, and where the next range begins; `None` beyond the last entry.
@@ -62,7 +46,7 @@ impl Shard {
     /// Returns whether the denial is remembered. Among denials of other costs the key keeps one whose hold lasts: the one of the lowest
     /// cost.
     pub(super) fn insert(&mut self, sets: usize, hash: u64, denial: Denial, now: u64) -> bool {
-        if denial.sent() <= self.corrected[stamp(hash)] {
+        if denial.sent <= self.corrected[stamp(hash)] {
             return false;
         }
         if self.entries.is_empty() {
@@ -71,9 +55,9 @@ impl Shard {
         let Some(set) = self.entries.get_mut(set_range(sets, hash)) else { return false };
         let mut kept: Option<Denial> = None;
         for entry in &mut *set {
-            let Some(old) = entry.take_if(|old| old.id() == denial.id()) else { continue };
+            let Some(old) = entry.take_if(|old| old.id == denial.id) else { continue };
             let is_held = now < old.held_until() && !denial.covers(&old);
-            if is_held && kept.is_none_or(|kept| old.cost() < kept.cost()) {
+            if is_held && kept.is_none_or(|kept| old.cost < kept.cost) {
                 kept = Some(old);
             }
         }
@@ -92,10 +76,11 @@ impl Shard {
     pub(super) fn forget(&mut self, sets: usize, hash: u64, id: Id, until: u64) {
         let stamp = &mut self.corrected[stamp(hash)];
         *stamp = until.max(*stamp);
-        self.remove(sets, hash, |denial| denial.id() == id);
+        self.remove(sets, hash, |denial| denial.id == id);
     }
 
-    fn remove(&mut self, sets: usize, hash: u64, is_removed: impl Fn(&Denial) -> bool) {
+    /// Removes denials of a set.
+    pub(super) fn remove(&mut self, sets: usize, hash: u64, is_removed: impl Fn(&Denial) -> bool) {
         for entry in self.entries.get_mut(set_range(sets, hash)).into_iter().flatten() {
             entry.take_if(|denial| is_removed(denial));
         }
