@@ -15,7 +15,7 @@ mod renewals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::overrides::{Block, LockOut, Override};
+use portcullis_core::overrides::{Block, LockOut, Override, validate_block, validate_grant, validate_policy};
 use portcullis_core::store::{
     CallObserver, Check, CheckResult, Checks, Figure, Outcome, Renewal, Renewed, Run, Standby, Store,
     StoreFuture,
@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::script::Script;
-use crate::protocol::wire::{Operation, Reply, StoredState};
+use crate::protocol::wire::{Operation, Reply};
 use crate::transport::{Availability, QueueKey, Transport as _};
 
 use self::answers::Answers;
@@ -203,15 +203,21 @@ impl Store for RedisStore {
     }
 
     fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
-        self.start_grant(policy, key, grant)
+        let valid = match grant {
+            Some((quota, length)) => validate_grant(policy, quota, length),
+            None => validate_policy(policy),
+        };
+        self.start_change(valid, policy, key, move |record, now| record.set_grant(now, grant))
     }
 
     fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
-        self.start_block(policy, key, length)
+        let valid = validate_block(policy, length);
+        self.start_change(valid, policy, key, move |record, now| record.set_block(now, length))
     }
 
     fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.start_unblock(policy, key)
+        self.0.recently_denied.remove(key);
+        self.start_change(validate_policy(policy), policy, key, |record, _| record.unblock())
     }
 
     fn record_denials(
@@ -362,40 +368,6 @@ impl Inner {
             refused = Some(with_outage(store_error(&rejection?), outage));
         }
         refused
-    }
-
-    /// Reads the figures of a state that was changed, for a check of this `cost`.
-    pub(crate) fn result_of(
-        &self,
-        reply: &mut Reply,
-        check: &Check,
-        cost: u64,
-    ) -> Result<(Timestamp, CheckResult), StoreError> {
-        let at = reply.at()?;
-        let (_, stored) = self.read_stored(reply, check, at)?;
-        Ok((at, stored.check_result(at, cost, true)))
-    }
-
-    /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry
-    /// that a check on the server's time would have set.
-    pub(crate) fn read_stored(
-        &self,
-        reply: &mut Reply,
-        check: &Check,
-        at: Timestamp,
-    ) -> Result<(bool, StoredState), StoreError> {
-        let (admitted, expiry) = reply.done()?;
-        let stored = reply.stored(check.policy.strategy())?;
-        if let (Some(_), Some(end), 1..) = (&self.scenario, stored.expires_at(), expiry) {
-            let needed = end.saturating_sub(at.as_micros());
-            let set = expiry.saturating_mul(1_000);
-            if !(needed..=needed.saturating_add(2_000)).contains(&set) {
-                let message =
-                    format!("an expiry of {set} us was set for a state that expires after {needed} us");
-                return Err(StoreError::new(StoreErrorKind::Failed, message));
-            }
-        }
-        Ok((admitted, stored))
     }
 }
 

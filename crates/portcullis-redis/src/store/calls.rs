@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use portcullis_core::store::{Check, Refund};
+use portcullis_core::store::{Check, CheckResult, Refund};
 use portcullis_core::{StoreError, StoreErrorKind, Strategy, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use super::Inner;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{CallWords, Guard, Operation, Replay, Reply, encode, load_of};
+use crate::protocol::wire::{CallWords, Guard, Operation, Replay, Reply, StoredState, encode, load_of};
 use crate::transport::{Call, CallError, QueueKey, Transport as _};
 
 impl Inner {
@@ -84,6 +84,40 @@ impl Inner {
         let (script, slot) = (&self.script, Some(slot));
         let call = Call { script, slot, words, queue, load, decisions, end };
         self.connection.run(call)
+    }
+
+    /// Reads the figures of a state that was changed, for a check of this `cost`.
+    pub(crate) fn result_of(
+        &self,
+        reply: &mut Reply,
+        check: &Check,
+        cost: u64,
+    ) -> Result<(Timestamp, CheckResult), StoreError> {
+        let at = reply.at()?;
+        let (_, stored) = self.read_stored(reply, check, at)?;
+        Ok((at, stored.check_result(at, cost, true)))
+    }
+
+    /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry
+    /// that a check on the server's time would have set.
+    pub(crate) fn read_stored(
+        &self,
+        reply: &mut Reply,
+        check: &Check,
+        at: Timestamp,
+    ) -> Result<(bool, StoredState), StoreError> {
+        let (admitted, expiry) = reply.done()?;
+        let stored = reply.stored(check.policy.strategy())?;
+        if let (Some(_), Some(end), 1..) = (&self.scenario, stored.expires_at(), expiry) {
+            let needed = end.saturating_sub(at.as_micros());
+            let set = expiry.saturating_mul(1_000);
+            if !(needed..=needed.saturating_add(2_000)).contains(&set) {
+                let message =
+                    format!("an expiry of {set} us was set for a state that expires after {needed} us");
+                return Err(StoreError::new(StoreErrorKind::Failed, message));
+            }
+        }
+        Ok((admitted, stored))
     }
 
     /// The words of a decision without guards on the server's time, by `encode` if they are not known. The words of a calendar window

@@ -1,25 +1,18 @@
 //! Decisions over keys in several slots of a cluster.
 //!
-//! Each slot is queried by one call, and all calls are sent at once. If one slot denies, the charges of the others are
-//! refunded. No key ever admits more than its policy allows, because a unit is charged before a request is admitted. While the
-//! decision is in progress, units that may be refunded count as used. Other requests can be denied that would have fitted, by
-//! as many units as such decisions hold at that instant.
+//! Each slot is queried by one call, and all calls are sent at once. If one slot denies, the charges of the others are refunded. A unit is
+//! charged before a request is admitted, so no key admits more than its policy allows; meanwhile others may be denied.
 //!
-//! Requests that a client's own limit denies must not hold units of shared limits. So if one of the client's own keys was denied
-//! [recently](recently_denied::RECENT), its slot is queried first, and the others only if it admits. The units that such a
-//! client can hold are those of its calls in progress when it was first denied.
+//! If one of the client's own keys was denied [recently](recently_denied::RECENT), its slot is queried first, and the others only if it
+//! admits: requests that a client's own limit denies must not hold units of shared limits. Slots with limits on requests in flight are
+//! queried last.
 //!
-//! Slots with limits on requests in flight are queried last, when all others have admitted, so that a request that is denied by a rate
-//! does not take the place of one that is served. Only a recently denied key of the client precedes shared limits even so.
+//! If a slot fails, a denial by another one is final. Otherwise the checks of the failed slots are decided by their policies' failure modes:
+//! they pass if they are open, or are decided by the [standby](Standby), all of them or none. If it denies, or a policy is closed, the charges
+//! are refunded. If a slot is overloaded, which is no outage, the decision is rejected.
 //!
-//! If a slot fails, the others continue to limit. A denial is final, whatever has failed. Otherwise the checks of the failed
-//! slots are decided by their policies' failure modes: they pass if they are open, or are decided in memory by the
-//! [standby](Standby), all of them or none. If the standby denies, or a policy is closed, the charges of the slots are refunded.
-//! If a slot is overloaded, which is no outage, the decision is rejected.
-//!
-//! A decision runs to its end in a task of its own. If its caller has dropped the future by then, no request was admitted, and all
-//! charges are refunded. Otherwise a client that sends requests and disconnects could use up the limits of other keys by
-//! requests that one key denies.
+//! A decision runs to its end in a task of its own. If its caller has gone away by then, all charges are refunded: otherwise a client that
+//! disconnects could use up the limits of other keys by requests that one key denies.
 
 mod partial;
 mod recently_denied;

@@ -2,11 +2,8 @@
 //!
 //! The protocol is in [`portcullis_core::lease`]. This module has the leased keys, [`trip`] the decisions that need a call,
 //! [`wait`] those that wait for the call of another request, [`own_costs`] what a standby decides, and [`returns`] the refunds of
-//! what is left.
-//!
-//! The number of keys is bounded. A hash chooses a set of eight entries for each key. A new key replaces the entry that is not in
-//! lease and has had the fewest requests lately, so that keys with few requests do not displace those that are about to be leased.
-//! If all eight are in lease, the key does without.
+//! what is left. A hash chooses a set of eight entries for each key. A new key replaces the entry that is not in lease and has had the fewest
+//! requests lately; if all eight are in lease, it does without.
 
 mod own_costs;
 mod returns;

@@ -1,8 +1,5 @@
-//! Renewals of permits under limits on requests in flight.
-//!
-//! Permits are renewed by as few calls as possible: one for each slot in a cluster, one for all of them otherwise, or several if a
-//! call would [block the server](first_renewals) for longer than the largest decision. A call is not repeated here, although that
-//! would be harmless: the caller knows when it renews next.
+//! Renewals of permits under limits on requests in flight, by as few calls as possible: one for each slot, or several if a call would
+//! [block the server](first_renewals) for longer than the largest decision. The caller repeats them.
 
 use portcullis_core::store::{Renewal, Renewed};
 use portcullis_core::{StoreError, StoreErrorKind, Strategy};
@@ -35,7 +32,9 @@ impl RedisStore {
                 let (chunk, later) = next_call(&renewals, rest);
                 rest = later;
                 let (store, slot) = (self.clone(), chunk[0].slot);
-                let call = self.0.renewal_call(&renewals, chunk);
+                let permits: Vec<_> = chunk.iter().map(|id| permits(&renewals, *id)).collect();
+                let now = self.0.scenario.as_ref().map(|clock| clock.now());
+                let call = RenewalCall::new(&self.0.layout, now, &permits);
                 let chunk = chunk.to_vec();
                 calls.spawn(async move { Ok((chunk, store.0.run_renewals(slot, call).await?)) });
             }
@@ -75,12 +74,6 @@ impl Inner {
         };
         ids.sort_by_key(order);
         ids
-    }
-
-    fn renewal_call(&self, renewals: &[Renewal], chunk: &[RunId]) -> RenewalCall {
-        let permits: Vec<_> = chunk.iter().map(|id| permits(renewals, *id)).collect();
-        let now = self.scenario.as_ref().map(|clock| clock.now());
-        RenewalCall::new(&self.layout, now, &permits)
     }
 
     /// Returns the number of permits of each run that are held.

@@ -1,8 +1,5 @@
-//! Requests that wait for a lease that another request is asking for.
-//!
-//! Without that, all requests that arrive while a lease is being charged would make a call each. No more requests wait than the
-//! lease will pay for, and each waits for one call, which was sent before it came. Then it is paid from the lease or has a call of
-//! its own.
+//! Requests that wait for a lease that another request is asking for: no more than the lease will pay for, each for one call, which was sent
+//! before it came. Then it is paid from the lease or has a call of its own.
 
 use std::pin::pin;
 use std::sync::Arc;

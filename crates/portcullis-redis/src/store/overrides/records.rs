@@ -6,49 +6,19 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use portcullis_core::overrides::{
-    Block, LockOut, Override, OverrideError, validate_block, validate_grant, validate_policy,
-};
+use portcullis_core::overrides::{Block, LockOut, Override, OverrideError, validate_policy};
 use portcullis_core::store::StoreFuture;
-use portcullis_core::{Key, Policy, Quota, StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{Key, Policy, StoreError, StoreErrorKind, Timestamp};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
 use crate::protocol::keys;
-use crate::protocol::override_record::{FoundRecord, read_request, replace_request};
+use crate::protocol::override_record::{FoundRecord, replace_request};
 use crate::protocol::wire::{CallWords, with_instant};
 use crate::store::{Inner, RedisStore};
 use crate::transport::{Call, QueueKey, Transport as _};
 
 impl RedisStore {
-    pub(in crate::store) fn start_grant(
-        &self,
-        policy: &Policy,
-        key: Key,
-        grant: Option<(Quota, Duration)>,
-    ) -> StoreFuture<()> {
-        let valid = match grant {
-            Some((quota, length)) => validate_grant(policy, quota, length),
-            None => validate_policy(policy),
-        };
-        self.start_change(valid, policy, key, move |record, now| record.set_grant(now, grant))
-    }
-
-    pub(in crate::store) fn start_block(
-        &self,
-        policy: &Policy,
-        key: Key,
-        length: Duration,
-    ) -> StoreFuture<()> {
-        let valid = validate_block(policy, length);
-        self.start_change(valid, policy, key, move |record, now| record.set_block(now, length))
-    }
-
-    pub(in crate::store) fn start_unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.0.recently_denied.remove(key);
-        self.start_change(validate_policy(policy), policy, key, |record, _| record.unblock())
-    }
-
     pub(in crate::store) fn start_denials(
         &self,
         policy: &Policy,
@@ -56,11 +26,7 @@ impl RedisStore {
         denials: u32,
         lock_out: LockOut,
     ) -> StoreFuture<Option<Block>> {
-        if let Err(error) = validate_policy(policy) {
-            return StoreFuture::ready(Err(error.into()));
-        }
-        let (store, policy) = (self.clone(), policy.clone());
-        StoreFuture::boxed(async move {
+        self.start(validate_policy(policy), policy, |store, policy| async move {
             let count = |record: &mut Override, now| record.record_denials(now, denials, &lock_out);
             let begun = store.0.replace_override(&policy, key, count).await?;
             // A denial that is remembered would be made again, but does not show the block.
@@ -72,27 +38,21 @@ impl RedisStore {
     }
 
     pub(in crate::store) fn start_read(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
-        if let Err(error) = validate_policy(policy) {
-            return StoreFuture::ready(Err(error.into()));
-        }
-        let (store, policy) = (self.clone(), policy.clone());
-        StoreFuture::boxed(async move { store.0.replace_override(&policy, key, |record, _| *record).await })
+        self.start(validate_policy(policy), policy, |store, policy| async move {
+            store.0.replace_override(&policy, key, |record, _| *record).await
+        })
     }
 
     /// Changes the record of a key. Removes its remembered denial, as a [correction](Inner::change) does, unless it is certain that nothing was
     /// changed: a block that fails in an outage must not let its key pass.
-    fn start_change(
+    pub(in crate::store) fn start_change(
         &self,
         valid: Result<(), OverrideError>,
         policy: &Policy,
         key: Key,
         change: impl Fn(&mut Override, Timestamp) + Send + Sync + 'static,
     ) -> StoreFuture<()> {
-        if let Err(error) = valid {
-            return StoreFuture::ready(Err(error.into()));
-        }
-        let (store, policy) = (self.clone(), policy.clone());
-        StoreFuture::boxed(async move {
+        self.start(valid, policy, |store, policy| async move {
             let correction = store.0.denials.correct(&policy, key);
             let changed = store.0.replace_override(&policy, key, change).await;
             match &changed {
@@ -102,6 +62,18 @@ impl RedisStore {
             }
             changed
         })
+    }
+
+    fn start<T, F: Future<Output = Result<T, StoreError>> + Send + 'static>(
+        &self,
+        valid: Result<(), OverrideError>,
+        policy: &Policy,
+        run: impl FnOnce(Self, Policy) -> F,
+    ) -> StoreFuture<T> {
+        match valid {
+            Ok(()) => StoreFuture::boxed(run(self.clone(), policy.clone())),
+            Err(error) => StoreFuture::ready(Err(error.into())),
+        }
     }
 }
 
@@ -115,7 +87,7 @@ impl Inner {
         change: impl Fn(&mut Override, Timestamp) -> T,
     ) -> Result<T, StoreError> {
         let end = Instant::now() + self.connection.deadline();
-        let mut found = self.call_record(policy, key, read_request(), end).await?;
+        let mut found = self.call_record(policy, key, replace_request(0, &[], &[]), end).await?;
         for _ in 0..MAX_ATTEMPTS {
             let before = decode(&found.record);
             let mut record = before;
