@@ -114,8 +114,7 @@ impl RedisStoreBuilder {
     /// Sets how long a decision may take, 50 ms by default, from 1 ms to an hour. A check without a reply by then is an error: an
     /// overload if other calls were answered meanwhile. If none was, the store probes the server, and the check waits for up to as long
     /// again. If neither is answered it is an outage, to which the policy's failure mode applies. Whether the charge was made is
-    /// unknown, and the check is not sent again. It takes longer only while this process, or a thread of it, stands still. If the thread of
-    /// the connection does so for three deadlines beyond that of a check, it is an outage, except for checks in other runtimes.
+    /// unknown, and the check is not sent again. It takes longer only while this process stands still, for up to three deadlines more.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { options: self.options.deadline(deadline), ..self }
     }

@@ -10,7 +10,7 @@ mod refresh;
 
 use std::collections::HashMap;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -123,7 +123,7 @@ impl Cluster {
 
     /// What a call for a slot, or for any node, would meet now. Does not allocate.
     pub(crate) fn availability(&self, slot: Option<u16>) -> Availability {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = self.read_view();
         let unserved_for = |outage| Availability { rejection: Some(unserved()), outage, is_connected: false };
         let Some(slot) = slot else {
             let all = view.nodes().iter().map(|node| node.availability()).reduce(Availability::or);
@@ -135,7 +135,7 @@ impl Cluster {
 
     /// Whether a reply has come since an instant, in time or not, from the node of a slot or, without a slot, from any node.
     pub(crate) fn replied_since(&self, slot: Option<u16>, start: Instant) -> bool {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        let view = self.read_view();
         match slot {
             Some(slot) => view.node(slot).is_some_and(|node| node.replied_since(start)),
             None => view.nodes().iter().any(|node| node.replied_since(start)),
@@ -144,10 +144,7 @@ impl Cluster {
 
     /// Makes the waiting calls of a key check whether they are denied, on the node that serves the slot.
     pub(crate) fn recheck_denied(&self, slot: u16, key: u128) {
-        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = view.node(slot) {
-            node.recheck_denied(key);
-        }
+        self.read_view().node(slot).into_iter().for_each(|node| node.recheck_denied(key));
     }
 
     /// The primaries that have slots.
@@ -171,7 +168,11 @@ impl Cluster {
     }
 
     fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.read_view())
+    }
+
+    fn read_view(&self) -> RwLockReadGuard<'_, Arc<View>> {
+        self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serving(&self, slot: u16) -> Result<Arc<Node>, CallError> {
@@ -209,10 +210,9 @@ impl Cluster {
         if full {
             return Err(CallError::Unavailable(TOO_MANY_NODES.into()));
         }
-        let node = Arc::new(self.connect(&addr));
-        let member =
-            Member { node: Arc::clone(&node), transient_until: Some(Instant::now() + TRANSIENT_LIFETIME) };
-        nodes.insert(addr, member);
+        let (node, transient_until) =
+            (Arc::new(self.connect(&addr)), Some(Instant::now() + TRANSIENT_LIFETIME));
+        nodes.insert(addr, Member { node: Arc::clone(&node), transient_until });
         Ok(node)
     }
 

@@ -1,25 +1,7 @@
-//! The connection to the server. It runs scripts and nothing else.
+//! The connection to the server. It runs scripts and nothing else. The page of the crate has its guarantees.
 //!
-//! Guarantees:
-//! - A call ends at its deadline, or after one more while it is open [whether there is an outage](crate::resilience::overtime). It ends
-//!   at once if no reply can be expected: without a connection, and while the circuit breaker of the connection is open. A call and
-//!   a probe without a reply open the breaker, and any reply closes it.
-//! - A script runs at most once per call. If it is unknown whether the script ran, the error reports it
-//!   ([`CallError::fate_unknown`]). A call that certainly had no effect, because the server redirected it or has lost the
-//!   script, is repeated within the same deadline.
-//! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A combined call counts once for each of
-//!   its decisions, but those that have joined an equal one, which fill at most a quarter of it. A call that is dropped before it has a
-//!   permit has sent nothing.
-//! - Decisions that arrive while calls are on their way leave together, in the order of their arrival. Whatever happens to their
-//!   call, each gets its own reply, at its own deadline at the latest. A decision that would be refused by itself fails by itself.
-//! - A call that is not sent because of these bounds is an overload, and so is a call that gets no reply in time while other
-//!   calls are answered. It is an outage only while no call is answered.
-//! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call that misses it, on
-//!   that server, once for all calls that wait for it. If the server refuses `SCRIPT LOAD`, each call that misses the script
-//!   sends its source by `EVAL`, in place of the repetition.
-//! - In a cluster every primary has a connection of its own, so a failed primary makes only its own slots unavailable.
-//! - The connection is renewed without limit, soon after the server is back. One line is logged when it goes down and one when
-//!   it is up again, in a cluster for each node.
+//! A call that certainly had no effect, because the server redirected it or has lost the script, is repeated within the same deadline. A
+//! call whose fate is unknown is not: the error [reports it](CallError::fate_unknown).
 
 mod open;
 #[cfg(feature = "recorded")]

@@ -1,7 +1,4 @@
 //! What a store counts about its calls, over all connections that it has and had.
-//!
-//! The counters of calls are incremented once for each call to the server, which costs a thousand times as much. The counters of
-//! decisions without a call are in cache lines of their own for each of a few groups of threads.
 
 mod gauges;
 mod observers;

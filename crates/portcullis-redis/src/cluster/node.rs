@@ -105,19 +105,7 @@ impl Node {
     async fn load_and_call(&self, call: &RoutedCall<'_>, attempt: Attempt) -> Result<Value, CallError> {
         let refusal = self.load_in_time(call).await?;
         let command = call.command.attempt(attempt);
-        match refusal {
-            None => self.send(call, command).await,
-            Some(refusal) => self.send_source(call, command, refusal).await,
-        }
-    }
-
-    /// Sends the source of a script that the server lacks and refuses to load.
-    async fn send_source(
-        &self,
-        call: &RoutedCall<'_>,
-        command: Command,
-        refusal: CallError,
-    ) -> Result<Value, CallError> {
+        let Some(refusal) = refusal else { return self.send(call, command).await };
         let sent = Instant::now();
         match self.send(call, command.into_eval(call.script)).await {
             Err(error) if error.refuses_command() => {
@@ -162,12 +150,14 @@ impl Node {
         Ok(())
     }
 
-    /// Loads the script of a call within its deadline, like [`load_for`](Self::load_for).
+    /// Loads the script of a call within its deadline, unless it was loaded since the call started. Returns the refusal, if the server
+    /// refuses.
     async fn load_in_time(&self, call: &RoutedCall<'_>) -> Result<Option<CallError>, CallError> {
         let Command { end, deadline, .. } = call.command;
         let (asked, link) = (Instant::now(), Arc::clone(self.pick()));
         let load = async {
-            match self.load_for(call).await {
+            let live = self.live()?;
+            match self.loader.load(&live, call.script, call.start, call.slot).await {
                 // What it means is not known before the end of the wait.
                 Err(CallError::NotLoaded(_)) => pending().await,
                 loaded => loaded,
@@ -178,11 +168,6 @@ impl Node {
         let is_out = link.availability().outage.is_some() && !self.replied_since(asked);
         let late = if is_out { CallError::NotLoaded(deadline) } else { CallError::NotSent(deadline) };
         loaded.unwrap_or(Err(late))
-    }
-
-    /// Loads the script of a call, unless it was loaded since the call started. Returns the refusal, if the server refuses.
-    async fn load_for(&self, call: &RoutedCall<'_>) -> Result<Option<CallError>, CallError> {
-        self.loader.load(&self.live()?, call.script, call.start, call.slot).await
     }
 
     /// Returns a connected client.

@@ -20,15 +20,7 @@ use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, ConnectError, Options, Transport as _};
 
 impl Connection {
-    /// Connects to the server at `url`: `redis://`, `rediss://` (feature `tls`), `redis-cluster://` with
-    /// `?node=host:port` for more nodes, `redis-sentinel://` with `?sentinelServiceName=name`.
-    ///
-    /// A server that cannot be reached is not an error: after [`Options::connect_wait`] a warning is logged,
-    /// calls fail as [`CallError::Unavailable`], and connecting continues.
-    ///
-    /// # Errors
-    /// Permanent errors: a bad URL, wrong credentials, a user without permission to run scripts, or a server that does not run
-    /// scripts.
+    /// Connects to the server at `url`, as [`RedisStoreBuilder::connect`](crate::RedisStoreBuilder::connect) describes.
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, ConnectError> {
         let Address { masked_url, config } = Address::parse(url, options.roots.as_deref())?;
         let outage_log = OutageLog::new(masked_url.clone(), None);

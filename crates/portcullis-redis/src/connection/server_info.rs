@@ -28,8 +28,10 @@ struct Properties {
 impl ServerInfo {
     /// Reads the properties by one `INFO` command per server, which many users may not run.
     pub(crate) async fn of(servers: Vec<Live>) -> Self {
-        let asked: JoinSet<_> = servers.into_iter().map(read_info).collect();
-        Self(asked.join_all().await)
+        let read = |server: Live| async move {
+            server.info(INFO_TIMEOUT).await.map(|info| Properties::read(&info)).unwrap_or_default()
+        };
+        Self(servers.into_iter().map(read).collect::<JoinSet<_>>().join_all().await)
     }
 
     /// Returns the permanent error, if any. `is_cluster` tells whether the connection can route in a cluster.
@@ -52,17 +54,12 @@ impl ServerInfo {
 
 impl fmt::Display for ServerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let facts: Vec<_> = self.0.iter().map(Properties::facts).collect();
         for (index, name) in FACTS.iter().enumerate() {
-            let values = distinct(facts.iter().map(|facts| facts[index].clone()));
+            let values = distinct(self.0.iter().map(|properties| properties.facts()[index].clone()));
             write!(f, "{name} {}, ", values.join(" and "))?;
         }
         f.write_str("scripts run")
     }
-}
-
-async fn read_info(server: Live) -> Properties {
-    server.info(INFO_TIMEOUT).await.map(|info| Properties::read(&info)).unwrap_or_default()
 }
 
 fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
@@ -133,15 +130,9 @@ impl Properties {
             0 => "not limited".to_owned(),
             bytes => format!("{bytes} bytes"),
         });
-        [
-            known(product),
-            known(self.version.as_deref()),
-            known(self.mode.as_deref()),
-            known(self.role.as_deref()),
-            known(memory.as_deref()),
-            known(self.eviction.as_deref()),
-            known(self.persistence),
-        ]
+        let [version, mode, role] = [&self.version, &self.mode, &self.role].map(|value| value.as_deref());
+        let (memory, eviction) = (memory.as_deref(), self.eviction.as_deref());
+        [product, version, mode, role, memory, eviction, self.persistence].map(known)
     }
 
     /// The version, if the server is Redis; other products number their versions differently.

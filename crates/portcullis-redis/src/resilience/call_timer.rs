@@ -1,9 +1,7 @@
 //! One timer for the deadlines of all calls on a link.
 //!
-//! A timer of its own costs a call more than two locks: one that is due before all others wakes the thread that waits for sockets, so
-//! that it waits for less time, and almost every call is answered long before. Here a task sleeps until the first deadline. Then
-//! it sleeps until the first deadline of a call that is not answered by then, and ends if there is none. Under steady load it wakes
-//! once per deadline.
+//! A timer that is due before all others wakes the thread that waits for sockets, and almost every call is answered before its own. Here a
+//! task sleeps until the first deadline, then until that of the first call without a reply, and ends if there is none.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;

@@ -1,35 +1,29 @@
 //! Chooses which decisions leave together.
 //!
 //! While fewer than [`MAX_CALLS`] calls of a lane are on their way, a decision leaves at once, in a call of its own. Otherwise it
-//! waits, and leaves in the next call. A lane contains what may share a call: in a cluster, the decisions of one slot.
+//! waits, and leaves in the next call. A lane contains what may share a call: in a cluster, the decisions of one slot. With two calls, the
+//! server runs one while the other is on the network or in this process; more would make calls smaller.
 //!
-//! The decisions of one call are answered at once, and their callers make the next ones at once. If the first of these left by itself
-//! beside another call, it would take the place of a call for all of them. So beside a call with several decisions, a call begins
-//! with a task that takes what has arrived when the tasks that are ready have run, and looks again as long as more arrives meanwhile, until
-//! as many wait as have left in the call before: so calls get equally large, and the server and this process take turns. It delays
-//! nothing: the server is busy with the other call.
+//! The callers of an answered call decide again at once. So beside a call with several decisions, a call begins with a task that takes what
+//! has arrived when the tasks that are ready have run, and looks again as long as more arrives, until as many wait as have left in the call
+//! before.
 //!
-//! Equal decisions that have joined each other are one step for the server, however many they are: what costs is the call. So while such
-//! a call is on its way, no other one begins for decisions that are equal to its own, unless one of them finds no more room to join. When
-//! it ends, its task sends the next one in its place, for what its callers decide next, by the same rule.
+//! Equal decisions that have joined each other are one step for the server. So while such a call is on its way, no other one begins for
+//! decisions that are equal to its own, unless one of them finds no more room to join. When it ends, its task sends the next one.
 //!
 //! Invariants:
 //! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way, unless one of them is for decisions that are
-//!   equal to all that wait, or is about to leave in the place of such a call. When one ends, the next call takes its place.
-//! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait, here or for a permit.
+//!   equal to all that wait, or is about to leave in the place of such a call.
+//! - Decisions leave in the order of their arrival, and overtake none that waits, here or for a permit.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
-//! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
-//! - A decision that is equal to the last one that waits may join it, as long as those that have joined fill at most 1/4 of a call, and
-//!   the one that it joins leaves in the same call as without it. It then has the place and the permit of that one. With its permits as
-//!   well, a flood of one key leaves room in the next call. It joins none that may leave after its own deadline. Each leaves by itself.
+//! - A decision leaves once, or is removed before that, under the same lock.
+//! - A decision may join an equal one that waits last, as long as those that have joined fill at most 1/4 of a call, and the one that it
+//!   joins leaves in the same call as without it. It has the place and the permit of that one, and joins none that may leave after its own
+//!   deadline. Each leaves by itself.
 //! - A decision that waits longer than its share of the deadline leaves in a call in addition to those on their way, with all before
 //!   it. One task watches over all that wait, because a timer for each would cost more than its place in a call.
 //!
-//! With two calls, the server runs one while the other is on the network or in this process. With one it would be idle in between.
-//! More would make calls smaller, and every call costs both sides more than a decision in it.
-//!
-//! The number of waiting decisions is bounded by their [permits](super::in_flight): a decision has one before it comes here, or joins
-//! one that has, so that one key has at most 1/16 of the permits of what waits and is on its way.
+//! The number of waiting decisions is bounded by their [permits](super::in_flight), and by the room to join.
 
 mod lane_queue;
 

@@ -1,18 +1,14 @@
 //! Limits the calls in flight on a connection, and chooses which waiting call is sent next.
 //!
-//! A decision that shares a call with others counts as a call here. So do the decisions that wait for such a call, but those that have
-//! joined an equal one: see [`combining`](super::combining).
+//! The client sends every command that it was given, even if the caller has gone away. So it gets a bounded number of calls at a time. The
+//! others wait here; one that is dropped or times out meanwhile has sent nothing. Each decision of a [combined call](super::combining)
+//! counts, but those that have joined an equal one.
 //!
-//! The client sends every command that it was given, even if the caller has gone away. So a connection gives it a bounded number
-//! of calls at a time. The other calls wait here. A call that is dropped or times out while it waits has sent nothing.
+//! One key holds at most 1/16 of the permits and of the waiting calls, and the keys of waiting calls take turns. Calls without a key are
+//! bounded only together with all others.
 //!
-//! One key holds at most 1/16 of the permits and of the waiting calls, and the keys of waiting calls take turns. A flood of one
-//! key fills only its own share. Calls without a key are bounded only together with all others.
-//!
-//! The limit adapts. If replies come, but all of them late, the connection has more calls in flight than the server answers
-//! within a deadline. The limit is then halved, and grows again with replies in time. A server that is too slow for a single
-//! call is left with one call in flight. If no reply comes while that call waits, it is an outage, and not load from this
-//! process.
+//! If replies come, but all of them late, the limit is halved, and grows again with replies in time. A server that is too slow for a single
+//! call is left with one call in flight. If no reply comes while that call waits, it is an outage, and not load from this process.
 
 mod state;
 

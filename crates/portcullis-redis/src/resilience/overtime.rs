@@ -1,11 +1,9 @@
 //! Waits for a reply beyond its deadline, to find out whether the server or this process is late.
 //!
-//! A deadline measures the server only while this process runs. In a busy one, a call may lie unsent, or its reply unread, until its
-//! deadline. So a missing reply alone is no outage. The call waits on while nothing proves either, for one more deadline, in
-//! parts. A part whose timer fires late does not count for some deadlines, because what holds up this process may hold up a server beside it.
-//! Later it counts once, however late it is, so that the tasks which write and read have had their turn several times by
-//! the end, and the socket was polled in between. Meanwhile a probe is on its way. A call waits for its end as well, but not for longer
-//! than parts that are late go uncounted: the thread of its task may stand still while others run.
+//! In a busy process, a call may lie unsent, or its reply unread, until its deadline. So the call waits on while nothing proves either, for one
+//! more deadline, in parts, so that the tasks which write and read have their turns meanwhile. A part whose timer fires late does not count
+//! for some deadlines, because what holds up this process may hold up a server beside it. Meanwhile a probe is on its way, whose end the
+//! call waits for as well, but not for longer than late parts go uncounted: the thread of its task may stand still while others run.
 
 use std::pin::Pin;
 use std::time::Duration;
