@@ -2,9 +2,6 @@
 
 use bytes::Bytes;
 
-/// Four numbers of eight bytes: the instant, the status and a state.
-pub(crate) const SHORT: usize = 32;
-
 /// A reply to a command, or a part of one. Errors are not values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
@@ -12,8 +9,6 @@ pub(crate) enum Value {
     Integer(i64),
     /// A text, or other bytes, which is what a store's scripts return.
     Text(Bytes),
-    /// Bytes of the usual length of a reply to one decision, which share no buffer with other replies.
-    Short([u8; SHORT]),
     /// A list. The maps of RESP3 are lists of names and values, as in RESP2.
     List(Vec<Value>),
 }
@@ -23,7 +18,6 @@ impl Value {
     pub(crate) fn as_bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Text(text) => Some(text),
-            Self::Short(bytes) => Some(bytes),
             Self::Null | Self::Integer(_) | Self::List(_) => None,
         }
     }
@@ -51,15 +45,18 @@ impl Value {
 }
 
 #[cfg(test)]
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Self::Integer(number)
-    }
-}
+mod tests {
+    use super::*;
 
-#[cfg(test)]
-impl From<&'static str> for Value {
-    fn from(text: &'static str) -> Self {
-        Self::Text(text.into())
+    impl From<i64> for Value {
+        fn from(number: i64) -> Self {
+            Self::Integer(number)
+        }
+    }
+
+    impl From<&'static str> for Value {
+        fn from(text: &'static str) -> Self {
+            Self::Text(text.into())
+        }
     }
 }

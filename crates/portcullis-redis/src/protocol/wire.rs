@@ -95,19 +95,6 @@ pub(crate) fn encode<'a>(
     (keys, with_instant(buffer.slice(..request.len()), now))
 }
 
-/// The arguments alone.
-#[cfg(test)]
-pub(crate) fn arguments<'a>(
-    operation: Operation<'_>,
-    now: Option<Timestamp>,
-    checks: impl Iterator<Item = (&'a Strategy, u64)>,
-) -> Words {
-    let mut buffer = Vec::new();
-    let near = now.unwrap_or_else(|| std::time::SystemTime::now().into());
-    Request::new(operation, near, checks).write(&mut buffer);
-    with_instant(Bytes::from(buffer), now)
-}
-
 pub(crate) fn with_instant(request: Bytes, now: Option<Timestamp>) -> Words {
     let instant = now.map(|now| Bytes::copy_from_slice(&double(now.as_micros())));
     std::iter::once(request).chain(instant).collect()
@@ -226,9 +213,7 @@ fn meter(operation: Operation<'_>, meter: &Meter, cost: u64) -> Parameters {
     [meter.denominator(), highest.micros, highest.remainder, cost.micros, cost.remainder, meter.grain()]
 }
 
-/// Maximum units passed to the script, so that sums stay below 2^53, exact in a double. Every
-/// decision stays the same: more than the limit never fits, and a state holds at most twice the
-/// highest limit.
+/// Maximum units passed to the script, so that sums stay below 2^53, exact in a double: more than the limit never fits anyway.
 fn bounded(units: u64) -> u64 {
     units.min(2 * Quota::MAX_UNITS)
 }
@@ -292,10 +277,25 @@ pub(super) const DOUBLE: usize = 8;
 const RUN: usize = 4 * DOUBLE;
 
 #[cfg(test)]
+pub(crate) use tests::arguments;
+
+#[cfg(test)]
 mod tests {
     use portcullis_core::Policy;
 
     use super::*;
+
+    /// The arguments alone.
+    pub(crate) fn arguments<'a>(
+        operation: Operation<'_>,
+        now: Option<Timestamp>,
+        checks: impl Iterator<Item = (&'a Strategy, u64)>,
+    ) -> Words {
+        let mut buffer = Vec::new();
+        let near = now.unwrap_or_else(|| std::time::SystemTime::now().into());
+        Request::new(operation, near, checks).write(&mut buffer);
+        with_instant(Bytes::from(buffer), now)
+    }
 
     #[test]
     fn checks_of_equal_parameters_share_a_record() {

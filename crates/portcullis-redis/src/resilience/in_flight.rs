@@ -14,7 +14,6 @@ mod state;
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -31,8 +30,6 @@ use crate::transport::CallError;
 #[derive(Debug)]
 pub(crate) struct InFlightLimit {
     state: Mutex<InFlightState>,
-    /// Whether calls wait, for questions without the lock.
-    is_waited_for: AtomicBool,
 }
 
 /// The result of [`InFlightLimit::enter`].
@@ -49,13 +46,12 @@ pub(crate) enum Entered<'a> {
 pub(crate) struct Permit {
     limit: Arc<InFlightLimit>,
     key: Option<u128>,
-    is_held: bool,
 }
 
 impl InFlightLimit {
     pub(crate) fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
         let state = Mutex::new(InFlightState::new(permits, max_waiting));
-        Arc::new(Self { state, is_waited_for: AtomicBool::new(false) })
+        Arc::new(Self { state })
     }
 
     /// Takes a permit for a probe if one is free, without the limit per key.
@@ -123,18 +119,12 @@ impl InFlightLimit {
 
     /// Whether calls wait for a permit. A decision that needs none must not overtake them.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.is_waited_for.load(SeqCst)
+        self.with(|state| state.has_waiting())
     }
 
-    /// Uses the state under its lock. Whether calls wait is published before it is released.
+    /// Uses the state under its lock.
     fn with<T>(&self, use_state: impl FnOnce(&mut InFlightState) -> T) -> T {
-        let mut state = lock(&self.state);
-        let used = use_state(&mut state);
-        let waits = state.has_waiting();
-        if self.is_waited_for.load(SeqCst) != waits {
-            self.is_waited_for.store(waits, SeqCst);
-        }
-        used
+        use_state(&mut lock(&self.state))
     }
 
     /// Changes the state, and wakes calls after its lock is released.
@@ -145,26 +135,13 @@ impl InFlightLimit {
 
 impl Permit {
     fn new(limit: &Arc<InFlightLimit>, key: Option<u128>) -> Self {
-        Self { limit: Arc::clone(limit), key, is_held: true }
-    }
-
-    /// Releases the permits of a call, all of one connection, at once.
-    pub(crate) fn release_all<'a>(permits: impl IntoIterator<Item = &'a mut Self>) {
-        let mut permits = permits.into_iter().peekable();
-        let Some(limit) = permits.peek().map(|permit| Arc::clone(&permit.limit)) else { return };
-        let keys = permits.map(|permit| {
-            permit.is_held = false;
-            permit.key
-        });
-        limit.wake(|state| state.release_all(keys));
+        Self { limit: Arc::clone(limit), key }
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.is_held {
-            self.limit.wake(|state| state.release(self.key));
-        }
+        self.limit.wake(|state| state.release(self.key));
     }
 }
 
@@ -183,10 +160,7 @@ impl Waiting<'_> {
     ///
     /// # Errors
     /// [`CallError::Overloaded`] if the call is denied meanwhile; [`CallError::NotSent`] at `end`, or if less time is left than recent
-    /// replies took; [`CallError::Unavailable`] when the breaker opens. In all of these cases nothing was sent.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped has sent nothing.
+    /// replies took; [`CallError::Unavailable`] when the breaker opens.
     pub(crate) async fn permit(
         mut self,
         is_denied: &(dyn Fn() -> bool + Sync),
@@ -200,32 +174,33 @@ impl Waiting<'_> {
         }
         let (mut ended, mut is_over) = (pin!(sleep_until(end)), false);
         loop {
-            let change = poll_fn(|context| {
+            let granted = poll_fn(|context| {
                 // The waker is known before the breaker is read, so that it is called if the breaker opens later.
                 match self.limit.with(|state| state.poll(self.key, self.id, context.waker())) {
-                    Polled::Granted { latency } => return Poll::Ready(Change::Granted(latency)),
+                    Polled::Granted { latency } => return Poll::Ready(Ok(Some(latency))),
                     Polled::Waits { denials } if std::mem::replace(&mut self.denials, denials) != denials => {
-                        return Poll::Ready(Change::Denied);
+                        return Poll::Ready(Ok(None));
                     }
-                    Polled::Waits { .. } if !breaker.is_closed() => return Poll::Ready(Change::Opened),
+                    Polled::Waits { .. } if !breaker.is_closed() => {
+                        return Poll::Ready(Err(CallError::no_replies()));
+                    }
                     Polled::Waits { .. } if is_over && !breaker.is_suspected() => {
-                        return Poll::Ready(Change::Ended);
+                        return Poll::Ready(Err(CallError::NotSent(deadline)));
                     }
                     Polled::Waits { .. } => {}
                 }
-                ended.as_mut().poll(context).map(|()| Change::Ended)
+                ended.as_mut().poll(context).map(|()| Err(CallError::NotSent(deadline)))
             });
-            match change.await {
+            match granted.await {
                 // The suspicion is settled within a deadline, unless this process stands still.
-                Change::Ended if !is_over && breaker.is_suspected() => {
+                Err(CallError::NotSent(_)) if !is_over && breaker.is_suspected() => {
                     is_over = true;
                     ended.as_mut().reset(end + deadline);
                 }
-                Change::Ended => return Err(CallError::NotSent(deadline)),
-                Change::Opened => return Err(CallError::no_replies()),
-                Change::Denied | Change::Granted(_) if is_denied() => return Err(CallError::Overloaded),
-                Change::Denied => {}
-                Change::Granted(latency) => {
+                Err(error) => return Err(error),
+                Ok(_) if is_denied() => return Err(CallError::Overloaded),
+                Ok(None) => {}
+                Ok(Some(latency)) => {
                     let left = end.saturating_duration_since(Instant::now());
                     if InFlightLimit::is_too_late(left, latency, deadline) {
                         return Err(CallError::NotSent(deadline));
@@ -237,18 +212,6 @@ impl Waiting<'_> {
             }
         }
     }
-}
-
-/// What a waiting call has found.
-enum Change {
-    /// It has a permit. With how long recent replies took at least.
-    Granted(Duration),
-    /// A call of the same key was denied.
-    Denied,
-    /// The breaker has opened.
-    Opened,
-    /// It is the end of the wait.
-    Ended,
 }
 
 impl Drop for Waiting<'_> {

@@ -21,9 +21,8 @@ use crate::transport::{CallError, QueueKey};
 /// A call that has begun on a link: it may have a permit and a place among those that wait before it is polled.
 ///
 /// # Cancel safety
-/// A call that is dropped before it has a permit, or while it waits to share a call with others, has sent nothing. A call that
-/// is dropped later may still run, and holds its permit until it ends. Its reply, or the lack of one at its deadline, is
-/// recorded as if the caller still waited.
+/// A call that is dropped before it is sent has sent nothing. One that is dropped later may still run, and is observed and holds its permit
+/// until it ends.
 #[must_use = "a call has to be awaited"]
 pub(crate) struct LinkCall<'a>(Way<'a>);
 
@@ -72,34 +71,17 @@ impl Link {
         }
         match self.health.in_flight.enter(queue.key) {
             in_flight::Entered::Permit(permit) => self.permitted(command, permit, before, now),
-            in_flight::Entered::Waiting(waiting) => {
-                LinkCall::other(self.wait_for_permit(waiting, command, queue, before))
-            }
+            in_flight::Entered::Waiting(waiting) => LinkCall::other(async move {
+                let permit = waiting.permit(queue.is_denied, &self.health.breaker, end, deadline).await?;
+                if queue.may_join
+                    && let Some(shared) = self.join(&command, before)
+                {
+                    drop(permit);
+                    return self.shared(shared, end, deadline).await;
+                }
+                self.permitted(command, permit, before, Instant::now()).await
+            }),
             in_flight::Entered::Full => LinkCall::fails(CallError::Overloaded),
-        }
-    }
-
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "a block uses what it captures in place, a function has a copy of it"
-    )]
-    fn wait_for_permit<'a>(
-        self: &'a Arc<Self>,
-        waiting: in_flight::Waiting<'a>,
-        command: Command,
-        queue: QueueKey<'a>,
-        before: Duration,
-    ) -> impl Future<Output = Result<Value, CallError>> + Send + 'a {
-        async move {
-            let (is_denied, end, deadline) = (queue.is_denied, command.end, command.deadline);
-            let permit = waiting.permit(is_denied, &self.health.breaker, end, deadline).await?;
-            if queue.may_join
-                && let Some(shared) = self.join(&command, before)
-            {
-                drop(permit);
-                return self.shared(shared, end, deadline).await;
-            }
-            self.permitted(command, permit, before, Instant::now()).await
         }
     }
 

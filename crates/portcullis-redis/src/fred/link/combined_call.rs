@@ -28,7 +28,6 @@ use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
 use crate::resilience::combining::{Due, Taken};
 use crate::resilience::deadline::ReplyTime;
-use crate::resilience::in_flight::Permit;
 use crate::resilience::liveness::Liveness;
 use crate::resilience::watch::watch;
 use crate::transport::CallError;
@@ -106,13 +105,6 @@ impl Link {
             let lane_call = LaneCall { link, lane, decisions: count(&decisions) };
             send_in_one_call(&lane_call.link, lane_call.lane.slot, decisions).await;
         });
-    }
-
-    /// Sends a decision with several callers in a call of its own, by a task, without a place in the queue: it has waited for one
-    /// before.
-    fn send_repeated(self: &Arc<Self>, slot: Option<u16>, decision: QueuedCheck) {
-        let link = Arc::clone(self);
-        self.runtime.spawn(async move { send_in_one_call(&link, slot, vec![decision]).await });
     }
 }
 
@@ -267,14 +259,18 @@ impl CombinedCall<'_> {
                     if !differ {
                         decision.answer(&result);
                     } else if let Some(repeated) = decision.send_alone() {
-                        self.link.send_repeated(self.slot, repeated);
+                        // Without a place in the queue: it has waited for one before.
+                        let (link, slot) = (Arc::clone(self.link), self.slot);
+                        link.runtime.clone().spawn(async move {
+                            send_in_one_call(&link, slot, vec![repeated]).await;
+                        });
                     }
                 }
             }
         }
     }
 
-    fn answer(mut self, reply: &Value, observer: Option<ReplyObserver>) {
+    fn answer(self, reply: &Value, observer: Option<ReplyObserver>) {
         let replies = match reply {
             Value::Text(bytes) => self.request.split(bytes),
             _ => None,
@@ -287,9 +283,9 @@ impl CombinedCall<'_> {
             observer.observe(&Ok(written.unwrap_or(reply).clone()));
         }
         // Released before the callers run on, whose next decisions need permits.
-        Permit::release_all(self.decisions.iter_mut().map(|decision| &mut decision.permit));
+        let callers: Vec<_> = self.decisions.into_iter().flat_map(|decision| decision.callers).collect();
         let mut replies = replies.into_iter();
-        for caller in self.decisions.iter_mut().flat_map(|decision| &mut decision.callers) {
+        for mut caller in callers {
             caller.answer(Ok(replies.next().unwrap_or(Value::Null)));
         }
     }

@@ -69,8 +69,7 @@ impl ReplyObserver {
         Self { permits, decisions: Some(u32::try_from(decisions).unwrap_or(u32::MAX)), ..self }
     }
 
-    /// Waits for a reply beyond the deadline, while it is open whether the server or this process is late. It ends at once if calls
-    /// are answered or in an outage, unless the process has stood still.
+    /// Waits for a reply [beyond the deadline](crate::resilience::overtime).
     pub(super) async fn wait_on<F: Future + ?Sized>(
         &mut self,
         end: Instant,
@@ -168,8 +167,8 @@ impl ReplyObserver {
         }
     }
 
-    /// Waits for the reply until the deadline, and beyond it as any call, after the caller has gone away. Without this, callers that
-    /// give up early would never detect a server that does not reply. Returns the pending reply, if there is none by then.
+    /// Waits for the reply after the caller has gone away: callers that give up early would never detect a silent server. Returns the
+    /// pending reply, if there is none by then.
     pub(super) async fn wait_for_reply(
         mut self,
         deadline: Duration,

@@ -16,13 +16,12 @@ use super::{
     CALENDAR_WINDOW, CallWords, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE,
     OVERRIDE_NUMBERS, Operation, Record, Replay, SLIDING_WINDOW,
 };
-use crate::protocol::value::{SHORT, Value};
+use crate::protocol::value::Value;
 
 /// The keys and the request of a call that makes several decisions, one after another.
 ///
-/// Decisions about the same key share it, so that it is read and written once. Checks with equal parameters share a record. Equal
-/// decisions that follow each other among the decisions about their key are one check, which is made several times: decisions about
-/// other keys in between change nothing for them, because all of a call are made at one instant.
+/// Decisions about the same key share it, so that it is read and written once, and checks with equal parameters share a record. Equal
+/// decisions that follow each other among those about their key are one check, which is made several times.
 ///
 /// Mirrors: the comment of `lua/driver.lua`.
 #[derive(Debug, Default)]
@@ -155,13 +154,7 @@ impl CombinedRequest {
             next[usize::from(*check)] += 1;
             let begin = index.checked_sub(1).map_or(0, |previous| ends[previous]);
             let end = ends[index];
-            if begin == end {
-                return Value::Null;
-            }
-            match <[u8; SHORT]>::try_from(&bytes[begin..end]) {
-                Ok(short) => Value::Short(short),
-                Err(_) => Value::Text(bytes.slice(begin..end)),
-            }
+            if begin == end { Value::Null } else { Value::Text(bytes.slice(begin..end)) }
         });
         Some(own.collect())
     }

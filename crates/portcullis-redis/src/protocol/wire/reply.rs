@@ -13,8 +13,7 @@ use crate::protocol::value::Value;
 /// The numbers of a reply, read from the front.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    /// A text.
-    text: Value,
+    text: Bytes,
     read: usize,
 }
 
@@ -30,14 +29,14 @@ pub(crate) enum StoredState {
 impl Reply {
     pub(crate) fn new(reply: Value) -> Result<Self, StoreError> {
         match reply {
-            Value::Text(_) | Value::Short(_) => Ok(Self { text: reply, read: 0 }),
+            Value::Text(text) => Ok(Self { text, read: 0 }),
             _ => Err(malformed()),
         }
     }
 
     /// Reads from a position on.
     pub(super) fn from_position(bytes: &Bytes, read: usize) -> Self {
-        Self { text: Value::Text(bytes.clone()), read }
+        Self { text: bytes.clone(), read }
     }
 
     pub(crate) fn at(&mut self) -> Result<Timestamp, StoreError> {
@@ -110,8 +109,7 @@ impl Reply {
     }
 
     pub(super) fn number(&mut self) -> Result<u64, StoreError> {
-        let bytes = self.text.as_bytes().unwrap_or_default();
-        let number = number_at(bytes, self.read).ok_or_else(malformed)?;
+        let number = number_at(&self.text, self.read).ok_or_else(malformed)?;
         self.read += DOUBLE;
         Ok(number)
     }

@@ -124,23 +124,11 @@ impl InFlightState {
 
     /// Releases a permit.
     pub(super) fn release(&mut self, key: Option<u128>) -> Woken {
-        self.release_all(std::iter::once(key))
-    }
-
-    /// Releases permits of these keys.
-    pub(super) fn release_all(&mut self, keys: impl Iterator<Item = Option<u128>>) -> Woken {
-        let mut keys = keys.peekable();
-        while let Some(key) = keys.next() {
-            let mut count = 1;
-            while keys.next_if_eq(&key).is_some() {
-                count += 1;
-            }
-            self.in_flight -= count;
-            if let Some(calls) = self.keys.get_mut(&key) {
-                calls.in_flight -= count;
-            }
-            self.update_key(key);
+        self.in_flight -= 1;
+        if let Some(calls) = self.keys.get_mut(&key) {
+            calls.in_flight -= 1;
         }
+        self.update_key(key);
         self.grant()
     }
 
