@@ -58,9 +58,6 @@ struct Member {
 
 impl Cluster {
     /// Runs a script on the node that serves its slot, and follows redirections.
-    ///
-    /// # Errors
-    /// As [`Connection::call`](crate::connection::Connection::call).
     pub(crate) async fn call(&self, call: &RoutedCall<'_>) -> Result<Value, CallError> {
         let end = call.command.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, Attempt::First).await };

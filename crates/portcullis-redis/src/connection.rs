@@ -4,8 +4,6 @@
 //! call whose fate is unknown is not: the error [reports it](CallError::fate_unknown).
 
 mod open;
-#[cfg(feature = "recorded")]
-mod recorded;
 mod server_info;
 
 use std::sync::{Arc, Mutex};
@@ -56,12 +54,6 @@ enum Route {
 
 impl Connection {
     /// Runs a script that is counted under no key. In a cluster all keys must be in one slot.
-    ///
-    /// # Errors
-    /// As [`Transport::run`].
-    ///
-    /// # Cancel safety
-    /// As [`Transport::run`].
     pub(crate) async fn call(
         &self,
         script: &Script,
@@ -74,12 +66,6 @@ impl Connection {
     }
 
     /// Reads a string up to the byte `last`, counted from 0, by a command of its own.
-    ///
-    /// # Errors
-    /// As [`Transport::run`].
-    ///
-    /// # Cancel safety
-    /// It changes nothing.
     pub(crate) async fn read_range(&self, key: &str, last: usize) -> Result<Value, CallError> {
         let slot = slot_of(key.as_bytes());
         let by_slot = matches!(self.0.route, Route::Cluster(_));
@@ -94,9 +80,6 @@ impl Connection {
 
     /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`
     /// runs it by `EVAL` instead.
-    ///
-    /// # Errors
-    /// If no primary is connected, or if a server refuses both.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
         let mut loads = JoinSet::new();
         for node in self.nodes() {
@@ -112,6 +95,15 @@ impl Connection {
             }
         }
         result
+    }
+
+    /// Every call has this reply at once, and sends nothing.
+    #[cfg(feature = "recorded")]
+    pub(crate) fn recorded(reply: Value) -> Self {
+        let (server, deadline) = ("memory".to_owned(), Duration::from_secs(1));
+        let (outage_log, route) = (OutageLog::new(server.clone(), None), Route::Recorded(reply));
+        let (stats, tasks) = (Arc::default(), Mutex::default());
+        Self(Arc::new(Shared { server, deadline, route, outage_log, stats, tasks }))
     }
 
     /// Whether the slot of a call may matter: in a cluster.

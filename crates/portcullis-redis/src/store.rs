@@ -254,8 +254,7 @@ impl Store for RedisStore {
 
 impl Inner {
     /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest
-    /// key of the decision, and it fails once one of the decision's checks is denied. It ends at `end`, if that is before the end of
-    /// the connection's deadline.
+    /// key of the decision, and it fails once one of the decision's checks is denied.
     pub(crate) async fn run_checks(
         &self,
         slot: u16,
@@ -341,8 +340,7 @@ impl Inner {
         }
     }
 
-    /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile, or if
-    /// the server does not decide it. A check that may have been charged is no denial.
+    /// Returns the remembered denial of a decision that was certainly not made.
     pub(crate) fn denied_without_store(&self, checks: &Checks, failure: StoreErrorKind) -> Option<Outcome> {
         match failure {
             StoreErrorKind::Overloaded => self.remembered_denial(checks),

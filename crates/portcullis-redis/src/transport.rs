@@ -3,7 +3,6 @@
 mod error;
 mod options;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,7 +50,6 @@ pub(crate) trait Transport {
 }
 
 /// A run of a script.
-#[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) script: &'a Script,
     /// The slot of all keys; `None` without keys.
@@ -74,16 +72,13 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What a call would meet now. One answer to what else are separate questions, because they concern the same node at the same
-/// instant: whether it rejects calls, for how long it has answered none, and whether there is a connection to it.
+/// What a call would meet now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Availability {
     /// Why a call would be rejected; `None` if it would be sent.
     pub(crate) rejection: Option<CallError>,
-    /// For how long no call has been answered: since the connection was lost, since the first call without a reply, or since the
-    /// server began to refuse all calls. `None` while calls are answered. An open breaker is an outage even while a probe is due,
-    /// which is not rejected.
+    /// For how long no call has been answered; `None` while calls are answered. An open breaker is an outage even while a probe is due.
     pub(crate) outage: Option<Duration>,
     /// Whether there is a connection, whether or not calls on it are answered.
     pub(crate) is_connected: bool,
@@ -125,12 +120,6 @@ impl<'a> QueueKey<'a> {
     /// Counts a call under no key.
     pub(crate) fn none() -> QueueKey<'static> {
         QueueKey { key: None, is_denied: &|| false, may_join: false }
-    }
-}
-
-impl fmt::Debug for QueueKey<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueKey").field("shared", &self.key.is_none()).finish_non_exhaustive()
     }
 }
 

@@ -29,9 +29,6 @@ pub(crate) struct View {
 
 impl Map {
     /// Parses a reply; `replying_host` is the host of the node that sent it.
-    ///
-    /// # Errors
-    /// A description of what is wrong with the reply.
     pub(crate) fn parse(reply: Value, replying_host: &str) -> Result<Self, String> {
         let mut map = Self { addrs: Vec::new(), slots: vec![UNASSIGNED; SLOTS].into() };
         for range in reply.into_items().ok_or("CLUSTER SLOTS gave no list")? {
@@ -82,8 +79,7 @@ impl View {
         &self.nodes
     }
 
-    /// Whether some slots have no node, or a node that rejects calls or has answered no call since it failed: a breaker whose
-    /// probe is due does not reject, although the probing call may come late.
+    /// Whether some slots have no node, or one that rejects calls or has answered none since it failed.
     pub(crate) fn is_partly_down(&self) -> bool {
         let is_down = |node: &Arc<Node>| {
             let availability = node.availability();

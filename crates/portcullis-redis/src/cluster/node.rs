@@ -34,7 +34,6 @@ pub(crate) struct Node {
 }
 
 /// The part of a call that all its attempts share.
-#[derive(Debug)]
 pub(crate) struct RoutedCall<'a> {
     pub(crate) script: &'a Script,
     pub(crate) command: Command,
@@ -86,11 +85,7 @@ impl Node {
         Self { server, links, outage_log, created, next, loader, _tasks: tasks }
     }
 
-    /// Runs a script. If the server does not have it, loads it and runs it then, or sends its source if the server refuses to
-    /// load it.
-    ///
-    /// # Errors
-    /// As [`Connection::call`](crate::connection::Connection::call), and the server's redirection if it sends one.
+    /// Runs a script, like [`Transport::run`](crate::transport::Transport::run). One that the server lacks is loaded or sent first.
     pub(crate) async fn call(&self, call: &RoutedCall<'_>, attempt: Attempt) -> Result<Value, CallError> {
         let now = if attempt == Attempt::First { call.start } else { Instant::now() };
         let result = self.pick().call(call.command.attempt(attempt), call.queue, now).await;
@@ -140,9 +135,6 @@ impl Node {
     }
 
     /// Loads a script that uses no keys, or runs it by `EVAL` if the server refuses to load it.
-    ///
-    /// # Errors
-    /// If there is no connection, or if the server refuses both.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
         if let Some(refusal) = self.loader.load_or_run(&self.live()?, script).await? {
             self.outage_log.load_refused(&refusal);
@@ -171,9 +163,6 @@ impl Node {
     }
 
     /// Returns a connected client.
-    ///
-    /// # Errors
-    /// [`CallError::Unavailable`] with the last error, if there is none.
     pub(crate) fn live(&self) -> Result<Live, CallError> {
         self.pick().live()
     }
@@ -190,9 +179,6 @@ impl Node {
     }
 
     /// Waits until a new node is connected. Does not wait for a node that has existed for [`LONGEST_CONNECT`].
-    ///
-    /// # Errors
-    /// [`CallError::Unavailable`] if it is not connected, at the latest at `end`.
     pub(crate) async fn reached(&self, end: Instant) -> Result<(), CallError> {
         let end = end.min(self.created + LONGEST_CONNECT);
         let _ = timeout_at(end, self.links[0].settled(|_| false)).await;

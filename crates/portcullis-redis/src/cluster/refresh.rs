@@ -95,8 +95,7 @@ impl Cluster {
         }
     }
 
-    /// Connects to new nodes, drops those that are no longer in the map, and then replaces the map: until then the nodes of the
-    /// previous map redirect calls.
+    /// Connects to new nodes, drops those that are no longer in the map, and then replaces the map.
     async fn apply(&self, map: Map) {
         let primaries = self.reconcile(&map);
         let connected = async {

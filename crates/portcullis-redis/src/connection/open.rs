@@ -42,9 +42,6 @@ impl Connection {
     }
 
     /// Uses clients that the caller made, configured and connected, and that reconnect by themselves.
-    ///
-    /// # Errors
-    /// A user without permission to run scripts, or a server that does not run scripts.
     pub(crate) async fn from_clients(clients: Vec<Client>, options: Options) -> Result<Self, ConnectError> {
         let config = clients.first().map(ClientConfig::of);
         let server = config.map_or_else(unknown_host, |config| first_host(&config));

@@ -36,9 +36,7 @@ const REDIRECTED: &str = "Too many redirections.";
 /// fred's messages for a command that it did not write to a socket. It returns the first two when it accepts a command, the
 /// fourth if the router has no connection for it, and the last for commands that remain when the router has ended.
 ///
-/// "Too many failed write attempts." is not among them: fred also returns it for commands that were in flight when it dropped
-/// the connection to another node of the cluster. Neither is "channel closed": commands of an aborted router end with it,
-/// whether they were written or not.
+/// Not among them, because it also returns them for commands that were written: "Too many failed write attempts." and "channel closed".
 const NEVER_SENT: [&str; 5] = [
     "Connection closed unexpectedly.",
     "Client is not initialized.",

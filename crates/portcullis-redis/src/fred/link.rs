@@ -133,9 +133,6 @@ impl Link {
     }
 
     /// Returns the client, if there is a connection.
-    ///
-    /// # Errors
-    /// [`CallError::Unavailable`] with the last error.
     pub(crate) fn live(&self) -> Result<Live, CallError> {
         match &*self.state.borrow() {
             LinkState::Up(live) => Ok(live.clone()),

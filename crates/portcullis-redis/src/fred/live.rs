@@ -31,9 +31,6 @@ impl Live {
     }
 
     /// Reads the map of slots.
-    ///
-    /// # Errors
-    /// The message of the server or of the client.
     pub(crate) async fn cluster_slots(&self, timeout: Duration) -> Result<Value, String> {
         let reply = self.ask("CLUSTER", vec![Bytes::from("SLOTS")], timeout).await;
         reply.map_err(|error| error.details().to_owned())

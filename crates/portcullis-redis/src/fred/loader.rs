@@ -36,8 +36,7 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Makes a loader for calls with this deadline. A load gets at least a second: one that is too slow for a call still helps the
-    /// next. A server that answers within the deadline of a call is not unavailable, so a load gets as much.
+    /// Makes a loader for calls with this deadline, which a load gets as well, and at least a second: it helps the next call.
     pub(crate) fn new(deadline: Duration, stats: Arc<StoreStats>) -> Self {
         let timeout = deadline.max(SHORTEST_TIMEOUT);
         Self { loaded: Arc::default(), refusals: Arc::default(), timeout, stats }
@@ -82,9 +81,6 @@ impl Loader {
 
     /// Loads a script that uses no keys on every primary. A server that refuses `SCRIPT LOAD` runs it by `EVAL` instead, which
     /// shows that this is permitted. Returns the refusal, if there is one.
-    ///
-    /// # Errors
-    /// If a server does not answer, or refuses both.
     pub(crate) async fn load_or_run(
         &self,
         live: &Live,
@@ -107,8 +103,7 @@ impl Loader {
         Ok(refused)
     }
 
-    /// Forgets the refusals from before `sent`, when an `EVAL` was sent that is refused as well: whichever of the two is
-    /// permitted next must be found. Later refusals are those that other calls are about to read.
+    /// Forgets the refusals from before `sent`, when an `EVAL` was sent that is refused as well: either may be permitted next.
     pub(crate) fn ask_again(&self, sent: Instant) {
         lock(&self.refusals.0).retain(|refusal| refusal.at > sent);
     }

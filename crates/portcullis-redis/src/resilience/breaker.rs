@@ -1,10 +1,8 @@
 //! The circuit breaker of a link.
 //!
-//! A call that got no reply within its deadline, while no other call was answered either since it was sent, is a suspicion. The link
-//! sends a probe, and calls go on. If the probe is not answered for one more [deadline](super::overtime) either, the breaker opens. From
-//! then on one call at a time is sent as a probe, and all others fail at once. Any reply in time closes the breaker. If other
-//! calls were answered meanwhile, the server is reachable but overloaded: that is [`NoReply::Overload`], and the breaker does
-//! not change.
+//! A call without a reply within its deadline, while no other call was answered since it was sent, is a suspicion: the link sends a probe, and
+//! calls go on. If the probe is not answered for one more [deadline](super::overtime), the breaker opens. From then on one call at a time is
+//! sent as a probe, and all others fail at once. Any reply in time closes the breaker.
 
 mod silence;
 
@@ -40,10 +38,9 @@ pub(crate) struct Breaker {
     suspicion: Notify,
     /// Whether the last reply was that the server as a whole does not serve now. A new connection does not change that.
     refusing: AtomicBool,
-    /// Whether the last reply was that the server does not serve now, for any reason. A new connection does not prove that it
-    /// serves, so an outage continues through new connections.
+    /// Whether the last reply was that the server does not serve now. An outage continues through new connections then.
     unserved: AtomicBool,
-    /// Notified when calls are no longer answered, and of every new connection, so that the cluster's map is read again.
+    /// Notified when calls are no longer answered, and of every new connection.
     refresh_signal: Arc<Notify>,
     stats: Arc<StoreStats>,
     /// The runtime of the connection.
@@ -163,8 +160,7 @@ impl Breaker {
         Some(permit)
     }
 
-    /// Admits a background probe, if one is due and no call was answered. If the server replies but does not serve, only real
-    /// calls can find out when it serves again.
+    /// Admits a background probe, if one is due. If the server replies but does not serve, only real calls find out when it does.
     pub(crate) fn admit_background_probe(self: &Arc<Self>) -> Option<BreakerPermit> {
         let serves = !self.refusing.load(Ordering::SeqCst) && !self.unserved.load(Ordering::SeqCst);
         if serves && !self.is_closed() { self.admit().filter(|permit| permit.probe != CLOSED) } else { None }
@@ -315,8 +311,7 @@ impl BreakerPermit {
         breaker.unserved.load(Ordering::SeqCst) && breaker.unserved.swap(false, Ordering::SeqCst)
     }
 
-    /// Records the reply that the server serves no calls now. `lasting` means that a new connection will not change it: until a
-    /// call is served, only probes are sent.
+    /// Records the reply that the server serves no calls now. If that is `lasting`, only probes are sent until a call is served.
     pub(crate) fn refused(mut self, lasting: bool) {
         let breaker = Arc::clone(&self.breaker);
         breaker.unserved.store(true, Ordering::SeqCst);

@@ -162,8 +162,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         Taken { decisions, begins_call: own.begin_beside() }
     }
 
-    /// Begins the next call in the place of one that ends, if the server has made all of its decisions in one step: for what waits, and for
-    /// what its callers decide next. Returns whether it does: a task must [take](Self::take) it. Otherwise [`end`](Self::end) must follow.
+    /// Begins the next call in the place of one that ends, if the server has made all of its decisions in one step. Returns whether it does:
+    /// then a task must [take](Self::take) it. Otherwise [`end`](Self::end) must follow.
     pub(crate) fn begin_next(&self, lane: &L, decisions: usize) -> bool {
         let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else { return false };
@@ -176,8 +176,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         begins
     }
 
-    /// How many decisions wait for a call that has begun beside one that is on its way, or in the place of one that has ended. Zero if it
-    /// waits for no more: if there is no such call, the call is full, or it is as large as the last one.
+    /// How many decisions wait for a call that has begun beside or in the place of another one. Zero if it waits for no more: if there is no
+    /// such call, it is full, or it is as large as the last one.
     pub(crate) fn arrived(&self, lane: &L) -> usize {
         let state = lock(&self.state);
         let own = state.lanes.get(lane).filter(|own| {
@@ -188,8 +188,8 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         own.map_or(0, |own| own.count)
     }
 
-    /// Removes the decision with this id, and no other, if it still waits: `remove` removes it from those that have joined each other,
-    /// and returns whether it was there. Returns whether it still waited.
+    /// Removes the decision with this id if it still waits: `remove` removes it from those that have joined each other, and returns whether
+    /// it was there, as this does.
     pub(crate) fn leave(&self, lane: &L, id: u64, remove: impl FnOnce(&mut T) -> bool) -> bool {
         let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else { return false };
@@ -202,8 +202,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         waited
     }
 
-    /// Begins calls in addition to those that are on their way for all decisions that wait no longer at `now`. For the task that
-    /// looks at what waits at the instant `watch`.
+    /// Begins calls for all decisions that wait no longer at `now`. For the task that looks at the instant `watch`.
     pub(crate) fn due(&self, watch: Instant, now: Instant) -> Due<L, T> {
         let mut state = lock(&self.state);
         let lanes = state.lanes.iter();

@@ -27,9 +27,8 @@ impl ReplyTime {
 
 /// The output of `reply`, or `None` if there is none by `end`.
 ///
-/// In a busy process the timer may end a call whose reply is already in the socket. The missing reply would be attributed to the
-/// server, so the reply is polled a few more times: a task that yields is polled again after the sockets and the tasks that
-/// they wake.
+/// In a busy process the timer may end a call whose reply is already in the socket, so the reply is polled a few more times: a task that
+/// yields is polled again after the sockets and the tasks that they wake.
 pub(crate) async fn wait_until<T>(end: Instant, reply: impl Future<Output = T>) -> Option<T> {
     tokio::pin!(reply);
     if let Ok(result) = timeout_at(end, &mut reply).await {

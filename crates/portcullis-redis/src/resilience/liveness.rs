@@ -6,10 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Detects a server that accepts commands and does not reply.
-///
-/// The client's own detection restarts with every write, so that it finds nothing under steady traffic, and it does not check at
-/// all while a write waits for the socket.
+/// Detects a server that accepts commands and does not reply. The client's own detection restarts with every write.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     created: Instant,

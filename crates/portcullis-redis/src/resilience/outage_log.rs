@@ -8,9 +8,8 @@ use tracing::field::{DisplayValue, display};
 
 use crate::transport::{CallError, ConnectError};
 
-/// Logs one line when a server becomes unavailable and one when it is available again, at most one pair per second. If the
-/// server is back and permanently refuses the connection, one line in between reports it. If the user only lacks a permission,
-/// one line reports that, and if the server refuses `SCRIPT LOAD`, so does one line.
+/// Logs one line when a server becomes unavailable and one when it is available again, at most one pair per second; and one if it
+/// permanently refuses the connection, if the user lacks a permission, and if it refuses `SCRIPT LOAD`.
 #[derive(Debug)]
 pub(crate) struct OutageLog {
     server: String,
@@ -64,8 +63,7 @@ impl OutageLog {
         tracing::warn!(server = %self.server, node = self.node(), %reason, "{} is unavailable", self.subject());
     }
 
-    /// Records why a connection could not be made while the server is down. No caller waits for the connection by then, so a
-    /// permanent error is logged here, once.
+    /// Records why a connection could not be made while the server is down. A permanent error is logged here, once.
     pub(crate) fn refused(&self, reply: &str) {
         if !self.down.load(Ordering::Relaxed) || self.refused.load(Ordering::Relaxed) {
             return;

@@ -96,8 +96,7 @@ impl DenialMemory {
         checks.iter().any(|check| self.get(check, now, Denial::valid_until, false).is_some())
     }
 
-    /// Records that the server has admitted a check at an instant of its clock. Costs one relaxed load if nothing was denied in the last
-    /// minute, and a hash and another one if no key of its set was.
+    /// Records that the server has admitted a check at an instant of its clock.
     pub(crate) fn admitted(&self, check: &Check, at: Timestamp) {
         if check.cost == 0 || check.key.is_shared() || self.now_before(&self.held_until).is_none() {
             return;
@@ -108,12 +107,6 @@ impl DenialMemory {
         if is_held && let Some(mut shard) = self.shard(hash) {
             shard.remove(self.sets, hash, |denial| denial.id == id && denial.is_refuted(check.cost, at));
         }
-    }
-
-    /// Like [`remember_until`](Self::remember_until) without an end.
-    #[cfg(test)]
-    pub(crate) fn remember(&self, check: &Check, at: Timestamp, snapshot: &Snapshot, sent: Instant) -> bool {
-        self.remember_until(Timestamp::MAX, check, at, snapshot, sent)
     }
 
     /// Remembers a denial of `check` at the instant `at` of the store's clock, until `end` at most. `sent` is an instant before the request

@@ -10,12 +10,8 @@ use portcullis_core::store::Check;
 use crate::protocol::wire::CallWords;
 use crate::stats::{THREAD_GROUPS, thread_group};
 
-/// The words of decisions about hot keys, so that equal decisions share them. The words depend on nothing but the check.
-///
-/// Each group of threads has entries of its own: otherwise the threads would take the cache lines of a hot key from each other.
-///
-/// An entry is replaced when a decision misses it that was the last one to miss it as well: keys that are seldom decided cost a hash
-/// and replace nothing.
+/// The words of decisions about hot keys, so that equal decisions share them. The words depend on nothing but the check. Each group of threads
+/// has entries of its own. One is replaced when a decision misses it that was the last one to miss it as well.
 pub(crate) struct EncodedDecisions {
     hash: RandomState,
     /// [`ENTRIES`] for each group of threads.

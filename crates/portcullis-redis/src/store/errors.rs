@@ -10,25 +10,17 @@ use crate::protocol::value::Value;
 use crate::transport::{CallError, Transport as _};
 
 impl Inner {
-    /// The error of the store that the error of a call is. Counts it.
-    fn explain(&self, error: &CallError) -> StoreError {
-        let explained = match error {
-            CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
-                let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
-                               rediss-cluster:// in the url";
-                StoreError::new(StoreErrorKind::Unsupported, message)
-            }
-            error => store_error(error),
-        };
-        self.connection.stats().count_error(explained.kind());
-        explained
-    }
-
-    /// What a call to the node of a slot has brought, with the error of the store, which states for how long the slot has been in an
-    /// outage.
+    /// What a call to the node of a slot has brought, with the error of the store, which is counted, and states for how long the slot has been
+    /// in an outage.
     pub(super) fn explained(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Value, StoreError> {
         reply.map_err(|error| {
-            let explained = self.explain(&error);
+            let explained = match &error {
+                CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
+                    StoreError::new(StoreErrorKind::Unsupported, NODE_OF_CLUSTER)
+                }
+                error => store_error(error),
+            };
+            self.connection.stats().count_error(explained.kind());
             with_outage(explained, self.connection.availability(Some(slot)).outage)
         })
     }
@@ -48,3 +40,6 @@ pub(super) fn store_error(error: &CallError) -> StoreError {
         error => StoreError::new(error.kind(), error.to_string()),
     }
 }
+
+const NODE_OF_CLUSTER: &str = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
+    rediss-cluster:// in the url";

@@ -24,12 +24,10 @@ pub(crate) enum CallError {
     /// Too many calls wait already, in total or for the same key; nothing was sent.
     #[error("too many calls wait for redis already")]
     Overloaded,
-    /// The call got no permit within the deadline, because too many calls were in flight, or a server that is slow but
-    /// reachable did not load its script in time; the script was not run.
+    /// The call got no permit, or a server that is slow but reachable did not load its script, within the deadline; it was not run.
     #[error("too many calls are in flight to redis: this one was not sent within {0:?}")]
     NotSent(Duration),
-    /// The server has lost the script and did not load it again within the deadline, nor answer other calls; the script was not
-    /// run.
+    /// The server did not load the script again within the deadline, nor answer other calls; the script was not run.
     #[error("redis did not load the script within {0:?}")]
     NotLoaded(Duration),
     /// The keys are migrating to another node of the cluster; nothing was changed.
@@ -101,8 +99,7 @@ impl CallError {
         }
     }
 
-    /// Whether a server that refuses a call for several decisions with this reply might answer some of them in calls of their own.
-    /// With each of these replies nothing was done.
+    /// Whether a server that refuses a call for several decisions might answer some of them in calls of their own. Nothing was done then.
     pub(crate) fn is_of_some_decisions(&self) -> bool {
         match self {
             // The memory is full, the server has become a replica, or one of the decisions is invalid.
@@ -120,8 +117,7 @@ impl CallError {
         matches!(self, Self::Server(text) if text.starts_with("NOSCRIPT"))
     }
 
-    /// Whether the server refuses the command itself: the user may not run it, or the server does not have it. The command did
-    /// nothing, and would be refused again.
+    /// Whether the server refuses the command itself: the user may not run it, or the server does not have it.
     pub(crate) fn refuses_command(&self) -> bool {
         match self {
             Self::Denied(reply) => reply.starts_with("NOPERM") && reply.contains("permissions to run"),
@@ -130,8 +126,7 @@ impl CallError {
         }
     }
 
-    /// Merges the refusals of `SCRIPT LOAD` and `EVAL`, one of which a server must accept. If one of them lacks a permission, so
-    /// does the result, because granting that permission is enough.
+    /// Merges the refusals of `SCRIPT LOAD` and `EVAL`, one of which a server must accept: granting a missing permission is enough.
     pub(crate) fn neither(load: Self, eval: Self) -> Self {
         let both = |first: &str, second: &str| format!("{}, and {}", first.trim_end(), second.trim_end());
         match (load, eval) {

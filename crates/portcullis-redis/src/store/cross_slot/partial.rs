@@ -278,7 +278,6 @@ impl CheckAnswer {
 }
 
 /// Merges two failures independently of their order: an overload wins, then an unknown result, and the longer outage is kept.
-/// Otherwise the order of the replies would decide whether a request is rejected or a policy is still open.
 fn worse_of(one: StoreError, other: StoreError) -> StoreError {
     let outage = one.outage().max(other.outage());
     let rank = |error: &StoreError| (error.kind().is_overload(), error.kind().is_fate_unknown());

@@ -7,9 +7,7 @@ use std::time::{Duration, Instant};
 use portcullis_core::Key;
 
 /// A bounded set of the keys that were denied in the last [`RECENT`].
-///
-/// It only decides in which order slots are queried. So it may be wrong: a key whose cell another key has overwritten, or that
-/// collides with another key, costs time and never changes an answer.
+/// It only decides in which order slots are queried, so it may be wrong: that costs time and never changes an answer.
 #[derive(Debug)]
 pub(crate) struct RecentlyDenied {
     start: Instant,

@@ -24,9 +24,8 @@ pub(super) type Stages = SmallVec<[Vec<SlotGroup>; 3]>;
 
 /// Returns the slots in the order in which they are queried, at least one stage and none without slots.
 ///
-/// The first are the slots of a client's own keys that were recently denied: while they deny, a client holds no units of shared
-/// keys. The last are those with limits on requests in flight, whose permits other requests need: a request that another slot denies
-/// takes none. Usually there are neither, and all slots are queried at once.
+/// The first are those of a client's own keys that were recently denied, the last those with limits on requests in flight. Usually there are
+/// neither, and all slots are queried at once.
 pub(super) fn query_order(checks: &Checks, slots: &Slots, recently_denied: impl Fn(Key) -> bool) -> Stages {
     let is_first = |group: &SlotGroup| {
         group.checks(checks).any(|check| !check.key.is_shared() && recently_denied(check.key))

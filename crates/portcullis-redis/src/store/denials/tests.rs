@@ -22,6 +22,12 @@ pub(super) fn check(policy: &Policy, user: &str, cost: u64) -> Check {
     Check { policy: policy.clone(), key: key(user), cost }
 }
 
+impl DenialMemory {
+    fn remember(&self, check: &Check, at: Timestamp, snapshot: &Snapshot, sent: Instant) -> bool {
+        self.remember_until(Timestamp::MAX, check, at, snapshot, sent)
+    }
+}
+
 fn checks(check: Check) -> Checks {
     Checks::one(check.policy, check.key, check.cost)
 }

@@ -20,8 +20,7 @@ impl RedisStore {
     /// for refunds of expired leases that are on their way.
     ///
     /// Without it the units are refunded when the last clone of the store is dropped, if its runtime runs long enough for that. If a
-    /// refund fails, its units stay charged until they are replenished or their window ends. Requests that are made meanwhile may
-    /// begin new leases.
+    /// refund fails, its units stay charged. Requests that are made meanwhile may begin new leases.
     ///
     /// # Cancel safety
     /// If it is dropped before it is ready, the refunds that it has begun continue.

@@ -31,8 +31,7 @@ struct Trip {
 }
 
 impl RedisStore {
-    /// Decides, after [`pay`](super::Leases::pay) has paid what it could from leases, until `end` if the decision has less than a
-    /// whole deadline left.
+    /// Decides, after [`pay`](super::Leases::pay) has paid what it could from leases, until `end` if it has less than a whole deadline.
     pub(in crate::store) fn start_leased(
         &self,
         checks: Checks,
@@ -102,8 +101,7 @@ impl Trip {
         Ok(if outcome.is_allowed() { self.admitted(&outcome) } else { self.denied(outcome) })
     }
 
-    /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing. What
-    /// is paid from leases stays paid: of such a policy the store may have nothing left.
+    /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing.
     async fn repeat(&self, standby: Option<Arc<dyn Standby>>, start: Instant) -> Result<Outcome, StoreError> {
         let deadline = self.store.0.connection.deadline();
         let end = self.end.unwrap_or_else(|| start + deadline);
