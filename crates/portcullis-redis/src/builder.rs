@@ -129,11 +129,9 @@ impl RedisStoreBuilder {
     /// [overloaded](portcullis_core::StoreErrorKind::Overloaded), and so is a call that is not sent within the deadline; in both
     /// cases nothing was sent.
     ///
-    /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625), so a flood under one key is
-    /// rejected while clients with other keys are served. Equal decisions that join another one, up to 256 that wait and in each call, are
-    /// beyond these bounds. A decision counts under its
-    /// [narrowest](portcullis_core::store::Checks::narrowest_key) key. If all of its keys are shared between clients, it has
-    /// none, and its calls are bounded only together with all others.
+    /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625); equal decisions that join another one, up to
+    /// 256, are beyond these bounds. A decision counts under its [narrowest](portcullis_core::store::Checks::narrowest_key) key, and is
+    /// bounded only together with all others if all of its keys are shared between clients.
     pub fn max_waiting(self, calls: usize) -> Self {
         Self { options: self.options.max_waiting(calls), ..self }
     }
@@ -146,12 +144,10 @@ impl RedisStoreBuilder {
     /// [outcome](portcullis_core::store::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
     /// decision per second.
     ///
-    /// A refund, a settlement to fewer units, a reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not
-    /// seen**: the client may be denied for up to 1 s longer.
-    ///
-    /// While the server decides nothing, a denial holds until its wait is over, at most 60 s from before the request, whatever the
-    /// failure mode of its policy. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
-    /// remembered.
+    /// A refund, a settlement to fewer units, a reset, grant or `unblock` by this store removes the denial at once. **One by another instance
+    /// is not seen**: the client may be denied for up to 1 s longer. While the server decides nothing, a denial holds until its wait is over,
+    /// at most 60 s from before the request, whatever the failure mode of its policy. Denials of a key that clients
+    /// [share](portcullis_core::Key::is_shared) are not remembered.
     pub fn denial_memory(self, entries: usize) -> Self {
         Self { denials: entries, ..self }
     }

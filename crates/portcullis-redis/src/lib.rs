@@ -49,9 +49,8 @@
 //! **Combined calls.** A check is sent at once if fewer than two calls are on their way on a connection, in a cluster for its slot.
 //! Checks that arrive meanwhile leave together, in the order of their arrival: at most 128 in a call, and fewer with sliding windows of
 //! many slots. Equal checks of one key that follow each other are one step of the server: up to 256 of them join others in a call.
-//! Beside a call with several checks, a call takes those that arrive until the tasks that are ready have run. Checks wait for at most
-//! 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and deadline; a check that is dropped
-//! while it waits is not sent. Checks of a sliding log, refunds, settlements and resets have calls of their own.
+//! Checks wait for at most 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and deadline. Checks
+//! of a sliding log, refunds, settlements and resets have calls of their own.
 //!
 //! **Overload.** At most 1 024 calls are in flight on a connection and 10 000 wait, for one key at most 64 and 625. Each check of a
 //! combined call counts, from when it waits for that call, but those that have joined an equal one. A check beyond that, or
@@ -62,11 +61,10 @@
 //! see [`denial_memory`](RedisStoreBuilder::denial_memory) for what that changes after a refund by another instance.
 //!
 //! **Outages.** Every call has a deadline, a call whose result is unknown is never repeated, waiting calls are bounded, and the
-//! connection is renewed without limit. Once a call got no reply and no other call has got one since, the others do not wait:
-//! one call at a time is sent as a probe, every 10 ms at first and every half second at most, and every other check fails at
-//! once, which costs no allocation. In a cluster this applies to each node separately: a failed primary makes only its own
-//! slots unavailable, until a replica is promoted, which is detected soon after the cluster has agreed on it. The error
-//! contains for [how long](portcullis_core::StoreError::outage) no call was answered.
+//! connection is renewed without limit. Once a call got no reply and no other call has got one since, one call at a time is sent as a
+//! probe, every 10 ms at first and every half second at most, and every other check fails at once, which costs no allocation. In a cluster
+//! this applies to each node separately, until a replica is promoted. The error contains for
+//! [how long](portcullis_core::StoreError::outage) no call was answered.
 //!
 //! | the server's reply | what was charged | what happens |
 //! |---|---|---|

@@ -11,7 +11,6 @@ use super::map::{Map, View};
 use super::{Cluster, Member, Node, watch};
 use crate::fred::config::ClientConfig;
 use crate::lock::lock;
-use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::Options;
@@ -67,8 +66,9 @@ impl Cluster {
                 continue;
             }
             asked = true;
-            let reply = slots(node).await;
-            match reply.and_then(|reply| Map::parse(reply, &node.server.host)) {
+            let reply =
+                async { node.live().map_err(|error| error.to_string())?.cluster_slots(ASK_TIMEOUT).await };
+            match reply.await.and_then(|reply| Map::parse(reply, &node.server.host)) {
                 Ok(map) => {
                     self.apply(map).await;
                     refusal = None;
@@ -134,11 +134,6 @@ impl Cluster {
         });
         primaries
     }
-}
-
-async fn slots(node: &Node) -> Result<Value, String> {
-    let live = node.live().map_err(|error| error.to_string())?;
-    live.cluster_slots(ASK_TIMEOUT).await
 }
 
 /// Like the other pauses, the mean of a random pause.

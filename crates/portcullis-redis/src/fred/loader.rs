@@ -124,7 +124,7 @@ struct Refusal {
 impl Refusals {
     /// The refusals that hold on a connection. A connection that was made later asks again.
     fn on(&self, live: &Live) -> Vec<Refusal> {
-        let created = live.liveness.created();
+        let created = live.liveness.created;
         lock(&self.0).iter().filter(|refusal| refusal.at >= created).cloned().collect()
     }
 

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 /// Detects a server that accepts commands and does not reply. The client's own detection restarts with every write.
 #[derive(Debug)]
 pub(crate) struct Liveness {
-    created: Instant,
+    /// When the connection was made.
+    pub(crate) created: Instant,
     /// Milliseconds from `created` to the first call without a reply since the last reply; 0 if there is none.
     unanswered_since: AtomicU64,
     /// Whether the server has accepted a write.
@@ -25,11 +26,6 @@ impl Liveness {
             served: AtomicBool::new(false),
             given_up: Notify::new(),
         }
-    }
-
-    /// When the connection was made.
-    pub(crate) fn created(&self) -> Instant {
-        self.created
     }
 
     /// Records a reply.
@@ -52,7 +48,7 @@ impl Liveness {
     pub(crate) fn read_only(&self) {
         self.reply();
         if self.served.load(Ordering::Relaxed) || self.created.elapsed() >= MIN_AGE_ON_REPLICA {
-            self.give_up();
+            self.given_up.notify_one();
         }
     }
 
@@ -61,13 +57,8 @@ impl Liveness {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let first = self.unanswered_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err_and(|since| now.saturating_sub(since) >= LONGEST_UNANSWERED_MS) {
-            self.give_up();
+            self.given_up.notify_one();
         }
-    }
-
-    /// Asks for a new connection in place of this one.
-    fn give_up(&self) {
-        self.given_up.notify_one();
     }
 
     /// Waits until a new connection is requested.

@@ -158,23 +158,18 @@ impl CallError {
 }
 
 /// Why a connection cannot be opened. All of these errors are permanent: connecting again does not help.
+///
+/// `url` is the server, or the URL with its password masked, `reply` what the server replied, and `version` its version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "fields of one name are described once, above")]
 pub enum ConnectError {
     /// The URL cannot be used.
     #[error("`{url}` is not a redis url: {reason}; accepted are {accepted}", accepted = SCHEMES)]
-    Url {
-        /// The URL, its password masked.
-        url: String,
-        /// What is wrong with it.
-        reason: String,
-    },
+    Url { url: String, reason: String },
     /// The URL asks for TLS, which is not compiled in.
     #[error("`{url}` needs tls: enable the feature `redis-tls` of portcullis, or `tls` of portcullis-redis")]
-    TlsDisabled {
-        /// The URL, its password masked.
-        url: String,
-    },
+    TlsDisabled { url: String },
     /// TLS cannot be set up on this machine.
     #[error("tls cannot be set up: {0}")]
     Tls(String),
@@ -185,12 +180,7 @@ pub enum ConnectError {
     RootCertificate(String),
     /// The server rejected the credentials.
     #[error("{url} refused the credentials: {reply}; put the right user and password in the url")]
-    Credentials {
-        /// The server.
-        url: String,
-        /// Its reply.
-        reply: String,
-    },
+    Credentials { url: String, reply: String },
     /// The user lacks a permission.
     #[error(
         "{url} denied its user a command: {reply}; it needs at least \
@@ -199,73 +189,35 @@ pub enum ConnectError {
          `+cluster|slots +asking`, behind sentinels also `+role`, with the number of a database also `+select`, without a \
          password also `+ping`"
     )]
-    Permission {
-        /// The server.
-        url: String,
-        /// Its reply.
-        reply: String,
-    },
+    Permission { url: String, reply: String },
     /// The server does not run Lua scripts.
     #[error(
         "{url} does not run lua scripts: {reply}; enable EVALSHA, and SCRIPT LOAD or EVAL; on valkey load the lua module"
     )]
-    Scripting {
-        /// The server.
-        url: String,
-        /// Its reply.
-        reply: String,
-    },
+    Scripting { url: String, reply: String },
     /// The server is too old for the scripts.
     #[error(
         "{url} is redis {version}: its scripts cannot write after they have read the clock; update it to at least \
          5.0"
     )]
-    Outdated {
-        /// The server.
-        url: String,
-        /// Its version.
-        version: String,
-    },
+    Outdated { url: String, version: String },
     /// The server does not have the database in the URL.
     #[error("{url} has no such database: {reply}; leave the number out, or raise `databases` on the server")]
-    Database {
-        /// The server.
-        url: String,
-        /// Its reply.
-        reply: String,
-    },
+    Database { url: String, reply: String },
     /// The server does not speak the Redis protocol.
     #[error("{url} does not speak the redis protocol: {reply}")]
-    Protocol {
-        /// The URL, its password masked.
-        url: String,
-        /// The bytes that could not be parsed.
-        reply: String,
-    },
+    Protocol { url: String, reply: String },
     /// The server is part of a cluster, and the URL is for a single server.
     #[error(
         "{url} is a node of a cluster, which has only some of the keys: use redis-cluster:// or rediss-cluster://"
     )]
-    Cluster {
-        /// The server.
-        url: String,
-    },
+    Cluster { url: String },
     /// The server is not a sentinel.
     #[error("{url} is not a sentinel: {reply}; give the port of the sentinels, or use redis:// or rediss://")]
-    NotSentinel {
-        /// The server.
-        url: String,
-        /// Its reply.
-        reply: String,
-    },
+    NotSentinel { url: String, reply: String },
     /// The server is not part of a cluster.
     #[error("{url} is not part of a cluster: {reply}; use redis:// or rediss://")]
-    NotCluster {
-        /// The server.
-        url: String,
-        /// Its reply.
-        reply: String,
-    },
+    NotCluster { url: String, reply: String },
 }
 
 impl ConnectError {

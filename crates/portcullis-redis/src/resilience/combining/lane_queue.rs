@@ -188,18 +188,20 @@ impl<T> LaneQueue<T> {
 
     /// Takes the decisions of the next call.
     pub(super) fn take(&mut self, max_load: u32) -> Vec<T> {
-        let count = if self.load <= max_load.into() { self.waiting.len() } else { self.that_fit(max_load) };
-        let taken = || self.waiting.iter().take(count);
-        let decisions = taken().map(Waiting::count).sum::<usize>();
-        self.load -= taken().map(Waiting::total_load).sum::<u64>();
-        self.joined -= taken().map(Waiting::joined_load).sum::<u64>();
-        self.count -= decisions;
+        let count = self.that_fit(max_load);
+        let decisions = self.waiting.iter().take(count).map(Waiting::count).sum::<usize>();
         if decisions > 0 {
             self.left_last = decisions;
             self.last_tag = if count == 1 && decisions > 1 { self.waiting[0].tag } else { 0 };
         }
         self.shared += usize::from(decisions > 1);
-        self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
+        self.count -= decisions;
+        let taken = self.waiting.drain(..count).map(|waiting| {
+            self.load -= waiting.total_load();
+            self.joined -= waiting.joined_load();
+            waiting.decision
+        });
+        taken.collect()
     }
 }
 

@@ -10,9 +10,9 @@ use super::super::answers::together;
 /// A standby for checks that include units for leases. It decides them without these units: they are charged at the store or not
 /// at all. So if a part of the store fails, the answers of the others stand, as for a decision without leases.
 pub(super) struct OwnCosts {
-    pub(super) standby: Arc<dyn Standby>,
+    standby: Arc<dyn Standby>,
     /// The checks of the request.
-    pub(super) own: Checks,
+    own: Checks,
 }
 
 impl Standby for OwnCosts {
@@ -21,7 +21,12 @@ impl Standby for OwnCosts {
     }
 
     fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
-        let own = checks.iter().map(|check| self.own_check(check));
+        // At the cost of the request; a peek stays a peek.
+        let own = checks.iter().map(|check| {
+            let is_same = |own: &&Check| own.key == check.key && own.policy.name() == check.policy.name();
+            let cost = self.own.iter().find(is_same).map_or(check.cost, |own| own.cost.min(check.cost));
+            Check { cost, ..check.clone() }
+        });
         self.standby.decide(together(own).expect("a decision has a check"), failure)
     }
 
@@ -31,11 +36,8 @@ impl Standby for OwnCosts {
 }
 
 impl OwnCosts {
-    /// The check at the cost of the request; a peek stays a peek.
-    fn own_check(&self, check: &Check) -> Check {
-        let own =
-            self.own.iter().find(|own| own.key == check.key && own.policy.name() == check.policy.name());
-        Check { cost: own.map_or(check.cost, |own| own.cost.min(check.cost)), ..check.clone() }
+    pub(super) fn of(standby: Arc<dyn Standby>, own: Checks) -> Arc<dyn Standby> {
+        Arc::new(Self { standby, own })
     }
 }
 

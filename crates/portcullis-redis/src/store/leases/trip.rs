@@ -90,7 +90,11 @@ impl Trip {
 
     async fn run(mut self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
         let start = Instant::now();
-        let for_rest = self.standby_for_rest(standby.clone());
+        // The standby decides about the costs of the request.
+        let for_rest = match standby.clone() {
+            Some(standby) if self.asks() => Some(OwnCosts::of(standby, self.checks.clone())),
+            standby => standby,
+        };
         // A reply to a call that charges units for a lease is of use after the deadline of its request.
         let end = self.end.filter(|_| !self.asks());
         let mut outcome = self.store.start_exact(self.rest(), for_rest, end).await?;
@@ -113,15 +117,6 @@ impl Trip {
             }
         }
         self.store.decide_late(standby.as_deref(), self.rest(), (start, true))
-    }
-
-    /// The standby decides about the costs of the request.
-    fn standby_for_rest(&self, standby: Option<Arc<dyn Standby>>) -> Option<Arc<dyn Standby>> {
-        let standby = standby?;
-        if !self.asks() {
-            return Some(standby);
-        }
-        Some(Arc::new(OwnCosts { standby, own: self.checks.clone() }))
     }
 
     /// Whether the call charges units for a lease.

@@ -21,14 +21,10 @@ pub(crate) struct SeenGrants {
     hasher: RandomState,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    id: Id,
-    grant: GrantNumbers,
-}
-
 /// The policy of the record, whatever the length of its window, and its key.
 type Id = (u128, u128);
+
+type Entry = (Id, GrantNumbers);
 
 impl SeenGrants {
     pub(crate) fn new() -> Self {
@@ -50,7 +46,7 @@ impl SeenGrants {
         let (shard, set) = self.places(id);
         let entries = lock(&self.shards[shard]);
         let set = entries.get(set).unwrap_or_default();
-        set.iter().flatten().find(|entry| entry.id == id).map_or(NONE, |entry| entry.grant)
+        set.iter().flatten().find(|entry| entry.0 == id).map_or(NONE, |entry| entry.1)
     }
 
     /// Remembers the grant of a reply, or that there is none.
@@ -66,18 +62,17 @@ impl SeenGrants {
             entries.resize(SETS * WAYS, None);
         }
         let Some(set) = entries.get_mut(set) else { return };
-        let same = set.iter().position(|entry| entry.is_some_and(|entry| entry.id == id));
-        let ends = |index: &usize| set[*index].map_or(0, |entry| entry.grant[0]);
+        let same = set.iter().position(|entry| entry.is_some_and(|entry| entry.0 == id));
+        let ends = |index: &usize| set[*index].map_or(0, |(_, [end, ..])| end);
         let Some(place) = same.or_else(|| (0..set.len()).min_by_key(ends).filter(|_| !is_none)) else {
             return;
         };
-        let entry = (!is_none).then_some(Entry { id, grant });
-        match (set[place].is_some(), is_none) {
+        let former = std::mem::replace(&mut set[place], (!is_none).then_some((id, grant)));
+        match (former.is_some(), is_none) {
             (false, false) => drop(self.count.fetch_add(1, Relaxed)),
             (true, true) => drop(self.count.fetch_sub(1, Relaxed)),
             _ => {}
         }
-        set[place] = entry;
     }
 
     /// The shard of a key, and the indices of its set.
