@@ -24,8 +24,7 @@ use crate::resilience::outage_log::OutageLog;
 use crate::stats::{Gauges, StoreStats};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport};
 
-/// A connection to Redis, Valkey, a cluster, or the primary that a sentinel names. Clones share it; its tasks end when the
-/// last clone is dropped.
+/// A connection to a server, a cluster, or the primary that a sentinel names. Its tasks end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection(Arc<Shared>);
 

@@ -104,8 +104,7 @@ impl RedisStore {
         StoreFuture::boxed(self.clone().decide(checks, first, standby, end))
     }
 
-    /// Makes a decision by one call. Its future takes less than a kilobyte, beyond which an allocator works several times as long:
-    /// a test bounds it.
+    /// Makes a decision by one call. Its future takes less than a kilobyte, which a test bounds: allocators are slower beyond.
     #[expect(
         clippy::manual_async_fn,
         reason = "a block uses what it captures in place, a function has a copy of it"

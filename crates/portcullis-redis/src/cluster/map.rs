@@ -89,8 +89,7 @@ impl View {
     }
 }
 
-/// Parses a node: its preferred host, its port, its id, and from Redis 7 on a list of names and values. Returns `None` if the
-/// reply contains no host for it.
+/// Parses a node: its host, its port, its id, and from Redis 7 on names and values. Returns `None` if there is no host for it.
 fn node_addr(node: Value, replying_host: &str) -> Result<Option<NodeAddr>, String> {
     let odd = || "CLUSTER SLOTS gave a node that cannot be read".to_owned();
     let mut parts = node.into_items().ok_or_else(odd)?.into_iter();

@@ -142,8 +142,7 @@ impl Node {
         Ok(())
     }
 
-    /// Loads the script of a call within its deadline, unless it was loaded since the call started. Returns the refusal, if the server
-    /// refuses.
+    /// Loads the script of a call within its deadline, unless it was loaded since the call started. Returns the refusal, if any.
     async fn load_in_time(&self, call: &RoutedCall<'_>) -> Result<Option<CallError>, CallError> {
         let Command { end, deadline, .. } = call.command;
         let (asked, link) = (Instant::now(), Arc::clone(self.pick()));

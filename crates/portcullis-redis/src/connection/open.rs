@@ -97,8 +97,7 @@ impl Connection {
         Ok(self.availability(None).is_connected)
     }
 
-    /// Tries the commands that every call needs, and logs the servers' properties. Returns whether they could be tried: a server
-    /// that loads its data, or is busy, accepts connections only.
+    /// Tries the commands that every call needs, and logs the servers' properties. Returns whether they could be tried.
     async fn examine(&self) -> Result<bool, ConnectError> {
         match self.probe().await {
             Ok(()) | Err(CallError::Moving(_)) => {}

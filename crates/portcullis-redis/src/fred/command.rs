@@ -102,8 +102,7 @@ impl Command {
         Self { code: self.code.clone(), words, ..*self }
     }
 
-    /// The words after the name of the command: of a script its SHA-1 or its source, the number of keys, the keys, then the
-    /// arguments.
+    /// The words after the name: of a script its SHA-1 or its source, the number of keys, the keys, then the arguments.
     pub(super) fn into_words(self) -> Vec<Bytes> {
         let code = match self.code {
             None => return self.words.args.to_vec(),
@@ -156,8 +155,7 @@ pub(super) fn custom(name: &'static str, slot: Option<u16>) -> CustomCommand {
     CustomCommand::new_static(name, slot.map_or(ClusterHash::Random, ClusterHash::Custom), false)
 }
 
-/// fred's options for one command: written at most once, never queued without a connection, dropped if still queued after
-/// `timeout`.
+/// fred's options: written at most once, never queued without a connection, dropped if still queued after `timeout`.
 pub(super) fn command_options(timeout: Duration) -> Options {
     Options { max_attempts: Some(1), timeout: Some(timeout), fail_fast: true, ..Options::default() }
 }

@@ -4,8 +4,7 @@ use ::fred::error::{Error, ErrorKind};
 
 use crate::transport::{CallError, is_reply};
 
-/// Classifies an error by its text, because most of fred's errors have the same kind. `next` means that no earlier call still
-/// waits for its reply.
+/// Classifies an error by its text: most have the same kind. `next` means that no earlier call still waits for its reply.
 pub(super) fn call_error(error: &Error, next: bool) -> CallError {
     let text = error.details();
     match (error.kind(), CallError::from_reply(text)) {

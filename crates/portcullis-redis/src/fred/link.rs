@@ -81,8 +81,7 @@ struct LinkPublisher {
 }
 
 impl Link {
-    /// Makes a link, and the future that keeps it connected with clients of its own. `refresh_signal` is notified when it fails or
-    /// connects.
+    /// Makes a link, and the future that keeps it connected. `refresh_signal` is notified when it fails or connects.
     pub(crate) fn supervised<M: Fn() -> Client>(
         make: M,
         options: &Options,

@@ -79,8 +79,7 @@ impl Loader {
         self.refusals.of_slot(live, slot).map_or_else(|| result.map(|()| None), |refusal| Ok(Some(refusal)))
     }
 
-    /// Loads a script that uses no keys on every primary. A server that refuses `SCRIPT LOAD` runs it by `EVAL` instead, which
-    /// shows that this is permitted. Returns the refusal, if there is one.
+    /// Loads a script that uses no keys on every primary, or runs it by `EVAL` where that is refused. Returns the refusal, if any.
     pub(crate) async fn load_or_run(
         &self,
         live: &Live,

@@ -25,8 +25,7 @@ impl Script {
         Self { source: Bytes::copy_from_slice(source.as_bytes()), sha, wrote: |_| true }
     }
 
-    /// Sets the function that tells from a reply whether the script has written to its keys. By default every reply counts as
-    /// written.
+    /// Sets the function that tells from a reply whether the script has written to its keys; every reply does by default.
     pub(crate) fn with_write_check(self, wrote: fn(&Value) -> bool) -> Self {
         Self { wrote, ..self }
     }

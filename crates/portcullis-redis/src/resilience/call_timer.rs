@@ -40,8 +40,7 @@ impl CallTimer {
         Arc::new(Self { runtime, state: Mutex::default() })
     }
 
-    /// The output of `reply`, or `None` if there is none by `end`, like [`wait_until`]. A caller on another runtime has a
-    /// timer of its own, because nothing may drive that of this one.
+    /// Like [`wait_until`]. A caller on another runtime has a timer of its own, because nothing may drive that of this one.
     pub(crate) async fn wait_until<T>(
         self: &Arc<Self>,
         end: Instant,

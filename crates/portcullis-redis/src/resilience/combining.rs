@@ -235,8 +235,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         removed
     }
 
-    /// Ends a call with this number of decisions. Returns whether a call begins in its place, for what waits: a task
-    /// must [take](Self::take) it.
+    /// Ends a call of so many decisions. Returns whether one begins in its place: a task must [take](Self::take) it.
     pub(crate) fn end(&self, lane: &L, decisions: usize) -> bool {
         let mut state = lock(&self.state);
         let Some(own) = state.lanes.get_mut(lane) else { return false };

@@ -5,8 +5,7 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-/// Looks at `watched` at the instant `first`, and then at each that `look` returns. Calls `end` if the runtime ends before `look` returns
-/// none.
+/// Looks at `watched` at `first`, then at each instant that `look` returns. Calls `end` if the runtime ends before that is none.
 pub(crate) fn watch<T: Send + Sync + 'static>(
     runtime: &Handle,
     watched: &Arc<T>,

@@ -120,8 +120,7 @@ impl Inner {
         Ok((admitted, stored))
     }
 
-    /// The words of a decision without guards on the server's time, by `encode` if they are not known. The words of a calendar window
-    /// depend on the time.
+    /// The words of a decision without guards, by `encode` if they are not known. Those of a calendar window depend on the time.
     fn words_of<'a>(
         &self,
         mut checks: impl Iterator<Item = &'a Check>,

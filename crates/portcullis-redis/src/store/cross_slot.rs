@@ -167,8 +167,7 @@ impl RedisStore {
         partial.denied_keys().for_each(|key| self.0.recently_denied.insert(key));
     }
 
-    /// The error of a slot without a reply that had less than the whole deadline: the slot counts as overloaded, unless it is known
-    /// to be in an outage.
+    /// The error of a slot without a reply that had less than the whole deadline: an overload, unless an outage is known.
     fn too_late(&self, group: &SlotGroup) -> StoreError {
         const MESSAGE: &str = "redis gave no reply before the end of a decision over several slots";
         match self.0.connection.availability(Some(group.slot)).outage {

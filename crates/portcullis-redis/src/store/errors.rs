@@ -10,8 +10,7 @@ use crate::protocol::value::Value;
 use crate::transport::{CallError, Transport as _};
 
 impl Inner {
-    /// What a call to the node of a slot has brought, with the error of the store, which is counted, and states for how long the slot has been
-    /// in an outage.
+    /// What a call to the node of a slot has brought, with the error of the store, which is counted, and its outage.
     pub(super) fn explained(&self, slot: u16, reply: Result<Value, CallError>) -> Result<Value, StoreError> {
         reply.map_err(|error| {
             let explained = match &error {

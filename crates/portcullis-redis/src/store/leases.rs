@@ -206,8 +206,7 @@ impl Leases {
         }
     }
 
-    /// Refunds the newest units of a receipt to the lease that they were spent from, until `cost` is left. Returns the figures and
-    /// the receipt for what is left; `None` if the store has to refund them.
+    /// Refunds units of a receipt to their lease until `cost` is left. Returns the figures and what is left, unless the store has to.
     pub(super) fn refund(&self, receipt: &Receipt, cost: u64) -> Option<(Decision, Receipt)> {
         let (policy, key, at) = (receipt.policy(), receipt.key(), receipt.at());
         let surplus = receipt.cost().saturating_sub(cost);

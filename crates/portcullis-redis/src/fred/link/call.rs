@@ -112,8 +112,7 @@ impl Link {
         }
     }
 
-    /// Sends a command by itself, or together with others if calls are on their way. `before` is the time that was left when it
-    /// requested its permit.
+    /// Sends a command by itself, or together with others. `before` is the time that was left when it requested its permit.
     fn permitted(
         self: &Arc<Self>,
         command: Command,

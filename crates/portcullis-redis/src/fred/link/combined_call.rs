@@ -51,8 +51,7 @@ pub(super) struct LaneCall {
 }
 
 impl Link {
-    /// Starts a task that sends the decisions that wait no longer, and ends when none is left. It looks for the first time at
-    /// `first`.
+    /// Starts a task that sends the decisions that wait no longer, from `first` on, and ends when none is left.
     pub(super) fn watch(self: &Arc<Self>, first: Instant) {
         // If the runtime ends before the task, what waits is dropped, and the callers get an error.
         watch(&self.runtime, self, first, Self::send_due, |link| drop(link.combining.clear()));
@@ -113,8 +112,7 @@ impl LaneCall {
         Self { link: Arc::clone(link), lane, decisions: 1 }
     }
 
-    /// Lets the tasks run that are ready, and again as long as more decisions arrive meanwhile, if its call leaves beside another one or in
-    /// the place of one that has ended.
+    /// Lets the tasks run that are ready, and again as long as more decisions arrive meanwhile for a call beside another one.
     async fn wait_for_more(&self) {
         let mut seen = 0;
         for _ in 0..MOST_YIELDS {

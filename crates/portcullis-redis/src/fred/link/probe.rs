@@ -27,8 +27,7 @@ impl LinkPublisher {
         tokio::spawn(async move { probe(&live, breaker_permit, &health, deadline).await });
     }
 
-    /// Probes the server when an outage is suspected, and during an outage without calls. Otherwise a short outage would last until
-    /// the next call, and that call would be the one to find out that the connection is dead.
+    /// Probes the server when an outage is suspected, and during an outage, which would last until the next call otherwise.
     pub(super) async fn probe_in_background(&self, live: &Live, deadline: Duration) -> Infallible {
         loop {
             let breaker_permit = tokio::select! {

@@ -59,8 +59,7 @@ impl RepeatedCheck {
 }
 
 impl CombinedRequest {
-    /// Adds a decision by the keys and the request that [`encode`](super::encode) made for it. The
-    /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one.
+    /// Adds an [encoded](super::encode) decision. The [loads](load_of) of all are at most [`MAX_LOAD`], unless there is only one.
     pub(crate) fn add(&mut self, words: &Arc<CallWords>) {
         // Most decisions about a hot key share their words, or have equal ones from another thread.
         if let Some(last) = self.decisions.last().copied()

@@ -8,8 +8,7 @@ use super::combined::GUARD_LOAD;
 use super::reply::Reply;
 use super::{MAX_RECORD, OVERRIDE, RECORD, Record, doubles};
 
-/// A grant as the script compares it: its end, its length, and the limit, the period and the burst of its quota. All are 0 without a
-/// grant.
+/// A grant as the script compares it: its end, its length, and the limit, the period and the burst; zeros without one.
 pub(crate) type GrantNumbers = [u64; 5];
 
 /// The check of the override of one key.

@@ -113,8 +113,7 @@ impl<T> LaneQueue<T> {
         self.waiting.push_back(Waiting { id, load, tag, latest, joined: 0, decision });
     }
 
-    /// Lets a decision join the last one, if that one takes it, leaves until `end`, and there is room. Returns whether it has
-    /// joined.
+    /// Lets a decision join the last one, if that one takes it, leaves until `end`, and there is room. Returns whether it has.
     pub(super) fn join(&mut self, max_load: u32, end: Instant, join: impl FnOnce(&mut T) -> bool) -> bool {
         let max_load = u64::from(max_load);
         let Some(last) = self.waiting.back_mut().filter(|last| last.latest <= end) else { return false };
@@ -137,8 +136,7 @@ impl<T> LaneQueue<T> {
         self.last_tag != 0 && self.waiting.len() == 1 && self.waiting[0].tag == self.last_tag
     }
 
-    /// Removes the decision with this id by `remove`, which returns whether it was there. Returns whether it was, and what has no
-    /// decision left.
+    /// Removes the decision with this id by `remove`. Returns whether it was there, and what has no decision left.
     pub(super) fn leave(
         &mut self,
         id: u64,

@@ -245,8 +245,7 @@ impl PartialOutcome {
         }
     }
 
-    /// The result of the decision. Failure modes do not apply to an overload, so the checks of an overloaded slot count as not
-    /// asked.
+    /// The result of the decision. The checks of an overloaded slot count as not asked.
     pub(super) fn answer(&self) -> Result<Outcome, StoreError> {
         if let Some(denied) = &self.remembered {
             return Ok(denied.clone());

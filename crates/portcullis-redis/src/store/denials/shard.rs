@@ -43,8 +43,7 @@ impl Shard {
         Some((valid, end))
     }
 
-    /// Returns whether the denial is remembered. Among denials of other costs the key keeps one whose hold lasts: the one of the lowest
-    /// cost.
+    /// Returns whether the denial is remembered. Of the others of its key that hold, the one of the lowest cost is kept.
     pub(super) fn insert(&mut self, sets: usize, hash: u64, denial: Denial, now: u64) -> bool {
         if denial.sent <= self.corrected[stamp(hash)] {
             return false;

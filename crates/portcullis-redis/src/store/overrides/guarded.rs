@@ -149,8 +149,7 @@ impl Inner {
     }
 }
 
-/// The policy under a grant of the script's reply. `None` without a grant, or if it does not fit the policy, whose algorithm may have
-/// changed since.
+/// The policy under a grant of the script's reply. `None` without a grant, or if it does not fit the policy any more.
 fn under(policy: &Policy, grant: GrantNumbers) -> Option<(Policy, Grant)> {
     if grant == NONE {
         return None;

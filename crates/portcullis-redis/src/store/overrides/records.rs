@@ -78,8 +78,7 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Changes the record of a key, and keeps it until it ends. The change is repeated, within one deadline, while others replace the
-    /// record in between.
+    /// Changes the record of a key. The change is repeated, within one deadline, while others replace the record in between.
     async fn replace_override<T>(
         &self,
         policy: &Policy,
