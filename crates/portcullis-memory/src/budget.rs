@@ -55,14 +55,12 @@ pub(crate) fn parts(amount: usize, least: usize) -> usize {
     (amount / least).checked_ilog2().map_or(1, |power| 1 << power)
 }
 
-/// The heap bytes of a key's first state. Zero for the rate-based algorithms, fixed and calendar windows, and sliding windows with one
-/// slot: their keys are bounded by number alone.
+/// The heap bytes of a key's first state. Zero for states of a fixed size: their keys are bounded by number alone.
 pub(crate) fn initial_heap_bytes(strategy: &Strategy) -> usize {
     strategy.growth(None, Timestamp::EPOCH)
 }
 
-/// What a key counts for this number of heap bytes: a quarter more for a log. The allocator takes 16 bytes for each block, and some of
-/// the blocks that logs leave when they double are too small for those that follow.
+/// What a key counts for this number of heap bytes: a quarter more for a log, for blocks that the allocator cannot use again.
 pub(crate) fn heap_cost(strategy: &Strategy, bytes: usize) -> usize {
     match strategy {
         Strategy::SlidingLog(_) => bytes + bytes / 4,
@@ -101,8 +99,7 @@ impl BytesUsed {
     }
 }
 
-/// The maximum bytes of a key in the table of a shard, right after the table has grown, for a state without memory on the
-/// heap: at most 40 bytes, in a table of which 64 % are in use. The first few keys of a shard may take more.
+/// The maximum bytes of a key in the table of a shard for a state without memory on the heap: 40 bytes, with 64 % of the table in use.
 pub(crate) const SMALL_ENTRY_BYTES: usize = 64;
 /// Like [`SMALL_ENTRY_BYTES`], but for any other state: 64 bytes. An overflow state takes less, even where its vector has doubled.
 pub(crate) const ENTRY_BYTES: usize = 100;

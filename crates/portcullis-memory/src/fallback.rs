@@ -278,8 +278,7 @@ impl<C: Clock> Standby for LocalStandby<C> {
         if failure.kind().is_overload() {
             return Err(failure);
         }
-        // The outage that an error states is that of the part of the store that failed. It restarts with each denial at a store
-        // that denies but cannot charge, so the longer one counts there.
+        // What an error states restarts with each denial at a store that denies but cannot charge, so the longer one counts there.
         let outage = self.outage.record_failure(failure.kind(), || self.clock.now());
         let failure = match (failure.outage(), outage) {
             (None, Some(outage)) => failure.with_outage(outage),

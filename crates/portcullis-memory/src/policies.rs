@@ -12,9 +12,7 @@ use crate::overrides::SharedOverrides;
 use crate::shards::Shards;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
-/// A map from policies to their states: a look-up takes no lock.
-///
-/// Shards stay in the bucket that they were made in. Shards of a policy that was [forgotten](forgotten) are skipped until another
+/// A map from policies to their states: a look-up takes no lock. Shards stay in the bucket that they were made in. Shards of a policy that was [forgotten](forgotten) are skipped until another
 /// policy gets them. A look-up that meets a change may miss its policy, and then looks again under the lock.
 #[derive(Debug)]
 pub(crate) struct Policies {

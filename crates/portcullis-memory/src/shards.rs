@@ -135,9 +135,8 @@ impl<'a> LockedShard<'a> {
         shard.is_of(key.digest).then(|| Self(shard))
     }
 
-    /// The instant of a call that has `read` the clock before it locked the shard, so that the shard is not locked meanwhile.
-    ///
-    /// Another call may have locked it first with a later instant, and dropped what had expired by then. See [`not_before`].
+    /// The instant of a call that has `read` the clock before it locked the shard: another call may have locked it first with a later one. See
+    /// [`not_before`].
     #[inline]
     pub(crate) fn instant(&mut self, read: Timestamp, clock: &impl Clock) -> Timestamp {
         let now = not_before(self.0.latest(), read, clock);
@@ -250,8 +249,7 @@ fn not_before(latest: Timestamp, read: Timestamp, clock: &impl Clock) -> Timesta
 
 /// Locks a shard. Spins first: a shard is locked for less time than it takes to put a thread to sleep and to wake it, and once
 /// one thread sleeps, the lock of the standard library makes the others sleep as well.
-///
-/// Ignores poisoning: a panic under a lock leaves whole entries, because they are replaced, never written in part.
+/// Ignores poisoning: a panic under a lock leaves whole entries.
 #[inline]
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     match shard.try_lock() {
@@ -265,8 +263,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 #[inline(never)]
 fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     for attempt in 0..ATTEMPTS {
-        // Each attempt takes the cache line of the lock away from the thread that has it. So the first one leaves that thread the time
-        // for its decision and, if the shard is in demand, for the next one, which finds all it needs in its own cache.
+        // Each attempt takes the cache line of the lock away from the thread that has it, so the first one leaves it time for its decision.
         for _ in 0..FEWEST_PAUSES << attempt.min(MOST_DOUBLED) {
             std::hint::spin_loop();
         }
@@ -279,8 +276,7 @@ fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A few microseconds, up to twenty where a pause is long: several times what a call takes under a lock. The thread sleeps if the one
-/// that has the lock does not run. A scheduler that explores interleavings needs no more than one attempt.
+/// A few microseconds, several times what a call takes under a lock. A scheduler that explores interleavings needs one attempt.
 const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 /// The pauses before the first attempt: from a tenth of a microsecond on.
 const FEWEST_PAUSES: u32 = 16;

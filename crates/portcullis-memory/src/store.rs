@@ -125,9 +125,8 @@ impl<C: Clock> MemoryStore<C> {
         }
     }
 
-    /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
-    /// before, and the figures are computed after that. The algorithm is a copy, because what is behind a reference is read, and
-    /// divided by, again after the shard is unlocked.
+    /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone. The algorithm is a copy, because what
+    /// is behind a reference is read, and divided by, again after the shard is unlocked.
     // Not inlined, and with an option that is never `None`, so that it writes the result where the caller of the store wants it.
     #[inline(never)]
     #[expect(clippy::unnecessary_wraps, reason = "as above")]
@@ -169,8 +168,7 @@ impl<C: Clock> MemoryStore<C> {
         Some(Ok(ReadyCheck::new(policy, now, figures, position)))
     }
 
-    /// Sweeps a few entries of the shard of a key, and lets `decide` decide there, by the id of the key, at the instant that is returned as
-    /// well. Returns `None` if the policy was forgotten meanwhile, or where `decide` does.
+    /// Sweeps a few entries of the shard of a key, and lets `decide` decide there. Returns `None` if the policy was forgotten meanwhile.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for the shard of a key")]
     fn decide_alone<D>(

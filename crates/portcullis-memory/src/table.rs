@@ -156,8 +156,7 @@ impl<V: Value> Table<V> {
     /// Records that an entry expires at an instant, in microseconds since the epoch.
     #[inline]
     pub(crate) fn keep_until(&mut self, expires_at: u64) {
-        // A charge rarely makes an entry expire earlier than all others. A store of the same value would take the cache line away
-        // from the other threads.
+        // A store of the same value would take the cache line away from the other threads.
         if expires_at < self.earliest {
             self.earliest = expires_at;
         }
@@ -188,8 +187,7 @@ impl<V: Value> Table<V> {
         used.map(|bucket| (whole(bucket.id), &bucket.value))
     }
 
-    /// Inspects the next `count` entries, unless it is certain that none has expired by `now`, in microseconds since the epoch.
-    /// Drops the expired ones, and passes them to `dropped`.
+    /// Inspects the next `count` entries, unless none can have expired by `now`, and passes the expired ones to `dropped`.
     #[inline]
     pub(crate) fn sweep(
         &mut self,

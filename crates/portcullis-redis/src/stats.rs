@@ -118,8 +118,7 @@ impl StoreStats {
         outages.reported
     }
 
-    /// Records that a call to the server that was sent at an instant has ended, and how it is called if it has failed. `decisions` is
-    /// the number of decisions in it; a call that is none of the store's own has none and is not counted.
+    /// Records the end of a call that was sent at an instant, with the name of its failure. One of no decisions of the store is not counted.
     pub(crate) fn call_ended(&self, sent: Instant, decisions: Option<u32>, result: Result<(), &'static str>) {
         let Some(decisions) = decisions else { return };
         self.calls.fetch_add(1, Relaxed);

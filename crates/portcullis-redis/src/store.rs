@@ -300,8 +300,7 @@ impl Inner {
         reply
     }
 
-    /// Remembers the denials among the results of one call, and makes the calls that wait under the decision's narrowest key check
-    /// whether they are denied. `sent` is an instant before the call.
+    /// Remembers the denials of one call, and makes waiting calls check whether they are denied. `sent` is before the call.
     pub(crate) fn remember<'a>(
         &self,
         slot: u16,

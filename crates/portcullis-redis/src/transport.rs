@@ -111,8 +111,7 @@ pub(crate) struct QueueKey<'a> {
 }
 
 impl<'a> QueueKey<'a> {
-    /// Counts a call under `key`. While the call waits, `is_denied` is evaluated whenever a call of the same key was denied. If it
-    /// returns true, the waiting call fails as overloaded.
+    /// Counts a call under `key`. It fails as overloaded if `is_denied` returns true when a call of the same key was denied.
     pub(crate) fn new(key: Option<u128>, is_denied: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self { key, is_denied, may_join: false }
     }

@@ -86,8 +86,7 @@ impl Reading {
         (since < self.rate.valid).then(|| self.told + self.rate.time(since))
     }
 
-    /// The latest time that this reading was extended to, when the counter has reached `ticks`; zero if the counter was set back, which is
-    /// not worth a wait.
+    /// The latest time that this reading was extended to, when the counter has reached `ticks`; zero if the counter was set back.
     fn last(self, ticks: u64) -> u64 {
         if ticks < self.ticks { 0 } else { self.told + self.rate.time(self.rate.valid) }
     }
@@ -128,11 +127,9 @@ const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current
 const VALID: u64 = 1_000_000;
 /// The longest time between two readings that the rate is measured by, in nanoseconds.
 const MEASURABLE: u64 = 100 * VALID;
-/// The part of the time since a reading that is left out, at most a microsecond: more than what the rate errs by, so that the clock is not
-/// read as an earlier time after that.
+/// The part of the time since a reading that is left out, at most a microsecond: more than what the rate errs by.
 const MARGIN: u64 = 1_024;
-/// The longest time between a reading of the clock and that of the counter, in nanoseconds; together with the margin less than two
-/// microseconds.
+/// The longest time between a reading of the clock and that of the counter, in nanoseconds.
 const PROMPT: u64 = 500;
 
 #[cfg(test)]

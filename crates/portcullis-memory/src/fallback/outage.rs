@@ -8,10 +8,8 @@ use portcullis_core::{StoreErrorKind, Timestamp};
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// For how long a store has failed, measured by its calls: for stores that do not state it themselves.
-///
-/// A store that does not answer is distinguished from one that cannot charge, such as one that is full: the latter still
-/// answers denials, and has recovered only when it has charged.
+/// For how long a store has failed, measured by its calls: for stores that do not state it themselves. One that cannot charge still answers
+/// denials, and has recovered only when it has charged.
 #[derive(Debug, Default)]
 pub(super) struct Outage {
     unanswered: Since,
@@ -38,8 +36,7 @@ impl Outage {
 
     /// Ends the outage that this answer disproves.
     pub(super) fn record_answer(&self, answer: &Outcome) {
-        // An answer of other slots does not show that the failed slots have recovered; a remembered denial and a request that is
-        // paid from a lease were not sent at all.
+        // An answer of other slots does not show that the failed ones have recovered, and nothing else was sent.
         if answer.failure().is_some() || answer.is_remembered() || answer.is_leased() {
             return;
         }

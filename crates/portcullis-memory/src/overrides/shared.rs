@@ -9,10 +9,7 @@ use super::{Displaces, NoRoom, Overrides};
 use crate::budget::parts;
 use crate::sync::{Mutex, MutexGuard};
 
-/// The overrides of the keys under all policies of one name and kind of strategy: windows of two lengths have states of their own, and
-/// the same grants and blocks.
-///
-/// It is locked for a look-up or a change, by a call that has locked the state of the key.
+/// The overrides of the keys under all policies of one name and kind of strategy, whatever the length of their windows. It is locked for a look-up or a change, by a call that has locked the state of the key.
 #[derive(Debug)]
 pub(crate) struct SharedOverrides {
     /// The [digest](Policy::override_digest) of the policies.

@@ -13,9 +13,7 @@ use crate::shards::Shards;
 use crate::sync::Ordering;
 
 impl Policies {
-    /// Forgets the policy that was not used for longest, if there is one that can be forgotten. To be called under the lock of changes.
-    ///
-    /// Inspects the states of each policy up to the first that counts.
+    /// Forgets the policy that was not used for longest, if one can be forgotten. To be called under the lock of changes.
     pub(super) fn forget_one(&self, now: Timestamp) -> bool {
         let idle = self.iter().filter_map(|shards| {
             let since = shards.idle_since(now, self.is_in_company(shards))?;

@@ -25,8 +25,7 @@ pub(super) struct Owner {
 }
 
 impl Shards {
-    /// The shards of a policy. `limits` are those of each policy, for its states and for its overrides; `overrides` are those of
-    /// another policy with its name, if there is one.
+    /// The shards of a policy. `limits` are for its states and for its overrides; `overrides` are those of another policy with its name.
     pub(crate) fn new(
         policy: &Policy,
         number: u32,
@@ -78,8 +77,7 @@ impl Shards {
         self.set_digest(policy.digest());
     }
 
-    /// Since when the policy was not checked, nor registered, if it can be forgotten at an instant: it has no state that still counts,
-    /// and was not used for [`KEPT`]. `keeps_overrides` is whether another policy has the same overrides.
+    /// Since when the policy was not used, if it can be forgotten at an instant. `keeps_overrides` is whether another one has the same.
     pub(crate) fn idle_since(&self, now: Timestamp, keeps_overrides: bool) -> Option<Timestamp> {
         let owner = self.owner();
         let mut last = Timestamp::EPOCH;
@@ -94,8 +92,7 @@ impl Shards {
         (now.saturating_since(last) >= KEPT && !is_needed).then_some(last)
     }
 
-    /// Forgets the policy and frees its memory, unless it has a state that counts by now. To be called by one thread at a time. Returns
-    /// the number of its checks that used an overflow state, if the shards are vacant.
+    /// Forgets the policy, unless it has a state that counts by now. To be called by one thread at a time. Returns its overflowed checks.
     pub(crate) fn forget(&self, now: Timestamp, keeps_overrides: bool) -> Option<u64> {
         let owner = self.owner();
         // All at once, so that no call charges a state in between.

@@ -169,8 +169,7 @@ impl Shard {
         }
     }
 
-    /// The entry of a key: its own if it is known or fits; what a new one takes is reserved. A full shard first drops expired
-    /// entries, out of a bounded number.
+    /// The entry of a key: its own if it is known or fits, for which a full shard first drops some expired entries.
     fn find_or_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> EntryId {
         if self.try_reserve(id, strategy, now) {
             return EntryId::Own(id);
@@ -193,8 +192,7 @@ impl Shard {
         let (keys, bytes) = match known {
             None if self.table.len() + self.reserved.keys >= self.bounds.keys => return false,
             None => (1, ENTRY_BYTES + heap_cost(strategy, initial_heap_bytes(strategy))),
-            // A state written under another quota, such as the share of another number of instances, counts as absent; its
-            // replacement may be larger, so reserve space for it. Keep it: the quota may be restored.
+            // A state written under another quota counts as absent, and is kept. Its replacement may be larger, so space is reserved.
             Some(Some(state)) if !strategy.owns(state) => (0, strategy.growth(Some(state), now)),
             Some(_) => return true,
         };
@@ -235,8 +233,7 @@ impl Shard {
 
     /// Applies `f` to a state that is used [in place](Access::InPlace), which is `None` for an absent entry. `f` returns whether
     /// it changed the state.
-    ///
-    /// The state may grow for the `units` that are charged. If it cannot grow, it is compacted first.
+    /// The state may grow for the `units` that are charged, or is compacted.
     pub(crate) fn apply(
         &mut self,
         id: EntryId,
@@ -310,8 +307,7 @@ impl Shard {
         self.table.remove(id, &self.bounds);
     }
 
-    /// Sweeps `count` entries on average: several times the number at some calls, so that entries beside each other are
-    /// inspected together.
+    /// Sweeps `count` entries on average: several times the number at some calls, because they lie beside each other.
     #[inline]
     pub(crate) fn sweep_in_batches(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
         self.unswept = self.unswept.saturating_add(count);

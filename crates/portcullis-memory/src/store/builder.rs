@@ -84,16 +84,14 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     /// counts 100 bytes and 20 for each instant at which it was charged, at least 80; it grows by doubling, up to its limit. While
     /// the table of a shard grows, its old memory is allocated as well.
     ///
-    /// A shard that has had windows of more than 64 lengths takes 100 bytes for each key of the policy from then on, of which 64 are
-    /// counted. Only shares of many different numbers of instances, all above the limit, have so many lengths.
+    /// A shard with windows of more than 64 lengths takes 100 bytes for each key, of which 64 are counted. Only shares of many different
+    /// numbers of instances, all above the limit, have so many lengths.
     ///
-    /// The bytes include the policy's 4 096 overflow states. There are fewer of them where 4 096 would take more than half of
-    /// the bytes. A sliding log in an overflow state holds 32 instants, and takes up to 512 bytes.
+    /// The bytes include the policy's 4 096 overflow states, or fewer where these would take more than half. A sliding log in an overflow
+    /// state holds 32 instants, and takes up to 512 bytes.
     ///
-    /// A new key whose state exceeds the bytes gets an overflow state, like a key that exceeds the capacity. A sliding log
-    /// that cannot grow joins instants that lie close together, as
-    /// [`Strategy::compact`](portcullis_core::Strategy::compact) describes: it never admits more than its limit, and may deny
-    /// for longer.
+    /// A new key whose state exceeds the bytes gets an overflow state. A sliding log that cannot grow joins instants that lie close together,
+    /// as [`Strategy::compact`](portcullis_core::Strategy::compact) describes: it never admits more than its limit, and may deny for longer.
     pub fn bytes(self, bytes: usize) -> Self {
         Self { bytes: Some(bytes.max(MIN_BYTES)), ..self }
     }
@@ -112,9 +110,8 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         Self { total_bytes: bytes, ..self }
     }
 
-    /// Sets the number of entries that a check inspects on average to drop expired ones, 2 by default. Small numbers are
-    /// added up: by default every eighth check of a shard inspects 16 entries, which lie side by side in memory. A shard is not
-    /// inspected while it is certain that none of its states has expired. With 0, it is swept only when it is full.
+    /// Sets the number of entries that a check inspects on average to drop expired ones, 2 by default: every eighth check of a shard inspects
+    /// 16. A shard is not inspected while none of its states can have expired. With 0, it is swept only when it is full.
     pub fn swept_per_check(self, entries: usize) -> Self {
         Self { swept_per_check: entries, ..self }
     }
@@ -123,10 +120,9 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     /// Only policies that [read overrides](portcullis_core::Policy::reads_overrides) keep any. Each takes up to 300 bytes, which do not
     /// count against the [bytes](Self::bytes).
     ///
-    /// Overrides are spread over the shards as keys are, so that a shard may be full a little before. Expired ones are dropped first.
-    /// A grant or a block by [`Store::block`](portcullis_core::store::Store::block) then takes the place of a key of which a
-    /// lock-out has only counted denials or strikes, and is an error if there is none. A block by a lock-out also takes the place of
-    /// the block that ends first. A grant is never displaced. At most 64 overrides of a full shard are inspected.
+    /// In a full shard, expired ones are dropped first. A grant or a block by [`Store::block`](portcullis_core::store::Store::block) then takes
+    /// the place of a key of which a lock-out has only counted denials or strikes, and is an error if there is none. A block by a lock-out also
+    /// takes the place of the block that ends first. A grant is never displaced. At most 64 overrides are inspected.
     pub fn override_capacity(self, keys: usize) -> Self {
         Self { override_capacity: keys.max(1), ..self }
     }

@@ -76,8 +76,7 @@ struct LocatedState<'a> {
     strategy: Strategy,
     location: StateLocation,
     access: Access,
-    /// The index of the first check of the same state, whose copy all of them use: keys in an overflow state, or keys of the same
-    /// parts that differ in which of these are shared.
+    /// The index of the first check of the same state, such as one that keys share, whose copy all of them use.
     first: usize,
 }
 

@@ -17,8 +17,7 @@ use crate::overrides::Displaces;
 
 impl<C: Clock> MemoryStore<C> {
     /// Decides a single check of a policy that reads overrides, under the lock of its state.
-    ///
-    /// Returns `None`, and decides nothing, if another quota is granted to the key: the caller needs the policy with that quota.
+    /// Returns `None`, and decides nothing, if another quota is granted to the key.
     #[inline(never)]
     pub(super) fn decide_with_override(
         &self,

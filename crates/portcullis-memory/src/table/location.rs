@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{halves_of_id, scaled};
 use crate::table::prefetch::prefetch;
 
-/// The place of a table's buckets, which is read without a lock. A call that reads it while the table moves reads a mixture of the old
-/// and the new place, and prefetches something useless.
+/// The place of a table's buckets, which is read without a lock. A call that reads it while the table moves prefetches something useless.
 #[derive(Debug)]
 pub(crate) struct Location {
     /// The address of the first bucket.

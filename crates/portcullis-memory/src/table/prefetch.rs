@@ -1,8 +1,7 @@
 //! Asks the processor for a cache line before it is needed: the only unsafe code of the published crates.
 //!
-//! A decision on one of a hundred thousand keys waits for the entry of its key longer than it computes. The entry can be found only under
-//! the lock of its shard; where it probably is, is known before, and is loaded while the clock is read and the lock is taken. Neither the
-//! standard library nor a crate has a safe function for an address that may be that of nothing.
+//! A decision on one of many keys waits for the entry of its key longer than it computes. So the entry is loaded while the clock is read and
+//! the lock is taken. No safe function takes an address that may be that of nothing.
 #![cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "see above"))]
 
 /// Begins to load the cache line at an address. Any address will do: if it is that of nothing, nothing happens.

@@ -29,8 +29,7 @@ impl Layout {
         self.prefix.split(':').next().unwrap_or_default()
     }
 
-    /// Appends the name of the Redis key with a key's state: it ends with what the state cannot follow, so that two instances whose
-    /// windows differ never reset each other.
+    /// Appends the name of the Redis key with a key's state. It ends with what the state cannot follow, such as the window's length.
     pub(crate) fn write_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
         self.write_name_of_kind(name, policy, key);
         let structure = policy.strategy().structure();
@@ -56,8 +55,7 @@ impl Layout {
         }
     }
 
-    /// Appends the name of the Redis key with the override of a key, in the slot of its state. It is the same for windows of any
-    /// length, so that a grant or a block is kept when that changes.
+    /// Appends the name of the Redis key with the override of a key: in the slot of its state, and the same for windows of any length.
     pub(crate) fn write_override_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
         self.write_name_of_kind(name, policy, key);
         name.extend_from_slice(OVERRIDE_SUFFIX);

@@ -47,8 +47,7 @@ pub(crate) struct Breaker {
     runtime: Option<Id>,
 }
 
-/// The state of an open breaker, packed into a number: when the next probe is due, how often probing has failed, and whether a
-/// probe is in flight.
+/// An open breaker in a number: when the next probe is due, how often probing has failed, and whether one is in flight.
 #[derive(Clone, Copy)]
 struct OpenState(u64);
 
@@ -289,8 +288,7 @@ impl BreakerPermit {
         self.record_answer(&self.breaker.answered)
     }
 
-    /// Like [`answered`](Self::answered), but for a reply that is late by this process alone. It shows that the server serves, and not that
-    /// it answers this number of calls in time.
+    /// Like [`answered`](Self::answered), but for a reply that is late by this process alone: it shows that the server serves.
     pub(crate) fn answered_in_stall(self) -> bool {
         self.record_answer(&self.breaker.answered_in_stall)
     }

@@ -101,8 +101,7 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         tag != 0 && self.is_busy() && self.last.load(Relaxed) == tag
     }
 
-    /// Lets a decision `join` the last one that waits, with the id of its own that is returned, if that one takes it, leaves until
-    /// `end`, and there is room.
+    /// Lets a decision `join` the last one that waits, with the id that is returned, if that one takes it and leaves until `end`.
     pub(crate) fn join(&self, lane: &L, end: Instant, join: impl FnOnce(&mut T, u64) -> bool) -> Option<u64> {
         let mut state = lock(&self.state);
         let id = state.next_id;
@@ -277,8 +276,7 @@ impl<L: Clone + Eq + Hash, T> QueueState<L, T> {
         true
     }
 
-    /// Begins a call in addition to those that are on their way, if a decision still waits. Returns the decisions of the call: the
-    /// first that wait, of which that one may be a later one.
+    /// Begins a call in addition to those on their way, if a decision still waits. Returns the first that wait.
     fn begin_early(&mut self, lane: &L, id: u64, max_load: u32) -> Option<Vec<T>> {
         let own = self.lanes.get_mut(lane)?;
         own.position(id)?;

@@ -40,8 +40,7 @@ type Calls = JoinSet<(SlotGroup, Result<Answers, StoreError>)>;
 /// Refunds in progress, with the index of the check in the decision.
 type Refunds = JoinSet<(usize, Result<(Timestamp, CheckResult), StoreError>)>;
 
-/// Sends the outcome to the caller, with a sender by which the caller confirms that it has taken the outcome. It is closed when the
-/// caller goes away.
+/// Sends the outcome to the caller, with a sender by which the caller confirms it. It is closed when the caller goes away.
 type OutcomeSender = oneshot::Sender<(Result<Outcome, StoreError>, oneshot::Sender<()>)>;
 
 impl RedisStore {
@@ -217,8 +216,7 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Returns the remembered denial of a check whose slot rejects calls now, before anything is sent to the others. Its key counts as
-    /// denied, so that these are not asked before a probe of the slot either.
+    /// Returns the remembered denial of a check whose slot rejects calls, before anything is sent. Its key counts as denied.
     pub(super) fn denial_of_lost_slot(&self, checks: &Checks, slots: &Slots) -> Option<Outcome> {
         let is_lost = |slot: u16| self.connection.availability(Some(slot)).rejects();
         let lost = checks.iter().zip(slots).filter(|(_, slot)| is_lost(**slot));

@@ -66,8 +66,7 @@ impl DenialMemory {
         }
     }
 
-    /// Returns a denial if one of the checks was denied for the same or a lower cost; if several were, the one with the longest wait.
-    /// Costs one relaxed load if nothing was denied recently.
+    /// Returns the denial with the longest wait of a check. Costs one relaxed load if nothing was denied recently.
     pub(crate) fn find(&self, checks: &Checks) -> Option<Outcome> {
         self.longest(checks, self.now_before(&self.until)?, Denial::valid_until)
     }

@@ -10,9 +10,7 @@ use super::{Shard, SmallEntryState, StateTable};
 
 impl Shard {
     /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
-    ///
-    /// Returns `None`, and decides nothing, if the state is not small, if the key is unknown and the shard is full, or if the length of
-    /// the window is unknown.
+    /// Returns `None`, and decides nothing, if the state is not small, the key does not fit, or the length of the window is unknown.
     #[inline]
     pub(crate) fn decide<A: Algorithm<State: SmallEntryState>>(
         &mut self,
@@ -68,10 +66,8 @@ impl Shard {
         fits && is_admitted && state.is_none_or(|state| state.store(lengths).is_some())
     }
 
-    /// Decides a check of a key alone whose state is the slots of a sliding window.
-    ///
-    /// Returns `None`, and decides nothing, if the key is unknown or [the slots](SlidingWindow::check_in_place) need more than a
-    /// charge.
+    /// Decides a check of a key alone whose state is the slots of a sliding window. Returns `None`, and decides nothing, if the key is unknown
+    /// or [the slots](SlidingWindow::check_in_place) need more than a charge.
     pub(crate) fn decide_slots(
         &mut self,
         id: u128,

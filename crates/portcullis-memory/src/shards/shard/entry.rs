@@ -30,8 +30,7 @@ impl Entry {
         }
     }
 
-    /// Makes space for a charge of `units`, if any: by growth if `take` grants it, else by compaction. Returns the bytes that
-    /// were granted.
+    /// Makes space for a charge of `units`: by growth if `take` grants it, else by compaction. Returns the bytes that were granted.
     pub(super) fn grow_or_compact(
         &mut self,
         strategy: &Strategy,

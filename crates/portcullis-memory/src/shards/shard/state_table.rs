@@ -101,8 +101,7 @@ impl StateTable {
         with_states!(self, states => states.table.len(), table => table.len())
     }
 
-    /// Makes room for the states of a strategy. If the lengths of windows are more than fit into the list, the states of all `keys` keys
-    /// are whole ones from now on.
+    /// Makes room for the states of a strategy: if the list of lengths is full, all `keys` states are whole ones from now on.
     pub(super) fn admit(&mut self, strategy: &Strategy, keys: usize) {
         // Only windows have lengths.
         if !with_states!(self, states => states.lengths.add(strategy), _ => true) {
@@ -135,8 +134,7 @@ impl StateTable {
         );
     }
 
-    /// Inspects the next `count` entries and drops those that have expired: at the instant that `expires_at` returns, or that
-    /// an entry holds.
+    /// Inspects the next `count` entries and drops those that have expired.
     pub(super) fn sweep(
         &mut self,
         expires_at: impl Fn(&State) -> u64,

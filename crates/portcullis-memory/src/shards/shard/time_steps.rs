@@ -3,10 +3,8 @@
 use portcullis_core::Strategy;
 use portcullis_core::algorithm::State;
 
-/// The steps in which time passes under the strategies that use a shard.
-///
-/// Two versions of a policy use the same states, and one of them may refill at intervals. A state that has expired under one
-/// of them may still count under the other: until the end of its interval.
+/// The steps in which time passes under the strategies that use a shard. Two versions of a policy use the same states, and one of them may
+/// refill at intervals: a state that has expired under one of them may still count under the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeSteps {
     /// The step of the latest strategy, in microseconds.
@@ -20,8 +18,7 @@ impl TimeSteps {
         Self { latest: time_step(strategy), extra: 0 }
     }
 
-    /// Adds a strategy that uses the shard. Returns whether its step differs from the latest one, so that states expire at
-    /// other instants.
+    /// Adds a strategy that uses the shard. Returns whether its step differs, so that states expire at other instants.
     #[inline]
     pub(super) fn add(&mut self, strategy: &Strategy) -> bool {
         let step = time_step(strategy);

@@ -7,9 +7,7 @@ use super::state_table::SmallEntry;
 use crate::table::{Align32, Value};
 
 /// The lengths of the windows in a shard, in microseconds.
-///
-/// All windows of a policy have one length, which its digest contains, but for the shares of instances that are more than the limit: those
-/// are longer, each by a whole factor. A shard with more of these than fit here
+/// A policy has one, but for the shares of instances that are more than the limit. A shard with more of these than fit here
 /// [has whole states](super::state_table::StateTable::admit) instead.
 #[derive(Debug)]
 pub(crate) struct Lengths {

@@ -38,7 +38,7 @@ impl Link {
     /// Sends a command once. `now` is the current time, or shortly before it.
     ///
     /// # Errors
-    /// At the deadline or [beyond it](crate::resilience::overtime), and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
+    /// At the deadline or [beyond it](crate::resilience::overtime), and at once if the link rejects calls or too many wait.
     pub(crate) fn call<'a>(
         self: &'a Arc<Self>,
         command: Command,

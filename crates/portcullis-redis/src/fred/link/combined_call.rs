@@ -288,8 +288,7 @@ impl CombinedCall<'_> {
         }
     }
 
-    /// Whether the decisions may get different answers in calls of their own. In a cluster, a server that has become a replica is
-    /// the wrong one for all of them.
+    /// Whether the decisions may get different answers in calls of their own, and not because a server has become a replica.
     fn would_differ_alone(&self, error: &CallError) -> bool {
         let is_wrong_node = self.slot.is_some() && error.is_read_only();
         error.is_of_some_decisions() && !is_wrong_node

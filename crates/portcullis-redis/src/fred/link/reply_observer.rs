@@ -167,8 +167,7 @@ impl ReplyObserver {
         }
     }
 
-    /// Waits for the reply after the caller has gone away: callers that give up early would never detect a silent server. Returns the
-    /// pending reply, if there is none by then.
+    /// Waits for the reply after the caller has gone away. Returns the pending reply, if there is none by then.
     pub(super) async fn wait_for_reply(
         mut self,
         deadline: Duration,

@@ -110,8 +110,7 @@ impl CombinedRequest {
         Bytes::from(request)
     }
 
-    /// Divides the reply to the call into replies to the decisions, in the order in which they were added: null for a repeated decision
-    /// whose local result differs from the script's. Returns `None` for a reply that no script sends.
+    /// Divides the reply among the decisions, null for one whose local result differs. Returns `None` for a reply that no script sends.
     pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Value>> {
         let at = reply.get(..DOUBLE)?;
         let length = reply.len() + 4 * DOUBLE * self.decisions.len();
@@ -202,8 +201,7 @@ impl CombinedRequest {
     }
 }
 
-/// The time for which a decision blocks the server, in the unit of [`Strategy::work`]; `None` for a decision that needs a call
-/// of its own: the script decides a sliding log only once per call.
+/// How long a decision blocks the server, in the unit of [`Strategy::work`]; `None` with a sliding log, decided once per call.
 pub(crate) fn load_of<'a>(mut strategies: impl Iterator<Item = &'a Strategy>) -> Option<u32> {
     strategies.try_fold(0_u32, |load, strategy| match strategy {
         Strategy::SlidingLog(_) => None,

@@ -33,8 +33,7 @@ pub(crate) struct RenewalCall {
 /// The most runs of a call.
 pub(crate) const MAX_RENEWALS: usize = 128;
 
-/// Returns how many of the first runs are renewed by one call: as many as cause at most the work of the largest decision, at most
-/// [`MAX_RENEWALS`], and at least one. Runs of one key are in sequence.
+/// How many of the first runs one call renews, for the work of the largest decision, at least one. Runs of a key are in sequence.
 pub(crate) fn first_renewals<'a>(runs: impl Iterator<Item = PermitRun<'a>>) -> usize {
     let (mut load, mut last) = (0_u64, None);
     let fits = runs.take(MAX_RENEWALS).take_while(|permits| {

@@ -17,8 +17,7 @@ pub(crate) struct Replay {
 }
 
 impl Replay {
-    /// Returns `None` for a strategy whose decisions are not repeated by the script: what they read from the state of a log or of
-    /// permits does not suffice to make the next one.
+    /// Returns `None` for a strategy whose decisions are not repeated: the part of its state in a reply does not suffice.
     pub(crate) fn of(strategy: &Strategy, cost: u64) -> Option<Self> {
         match strategy {
             Strategy::TokenBucket(_)

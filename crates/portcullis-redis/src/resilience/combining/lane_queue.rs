@@ -85,8 +85,7 @@ impl<T> LaneQueue<T> {
         }
     }
 
-    /// Starts another call for the waiting decisions if fewer than [`MAX_CALLS`] are on their way, no task is about to start one in the
-    /// place of a call that has ended, and the call that left last does not cover the same key. Returns whether it does.
+    /// Starts another call for what waits if there is room, and the call that left last does not cover the same key. Returns whether.
     pub(super) fn begin_beside(&mut self) -> bool {
         let is_room = self.calls < MAX_CALLS && !self.begins_next;
         let begins_call = is_room && !self.waiting.is_empty() && !self.repeats_last();

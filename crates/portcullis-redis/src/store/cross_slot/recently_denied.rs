@@ -11,8 +11,7 @@ use portcullis_core::Key;
 #[derive(Debug)]
 pub(crate) struct RecentlyDenied {
     start: Instant,
-    /// One key per cell: 40 bits of its fingerprint, and 24 bits of the tick of its latest denial. Allocated when the first key is
-    /// added, because a store of one server never needs it.
+    /// One key per cell: 40 bits of its fingerprint, and 24 of the tick of its latest denial. Allocated when the first key is added.
     cells: OnceLock<Box<[AtomicU64]>>,
 }
 

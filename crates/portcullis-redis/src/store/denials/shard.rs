@@ -99,6 +99,5 @@ fn stamp(hash: u64) -> usize {
 
 /// The number of entries in a set.
 pub(super) const WAYS: usize = 8;
-/// The number of groups of keys with an instant of their latest correction. A correction of one key makes the other keys of
-/// its group query the server once more.
+/// The number of groups of keys with an instant of their latest correction, which makes all of them ask the server.
 const STAMPS: usize = 64;

@@ -92,8 +92,7 @@ impl Entry {
         units
     }
 
-    /// Lets a request wait for `cost` of the units that a call asks for. Returns the number of the call; `None` if there is none,
-    /// or if other requests wait for its units. Such a request would have to wait for a call after it, and so on.
+    /// Lets a request wait for `cost` of the units that a call asks for, unless others do. Returns the number of the call.
     pub(super) fn claim(&mut self, cost: u64) -> Option<u64> {
         let claimed = self.claimed.saturating_add(cost);
         if claimed > self.lease.asked() {

@@ -46,8 +46,7 @@ impl RedisStore {
         answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, (start, true)))
     }
 
-    /// The result of a decision that another call has delayed to its end, and whether something `was_sent` for it. It is an outage only if
-    /// that is known of the server, and no call was answered since the `start`.
+    /// The result of a decision that another call has delayed: an outage only if no call was answered since the `start`.
     pub(super) fn decide_late(
         &self,
         standby: Option<&dyn Standby>,
