@@ -236,8 +236,7 @@ impl LockedShards<'_> {
     }
 }
 
-/// An instant that is not before the `latest` of the calls before, unless the clock has stepped: what was `read`, or what is read now,
-/// where a thread may be a little behind another.
+/// An instant that is not before the `latest` of the calls before, unless the clock has stepped: what was `read`, or what is read now.
 #[inline]
 fn not_before(latest: Timestamp, read: Timestamp, clock: &impl Clock) -> Timestamp {
     if read >= latest {

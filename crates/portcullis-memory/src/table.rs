@@ -47,8 +47,7 @@ pub(crate) trait Value: Default {
     type Align: Debug;
 }
 
-/// The alignment of buckets of 32 bytes. Large allocations begin 16 bytes behind a page, so that without it every other bucket
-/// of a large table would lie in two cache lines.
+/// The alignment of buckets of 32 bytes: large allocations begin 16 bytes behind a page.
 #[derive(Debug)]
 #[repr(align(32))]
 pub(crate) struct Align32;

@@ -23,8 +23,7 @@ macro_rules! with_small_entries {
 }
 
 impl<'a> LockedShards<'a> {
-    /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock. Returns `None` if a policy was
-    /// forgotten since its shard was found.
+    /// Locks the shards of all `keys`, always in the same order. Returns `None` if a policy was forgotten since its shard was found.
     pub(crate) fn new(keys: &[ShardKey<'a>]) -> Option<Self> {
         let mut locked = Self { guards: SmallVec::new() };
         let are_locked = match keys {
@@ -76,9 +75,7 @@ impl LockedShards<'_> {
             })
     }
 
-    /// Sweeps a few entries, then decides a check, and charges it if it fits.
-    ///
-    /// Returns `None`, and decides nothing, where [`Shard::decide`] does.
+    /// Sweeps a few entries, then decides a check. Returns `None`, and decides nothing, where [`Shard::decide`] does.
     pub(crate) fn decide(
         &mut self,
         key: &ShardKey<'_>,

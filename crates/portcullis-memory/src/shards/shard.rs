@@ -23,8 +23,7 @@ use time_steps::TimeSteps;
 
 pub(crate) use state_table::SmallEntryState;
 
-/// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
-/// shared by the keys that do not fit into the table.
+/// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states.
 // In this order: what every check writes lies in the cache line of the lock. What it only reads fits into the next 64 bytes, but for the
 // length of windows.
 #[derive(Debug)]
