@@ -1,12 +1,12 @@
 //! A link: one client at a time, and the task that keeps it connected.
 //!
-//! When fred's task for a connection ends, for any reason, the link is down at that moment, and a new client is made. If fred reconnected by
-//! itself, commands would queue behind the reconnection until their deadline, and a task that has ended would not be restarted.
+//! When fred's task for a connection ends, the link is down, and a new client is made: fred's own reconnection would let commands queue.
 
 mod call;
 mod combined_call;
 mod in_flight_call;
 mod probe;
+mod reply;
 mod reply_observer;
 
 use std::pin::pin;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portcullis_core::algorithm::{CalendarCount, State, Tat, Window};
 use portcullis_core::{Strategy, Timestamp};
 
-use super::windows::{Lengths, SlotCounts, WindowCount};
+use super::windows::{Lengths, SlotCounts, SmallEntry, WindowCount};
 use super::{Bounds, Entry};
 use crate::table::{Align32, Align64, Location, Table, Value};
 
@@ -40,14 +40,6 @@ macro_rules! with_states {
             StateTable::Entries($whole) => $other,
         }
     };
-}
-
-/// A state of a fixed size, which a call copies, and of which the table stores nothing else.
-pub(crate) trait SmallEntry: Copy + Value {
-    /// Returns `None` for a state of another kind.
-    fn of(state: &State, lengths: &Lengths) -> Option<Self>;
-
-    fn state(self, lengths: &Lengths) -> State;
 }
 
 /// The state of an algorithm whose policies store it as a [small entry](SmallEntry).

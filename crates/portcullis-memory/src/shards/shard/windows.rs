@@ -3,8 +3,15 @@
 use portcullis_core::Strategy;
 use portcullis_core::algorithm::{Slots, State, Window};
 
-use super::state_table::SmallEntry;
 use crate::table::{Align32, Value};
+
+/// A state of a fixed size, which a call copies, and of which the table stores nothing else.
+pub(crate) trait SmallEntry: Copy + Value {
+    /// Returns `None` for a state of another kind.
+    fn of(state: &State, lengths: &Lengths) -> Option<Self>;
+
+    fn state(self, lengths: &Lengths) -> State;
+}
 
 /// The lengths of the windows in a shard, in microseconds.
 /// A policy has one, but for the shares of instances that are more than the limit. A shard with more of these than fit here

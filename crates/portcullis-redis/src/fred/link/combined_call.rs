@@ -20,7 +20,7 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use super::Link;
-use super::in_flight_call::reply_to;
+use super::reply::reply_to;
 use super::reply_observer::ReplyObserver;
 use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};

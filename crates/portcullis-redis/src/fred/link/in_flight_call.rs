@@ -1,20 +1,19 @@
 //! One call on a link.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use ::fred::error::{Error, ErrorKind};
+use ::fred::error::Error;
 use ::fred::interfaces::ClientLike as _;
 use ::fred::types::Value as RawValue;
 use bytes::Bytes;
 use tokio::runtime::Handle;
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::combined_call::LaneCall;
+use super::reply::{reply_to, while_connected};
 use super::reply_observer::{ReplyFuture, ReplyObserver};
 use super::{Link, LinkHealth};
 use crate::fred::command::{Command, custom, untimed};
@@ -163,34 +162,6 @@ impl Drop for InFlightCall {
     }
 }
 
-/// Gives a command to fred when it is first polled.
-pub(super) fn reply_to(live: &Live, command: Command) -> ReplyFuture {
-    let client = live.client.with_options(&untimed());
-    let closed = live.closed.clone();
-    // The future of the client takes kilobytes: it is made where it stays.
-    Box::pin(async move {
-        let reply = client.custom::<RawValue, Bytes>(command.custom(), command.into_words());
-        while_connected(pin!(reply), closed).await.map(from_raw)
-    })
-}
-
-/// Ends soon after the connection: fred neither sends nor fails a call that it is given at the moment the connection ends.
-async fn while_connected<T>(
-    reply: impl Future<Output = Result<T, Error>>,
-    mut closed: watch::Receiver<()>,
-) -> Result<T, Error> {
-    let ended = async {
-        // No value is ever sent: this waits for the channel to close.
-        let _ = closed.changed().await;
-        sleep(CLOSE_GRACE).await;
-    };
-    tokio::select! {
-        biased;
-        result = reply => result,
-        () = ended => Err(Error::new(ErrorKind::IO, "the connection was lost")),
-    }
-}
-
 /// Sends `ASKING` before the command. fred writes the commands of a pipeline without others in between.
 fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
@@ -201,6 +172,3 @@ fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Val
         Ok(from_raw(reply))
     }
 }
-
-/// When a connection ends, fred reports the result of its calls, and whether they were sent, within this time.
-const CLOSE_GRACE: Duration = Duration::from_millis(20);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::fred::interfaces::ClusterInterface as _;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::in_flight_call::reply_to;
+use super::reply::reply_to;
 use super::reply_observer::{ReplyFuture, ReplyObserver};
 use super::{LinkHealth, LinkPublisher, LinkState};
 use crate::fred::command::Command;

@@ -9,6 +9,7 @@ use portcullis_core::Strategy;
 use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
+use super::guard::CHECK_LOAD;
 use super::record::{length_of_records, records_of};
 use super::replay::Replies;
 use super::reply::number_at;
@@ -234,10 +235,6 @@ fn byte(number: usize) -> u8 {
 
 /// Marks a call in which the number of times follows that each check is made.
 pub(crate) const REPEATS: u8 = 64;
-/// The load of the check of an override.
-pub(super) const GUARD_LOAD: u32 = CHECK_LOAD + 1;
-/// The load of a check besides its work: its share of the call, its key and its arithmetic take several times as long as a slot.
-const CHECK_LOAD: u32 = 7;
 
 const _: () = assert!(MAX_LOAD / (CHECK_LOAD + 1) <= LAST as u32, "the number of a record has seven bits");
 

@@ -1,24 +1,29 @@
-//! Checks that the modules directly below the root of a crate do not depend on each other in a circle.
+//! Checks that the modules of one folder do not depend on each other in a circle, in the root of a crate and in each folder below.
 //!
-//! A path from the root is a dependency on the module that it names, or on the one that the root re-exports the item from. This
-//! is read from the text. Comments and tests do not count.
+//! A path from the folder is a dependency on the module that it names, or on the one that the folder's own module re-exports the item
+//! from. This is read from the text. Comments and tests do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::{code, is_test};
 
-/// Returns one line for each crate with a circle. `sources` are files, relative to the workspace, with their text.
+/// Returns one line for each folder with a circle. `sources` are files, relative to the workspace, with their text.
 pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
     let mut violations = Vec::new();
     let names = sources.iter().filter_map(|(file, _)| crate_name(file));
     for name in names.collect::<BTreeSet<_>>() {
-        let folder = Path::new("crates").join(name).join("src");
-        let inner = |file: &Path| Some(file.strip_prefix(&folder).ok()?.to_path_buf());
+        let source = Path::new("crates").join(name).join("src");
+        let inner = |file: &Path| Some(file.strip_prefix(&source).ok()?.to_path_buf());
         let files = sources.iter().filter_map(|(file, text)| Some((inner(file)?, code(text))));
         let files: Vec<_> = files.filter(|(file, _)| !is_test(file)).collect();
-        violations
-            .extend(circle(uses(&files)).map(|circle| format!("{name}: modules in a circle: {circle}")));
+        let folders: BTreeSet<_> = files.iter().filter_map(|(file, _)| file.parent()).collect();
+        for folder in folders {
+            let place: PathBuf = [name].iter().map(Path::new).chain(folder.iter().map(Path::new)).collect();
+            let found = circle(uses(&files, folder));
+            violations
+                .extend(found.map(|circle| format!("{}: modules in a circle: {circle}", place.display())));
+        }
     }
     violations
 }
@@ -28,12 +33,13 @@ fn crate_name(file: &Path) -> Option<&str> {
     file.strip_prefix("crates").ok()?.iter().next()?.to_str()
 }
 
-/// The modules that each module uses; `lib` and `main` are the root.
-fn uses(files: &[(PathBuf, String)]) -> BTreeMap<&str, BTreeSet<&str>> {
-    let modules: BTreeSet<&str> = files.iter().filter_map(|(file, _)| module(file)).collect();
+/// The modules of a folder that each of them uses.
+fn uses<'a>(files: &'a [(PathBuf, String)], folder: &Path) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
+    let below = || files.iter().filter_map(|(file, code)| Some((file.strip_prefix(folder).ok()?, code)));
+    let modules: BTreeSet<&str> = below().filter_map(|(file, _)| module(file)).collect();
     let mut homes: BTreeMap<&str, &str> = modules.iter().map(|module| (*module, *module)).collect();
-    for (_, root) in files.iter().filter(|(file, _)| matches!(module(file), Some("lib" | "main"))) {
-        for import in root.split("use ").skip(1) {
+    for (_, own) in files.iter().filter(|(file, _)| is_own(file, folder)) {
+        for import in own.split("use ").skip(1) {
             let mut names = names(import);
             if let Some(module) = names.next().and_then(|name| modules.get(name).copied()) {
                 for name in names {
@@ -42,16 +48,38 @@ fn uses(files: &[(PathBuf, String)]) -> BTreeMap<&str, BTreeSet<&str>> {
             }
         }
     }
+    let absolute: String = ["crate"]
+        .into_iter()
+        .chain(folder.iter().filter_map(|part| part.to_str()))
+        .fold(String::new(), |path, part| path + part + "::");
     let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (file, code) in files {
-        let (from, root) = (module(file).unwrap_or_default(), "super::".repeat(file.iter().count()));
-        for path in code.split("crate::").skip(1).chain(code.split(&root).skip(1)) {
+    for (file, code) in below().filter(|(file, _)| !is_own(&folder.join(file), folder)) {
+        let from = module(file).unwrap_or_default();
+        for path in code.split(&absolute).skip(1).chain(relative(code, file.iter().count())) {
             let most = if path.starts_with('{') { usize::MAX } else { 1 };
             let to = names(path).take(most).filter_map(|name| homes.get(name).copied());
             uses.entry(from).or_default().extend(to.filter(|to| *to != from));
         }
     }
     uses
+}
+
+/// Whether a file is the module of a folder itself.
+fn is_own(file: &Path, folder: &Path) -> bool {
+    match folder.parent() {
+        Some(_) => file == folder.with_extension("rs"),
+        None => matches!(file.to_str(), Some("lib.rs" | "main.rs")),
+    }
+}
+
+/// What follows on exactly this many `super::`.
+fn relative(code: &str, depth: usize) -> impl Iterator<Item = &str> {
+    let up = "super::".repeat(depth);
+    code.match_indices("super::").filter_map(move |(start, _)| {
+        let (before, rest) = code.split_at(start);
+        let rest = rest.strip_prefix(&up).filter(|_| !before.ends_with("super::"))?;
+        (!rest.starts_with("super::")).then_some(rest)
+    })
 }
 
 fn module(file: &Path) -> Option<&str> {
@@ -103,6 +131,18 @@ mod tests {
             ("d.rs", "use super::b::B;\n"),
         ]);
         assert_eq!(found, ["portcullis: modules in a circle: a -> b -> c -> a"]);
+    }
+
+    #[test]
+    fn circles_of_a_folder_below_are_found() {
+        let found = violations_in([
+            ("lib.rs", "mod a;\nmod b;\nuse a::c;\n"),
+            ("a.rs", "mod c;\nmod d;\npub use d::D;\n"),
+            ("a/c.rs", "use super::D;\nuse super::super::b::B;\n"),
+            ("a/d/inner.rs", "use crate::a::c::C;\n"),
+            ("b.rs", "\n"),
+        ]);
+        assert_eq!(found, ["portcullis/a: modules in a circle: c -> d -> c"]);
     }
 
     #[test]
