@@ -1,25 +1,25 @@
 //! The stream of snapshots.
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
-use http_body::Frame;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_stream::StreamExt as _;
+use tokio_stream::wrappers::IntervalStream;
 
 use crate::access::Actor;
 use crate::problem::Problem;
 use crate::snapshot::snapshot;
 use crate::state::AdminState;
-use crate::state::stream_places::{MAX_STREAMS, Place};
+use crate::state::stream_places::MAX_STREAMS;
 
-/// Answers with a stream of snapshots, unless there are too many streams.
+/// Answers with a stream of a snapshot per second, one on each line, unless there are too many streams. A snapshot is made when the connection
+/// takes it, so a slow client gets fewer of them and none wait in memory.
 pub(crate) fn stream(state: Arc<AdminState>, actor: Actor) -> Response {
     let Some(place) = state.streams.take(actor) else {
         let detail = format!("{MAX_STREAMS} streams are open already, which is the limit");
@@ -27,37 +27,14 @@ pub(crate) fn stream(state: Arc<AdminState>, actor: Actor) -> Response {
     };
     let mut ticks = interval(Duration::from_secs(1));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let snapshots = Snapshots { state, ticks, place };
-    let mut response = Response::new(Body::new(snapshots));
+    let snapshots = IntervalStream::new(ticks)
+        .map_while(move |_| place.is_valid().then(|| Ok::<_, Infallible>(line(&state))));
+    let mut response = Response::new(Body::from_stream(snapshots));
     let ndjson = HeaderValue::from_static("application/x-ndjson");
     response.headers_mut().insert(header::CONTENT_TYPE, ndjson);
     // A proxy that buffers would hold snapshots back.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
-}
-
-/// A snapshot per second, one on each line. A snapshot is made when the connection takes it, so a slow client gets fewer of them and none wait
-/// in memory.
-struct Snapshots {
-    state: Arc<AdminState>,
-    ticks: Interval,
-    place: Place,
-}
-
-impl http_body::Body for Snapshots {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        ready!(self.ticks.poll_tick(cx));
-        if !self.place.is_valid() {
-            return Poll::Ready(None);
-        }
-        Poll::Ready(Some(Ok(Frame::data(line(&self.state)))))
-    }
 }
 
 /// A snapshot as a line. Streams that want one at about the same time get the same one.
