@@ -1,11 +1,13 @@
 //! Errors of the API: problem details (RFC 9457).
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use serde::Serialize;
+use utoipa::openapi::{self, Content, Ref, RefOr, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
 /// The body of every error, as `application/problem+json`. It contains no identity and no value of the request.
@@ -69,43 +71,31 @@ impl IntoResponse for Problem {
 }
 
 /// What every route may answer instead.
-#[derive(IntoResponses)]
-#[expect(dead_code, reason = "it describes the responses")]
-pub(crate) enum Problems {
-    /// The body is not JSON.
-    #[response(status = 400, content_type = "application/problem+json")]
-    BadRequest(Problem),
-    /// The request is not authenticated.
-    #[response(status = 401, content_type = "application/problem+json")]
-    Unauthenticated(Problem),
-    /// The caller may not use the API, or a page of another site has caused the request.
-    #[response(status = 403, content_type = "application/problem+json")]
-    Forbidden(Problem),
-    /// There is no such policy.
-    #[response(status = 404, content_type = "application/problem+json")]
-    NotFound(Problem),
-    /// The caller's key, or the change, is ambiguous or in conflict with a layer.
-    #[response(status = 409, content_type = "application/problem+json")]
-    Conflict(Problem),
-    /// The body is too large.
-    #[response(status = 413, content_type = "application/problem+json")]
-    TooLarge(Problem),
-    /// The body has another type than `application/json`.
-    #[response(status = 415, content_type = "application/problem+json")]
-    UnsupportedType(Problem),
-    /// The request names a host that is not listed.
-    #[response(status = 421, content_type = "application/problem+json")]
-    Misdirected(Problem),
-    /// A field is missing or invalid.
-    #[response(status = 422, content_type = "application/problem+json")]
-    Invalid(Problem),
-    /// The store keeps no grants and blocks.
-    #[response(status = 501, content_type = "application/problem+json")]
-    Unsupported(Problem),
-    /// `authorize` has panicked.
-    #[response(status = 500, content_type = "application/problem+json")]
-    Broken(Problem),
-    /// The store has not answered, or too many streams are open.
-    #[response(status = 503, content_type = "application/problem+json")]
-    Unavailable(Problem),
+pub(crate) struct Problems;
+
+impl IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<openapi::Response>> {
+        let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+        let answer = |(status, when): (&str, &str)| {
+            let answer = ResponseBuilder::new().description(when);
+            let answer = answer.content("application/problem+json", problem.clone());
+            (status.to_owned(), answer.build().into())
+        };
+        ANSWERS.map(answer).into()
+    }
 }
+
+const ANSWERS: [(&str, &str); 12] = [
+    ("400", "The body is not JSON."),
+    ("401", "The request is not authenticated."),
+    ("403", "The caller may not use the API, or a page of another site has caused the request."),
+    ("404", "There is no such policy."),
+    ("409", "The caller's key, or the change, is ambiguous or in conflict with a layer."),
+    ("413", "The body is too large."),
+    ("415", "The body has another type than `application/json`."),
+    ("421", "The request names a host that is not listed."),
+    ("422", "A field is missing or invalid."),
+    ("500", "`authorize` has panicked."),
+    ("501", "The store keeps no grants and blocks."),
+    ("503", "The store has not answered, or too many streams are open."),
+];
