@@ -12,6 +12,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use portcullis_core::{Key, PolicyName};
 use portcullis_tower::Reason;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use shard::Shard;
 
@@ -33,15 +35,21 @@ pub(crate) struct Recorder {
     last_failure: AtomicU64,
 }
 
-/// What happened under one policy since the recorder was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// What happened under one policy since the recorder was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Counts {
+    /// Requests that have passed it.
     pub(crate) admitted: u64,
+    /// Requests that it has rejected. A request that is rejected before any policy decides counts for the first one of its layer.
     pub(crate) rejected: u64,
+    /// Requests that passed because the policy is in shadow, and would have been rejected.
     pub(crate) would_reject: u64,
+    /// Requests that its extractor exempts.
     pub(crate) exempt: u64,
+    /// The units that admitted requests were charged, and those that handlers have charged since. Refunds are not subtracted.
     pub(crate) charged_units: u64,
     /// Whether a request had a key.
+    #[serde(skip)]
     pub(crate) counted: bool,
 }
 
@@ -78,7 +86,7 @@ impl Recorder {
         shard.record(id, key, false);
         shard.limited.remove(id, key);
         if let Some(counts) = shard.counts(id) {
-            counts.admitted = counts.admitted.saturating_add(1);
+            add(&mut counts.admitted, 1);
         }
     }
 
@@ -95,7 +103,7 @@ impl Recorder {
         let mut shard = self.shard(key);
         let Some(id) = shard.id(policy) else { return };
         if let Some(counts) = shard.counts(id) {
-            counts.rejected = counts.rejected.saturating_add(1);
+            add(&mut counts.rejected, 1);
         }
         if let Some(key) = key {
             shard.record(id, key, true);
@@ -161,6 +169,10 @@ impl Denial {
         let until = now.saturating_add(millis(self.wait));
         LimitedKey { policy, key, until, is_locked_out: self.is_locked_out }
     }
+}
+
+fn add(count: &mut u64, more: u64) {
+    *count = count.saturating_add(more);
 }
 
 /// Milliseconds since the epoch.

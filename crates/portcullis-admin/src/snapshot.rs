@@ -5,6 +5,8 @@ mod build;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::recorder::Counts;
+
 pub(crate) use build::{layers_in_use, policies_in_use, shown_text, snapshot};
 
 /// Everything at one instant. All counters are totals since this process has made the API. Times are milliseconds since the epoch.
@@ -36,16 +38,9 @@ pub(crate) struct PolicyFigures {
     /// The policy.
     #[serde(flatten)]
     pub(crate) policy: PolicyInUse,
-    /// Requests that have passed it.
-    pub(crate) admitted: u64,
-    /// Requests that it has rejected. A request that is rejected before any policy decides counts for the first one of its layer.
-    pub(crate) rejected: u64,
-    /// Requests that passed because the policy is in shadow, and would have been rejected.
-    pub(crate) would_reject: u64,
-    /// Requests that its extractor exempts.
-    pub(crate) exempt: u64,
-    /// The units that admitted requests were charged, and those that handlers have charged since. Refunds are not subtracted.
-    pub(crate) charged_units: u64,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) counts: Counts,
 }
 
 /// A policy in use.

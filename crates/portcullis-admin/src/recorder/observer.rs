@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_core::{Decision, Key, PolicyName, Retry};
 use portcullis_tower::{Event, EventKind, Observer, Reason};
 
-use super::{Denial, Recorder, now_ms};
+use super::{Denial, Recorder, add, now_ms};
 
 /// Hands the events of a registry to a recorder.
 #[derive(Debug)]
@@ -24,23 +24,15 @@ impl Observer for RecorderObserver {
             EventKind::Rejected { reason, decisions } => rejected(recorder, event, reason, decisions),
             EventKind::ShadowWouldReject { decision } => {
                 let policy = decision.policy();
-                recorder.count(policy, key_of(event, policy), |counts| {
-                    counts.would_reject = counts.would_reject.saturating_add(1);
-                });
+                recorder.count(policy, key_of(event, policy), |counts| add(&mut counts.would_reject, 1));
             }
             EventKind::Exempt { policy } => {
-                recorder.count(policy, None, |counts| counts.exempt = counts.exempt.saturating_add(1));
+                recorder.count(policy, None, |counts| add(&mut counts.exempt, 1));
             }
-            EventKind::Charged { decision, units } => {
-                recorder.count(decision.policy(), key_of(event, decision.policy()), |counts| {
-                    counts.charged_units = counts.charged_units.saturating_add(units);
-                });
-            }
+            EventKind::Charged { decision, units } => charged(recorder, event, decision, units),
             EventKind::ChargedMore { decisions, units } => {
                 for decision in decisions {
-                    recorder.count(decision.policy(), key_of(event, decision.policy()), |counts| {
-                        counts.charged_units = counts.charged_units.saturating_add(units);
-                    });
+                    charged(recorder, event, decision, units);
                 }
             }
             EventKind::LockedOut { policy, block } => {
@@ -60,6 +52,11 @@ impl Observer for RecorderObserver {
     fn wants_charges(&self) -> bool {
         true
     }
+}
+
+fn charged(recorder: &Recorder, event: &Event<'_>, decision: &Decision, units: u64) {
+    let policy = decision.policy();
+    recorder.count(policy, key_of(event, policy), |counts| add(&mut counts.charged_units, units));
 }
 
 /// The policies that deny the request are its cause; the first one of the layer if none has decided.

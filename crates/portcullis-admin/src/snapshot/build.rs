@@ -48,14 +48,7 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
         view.policies.iter().map(|(name, counts)| (name.as_str(), *counts)).collect();
     let figures = policies.iter().cloned().map(|policy| {
         let counts = counts.get(policy.name.as_str()).copied().unwrap_or_default();
-        PolicyFigures {
-            policy,
-            admitted: counts.admitted,
-            rejected: counts.rejected,
-            would_reject: counts.would_reject,
-            exempt: counts.exempt,
-            charged_units: counts.charged_units,
-        }
+        PolicyFigures { policy, counts }
     });
     Snapshot {
         time: now,
