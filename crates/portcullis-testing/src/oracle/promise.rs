@@ -1,7 +1,5 @@
 //! Checks a log of admissions against what an algorithm promises about every window.
 
-use std::fmt;
-
 use portcullis_core::Timestamp;
 
 use super::{Kind, Model};
@@ -35,7 +33,8 @@ pub struct Peaks {
 }
 
 /// A stretch of a log that exceeds the promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{charged} units were admitted from {from} to {to}, more than promised")]
 // Exhaustive: plain figures of a report.
 pub struct Violation {
     /// The first admission of the stretch.
@@ -45,18 +44,6 @@ pub struct Violation {
     /// The units charged from the first to the last.
     pub charged: u64,
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} units were admitted from {} to {}, more than promised",
-            self.charged, self.from, self.to
-        )
-    }
-}
-
-impl std::error::Error for Violation {}
 
 impl Model {
     /// Checks the admissions of one key, in any order, against what the algorithm promises about every window:

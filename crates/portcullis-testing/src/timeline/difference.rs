@@ -1,6 +1,6 @@
 //! Differences of two systems.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 
 use portcullis_core::{StoreError, Timestamp};
 
@@ -8,7 +8,8 @@ use super::Timeline;
 use crate::subject::Checked;
 
 /// The first difference of two systems on a timeline.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("step {step}, at {at}: {what}\n  one:   {one}\n  other: {other}\nunder {timeline}")]
 pub struct Difference {
     at: Timestamp,
     what: String,
@@ -42,15 +43,6 @@ impl Difference {
         Self { step: index + 1, timeline, ..self }
     }
 }
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { at, what, one, other, step, timeline } = self;
-        write!(f, "step {step}, at {at}: {what}\n  one:   {one}\n  other: {other}\nunder {timeline}")
-    }
-}
-
-impl std::error::Error for Difference {}
 
 /// Removes the decisions per policy unless both systems return them.
 pub(super) fn keep_common_fields(one: &mut Checked, other: &mut Checked) {

@@ -76,7 +76,8 @@ pub fn seed() -> u64 {
 }
 
 /// The result of a failed run, with the seed that repeats it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error("seed {seed} (PORTCULLIS_SEED={seed} repeats it): {what}")]
 pub struct Finding {
     seed: u64,
     what: String,
@@ -89,19 +90,11 @@ impl Finding {
     }
 }
 
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "seed {} (PORTCULLIS_SEED={} repeats it): {}", self.seed, self.seed, self.what)
-    }
-}
-
 impl fmt::Debug for Finding {
     /// Prints the display form, for `unwrap`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
-
-impl std::error::Error for Finding {}
 
 const MAX_SHRINK_ITERATIONS: u32 = 4_096;
