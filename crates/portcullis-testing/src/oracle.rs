@@ -212,14 +212,20 @@ impl Model {
             Kind::Gcra => self.quota.explicit_burst().unwrap_or(1),
             // One unit does not wait.
             Kind::LeakyBucket if self.wait > 0 => self.yielded_in_wait().saturating_add(1),
-            Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
-                self.quota.explicit_burst().unwrap_or(limit)
-            }
+            _ if self.is_rate_based() => self.quota.explicit_burst().unwrap_or(limit),
+            _ => limit,
+        }
+    }
+
+    /// Whether it has a rate and a burst. The others have a limit on the units of a period.
+    pub(crate) fn is_rate_based(&self) -> bool {
+        match self.kind {
+            Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::Gcra | Kind::LeakyBucket => true,
             Kind::FixedWindow(_)
             | Kind::CalendarWindow(_)
             | Kind::SlidingWindow(_)
             | Kind::SlidingLog
-            | Kind::InFlight => limit,
+            | Kind::InFlight => false,
         }
     }
 
@@ -252,12 +258,7 @@ impl Model {
         match self.kind {
             Kind::TokenBucket | Kind::Gcra => self.wait,
             Kind::IntervalTokenBucket => self.wait - self.wait % self.period(),
-            Kind::LeakyBucket
-            | Kind::FixedWindow(_)
-            | Kind::CalendarWindow(_)
-            | Kind::SlidingWindow(_)
-            | Kind::SlidingLog
-            | Kind::InFlight => 0,
+            _ => 0,
         }
     }
 

@@ -8,8 +8,7 @@ use super::ledger::Ledger;
 /// The charges with their instants, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    limit: u64,
-    debt: u64,
+    model: Model,
     period: u64,
     charges: Vec<Charge>,
 }
@@ -24,7 +23,7 @@ struct Charge {
 
 impl Entries {
     pub(super) fn new(model: Model) -> Self {
-        Self { limit: model.quota.limit(), debt: model.debt(), period: model.period(), charges: Vec::new() }
+        Self { model, period: model.period(), charges: Vec::new() }
     }
 
     /// Units charged at t count from t until just before t + period.
@@ -44,16 +43,12 @@ impl Entries {
 }
 
 impl Ledger for Entries {
-    fn capacity(&self) -> u64 {
-        self.limit
-    }
-
-    fn debt(&self) -> u64 {
-        self.debt
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     fn available(&self, then: u64) -> i128 {
-        i128::from(self.limit) - i128::from(self.used(then))
+        i128::from(self.capacity()) - i128::from(self.used(then))
     }
 
     fn is_unused(&self, then: u64) -> bool {

@@ -7,15 +7,23 @@ use portcullis_core::algorithm::Snapshot;
 use portcullis_core::store::{Position, Refund, Run};
 use portcullis_core::{Retry, Timestamp};
 
+use super::Model;
+
 /// What an algorithm defines. Every figure of a decision follows from the units that fit at each instant.
 ///
 /// Instants are microseconds since the epoch and do not decrease between charges.
 pub(super) trait Ledger: Debug + Send {
+    fn model(&self) -> &Model;
+
     /// The maximum number of units at one instant.
-    fn capacity(&self) -> u64;
+    fn capacity(&self) -> u64 {
+        self.model().capacity()
+    }
 
     /// The largest debt in units.
-    fn debt(&self) -> u64;
+    fn debt(&self) -> u64 {
+        self.model().debt()
+    }
 
     /// The number of units that fit at `then` if nothing is charged before, rounded down; negative in debt.
     fn available(&self, then: u64) -> i128;

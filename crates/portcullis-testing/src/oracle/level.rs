@@ -14,12 +14,11 @@ use super::{Kind, Model};
 /// is not kept.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
-    burst: u64,
+    model: Model,
     unit: i128,
     drained_per_micro: i128,
     filled: i128,
     at: u64,
-    queues: bool,
     /// What drains in the longest wait.
     reserved: i128,
     /// The highest level to which a settlement charges: the highest and the largest debt.
@@ -33,12 +32,11 @@ impl Level {
             (i128::from(model.period()), i128::from(model.reserved()) * i128::from(model.quota.limit()));
         let highest = i128::from(model.capacity()) * unit + reserved;
         Self {
-            burst: model.capacity(),
+            model,
             unit,
             drained_per_micro: model.quota.limit().into(),
             filled: 0,
             at: 0,
-            queues: model.kind == Kind::LeakyBucket,
             reserved,
             deepest: model.debt.map_or(2 * highest, |units| highest + i128::from(units) * unit),
             positions: Positions::new(model),
@@ -56,7 +54,7 @@ impl Level {
     }
 
     fn full(&self) -> i128 {
-        i128::from(self.burst) * self.unit
+        i128::from(self.model.capacity()) * self.unit
     }
 
     /// The highest level at which a cost is admitted.
@@ -66,8 +64,8 @@ impl Level {
 }
 
 impl Ledger for Level {
-    fn capacity(&self) -> u64 {
-        self.burst
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     /// In whole units; the bound itself is a level.
@@ -80,7 +78,7 @@ impl Ledger for Level {
     }
 
     fn admits(&self, then: u64, cost: u64) -> bool {
-        cost <= self.burst && self.level_at(then) + i128::from(cost) * self.unit <= self.highest()
+        cost <= self.capacity() && self.level_at(then) + i128::from(cost) * self.unit <= self.highest()
     }
 
     fn is_unused(&self, then: u64) -> bool {
@@ -116,7 +114,7 @@ impl Ledger for Level {
     /// In the queue of a leaky bucket a request waits for all requests before it; else until its own units fit the burst.
     fn delay(&self, now: u64, cost: u64) -> Duration {
         let own = i128::from(cost) * self.unit;
-        let before = if self.queues { 0 } else { own - self.full() };
+        let before = if self.model.kind == Kind::LeakyBucket { 0 } else { own - self.full() };
         let ahead = (self.level_at(now) + before).max(0);
         let drained = ahead.cast_unsigned().div_ceil(self.drained_per_micro.cast_unsigned());
         Duration::from_micros(u64::try_from(drained).expect("a quota bounds its time to full"))

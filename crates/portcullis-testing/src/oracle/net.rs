@@ -90,14 +90,7 @@ impl Model {
             Kind::SlidingLog | Kind::InFlight => net_within(events, period - 1, Some(limit))?,
         };
         // For rate-based algorithms it follows from the bound on every stretch.
-        let bound = match self.kind {
-            Kind::FixedWindow(_)
-            | Kind::CalendarWindow(_)
-            | Kind::SlidingWindow(_)
-            | Kind::SlidingLog
-            | Kind::InFlight => Some(capacity + limit),
-            Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::Gcra | Kind::LeakyBucket => None,
-        };
+        let bound = (!self.is_rate_based()).then_some(capacity + limit);
         Ok(Peaks { ahead, in_period: net_within(events, period, bound)? })
     }
 

@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 /// All permits that were not released, with those that have expired.
 #[derive(Clone, Debug)]
 pub(super) struct Permits {
-    limit: u64,
+    model: Model,
     lease: u64,
     /// The instant of the first charge after all permits had expired.
     epoch: u64,
@@ -28,8 +28,7 @@ struct Permit {
 
 impl Permits {
     pub(super) fn new(model: Model) -> Self {
-        let (limit, lease) = (model.quota.limit(), model.period());
-        Self { limit, lease, epoch: 0, taken: 0, end: 0, held: Vec::new() }
+        Self { model, lease: model.period(), epoch: 0, taken: 0, end: 0, held: Vec::new() }
     }
 
     fn count(&self, then: u64) -> usize {
@@ -46,16 +45,12 @@ impl Permit {
 }
 
 impl Ledger for Permits {
-    fn capacity(&self) -> u64 {
-        self.limit
-    }
-
-    fn debt(&self) -> u64 {
-        self.limit
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     fn available(&self, then: u64) -> i128 {
-        i128::from(self.limit) - self.count(then) as i128
+        i128::from(self.capacity()) - self.count(then) as i128
     }
 
     fn knows_waits(&self) -> bool {

@@ -11,7 +11,7 @@ use super::positions::Positions;
 /// The tokens of a bucket that is refilled by `limit` at every multiple of the period.
 #[derive(Clone, Debug)]
 pub(super) struct Refills {
-    capacity: u64,
+    model: Model,
     refill: i128,
     period: u64,
     /// Negative in debt.
@@ -31,12 +31,12 @@ impl Refills {
         let positions = Positions::new(model);
         let reserved = i128::from(model.reserved() / period) * refill;
         let deepest = reserved + model.debt.map_or(i128::from(capacity) + reserved, i128::from);
-        Self { capacity, refill, period, tokens: capacity.into(), at: 0, reserved, deepest, positions }
+        Self { model, refill, period, tokens: capacity.into(), at: 0, reserved, deepest, positions }
     }
 
     fn tokens_at(&self, then: u64) -> i128 {
         let refills = then / self.period - self.at / self.period;
-        (self.tokens + i128::from(refills) * self.refill).min(self.capacity.into())
+        (self.tokens + i128::from(refills) * self.refill).min(self.capacity().into())
     }
 
     fn last_refill(&self, now: u64) -> u64 {
@@ -45,18 +45,18 @@ impl Refills {
 
     /// The missing tokens as the time in which the rate yields them.
     fn missing(&self, now: u64) -> i128 {
-        (i128::from(self.capacity) - self.tokens_at(now)) * i128::from(self.period)
+        (i128::from(self.capacity()) - self.tokens_at(now)) * i128::from(self.period)
     }
 
     fn add(&mut self, now: u64, tokens: i128) {
-        self.tokens = (self.tokens_at(now) + tokens).min(self.capacity.into());
+        self.tokens = (self.tokens_at(now) + tokens).min(self.capacity().into());
         self.at = now;
     }
 }
 
 impl Ledger for Refills {
-    fn capacity(&self) -> u64 {
-        self.capacity
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     fn debt(&self) -> u64 {
@@ -68,11 +68,11 @@ impl Ledger for Refills {
     }
 
     fn admits(&self, then: u64, cost: u64) -> bool {
-        cost <= self.capacity && self.tokens_at(then) + self.reserved >= cost.into()
+        cost <= self.capacity() && self.tokens_at(then) + self.reserved >= cost.into()
     }
 
     fn is_unused(&self, then: u64) -> bool {
-        self.tokens_at(then) == self.capacity.into()
+        self.tokens_at(then) == self.capacity().into()
     }
 
     fn charge(&mut self, now: u64, units: u64) {

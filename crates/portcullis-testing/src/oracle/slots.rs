@@ -10,8 +10,7 @@ use super::ledger::Ledger;
 /// The units charged in each slot, by the number of the slot since the epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    limit: u64,
-    debt: u64,
+    model: Model,
     width: u64,
     per_period: u64,
     charged: BTreeMap<u64, u64>,
@@ -20,13 +19,7 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(model: Model, slots: u32) -> Self {
         let width = model.period() / u64::from(slots);
-        Self {
-            limit: model.quota.limit(),
-            debt: model.debt(),
-            width,
-            per_period: slots.into(),
-            charged: BTreeMap::new(),
-        }
+        Self { model, width, per_period: slots.into(), charged: BTreeMap::new() }
     }
 
     /// The units of the slots that the last period covers in full, including the current slot, plus the remaining share of
@@ -42,16 +35,12 @@ impl Slots {
 }
 
 impl Ledger for Slots {
-    fn capacity(&self) -> u64 {
-        self.limit
-    }
-
-    fn debt(&self) -> u64 {
-        self.debt
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     fn available(&self, then: u64) -> i128 {
-        i128::from(self.limit) - self.used(then)
+        i128::from(self.capacity()) - self.used(then)
     }
 
     fn is_unused(&self, then: u64) -> bool {

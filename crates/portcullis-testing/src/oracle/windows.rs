@@ -27,12 +27,8 @@ impl Windows {
 }
 
 impl Ledger for Windows {
-    fn capacity(&self) -> u64 {
-        self.model.capacity()
-    }
-
-    fn debt(&self) -> u64 {
-        self.model.debt()
+    fn model(&self) -> &Model {
+        &self.model
     }
 
     fn available(&self, then: u64) -> i128 {

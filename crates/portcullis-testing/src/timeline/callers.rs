@@ -9,17 +9,8 @@ use crate::oracle::{Kind, Model};
 pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
     let (limit_part, limit_times, burst_part, burst_times) = parts;
     let limit = model.quota.limit();
-    let burst = match model.kind {
-        Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
-            Some(model.quota.explicit_burst().unwrap_or(limit))
-        }
-        Kind::Gcra => Some(model.quota.explicit_burst().unwrap_or(1)),
-        Kind::FixedWindow(_)
-        | Kind::CalendarWindow(_)
-        | Kind::SlidingWindow(_)
-        | Kind::SlidingLog
-        | Kind::InFlight => None,
-    };
+    let default_burst = if model.kind == Kind::Gcra { 1 } else { limit };
+    let burst = model.is_rate_based().then(|| model.quota.explicit_burst().unwrap_or(default_burst));
     let quota = |limit: u64, burst: Option<u64>| Quota::new(limit, model.quota.period(), burst).ok();
     let least = |own: u64, part: u64| (own.saturating_mul(part) / 16).max(1);
     let smallest = quota(least(limit, limit_part), burst.map(|burst| least(burst, burst_part)));
