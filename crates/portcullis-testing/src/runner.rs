@@ -12,7 +12,7 @@ use portcullis_core::{Decision, Key, Policy, Receipt, Secret, StoreError, Timest
 use crate::scenario::{Action, Case, Step, with_strategy};
 use crate::subject::{OverrideChange, SystemUnderTest, decisive};
 
-use compare::Mismatch;
+use compare::{Mismatch, compare_field};
 pub use report::{Failure, Report, Skipped};
 
 /// Runs cases under keys that no other run uses, including runs of other processes on the same store.
@@ -167,11 +167,11 @@ impl CaseRun<'_> {
                     uncharged = settlement.uncharged.saturating_add(uncharged);
                 }
                 step.expected.compare_all(step.at, &decisions)?;
-                step.expected.compare_uncharged(uncharged)?;
+                compare_field("uncharged", step.expected.uncharged, uncharged)?;
             }
             Action::Renew { steps, policy } => {
                 let held = self.renew(step.at, steps, *policy).await?;
-                step.expected.compare_held(held)?;
+                compare_field("held", step.expected.held, held)?;
                 self.peek(step, self.charges[steps[0]].key).await?;
             }
             Action::Reset { policy } => {

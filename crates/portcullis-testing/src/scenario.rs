@@ -156,40 +156,16 @@ pub(crate) struct Step {
     pub(crate) expected: Expected,
 }
 
-/// Policies and steps are given by their index, counted from 0.
+/// Policies and steps are given by their index, counted from 0. Denials may begin a block of the length `blocked_for`.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Check {
-        costs: Vec<u64>,
-        allow: bool,
-    },
-    Refund {
-        steps: Vec<usize>,
-        policy: Option<usize>,
-        if_newest: bool,
-    },
-    Settle {
-        steps: Vec<usize>,
-        policy: Option<usize>,
-        cost: u64,
-    },
-    Renew {
-        steps: Vec<usize>,
-        policy: Option<usize>,
-    },
-    Reset {
-        policy: Option<usize>,
-    },
-    SetQuota {
-        policy: usize,
-        to: Strategy,
-    },
-    /// Denials may begin a block of this length.
-    Override {
-        policy: usize,
-        change: OverrideChange,
-        blocked_for: Option<Duration>,
-    },
+    Check { costs: Vec<u64>, allow: bool },
+    Refund { steps: Vec<usize>, policy: Option<usize>, if_newest: bool },
+    Settle { steps: Vec<usize>, policy: Option<usize>, cost: u64 },
+    Renew { steps: Vec<usize>, policy: Option<usize> },
+    Reset { policy: Option<usize> },
+    SetQuota { policy: usize, to: Strategy },
+    Override { policy: usize, change: OverrideChange, blocked_for: Option<Duration> },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -197,9 +173,9 @@ pub(crate) struct Expected {
     pub(crate) limit: Option<u64>,
     pub(crate) remaining: Option<u64>,
     pub(crate) retry_after: Option<Retry>,
-    pub(crate) reset_after: Option<std::time::Duration>,
-    pub(crate) next_after: Option<std::time::Duration>,
-    pub(crate) delay: Option<std::time::Duration>,
+    pub(crate) reset_after: Option<Duration>,
+    pub(crate) next_after: Option<Duration>,
+    pub(crate) delay: Option<Duration>,
     pub(crate) decided_by: Option<String>,
     pub(crate) blocked: Option<bool>,
     pub(crate) uncharged: Option<u64>,

@@ -67,30 +67,18 @@ impl Expected {
             let got = decision.retry().map_or_else(|| "none: it is allowed".to_owned(), wait);
             return Err(Mismatch::new("retry_after", wait(expected), got));
         }
-        compare_field(
-            "reset_after",
-            self.reset_after.map(HumanDuration),
-            HumanDuration(decision.reset_after()),
-        )?;
-        compare_field(
-            "next_after",
-            self.next_after.map(HumanDuration),
-            HumanDuration(decision.next_after()),
-        )?;
-        compare_field("delay", self.delay.map(HumanDuration), HumanDuration(decision.delay()))?;
+        for (field, expected, got) in [
+            ("reset_after", self.reset_after, decision.reset_after()),
+            ("next_after", self.next_after, decision.next_after()),
+            ("delay", self.delay, decision.delay()),
+        ] {
+            compare_field(field, expected.map(HumanDuration), HumanDuration(got))?;
+        }
         compare_field("blocked", self.blocked, decision.is_blocked())
-    }
-
-    pub(super) fn compare_uncharged(&self, uncharged: u64) -> Result<(), Mismatch> {
-        compare_field("uncharged", self.uncharged, uncharged)
-    }
-
-    pub(super) fn compare_held(&self, held: u64) -> Result<(), Mismatch> {
-        compare_field("held", self.held, held)
     }
 }
 
-fn compare_field<T: PartialEq + Display>(
+pub(super) fn compare_field<T: PartialEq + Display>(
     field: &'static str,
     expected: Option<T>,
     got: T,

@@ -97,6 +97,10 @@ impl Builder<'_> {
         if key.as_ref().is_some_and(|key| key.len() > MAX_LABEL) {
             return Err(TOO_LONG.to_owned());
         }
+        let only = (self.policies.len() == 1).then_some(0);
+        let one_of = |what: &str| {
+            policy.or(only).ok_or_else(|| format!("{what} in a case with several policies needs `policy`"))
+        };
         let mut charges = vec![false; self.policies.len()];
         let action = match raw.op {
             None => {
@@ -123,17 +127,13 @@ impl Builder<'_> {
             Some(Op::Reset) => Action::Reset { policy },
             Some(Op::SetQuota) => {
                 let to = raw.to.take().ok_or("a new quota needs `to`, a strategy")?.strategy;
-                let only = (self.policies.len() == 1).then_some(0);
-                let policy =
-                    policy.or(only).ok_or("a new quota in a case with several policies needs `policy`")?;
+                let policy = one_of("a new quota")?;
                 self.current[policy] = with_strategy(&self.policies[policy], to);
                 TooMuchWork::check(&self.current).map_err(|error| error.to_string())?;
                 Action::SetQuota { policy, to }
             }
             Some(op @ (Op::Grant | Op::Block | Op::Unblock | Op::Denials)) => {
-                let only = (self.policies.len() == 1).then_some(0);
-                let policy =
-                    policy.or(only).ok_or("an override in a case with several policies needs `policy`")?;
+                let policy = one_of("an override")?;
                 let (change, blocked_for) = overrides::change(op, &mut raw, &self.current[policy])?;
                 Action::Override { policy, change, blocked_for }
             }

@@ -105,15 +105,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
                 *self.period = Some(quota.period());
                 seed.deserialize(quota.to_string().into_deserializer())
             }
-            "period" => {
-                let Micros(period) = self.map.next_value()?;
-                *self.period = Some(period);
-                let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
-                seed.deserialize(format!("{micros}us").into_deserializer())
-            }
-            "lease" => {
-                let Micros(lease) = self.map.next_value()?;
-                let micros = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
+            name @ ("period" | "lease") => {
+                let Micros(length) = self.map.next_value()?;
+                if name == "period" {
+                    *self.period = Some(length);
+                }
+                let micros = u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
                 seed.deserialize(format!("{micros}us").into_deserializer())
             }
             "anchor" => {

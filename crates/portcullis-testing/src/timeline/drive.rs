@@ -69,46 +69,38 @@ impl Drive<'_> {
         let near = |instant: &Timestamp| instant.as_micros().abs_diff(self.now.as_micros()) <= 1;
         self.mix.announced += u64::from(self.announced.iter().any(near));
         match &step.operation {
-            Operation::Check { key, only, amounts } => self.check(*key, *only, amounts).await,
+            Operation::Check { key, only, amounts } => self.check(*key, *only, amounts).await?,
             Operation::Refund { which, with_current_quota, if_newest } => {
-                let Some((one, other)) = self.receipt(*which, *with_current_quota) else {
-                    return Ok(());
-                };
-                if *if_newest {
-                    return self.refund(one.if_newest(), other.if_newest()).await;
+                if let Some((one, other)) = self.receipt(*which, *with_current_quota) {
+                    let made = |receipt: Receipt| if *if_newest { receipt.if_newest() } else { receipt };
+                    self.refund(made(one), made(other)).await?;
                 }
-                self.refund(one, other).await
             }
             Operation::Settle { which, to, with_current_quota } => {
-                let Some((one, other)) = self.receipt(*which, *with_current_quota) else {
-                    return Ok(());
-                };
-                self.settle(one, other, *to).await
+                if let Some((one, other)) = self.receipt(*which, *with_current_quota) {
+                    self.settle(one, other, *to).await?;
+                }
             }
-            Operation::Join { which, most } => {
-                self.join(*which, *most);
-                Ok(())
-            }
+            Operation::Join { which, most } => self.join(*which, *most),
             Operation::RefundOldest { most } => {
                 for _ in 0..*most {
                     let Some((one, other)) = self.receipts.pop_front() else { break };
                     self.refund(one, other).await?;
                 }
-                Ok(())
             }
-            Operation::Renew { which } => self.renew(*which).await,
+            Operation::Renew { which } => self.renew(*which).await?,
             Operation::Reset { key, policy } => {
                 let (key, policy) = (self.key(*key), &self.policies[policy % self.policies.len()]);
                 let one = self.one.reset(self.now, policy, key).await;
                 let other = self.other.reset(self.now, policy, key).await;
-                Difference::expect_equal(self.now, || "a reset".to_owned(), one, other).map(drop)
+                Difference::expect_equal(self.now, || "a reset".to_owned(), one, other)?;
             }
             Operation::SetQuota { policy: index, to } => {
                 let index = index % self.policies.len();
                 self.policies[index] = policy(self.policies[index].name(), *to);
-                Ok(())
             }
         }
+        Ok(())
     }
 
     async fn refund(&mut self, one: Receipt, other: Receipt) -> Result<(), Difference> {
