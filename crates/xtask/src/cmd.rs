@@ -3,7 +3,7 @@
 mod limit;
 
 use std::fmt;
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -57,11 +57,6 @@ impl Cmd {
         Self { limit, ..self }
     }
 
-    /// Lets the command run for as long as it takes, where the user chooses the duration.
-    pub(crate) fn unlimited(self) -> Self {
-        Self { limit: Duration::MAX, ..self }
-    }
-
     /// Shows the command, runs it in `dir` with its output visible, and fails unless it succeeds within half an hour.
     pub(crate) fn run(&self, dir: &Path) -> Result<()> {
         println!("$ {self}");
@@ -76,13 +71,12 @@ impl Cmd {
         let mut slow = SlowTests::default();
         println!("$ {self}");
         let status = self.lines(
-            self.command(dir).stdout(Stdio::piped()),
+            dir,
             |_| {},
             |line| {
-                io::stdout().write_all(line.as_bytes())?;
+                print!("{line}");
                 slow.read(line);
                 read(line);
-                Ok(())
             },
         );
         if status.is_err() {
@@ -101,33 +95,19 @@ impl Cmd {
 
     /// Runs the command without showing its output. Passes the number of its process to `started`, and each line of its standard
     /// output to `read`.
-    pub(crate) fn watch(
-        &self,
-        dir: &Path,
-        started: impl FnOnce(u32),
-        mut read: impl FnMut(&str),
-    ) -> Result<()> {
-        let status = self.lines(self.command(dir).stdout(Stdio::piped()), started, |line| {
-            read(line);
-            Ok(())
-        });
-        self.ensure_success(status?)
+    pub(crate) fn watch(&self, dir: &Path, started: impl FnOnce(u32), read: impl FnMut(&str)) -> Result<()> {
+        let status = self.lines(dir, started, read)?;
+        self.ensure_success(status)
     }
 
-    /// Runs the command, and passes each line of standard output to `read`.
-    fn lines(
-        &self,
-        command: &mut Command,
-        started: impl FnOnce(u32),
-        mut read: impl FnMut(&str) -> io::Result<()>,
-    ) -> Result<ExitStatus> {
-        let mut child = self.spawn(command)?;
+    fn lines(&self, dir: &Path, started: impl FnOnce(u32), mut read: impl FnMut(&str)) -> Result<ExitStatus> {
+        let mut child = self.spawn(self.command(dir).stdout(Stdio::piped()))?;
         started(child.id());
         let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
         self.within_limit(child.id(), || {
             let mut line = Vec::new();
             while output.read_until(b'\n', &mut line)? > 0 {
-                read(&String::from_utf8_lossy(&line))?;
+                read(&String::from_utf8_lossy(&line));
                 line.clear();
             }
             child.wait()
@@ -203,7 +183,8 @@ impl fmt::Display for Cmd {
 }
 
 /// A command that ran and did not succeed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{end}; repeat it from the workspace root with\n\n    {command}\n")]
 pub(crate) struct Failed {
     command: String,
     /// How it has ended.
@@ -219,15 +200,6 @@ impl Failed {
         code.filter(|&code| code != 0).map_or(ExitCode::FAILURE, ExitCode::from)
     }
 }
-
-impl fmt::Display for Failed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { command, end, .. } = self;
-        write!(f, "{end}; repeat it from the workspace root with\n\n    {command}\n")
-    }
-}
-
-impl std::error::Error for Failed {}
 
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);

@@ -1,5 +1,7 @@
 //! `cargo xtask faults`: kills, stops, fills and disconnects servers, and checks what callers saw.
 
+use std::time::Duration;
+
 use anyhow::Result;
 use clap::Args;
 
@@ -19,7 +21,7 @@ pub(crate) struct FaultOptions {
 pub(crate) fn run(options: &FaultOptions) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
-    let suite = command(&workspace, &options.words).unlimited();
+    let suite = command(&workspace, &options.words).limited(Duration::MAX);
     check(&workspace, &suite)
 }
 

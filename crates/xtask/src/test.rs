@@ -18,7 +18,7 @@ mod valkey;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Error, Result, ensure};
 use clap::{Args, Subcommand, ValueEnum as _};
 
 use self::report::Report;
@@ -87,11 +87,8 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
     if !report.is_empty() {
         println!("{report}");
     }
-    if done.iter().all(|done| done.is_ok) {
-        Ok(())
-    } else {
-        Err(anyhow!("not all checks have passed, see above"))
-    }
+    ensure!(done.iter().all(|done| done.is_ok), "not all checks have passed, see above");
+    Ok(())
 }
 
 impl TestOptions {
@@ -153,6 +150,8 @@ impl fmt::Display for Seconds {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::anyhow;
+
     use super::*;
     use crate::cmd::Cmd;
 

@@ -93,7 +93,8 @@ pub(crate) fn is_executable(file: &Path) -> bool {
 
 fn install(missing: &[&Tool], root: &Path) -> Result<()> {
     let commands = if is_installed("apt-get") {
-        apt(missing, is_root(root), is_interactive()).to_vec()
+        let is_root = Cmd::new("id").args("-u").read(root).is_ok_and(|id| id.trim() == "0");
+        apt(missing, is_root, is_interactive()).to_vec()
     } else if is_installed("brew") {
         vec![brew(missing)]
     } else {
@@ -133,10 +134,6 @@ fn brew(missing: &[&Tool]) -> Cmd {
     let mut formulas: Vec<_> = missing.iter().map(|tool| tool.brew).collect();
     formulas.dedup();
     Cmd::new("brew").args("install").args(&formulas.join(" "))
-}
-
-fn is_root(root: &Path) -> bool {
-    Cmd::new("id").args("-u").read(root).is_ok_and(|id| id.trim() == "0")
 }
 
 fn agreed(missing: &[&Tool]) -> Result<bool> {
