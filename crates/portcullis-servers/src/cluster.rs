@@ -16,21 +16,6 @@ pub use self::migration::SlotMigration;
 
 /// A cluster on free ports of the loopback interface. Nodes are identified by their index: primaries first, then the replicas of
 /// the first primary, of the second, and so on. A node keeps its index when it is promoted.
-///
-/// ```no_run
-/// use portcullis_servers::{Failover, RedisCluster};
-///
-/// # fn main() -> std::io::Result<()> {
-/// let mut cluster = RedisCluster::start(3, 1)?;
-/// let primary = cluster.primary_of(0)?;
-/// let replica = cluster.replica_of(primary)?;
-/// cluster.kill(primary)?;
-/// cluster.failover(replica, Failover::Force)?;
-/// cluster.wait_until_ok()?;
-/// assert_eq!(cluster.primary_of(0)?, replica);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
@@ -50,10 +35,6 @@ pub enum Failover {
 
 impl RedisCluster {
     /// Starts a cluster. This takes about two and a half seconds, because a node waits two seconds before it serves.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-server` on this machine, or the nodes do not agree within half a minute.
     pub fn start(primaries: usize, replicas_per_primary: usize) -> io::Result<Self> {
         ServerSetup::new().cluster(primaries, replicas_per_primary)
     }
@@ -88,46 +69,22 @@ impl RedisCluster {
 
     /// Kills a node with SIGKILL. After the [node timeout](ServerSetup::node_timeout) the other nodes mark it as failed, and one
     /// of its replicas takes over.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::kill`].
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this index.
     pub fn kill(&mut self, index: usize) -> io::Result<()> {
         self.nodes[index].kill()
     }
 
     /// Starts a node again. It takes the role that the other nodes report.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::restart`].
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this index.
     pub fn restart(&mut self, index: usize) -> io::Result<()> {
         self.nodes[index].restart()
     }
 
     /// The slot of a key.
-    ///
-    /// # Errors
-    ///
-    /// If no node runs.
     pub fn slot_of(&self, key: &str) -> io::Result<u16> {
         let reply = self.running()?.cli(&["CLUSTER", "KEYSLOT", key])?;
         reply.parse().map_err(|_| io::Error::other(format!("no slot: {reply}")))
     }
 
     /// The node that owns a slot, as the first running node reports it.
-    ///
-    /// # Errors
-    ///
-    /// If no node runs, or none owns the slot.
     pub fn primary_of(&self, slot: u16) -> io::Result<usize> {
         let nodes = nodes_of(self.running()?)?;
         let owner = nodes.iter().find(|node| node.slots.iter().any(|range| range.contains(&slot)));
@@ -135,10 +92,6 @@ impl RedisCluster {
     }
 
     /// A running replica of a node, as the first running node reports it.
-    ///
-    /// # Errors
-    ///
-    /// If no node runs, or the node has no running replica.
     pub fn replica_of(&self, primary: usize) -> io::Result<usize> {
         let nodes = nodes_of(self.running()?)?;
         let port = self.nodes[primary].port();
@@ -151,14 +104,6 @@ impl RedisCluster {
 
     /// Promotes a replica, and waits until it reports itself as primary; see also
     /// [`wait_until_ok`](RedisCluster::wait_until_ok).
-    ///
-    /// # Errors
-    ///
-    /// If the node is not a replica, or does not take over in time.
-    ///
-    /// # Panics
-    ///
-    /// If there is no node with this index.
     pub fn failover(&self, replica: usize, how: Failover) -> io::Result<()> {
         let words: &[&str] = match how {
             Failover::Graceful => &[],
@@ -174,10 +119,6 @@ impl RedisCluster {
     }
 
     /// Adds a primary without slots, and returns its index.
-    ///
-    /// # Errors
-    ///
-    /// If it does not start, or the other nodes do not know it in time.
     pub fn add_node(&mut self) -> io::Result<usize> {
         let mut node = self.unstarted_node()?;
         node.restart()?;
@@ -192,10 +133,6 @@ impl RedisCluster {
     }
 
     /// Moves a slot with its keys to another primary, up to 100 keys at a time.
-    ///
-    /// # Errors
-    ///
-    /// If a step fails; see [`SlotMigration`].
     pub fn migrate_slot(&self, slot: u16, from: usize, to: usize) -> io::Result<()> {
         let migration = SlotMigration::begin(self, slot, from, to)?;
         while migration.move_keys(self, 100)? > 0 {}
@@ -204,10 +141,6 @@ impl RedisCluster {
 
     /// Waits until every slot is served by a running node, all running nodes agree on the owners, and the running replicas are
     /// in sync.
-    ///
-    /// # Errors
-    ///
-    /// If that takes more than half a minute.
     pub fn wait_until_ok(&self) -> io::Result<()> {
         wait_until("the cluster is complete", || self.is_ok())
     }

@@ -35,10 +35,6 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to a server.
-    ///
-    /// # Errors
-    ///
-    /// If no server listens on the port.
     pub fn open(port: u16) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), TIMEOUT)?;
         stream.set_nodelay(true)?;
@@ -48,19 +44,11 @@ impl Connection {
     }
 
     /// Sends one or more [encoded](encode_command) commands with one write.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost, or the server does not read for half a minute.
     pub fn send(&mut self, commands: &[u8]) -> io::Result<()> {
         self.stream.get_mut().write_all(commands)
     }
 
     /// Reads the next reply.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost, the server sends nothing for half a minute, or what it sends is no reply.
     pub fn receive(&mut self) -> io::Result<Reply> {
         receive(&mut self.stream, &mut self.received)
     }
@@ -96,10 +84,6 @@ fn receive(reader: &mut impl BufRead, received: &mut BytesMut) -> io::Result<Rep
 }
 
 /// Encodes a command: its name, and its arguments.
-///
-/// # Panics
-///
-/// Never: the buffer has the length of the command.
 ///
 /// ```
 /// use portcullis_servers::encode_command;

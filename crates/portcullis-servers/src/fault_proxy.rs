@@ -71,10 +71,6 @@ pub enum Fault {
 
 impl FaultProxy {
     /// Starts a proxy without a fault in front of a port of this machine.
-    ///
-    /// # Errors
-    ///
-    /// If there is no free port, or the system starts no thread.
     pub fn start(target: u16) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;

@@ -1,5 +1,9 @@
 //! Real servers on free ports: single, in a cluster or with sentinels. They end with the test. A proxy injects faults of the
 //! network. A [`Connection`] sends plain commands. [`within_a_minute`] limits how long a test waits.
+//!
+//! A method that returns [`io::Result`] fails if there is no `redis-server` on this machine, and if a server refuses, does not run, or takes
+//! longer than half a minute. One that takes an index panics if there is no such server.
+#![allow(clippy::missing_errors_doc, clippy::missing_panics_doc, reason = "they are alike: see above")]
 
 mod certificate;
 mod cluster;

@@ -11,18 +11,6 @@ use super::{RedisServer, wait_until};
 /// A primary with replicas, and sentinels that replace it when it fails.
 ///
 /// The sentinels themselves require no authentication, which is the default.
-///
-/// ```no_run
-/// use portcullis_servers::RedisSentinels;
-///
-/// # fn main() -> std::io::Result<()> {
-/// let mut group = RedisSentinels::start(3, 1)?;
-/// let killed = group.kill_primary()?;
-/// group.wait_until_ok()?;
-/// assert_ne!(group.primary()?, killed);
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Debug)]
 pub struct RedisSentinels {
     servers: Vec<RedisServer>,
@@ -31,10 +19,6 @@ pub struct RedisSentinels {
 
 impl RedisSentinels {
     /// Starts a primary with replicas, and sentinels that are configured with all of them.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-server` on this machine, or they do not agree within half a minute.
     pub fn start(sentinels: usize, replicas: usize) -> io::Result<Self> {
         ServerSetup::new().sentinels(sentinels, replicas)
     }
@@ -68,10 +52,6 @@ impl RedisSentinels {
     }
 
     /// Mutable access to a server, for example to kill or restart it.
-    ///
-    /// # Panics
-    ///
-    /// If there is no server with this index.
     pub fn server_mut(&mut self, index: usize) -> &mut RedisServer {
         &mut self.servers[index]
     }
@@ -82,20 +62,12 @@ impl RedisSentinels {
     }
 
     /// The server that is the primary, as the first running sentinel reports it.
-    ///
-    /// # Errors
-    ///
-    /// If no sentinel runs.
     pub fn primary(&self) -> io::Result<usize> {
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
         self.primary_named_by(sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?)
     }
 
     /// A running server that is not the primary.
-    ///
-    /// # Errors
-    ///
-    /// If there is none, or no sentinel runs.
     pub fn replica(&self) -> io::Result<usize> {
         let primary = self.primary()?;
         let mut others = (0..self.servers.len()).filter(|index| *index != primary);
@@ -104,10 +76,6 @@ impl RedisSentinels {
     }
 
     /// Promotes a replica while the primary runs, and waits until that is done.
-    ///
-    /// # Errors
-    ///
-    /// If there is no replica, or it does not take over within half a minute.
     pub fn failover(&self) -> io::Result<()> {
         let before = self.primary()?;
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
@@ -124,10 +92,6 @@ impl RedisSentinels {
     }
 
     /// Kills the primary with SIGKILL, and returns its index. The sentinels promote a replica.
-    ///
-    /// # Errors
-    ///
-    /// If no sentinel runs.
     pub fn kill_primary(&mut self) -> io::Result<usize> {
         let primary = self.primary()?;
         self.servers[primary].kill()?;
@@ -138,20 +102,12 @@ impl RedisSentinels {
     ///
     /// A former primary that still runs, or runs again, may also report that role: sentinels reconfigure it after about ten
     /// seconds, see [`wait_until_replicated`](RedisSentinels::wait_until_replicated).
-    ///
-    /// # Errors
-    ///
-    /// If that takes more than half a minute.
     pub fn wait_until_ok(&self) -> io::Result<()> {
         wait_until("the sentinels agree", || self.is_ok())
     }
 
     /// Waits until every running sentinel reports all other running servers as replicas in sync with the primary, so that they
     /// can take over.
-    ///
-    /// # Errors
-    ///
-    /// If that takes more than half a minute.
     pub fn wait_until_replicated(&self) -> io::Result<()> {
         let replicas = self.servers.iter().filter(|server| server.is_running()).count().saturating_sub(1);
         wait_until("the replicas are in sync", || {

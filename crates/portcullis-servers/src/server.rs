@@ -61,28 +61,16 @@ impl RedisServer {
     }
 
     /// Starts a server.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-server` on this machine, or it does not start within half a minute.
     pub fn start() -> io::Result<Self> {
         ServerSetup::new().server()
     }
 
     /// Starts a server with additional arguments, such as `["--requirepass", "secret"]`.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::start`].
     pub fn start_with(arguments: &[&str]) -> io::Result<Self> {
         ServerSetup::new().arguments(arguments).server()
     }
 
     /// Reserves a port without a listener; [`restart`](RedisServer::restart) starts the server.
-    ///
-    /// # Errors
-    ///
-    /// If there is no free port, or no directory can be made.
     pub fn stopped_with(arguments: &[&str]) -> io::Result<Self> {
         ServerSetup::new().arguments(arguments).stopped_server()
     }
@@ -179,10 +167,6 @@ impl RedisServer {
     }
 
     /// Starts the server again on the same port. It is empty, unless it is [persistent](ServerSetup::persistent).
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::start`].
     pub fn restart(&mut self) -> io::Result<()> {
         self.launch()?;
         self.wait_until_ready()
@@ -213,19 +197,11 @@ impl RedisServer {
     }
 
     /// Kills the server with SIGKILL, if it is running. Its files are kept.
-    ///
-    /// # Errors
-    ///
-    /// If its process cannot be awaited.
     pub fn kill(&mut self) -> io::Result<()> {
         self.running.take().map_or(Ok(()), Process::kill)
     }
 
     /// Sends a signal such as `STOP` or `CONT` to the server.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not run.
     pub fn signal(&self, name: &str) -> io::Result<()> {
         let running = self.running.as_ref().ok_or_else(|| io::Error::other("the server does not run"))?;
         running.signal(name)
@@ -234,10 +210,6 @@ impl RedisServer {
 
 impl ServerSetup {
     /// Starts one server.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-server` on this machine, or it does not start in time.
     pub fn server(self) -> io::Result<RedisServer> {
         let mut server = self.stopped_server()?;
         server.restart()?;
@@ -245,10 +217,6 @@ impl ServerSetup {
     }
 
     /// Reserves a port without a listener; [`restart`](RedisServer::restart) starts the server.
-    ///
-    /// # Errors
-    ///
-    /// If there is no free port, or no directory can be made.
     pub fn stopped_server(self) -> io::Result<RedisServer> {
         RedisServer::new(self, Vec::new(), &[])
     }

@@ -3,23 +3,10 @@
 use std::io;
 
 use super::RedisCluster;
-use crate::{HOST, RedisServer};
+use crate::HOST;
 
 /// A slot that is migrated in steps while both nodes serve it. The source node answers `ASK` for keys that it no longer has,
 /// and `TRYAGAIN` for commands with several keys of which only some are left.
-///
-/// ```no_run
-/// use portcullis_servers::{RedisCluster, SlotMigration};
-///
-/// # fn main() -> std::io::Result<()> {
-/// let cluster = RedisCluster::start(3, 0)?;
-/// let migration = SlotMigration::begin(&cluster, 0, 0, 1)?;
-/// // Here the slot is between two nodes.
-/// while migration.move_keys(&cluster, 10)? > 0 {}
-/// migration.finish(&cluster)?;
-/// # Ok(())
-/// # }
-/// ```
 #[must_use = "a slot stays between two nodes until the migration is finished or cancelled"]
 #[derive(Clone, Copy, Debug)]
 pub struct SlotMigration {
@@ -29,11 +16,7 @@ pub struct SlotMigration {
 }
 
 impl SlotMigration {
-    /// Marks the slot as migrating on both nodes.
-    ///
-    /// # Errors
-    ///
-    /// If a node refuses: the source must own the slot and the target must not.
+    /// Marks the slot as migrating on both nodes. The source must own it and the target must not.
     pub fn begin(cluster: &RedisCluster, slot: u16, from: usize, to: usize) -> io::Result<Self> {
         let migration = Self { slot, from, to };
         let [source, target] = migration.ids(cluster)?;
@@ -43,10 +26,6 @@ impl SlotMigration {
     }
 
     /// Moves up to `count` keys, and returns the number of keys to move that were found.
-    ///
-    /// # Errors
-    ///
-    /// If a node refuses or is not running.
     pub fn move_keys(&self, cluster: &RedisCluster, count: usize) -> io::Result<usize> {
         let (slot, count) = (self.slot.to_string(), count.to_string());
         let keys = cluster.nodes[self.from].cli(&["CLUSTER", "GETKEYSINSLOT", &slot, &count])?;
@@ -63,17 +42,14 @@ impl SlotMigration {
         Ok(keys.len())
     }
 
-    /// Assigns the slot to the target on all running primaries.
-    ///
-    /// # Errors
-    ///
-    /// If keys are left, or a node refuses.
+    /// Assigns the slot to the target on all running primaries. It fails if keys are left.
     pub fn finish(self, cluster: &RedisCluster) -> io::Result<()> {
         let [_, target] = self.ids(cluster)?;
         let others = (0..cluster.nodes.len()).filter(|index| ![self.from, self.to].contains(index));
         for index in [self.to, self.from].into_iter().chain(others) {
+            let node = &cluster.nodes[index];
             // Replicas receive it from their primaries.
-            if is_primary(&cluster.nodes[index])? {
+            if node.is_running() && node.info("replication", "role:")? == "master" {
                 self.set_slot(cluster, index, &["NODE", &target])?;
             }
         }
@@ -81,10 +57,6 @@ impl SlotMigration {
     }
 
     /// Cancels the migration. The slot stays at the source; keys that were moved are not moved back.
-    ///
-    /// # Errors
-    ///
-    /// If a node refuses.
     pub fn cancel(self, cluster: &RedisCluster) -> io::Result<()> {
         self.set_slot(cluster, self.from, &["STABLE"])?;
         self.set_slot(cluster, self.to, &["STABLE"])
@@ -98,10 +70,6 @@ impl SlotMigration {
         let id = |index: usize| cluster.nodes[index].cli(&["CLUSTER", "MYID"]);
         Ok([id(self.from)?, id(self.to)?])
     }
-}
-
-fn is_primary(node: &RedisServer) -> io::Result<bool> {
-    Ok(node.is_running() && node.info("replication", "role:")? == "master")
 }
 
 const TIMEOUT_MS: &str = "5000";

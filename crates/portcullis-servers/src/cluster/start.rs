@@ -9,10 +9,6 @@ use crate::{HOST, RedisServer, ServerSetup, wait_until};
 
 impl ServerSetup {
     /// Starts a cluster.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisCluster::start`].
     pub fn cluster(self, primaries: usize, replicas_per_primary: usize) -> io::Result<RedisCluster> {
         let mut cluster = RedisCluster { nodes: Vec::new(), setup: self };
         for _ in 0..primaries * (1 + replicas_per_primary) {

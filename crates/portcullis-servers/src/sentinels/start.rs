@@ -9,10 +9,6 @@ use crate::{HOST, RedisServer, ServerSetup};
 
 impl ServerSetup {
     /// Starts a primary with replicas, and sentinels that monitor it.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisSentinels::start`].
     pub fn sentinels(self, sentinels: usize, replicas: usize) -> io::Result<RedisSentinels> {
         if sentinels == 0 {
             return Err(io::Error::other("at least one sentinel is needed"));

@@ -13,11 +13,6 @@ use crate::certificate::ROOT;
 impl RedisServer {
     /// Runs a command as the default user, and returns the output of `redis-cli` without trailing whitespace. Options of
     /// `redis-cli` may precede the command.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer within half a minute, or if there is no `redis-cli` on this machine, which is needed for its
-    /// options and for TLS.
     pub fn cli(&self, arguments: &[&str]) -> io::Result<String> {
         let has_options = arguments.first().is_some_and(|argument| argument.starts_with('-'));
         let output = if self.tls || has_options {
@@ -38,19 +33,11 @@ impl RedisServer {
     }
 
     /// The number of calls of a command, by its name in `INFO commandstats`.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::cli`].
     pub fn calls(&self, command: &str) -> io::Result<u64> {
         self.calls_of(&[command])
     }
 
     /// The number of calls of these commands in all.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::cli`].
     pub fn calls_of(&self, commands: &[&str]) -> io::Result<u64> {
         let statistics = self.cli(&["INFO", "commandstats"])?;
         let calls = |line: &str| {
@@ -61,10 +48,6 @@ impl RedisServer {
     }
 
     /// The number of connected clients, without replicas, sentinels and this query itself.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::cli`].
     pub fn clients(&self) -> io::Result<usize> {
         let list = self.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
         let others = ["cmd=client|list", " name=sentinel-"];
@@ -72,10 +55,6 @@ impl RedisServer {
     }
 
     /// The rest of the line that begins with `prefix` in a section of `INFO`; empty if there is none.
-    ///
-    /// # Errors
-    ///
-    /// Like [`RedisServer::cli`].
     pub fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
         let info = self.cli(&["INFO", section])?;
         let value = info.lines().find_map(|line| line.strip_prefix(prefix));
