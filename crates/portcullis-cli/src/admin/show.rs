@@ -108,45 +108,14 @@ fn cell(name: &str, value: &Value) -> String {
 /// Known names in the order in which they are read, and others after them.
 fn order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
     let mut names: Vec<_> = names.collect();
-    names.sort_by_key(|name| ORDER.iter().position(|known| known == name).unwrap_or(ORDER.len()));
+    names.sort_by_key(|name| ORDER.split(' ').position(|known| known == *name).unwrap_or(ORDER.len()));
     names
 }
 
-const ORDER: &[&str] = &[
-    "time",
-    "generation",
-    "name",
-    "policy",
-    "route",
-    "routes",
-    "fingerprint",
-    "strategy",
-    "mode",
-    "key",
-    "layers",
-    "counted",
-    "registered_since",
-    "tried_out_since",
-    "reason",
-    "requests",
-    "admitted",
-    "rejected",
-    "would_reject",
-    "exempt",
-    "charged_units",
-    "error",
-    "until",
-    "locked_out",
-    "limit",
-    "remaining",
-    "value",
-    "unit",
-    "policies",
-    "store",
-    "limited_now",
-    "top",
-    "recent",
-];
+const ORDER: &str = "time generation name policy route routes fingerprint strategy mode key layers counted \
+    registered_since tried_out_since reason requests admitted rejected would_reject exempt \
+    charged_units error until locked_out limit remaining value unit policies store limited_now top \
+    recent";
 
 const MAX_COLUMNS: usize = 32;
 

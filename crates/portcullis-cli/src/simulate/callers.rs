@@ -6,8 +6,8 @@ use std::collections::HashMap;
 /// low by at most [`error`](Callers::error).
 ///
 /// This is the summary of Misra and Gries: as soon as there are twice as many pairs as are kept, the count of the first one that is
-/// not kept is subtracted from all of them.
-#[derive(Clone, Debug)]
+/// not kept is subtracted from all of them. The default keeps none.
+#[derive(Clone, Debug, Default)]
 pub struct Callers {
     /// By rule.
     counts: Vec<HashMap<Box<str>, u64>>,

@@ -11,7 +11,7 @@ use super::callers::Callers;
 use super::series::{Peak, Series};
 
 /// What happened to the requests of a log.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Counts {
     /// The requests that were sent through the layers.
     pub requests: u64,
@@ -76,7 +76,7 @@ pub(super) struct State {
 
 impl Recorder {
     pub(super) fn new(kept_callers: usize) -> Self {
-        let counts = Counts::new(kept_callers);
+        let counts = Counts { callers: Callers::new(kept_callers), ..Counts::default() };
         Self(Arc::new(Mutex::new(State { counts, current: Current::default() })))
     }
 
@@ -173,22 +173,6 @@ impl State {
 }
 
 impl Counts {
-    fn new(kept_callers: usize) -> Self {
-        Self {
-            requests: 0,
-            rejected: 0,
-            unusable: 0,
-            waited: 0,
-            span: None,
-            peak: Peak::default(),
-            rules: Vec::new(),
-            callers: Callers::new(kept_callers),
-            series: Series::default(),
-            policies: HashMap::new(),
-            others: HashMap::new(),
-        }
-    }
-
     /// The counts of a rule.
     pub fn rule(&self, name: &str) -> Option<&RuleCounts> {
         self.rules.iter().find(|rule| rule.name == name)

@@ -39,8 +39,8 @@ pub struct Diff {
     json: bool,
 }
 
-/// The requests that two rule sets decide differently about.
-#[derive(Clone, Debug)]
+/// The requests that two rule sets decide differently about. There are none at first.
+#[derive(Clone, Debug, Default)]
 pub struct Difference {
     /// The requests.
     pub requests: u64,
@@ -77,7 +77,7 @@ impl Diff {
         let headers = input::headers_of([&old, &new]);
         let mut old = input::engine_of_rules(old, self.input.options(0))?;
         let mut new = input::engine_of_rules(new, self.input.options(0))?;
-        let mut difference = Difference::new();
+        let mut difference = Difference::default();
         let reading = self.input.read(headers, |line| {
             let outcomes = (old.handle(line), new.handle(line));
             difference.add(outcomes, (&old, &new));
@@ -95,11 +95,6 @@ impl Diff {
 }
 
 impl Difference {
-    /// No requests.
-    pub fn new() -> Self {
-        Self { requests: 0, both: 0, newly: Changed::new(), no_longer: Changed::new() }
-    }
-
     /// Adds the last request of two engines. One that waits passes.
     pub fn add<A, B>(&mut self, outcomes: (Outcome, Outcome), engines: (&Engine<A>, &Engine<B>)) {
         if outcomes.0 == Outcome::Unusable {
@@ -145,17 +140,13 @@ impl Difference {
     }
 }
 
-impl Default for Difference {
+impl Default for Changed {
     fn default() -> Self {
-        Self::new()
+        Self { requests: 0, rules: Vec::new(), callers: Callers::new(KEPT_CALLERS), indexes: HashMap::new() }
     }
 }
 
 impl Changed {
-    fn new() -> Self {
-        Self { requests: 0, rules: Vec::new(), callers: Callers::new(KEPT_CALLERS), indexes: HashMap::new() }
-    }
-
     fn add(&mut self, rules: Vec<String>, caller: &str) {
         self.requests += 1;
         for rule in rules {

@@ -21,25 +21,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line without a request.
-    pub fn new() -> Self {
-        Self {
-            micros: 0,
-            peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-            status: 200,
-            text: Vec::new(),
-            method: 0..0,
-            target: 0..0,
-            headers: Vec::new(),
-        }
-    }
-
     /// Makes it a line without a request, and keeps its memory.
     pub fn clear(&mut self) {
         let (mut text, mut headers) = (std::mem::take(&mut self.text), std::mem::take(&mut self.headers));
         text.clear();
         headers.clear();
-        *self = Self { text, headers, ..Self::new() };
+        *self = Self { text, headers, ..Self::default() };
     }
 
     /// Sets the method.
@@ -85,7 +72,16 @@ impl Line {
 }
 
 impl Default for Line {
+    /// A line without a request.
     fn default() -> Self {
-        Self::new()
+        Self {
+            micros: 0,
+            peer: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            status: 200,
+            text: Vec::new(),
+            method: 0..0,
+            target: 0..0,
+            headers: Vec::new(),
+        }
     }
 }

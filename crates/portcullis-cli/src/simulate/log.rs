@@ -116,7 +116,7 @@ impl<R: BufRead> LogReader<R> {
             last_time: LastTime::default(),
             order: Order::new(u64::try_from(WINDOW.as_micros()).unwrap_or(u64::MAX)),
             buffer: Vec::new(),
-            line: Line::new(),
+            line: Line::default(),
             is_end: false,
             notes: Notes::default(),
         }

@@ -9,7 +9,7 @@ fn engine(limits: impl IntoIterator<Item = Limit>) -> Engine<RateLimit<Upstream>
 }
 
 fn line(micros: u64, peer: [u8; 4]) -> Line {
-    let mut line = Line::new();
+    let mut line = Line::default();
     line.micros = micros;
     line.peer = peer.into();
     line.set_method(b"GET");

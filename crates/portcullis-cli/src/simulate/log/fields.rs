@@ -51,7 +51,7 @@ impl Default for Fields {
     fn default() -> Self {
         let names = USUAL.iter().flat_map(|(meaning, names)| {
             let meaning = meaning.parse::<Meaning>().expect("the usual fields are known");
-            names.iter().map(move |name| ((*name).to_owned(), meaning.clone()))
+            names.split(' ').map(move |name| (name.to_owned(), meaning.clone()))
         });
         Self { names: names.collect() }
     }
@@ -114,26 +114,13 @@ pub enum FieldsError {
 }
 
 /// The names that nginx, Apache, Caddy, Envoy, Traefik and others use, or that their manuals suggest.
-const USUAL: [(&str, &[&str]); 8] = [
-    (
-        "time",
-        &[
-            "time",
-            "ts",
-            "timestamp",
-            "@timestamp",
-            "time_iso8601",
-            "msec",
-            "time_local",
-            "start_time",
-            "StartUTC",
-        ],
-    ),
-    ("client", &["client", "client_ip", "remote_addr", "remote_ip", "ip", "request.remote_ip", "ClientHost"]),
-    ("method", &["method", "request_method", "request.method", "RequestMethod"]),
-    ("path", &["path", "uri", "request_uri", "url", "request.uri", "RequestPath"]),
-    ("request", &["request"]),
-    ("status", &["status", "response_code", "DownstreamStatus"]),
-    ("host", &["host", "http_host", "authority", "request.host", "RequestHost"]),
-    ("header:user-agent", &["user_agent", "http_user_agent"]),
+const USUAL: [(&str, &str); 8] = [
+    ("time", "time ts timestamp @timestamp time_iso8601 msec time_local start_time StartUTC"),
+    ("client", "client client_ip remote_addr remote_ip ip request.remote_ip ClientHost"),
+    ("method", "method request_method request.method RequestMethod"),
+    ("path", "path uri request_uri url request.uri RequestPath"),
+    ("request", "request"),
+    ("status", "status response_code DownstreamStatus"),
+    ("host", "host http_host authority request.host RequestHost"),
+    ("header:user-agent", "user_agent http_user_agent"),
 ];

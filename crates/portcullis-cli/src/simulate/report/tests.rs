@@ -16,7 +16,7 @@ fn simulated() -> (Counts, (f64, Vec<Suggestion>)) {
     };
     let mut engine: Engine<RateLimit<Upstream>> = Engine::new(Options::default(), layer).unwrap();
     for second in 0..10 {
-        let mut line = Line::new();
+        let mut line = Line::default();
         line.micros = 971_211_300_000_000 + second * 1_000_000;
         line.set_target(b"/");
         engine.handle(&line);
