@@ -27,6 +27,12 @@ pub(crate) fn run(
     finished
 }
 
+/// Waits for what a command does in one thread.
+pub(crate) fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(work)
+}
+
 /// Writes a line to standard output that reports the start of the service, with the fields of `started`.
 pub(crate) fn announce(mut started: Value, rules: &Path, store: &store::StoreArguments) {
     started["event"] = "started".into();

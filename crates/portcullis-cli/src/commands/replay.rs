@@ -3,10 +3,10 @@
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::Args;
 use portcullis_testing::{Report, Scenario, run};
 
+use crate::service::in_runtime;
 use crate::service::store_name::StoreName;
 
 /// Runs the timelines of scenario files against a store, and prints the first difference of each case that has one.
@@ -29,12 +29,8 @@ impl Replay {
     /// Reads all files before anything runs.
     pub(crate) fn run(self) -> anyhow::Result<Report> {
         let scenarios = self.files.iter().map(Scenario::read).collect::<Result<Vec<_>, _>>()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
         let mut report = Report::default();
-        runtime.block_on(async {
+        in_runtime(async {
             let mut subject = self.store.open().await?;
             for scenario in &scenarios {
                 report.merge(run(scenario.cases(), &mut *subject).await);

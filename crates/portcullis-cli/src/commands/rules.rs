@@ -11,6 +11,8 @@ use clap::{Args, Subcommand};
 use portcullis_core::store::DocumentStore;
 use portcullis_redis::RedisStore;
 
+use crate::service::in_runtime;
+
 /// Rules that are kept in Redis, so that all instances change together.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Rules {
@@ -48,10 +50,6 @@ impl Place {
         ensure!(store.is_connected(), "no connection to the server: is it running?");
         Ok(store)
     }
-}
-
-fn in_runtime<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(work)
 }
 
 /// Long, because an operator waits, not a request.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use anyhow::Context as _;
 use axum::http::request::Parts;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::admin::{Actor, HostList, Refused, has_bearer_token};
@@ -59,8 +60,8 @@ pub(super) struct ListenerArguments {
     pub(super) tls: TlsArguments,
 
     /// Accepts clients of other machines without a certificate at these addresses, separated by commas.
-    #[arg(long, value_name = "LISTENER", value_delimiter = ',')]
-    allow_unauthenticated: Vec<Name>,
+    #[arg(long, value_name = "LISTENER", value_delimiter = ',', value_parser = place())]
+    allow_unauthenticated: Vec<Place>,
 }
 
 /// An address, or none.
@@ -80,23 +81,13 @@ impl FromStr for Listen {
 
 const EXPECTED: &str = "an address is written as 127.0.0.1:8081 or [::1]:8081, or `off`";
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Name {
-    Grpc,
-    Http,
-    Status,
-    Admin,
-}
-
-impl Name {
-    fn place(self) -> Place {
-        match self {
-            Self::Grpc => Place::Grpc,
-            Self::Http => Place::Http,
-            Self::Status => Place::Status,
-            Self::Admin => Place::Admin,
-        }
-    }
+fn place() -> impl TypedValueParser<Value = Place> {
+    PossibleValuesParser::new(["grpc", "http", "status", "admin"]).map(|name| match name.as_str() {
+        "grpc" => Place::Grpc,
+        "http" => Place::Http,
+        "status" => Place::Status,
+        _ => Place::Admin,
+    })
 }
 
 impl ListenerArguments {
@@ -134,10 +125,7 @@ impl ListenerArguments {
         if !self.trust.is_empty() {
             server = server.proxies(self.trust.iter().copied());
         }
-        Ok(self
-            .allow_unauthenticated
-            .iter()
-            .fold(server, |server, name| server.allow_unauthenticated(name.place())))
+        Ok(self.allow_unauthenticated.iter().copied().fold(server, Server::allow_unauthenticated))
     }
 
     fn admin_router(&self, limiter: &Limiter) -> anyhow::Result<axum::Router> {
