@@ -31,7 +31,9 @@ pub(crate) fn cases() {
         assert!(has_outcome_allowed(&store, &secret, &policy, black_box(&users[0])), "{}", policy.name());
     });
     let store = MemoryStore::new();
-    let two = policies_of_two_limits();
+    // A rate and a window, as most layers with two policies have.
+    let [_, gcra, _, window, ..] = policies();
+    let two = [gcra, window];
     case("memory: two policies, one hot key", || {
         assert!(are_both_allowed(&store, &secret, &two, black_box(&users[0])), "two policies");
     });
@@ -74,12 +76,6 @@ fn policies() -> [Policy; 6] {
         Policy::sliding_window("sliding-window", window),
         Policy::sliding_log("sliding-log", window),
     ]
-}
-
-/// A rate and a window, as most layers with two policies have.
-fn policies_of_two_limits() -> [Policy; 2] {
-    let [_, gcra, _, window, ..] = policies();
-    [gcra, window]
 }
 
 const KEYS: usize = 100_000;

@@ -13,7 +13,7 @@ use tokio::runtime::Runtime;
 pub(crate) use wrk::rates;
 
 use self::apps::{
-    Headers, Limits, PassingLayer, Place, axum_governor, bare, ours, ours_without_charge, tower_governor,
+    Headers, Limits, Place, axum_governor, bare, ours, ours_without_charge, passing, tower_governor,
 };
 use self::calls::{App, requests, round, users};
 use self::minimal::{minimal, minimal_with_headers};
@@ -31,15 +31,16 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
     for clients in [scale.clients, 1] {
         let users = users(clients);
         let in_router = Times::of(scale, &runtime, Place::InRouter, &users)?;
-        in_router.push(&mut beyond_router, BARE, true, clients);
-        in_router.push(&mut beyond_passing, PASSING, false, clients);
+        let with = number_of(clients);
+        in_router.push(&mut beyond_router, BARE, &PEERS, &with);
+        let without_targets =
+            PEERS.map(|(work, beside, ours, theirs, _)| (work, beside, ours, theirs, Target::None));
+        in_router.push(&mut beyond_passing, PASSING, &without_targets, &with);
         let around = Times::of(scale, &runtime, Place::AroundRouter, &users)?;
-        around.push(&mut around_router, BARE, true, clients);
-        in_router.push_least(&mut least, "in the router", clients);
-        around.push_least(&mut least, "around the router", clients);
-        let median = |figures: Vec<f64>| {
-            format!("{} ns with {}", digits(Spread::of(figures).median), number_of(clients))
-        };
+        around.push(&mut around_router, BARE, &PEERS, &with);
+        in_router.push(&mut least, BARE, &LEAST, &format!("{with}, in the router"));
+        around.push(&mut least, BARE, &LEAST, &format!("{with}, around the router"));
+        let median = |figures: Vec<f64>| format!("{} ns with {with}", digits(Spread::of(figures).median));
         alone.push(median(in_router.0[BARE].clone()));
         adds.push(median(in_router.added(PASSING, BARE)));
         adds_around.push(median(around.added(PASSING, BARE)));
@@ -73,31 +74,12 @@ impl Times {
         self.0[case].iter().zip(&self.0[base]).map(|(whole, base)| whole - base).collect()
     }
 
-    fn push(&self, table: &mut Comparison, base: usize, has_targets: bool, clients: usize) {
-        let at_most = |ratio| if has_targets { Target::AtMost(ratio) } else { Target::None };
-        for (work, beside, ours, theirs, target) in [
-            ("X-RateLimit headers", "tower_governor with headers", OURS, GOVERNED, at_most(0.5)),
-            ("X-RateLimit headers", "axum-governor", OURS, AXUM_GOVERNED, Target::None),
-            ("no headers", "tower_governor", OURS_PLAIN, GOVERNED_PLAIN, at_most(0.4)),
-            ("no headers, without charge", "tower_governor", OURS_UNCHARGED, GOVERNED_PLAIN, Target::None),
-        ] {
-            let work = format!("{work}, {}", number_of(clients));
-            table.push(&work, beside, "ns", &self.added(ours, base), &self.added(theirs, base), target);
-        }
-    }
-
-    /// What the [`minimal`] layers add, beside `tower_governor` and our layer.
-    fn push_least(&self, table: &mut Comparison, place: &str, clients: usize) {
-        let clients = number_of(clients);
-        for (work, beside, least, theirs, target) in [
-            ("X-RateLimit headers", "tower_governor with headers", MINIMAL, GOVERNED, Target::AtMost(0.5)),
-            ("X-RateLimit headers", "our layer", MINIMAL, OURS, Target::None),
-            ("no headers", "tower_governor", MINIMAL_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
-            ("no headers", "our layer", MINIMAL_PLAIN, OURS_PLAIN, Target::None),
-            ("no headers", "our layer without charge", MINIMAL_PLAIN, OURS_UNCHARGED, Target::None),
-        ] {
-            let work = format!("{work}, {clients}, {place}");
-            table.push(&work, beside, "ns", &self.added(least, BARE), &self.added(theirs, BARE), target);
+    /// What cases add beyond `base`, each beside another one.
+    fn push(&self, table: &mut Comparison, base: usize, pairs: &[Pair], with: &str) {
+        for (work, beside, ours, theirs, target) in pairs {
+            let work = format!("{work}, {with}");
+            let [ours, theirs] = [*ours, *theirs].map(|case| self.added(case, base));
+            table.push(&work, beside, "ns", &ours, &theirs, *target);
         }
     }
 }
@@ -232,7 +214,7 @@ fn admitting(place: Place, clients: usize) -> [Box<dyn App>; CASES] {
     let limits = if clients == 1 { Limits::OneClient } else { Limits::ManyClients };
     [
         Box::new(bare()),
-        place.app(PassingLayer),
+        place.app(passing()),
         place.app(ours(limits, Headers::XRateLimit)),
         place.app(ours(limits, Headers::None)),
         place.tower_governor(limits, Headers::XRateLimit),
@@ -262,6 +244,22 @@ fn number_of(clients: usize) -> String {
     if clients == 1 { "one client".to_owned() } else { format!("{clients} clients") }
 }
 
+/// Work, what it is beside, the two cases, and the target of their ratio.
+type Pair = (&'static str, &'static str, usize, usize, Target);
+const PEERS: [Pair; 4] = [
+    ("X-RateLimit headers", "tower_governor with headers", OURS, GOVERNED, Target::AtMost(0.5)),
+    ("X-RateLimit headers", "axum-governor", OURS, AXUM_GOVERNED, Target::None),
+    ("no headers", "tower_governor", OURS_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
+    ("no headers, without charge", "tower_governor", OURS_UNCHARGED, GOVERNED_PLAIN, Target::None),
+];
+/// The [`minimal`] layers, beside `tower_governor` and our layer.
+const LEAST: [Pair; 5] = [
+    ("X-RateLimit headers", "tower_governor with headers", MINIMAL, GOVERNED, Target::AtMost(0.5)),
+    ("X-RateLimit headers", "our layer", MINIMAL, OURS, Target::None),
+    ("no headers", "tower_governor", MINIMAL_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
+    ("no headers", "our layer", MINIMAL_PLAIN, OURS_PLAIN, Target::None),
+    ("no headers", "our layer without charge", MINIMAL_PLAIN, OURS_UNCHARGED, Target::None),
+];
 const OF_LEAST: &str = "Here `ours` is a service that reads the header, makes the key, asks the same store for an exact decision and \
     inserts three lines with values that exist already. It has no options, events, charges or rejections. A target that it misses is \
     out of reach for every layer with such a decision.";

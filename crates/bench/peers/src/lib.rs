@@ -3,6 +3,10 @@
 //! `cargo xtask bench` runs the two programs: `times` with the allocator of the system, and `allocations` with one that counts,
 //! which would slow down those that allocate most.
 #![allow(clippy::cast_precision_loss, reason = "counts, bytes and times far below 2^52")]
+#![allow(
+    clippy::missing_errors_doc,
+    reason = "an error is a case that fails, or decides otherwise than expected"
+)]
 
 mod layer;
 mod memory;
@@ -18,10 +22,6 @@ pub use options::{Options, Tables};
 use self::scale::Scale;
 
 /// Prints the tables of times and rates.
-///
-/// # Errors
-///
-/// If a case fails, or decides otherwise than the measurement expects.
 pub fn times(options: &Options) -> Result<()> {
     let scale = Scale::of(options);
     println!("{}", report::header(options, &scale)?);
@@ -43,10 +43,6 @@ pub fn times(options: &Options) -> Result<()> {
 }
 
 /// Prints the tables of allocations, as `measure` counts them.
-///
-/// # Errors
-///
-/// Like [`times`].
 pub fn allocations(options: &Options, measure: Measure) -> Result<()> {
     let scale = Scale::of(options);
     if options.includes(Tables::Memory) {

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -20,6 +19,7 @@ use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::layer::AxumRateLimitLayer;
 use portcullis::{Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
+use tower::util::MapRequestLayer;
 use tower::{Layer, Service};
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
@@ -55,12 +55,10 @@ impl Limits {
 
     /// The time in which one unit is refilled, and the burst.
     fn interval(self) -> (Duration, NonZeroU32) {
-        match self {
-            Self::ManyClients => (WEEK / 1_000, THOUSAND),
-            Self::OneClient => (Duration::from_nanos(100), THOUSAND),
-            Self::OneClientOfThreads => (Duration::from_micros(1), FIFTY_THOUSAND),
-            Self::OneRequest => (WEEK, NonZeroU32::MIN),
-        }
+        let quota = self.quota();
+        let units = |units: u64| u32::try_from(units).ok().and_then(NonZeroU32::new).expect(CONFIG);
+        let burst = quota.explicit_burst().map(units).expect(CONFIG);
+        (quota.period() / units(quota.limit()).get(), burst)
     }
 }
 
@@ -100,7 +98,10 @@ impl Place {
     /// The router with `tower_governor`, whose layers with and without headers are of different types.
     pub(super) fn tower_governor(self, limits: Limits, headers: Headers) -> Box<dyn App> {
         match headers {
-            Headers::None => self.app(tower_governor_without_headers(limits)),
+            Headers::None => {
+                let config = governed(limits).finish().expect(CONFIG);
+                self.app(GovernorLayer::new(Arc::new(config)))
+            }
             Headers::XRateLimit => self.app(tower_governor(limits)),
         }
     }
@@ -148,10 +149,6 @@ pub(super) fn tower_governor(limits: Limits) -> GovernorLayer<ByUser, StateInfor
     GovernorLayer::new(Arc::new(governed(limits).use_headers().finish().expect(CONFIG)))
 }
 
-fn tower_governor_without_headers(limits: Limits) -> GovernorLayer<ByUser, NoOpMiddleware, Body> {
-    GovernorLayer::new(Arc::new(governed(limits).finish().expect(CONFIG)))
-}
-
 fn governed(limits: Limits) -> GovernorConfigBuilder<ByUser, NoOpMiddleware> {
     let (period, burst) = limits.interval();
     let mut builder = GovernorConfigBuilder::default();
@@ -172,34 +169,9 @@ pub(super) fn axum_governor(limits: Limits) -> axum_governor::GovernorLayer<Stri
     axum_governor::GovernorLayer::new(config)
 }
 
-/// The layer that does nothing.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PassingLayer;
-
-impl<S> Layer<S> for PassingLayer {
-    type Service = Passing<S>;
-
-    fn layer(&self, inner: S) -> Passing<S> {
-        Passing(inner)
-    }
-}
-
-/// Calls the inner service, as a layer with a service of its own does.
-#[derive(Clone, Debug)]
-pub(super) struct Passing<S>(S);
-
-impl<S: Service<Request<Body>>> Service<Request<Body>> for Passing<S> {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = S::Future;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.0.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> S::Future {
-        self.0.call(request)
-    }
+/// Does nothing but call the inner service, as a layer with a service of its own does.
+pub(super) fn passing() -> MapRequestLayer<impl Fn(Request<Body>) -> Request<Body> + Copy> {
+    MapRequestLayer::new(std::convert::identity)
 }
 
 /// The value of `x-user`, for `tower_governor`.
@@ -217,7 +189,4 @@ impl KeyExtractor for ByUser {
 
 pub(super) static X_USER: HeaderName = HeaderName::from_static("x-user");
 
-const WEEK: Duration = Duration::from_secs(7 * 24 * 3_600);
-const THOUSAND: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
-const FIFTY_THOUSAND: NonZeroU32 = NonZeroU32::new(50_000).expect("not zero");
-const CONFIG: &str = "quotas here are not zero, and there is a key";
+const CONFIG: &str = "quotas here have small bursts and are not zero, and there is a key";

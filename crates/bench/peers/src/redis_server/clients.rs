@@ -14,19 +14,11 @@ use portcullis_bench::server::Server;
 
 use super::SCRIPT;
 
-/// What decides, for the user with a number.
+/// What decides, for the user with a number. `Increment` is one command that counts, which is less than a limiter.
 #[allow(clippy::large_enum_variant, reason = "there is one of each")]
 pub(super) enum Limit {
-    Ours {
-        store: RedisStore,
-        policy: Policy,
-        secret: Secret,
-    },
-    Script {
-        client: Client,
-        sha: String,
-    },
-    /// One command that counts, which is less than a limiter.
+    Ours { store: RedisStore, policy: Policy, secret: Secret },
+    Script { client: Client, sha: String },
     Increment(Client),
     RedisCell(Client),
 }

@@ -56,17 +56,11 @@ pub(super) fn measure(scale: &Scale, server: &mut Server, redis_cell: bool) -> R
     Ok(table)
 }
 
-/// What decides.
+/// What decides: the store, by its recorded calls for one unit and for the whole limit, or others.
 #[derive(Debug)]
 enum Work {
-    /// The store, by its recorded calls for one unit and for the whole limit.
-    Ours {
-        unit: Recorded,
-        all: Recorded,
-    },
-    Script {
-        sha: String,
-    },
+    Ours { unit: Recorded, all: Recorded },
+    Script { sha: String },
     Increment,
     RedisCell,
 }
