@@ -9,10 +9,6 @@ use tokio::task::JoinSet;
 /// Makes calls for `length`, `tasks` of them at a time. Returns how long each took, in no order.
 ///
 /// A call gets the index of its task, and a number that no other call of this process has: from one call to the next it grows by one.
-///
-/// # Errors
-///
-/// If one of the calls fails.
 pub async fn calls<F>(
     tasks: usize,
     length: Duration,

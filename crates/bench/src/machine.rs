@@ -6,10 +6,6 @@ use std::{fs, thread};
 use anyhow::{Context as _, Result};
 
 /// The processor, the number of its cores and the version of the compiler, for the text above a table.
-///
-/// # Errors
-///
-/// If `rustc` cannot be started.
 pub fn machine() -> Result<String> {
     let rustc = Command::new("rustc").arg("--version").output().context("cannot start rustc")?;
     let rustc = String::from_utf8_lossy(&rustc.stdout);

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use anyhow::{Context as _, Result, bail};
 use portcullis_servers::encode_command;
 
-pub use portcullis_servers::Reply as Value;
+pub use portcullis_servers::{Connection, Reply as Value};
 
 /// A command with its arguments.
 #[derive(Debug, Clone)]
@@ -32,13 +32,9 @@ impl Cmd {
     }
 
     /// Sends the command, and reads its reply.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer, or answers with an error.
     pub fn query(&self, connection: &mut Connection) -> Result<Value> {
-        connection.send(&self.packed())?;
-        connection.receive()
+        connection.send(&self.packed()).context("the command was not sent")?;
+        receive(connection)
     }
 
     /// The bytes to send.
@@ -48,10 +44,6 @@ impl Cmd {
 }
 
 /// The text of a reply.
-///
-/// # Errors
-///
-/// If the reply is something else.
 pub fn text(reply: Value) -> Result<String> {
     match reply {
         Value::SimpleString(text) | Value::BulkString(text) => Ok(String::from_utf8(text)?),
@@ -59,41 +51,13 @@ pub fn text(reply: Value) -> Result<String> {
     }
 }
 
-/// A connection of the default user.
-#[derive(Debug)]
-pub struct Connection(portcullis_servers::Connection);
-
-impl Connection {
-    /// Connects to a server on this machine.
-    ///
-    /// # Errors
-    ///
-    /// If no server listens on the port.
-    pub fn open(port: u16) -> Result<Self> {
-        Ok(Self(portcullis_servers::Connection::open(port)?))
+/// Reads the next reply, which is and contains no error.
+pub fn receive(connection: &mut Connection) -> Result<Value> {
+    let reply = connection.receive().context("no reply was received")?;
+    if let Some(error) = error_in(&reply) {
+        bail!("the server answers {error}");
     }
-
-    /// Sends packed commands with one write.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost, or the server does not read for half a minute.
-    pub fn send(&mut self, packed: &[u8]) -> Result<()> {
-        self.0.send(packed).context("the commands were not sent")
-    }
-
-    /// Reads the next reply.
-    ///
-    /// # Errors
-    ///
-    /// If the connection is lost, the server sends nothing for half a minute, or the reply is or contains an error.
-    pub fn receive(&mut self) -> Result<Value> {
-        let reply = self.0.receive().context("no reply was received")?;
-        if let Some(error) = error_in(&reply) {
-            bail!("the server answers {error}");
-        }
-        Ok(reply)
-    }
+    Ok(reply)
 }
 
 fn error_in(reply: &Value) -> Option<&str> {

@@ -35,11 +35,7 @@ pub fn medians(cases: &mut [Case<'_>], rounds: usize, times: u32) -> Vec<f64> {
 /// round.
 ///
 /// There is one round more than `rounds`: the first warms caches, branch predictors and connections, and is dropped. Every other
-/// round runs the cases in the opposite order, so that no case always follows the same one.
-///
-/// # Errors
-///
-/// The first error of a case, which ends the measurement.
+/// round runs the cases in the opposite order, so that no case always follows the same one. The first error of a case ends the measurement.
 ///
 /// ```
 /// use portcullis_bench::{Round, interleaved};

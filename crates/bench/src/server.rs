@@ -1,6 +1,5 @@
 //! A Redis server whose CPU time and commands are recorded.
 
-use std::fmt;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use crate::calls;
 use crate::redis::{self, Cmd, Connection, Value};
 
 /// A server, a plain connection to it, and a store.
+#[derive(Debug)]
 pub struct Server {
     /// The connection of the default user, which has all rights.
     pub connection: Connection,
@@ -27,10 +27,6 @@ pub struct Server {
 
 impl Server {
     /// Starts a server with additional arguments, such as `["--loadmodule", "/usr/lib/module.so"]`.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-server` on this machine, or it does not start.
     pub fn start(arguments: &[&str]) -> Result<Self> {
         let process = RedisServer::start_with(arguments)?;
         let runtime = Runtime::new()?;
@@ -40,10 +36,6 @@ impl Server {
     }
 
     /// Connects another store like [`store`](Self::store), on the runtime that polls the future.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot connect.
     pub async fn connect(&self) -> Result<RedisStore> {
         connect(&self.process).await
     }
@@ -54,28 +46,16 @@ impl Server {
     }
 
     /// The version of the server.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer.
     pub fn version(&mut self) -> Result<String> {
         self.info("server", "redis_version")
     }
 
     /// Deletes all keys, but no script.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer.
     pub fn clear(&mut self) -> Result<()> {
         redis::cmd("FLUSHALL").arg("SYNC").query(&mut self.connection).map(drop)
     }
 
     /// Returns a value of `INFO`.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer, or the section has no such value.
     pub fn info(&mut self, section: &str, name: &str) -> Result<String> {
         let info = redis::text(redis::cmd("INFO").arg(section).query(&mut self.connection)?)?;
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -83,10 +63,6 @@ impl Server {
     }
 
     /// User and system time of the process, in microseconds.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer.
     pub fn cpu(&mut self) -> Result<f64> {
         let user: f64 = self.info("cpu", "used_cpu_user")?.parse()?;
         let system: f64 = self.info("cpu", "used_cpu_sys")?.parse()?;
@@ -94,10 +70,6 @@ impl Server {
     }
 
     /// Calls the server in tasks as [`calls`] describes, and measures what the process gets and what the server spends.
-    ///
-    /// # Errors
-    ///
-    /// If a call fails, or the server does not answer.
     pub fn calls<F>(
         &mut self,
         runtime: &Runtime,
@@ -123,10 +95,6 @@ impl Server {
 
     /// Measures decisions as [`run`](Self::run) does, on an empty server after the commands `before`. One decision of a hundred may be
     /// another than expected, because a unit may be refilled meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer, or more of its decisions are others.
     pub fn decisions(
         &mut self,
         before: &[Cmd],
@@ -142,20 +110,12 @@ impl Server {
     }
 
     /// Stops the server at once.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be stopped.
     pub fn kill(&mut self) -> Result<()> {
         Ok(self.process.kill()?)
     }
 
     /// Sends commands in batches, each with one write. Returns the server's CPU time per command in
     /// microseconds, and the replies.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer.
     pub fn run(&mut self, commands: &[Cmd], batch: usize) -> Result<(f64, Vec<Value>)> {
         let batches: Vec<_> = commands
             .chunks(batch)
@@ -167,9 +127,9 @@ impl Server {
         let mut replies = Vec::with_capacity(commands.len());
         let before = self.cpu()?;
         for (packed, count) in &batches {
-            self.connection.send(packed)?;
+            self.connection.send(packed).context("the commands were not sent")?;
             for _ in 0..*count {
-                replies.push(self.connection.receive()?);
+                replies.push(redis::receive(&mut self.connection)?);
             }
         }
         let spent = self.cpu()? - before;
@@ -179,10 +139,6 @@ impl Server {
     }
 
     /// Records what the store sends for a check of `user`, with `MONITOR`.
-    ///
-    /// # Errors
-    ///
-    /// If the server does not answer, or the store sends something other than a call of a script for that key.
     pub fn recorded(&mut self, strategy: Strategy, user: u32, cost: u64) -> Result<Recorded> {
         let policy = Policy::literal("p", strategy);
         let checks = || Checks::one(policy.clone(), key(user), cost);
@@ -192,17 +148,13 @@ impl Server {
         redis::cmd("MONITOR").query(&mut monitor)?;
         drop(self.runtime.block_on(self.store.check(checks()))?);
         loop {
-            let Value::SimpleString(line) = monitor.receive()? else { bail!("MONITOR shows lines") };
+            let Value::SimpleString(line) = redis::receive(&mut monitor)? else {
+                bail!("MONITOR shows lines")
+            };
             if let Some(call) = String::from_utf8(line)?.split_once("\"EVALSHA\"") {
                 return Recorded::new(words(call.1), user);
             }
         }
-    }
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("process", &self.process).finish_non_exhaustive()
     }
 }
 
@@ -222,10 +174,6 @@ pub struct Calls {
 }
 
 /// The key of a user.
-///
-/// # Panics
-///
-/// Never: four bytes are a key.
 pub fn key(user: u32) -> Key {
     let mut hasher = Secret::published().hasher();
     hasher.writer().part("user", &user.to_le_bytes());
@@ -260,10 +208,6 @@ impl Recorded {
     }
 
     /// One decision over the keys of several users or, `separately`, a decision about each of them in one call.
-    ///
-    /// # Panics
-    ///
-    /// If there are more than 255 users.
     pub fn several(&self, users: Range<u32>, separately: bool) -> Cmd {
         let mut command = redis::cmd("EVALSHA").arg(&self.sha).arg(users.len());
         let count = u8::try_from(users.len()).expect("a call has at most 255 checks");

@@ -1,8 +1,7 @@
 //! Runs the same requests through all choices.
 
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 
 use super::choices;
 use super::decider::Decider;
@@ -42,14 +41,8 @@ impl Setup {
             }
         };
         let threads = thread::available_parallelism().map_or(1, usize::from);
-        thread::scope(|scope| {
-            let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            let ended = |thread: ScopedJoinHandle<'_, Report>| {
-                thread.join().unwrap_or_else(|panic| resume_unwind(panic))
-            };
-            let reports = running.into_iter().map(ended);
-            reports.fold(report(), merged)
-        })
+        let reports = crate::in_parallel(&vec![(); threads], |()| work());
+        reports.into_iter().fold(report(), merged)
     }
 }
 

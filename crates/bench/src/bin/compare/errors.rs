@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use portcullis_bench::in_parallel;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::contenders::{CONTENDERS, Contender, LIMIT, PERIOD, named};
@@ -132,15 +133,6 @@ pub(crate) fn sliding_windows() -> Table {
         table.push(&name, cells);
     }
     table
-}
-
-/// Runs each item on its own thread: they share nothing.
-fn in_parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
-    std::thread::scope(|scope| {
-        let run = &run;
-        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || run(item))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a thread that only counts ends")).collect()
-    })
 }
 
 fn header(first: &'static str) -> Vec<&'static str> {

@@ -44,16 +44,12 @@ struct Shape {
     cost: u64,
 }
 
+/// Sliding windows have this number of slots and a charge in each, and logs `used` units of their limit charged.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     FixedWindow,
-    /// Windows with this number of slots and a charge in each.
     SlidingWindow(u32),
-    /// Logs with `used` units of their limit charged.
-    SlidingLog {
-        limit: u32,
-        used: u32,
-    },
+    SlidingLog { limit: u32, used: u32 },
 }
 
 impl Kind {
