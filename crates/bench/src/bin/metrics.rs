@@ -20,30 +20,15 @@ use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_bench::{BenchOptions, Round, Spread, digits, interleaved, machine, markdown};
 use tower::ServiceExt as _;
 
-/// What is sent to a router.
-struct Work {
-    name: &'static str,
-    app: fn(&Limiter) -> Router,
-    status: u16,
-    threads: u32,
-}
+/// What is sent to a router: its name, the router, the status of the responses, and the threads that send.
+struct Work(&'static str, fn(&Limiter) -> Router, u16, u32);
 
 const WORK: [Work; 5] = [
-    Work { name: "admitted, no headers", app: |limiter| plenty(limiter, NONE), status: 200, threads: 1 },
-    Work {
-        name: "admitted, X-RateLimit headers",
-        app: |limiter| plenty(limiter, X),
-        status: 200,
-        threads: 1,
-    },
-    Work { name: "admitted by two policies, no headers", app: two_policies, status: 200, threads: 1 },
-    Work { name: "rejected, X-RateLimit headers", app: nothing, status: 429, threads: 1 },
-    Work {
-        name: "admitted, no headers, 2 threads",
-        app: |limiter| plenty(limiter, NONE),
-        status: 200,
-        threads: 2,
-    },
+    Work("admitted, no headers", |limiter| plenty(limiter, NONE), 200, 1),
+    Work("admitted, X-RateLimit headers", |limiter| plenty(limiter, X), 200, 1),
+    Work("admitted by two policies, no headers", two_policies, 200, 1),
+    Work("rejected, X-RateLimit headers", nothing, 429, 1),
+    Work("admitted, no headers, 2 threads", |limiter| plenty(limiter, NONE), 200, 2),
 ];
 
 const NONE: RateLimitHeaders = RateLimitHeaders::NONE;
@@ -88,21 +73,22 @@ fn main() -> Result<()> {
 
 impl Work {
     fn measure(&self, rounds: usize, requests: u32) -> Result<Vec<String>> {
+        let Self(name, app, status, threads) = *self;
         let recorder = PrometheusBuilder::new().build_recorder();
         let exporter = recorder.handle();
         let with = Limiter::memory().metrics_with(&Metrics::with_recorder(recorder));
-        let apps = [with, Limiter::memory(), Limiter::memory()].map(|limiter| (self.app)(&limiter));
+        let apps = [with, Limiter::memory(), Limiter::memory()].map(|limiter| app(&limiter));
         for app in &apps {
             // The first one uses up what is not plenty.
             send(app, 1, None)?;
-            send(app, 1, Some(self.status))?;
+            send(app, 1, Some(status))?;
         }
         let mut cases = apps
             .each_ref()
             .map(|app| -> Round<'_, f64, anyhow::Error> { Box::new(move || self.round(app, requests)) });
         let figures = interleaved(rounds, &mut cases)?;
         drop(cases);
-        let counted = u64::from(self.threads) * u64::from(requests) * (u64::try_from(rounds)? + 1) + 2;
+        let counted = u64::from(threads) * u64::from(requests) * (u64::try_from(rounds)? + 1) + 2;
         let shown: u64 = exporter.render().lines().filter_map(requests_of).sum();
         anyhow::ensure!(shown == counted, "the metrics show {shown} of {counted} requests");
 
@@ -112,7 +98,7 @@ impl Work {
         let (ratio, noise) = (Spread::of_ratio(with, without), Spread::of_ratio(again, without));
         let range = |spread: Spread| format!("{} to {}", digits(spread.low), digits(spread.high));
         Ok(vec![
-            self.name.to_owned(),
+            name.to_owned(),
             format!("{} ns", digits(median(with))),
             format!("{} ns", digits(median(without))),
             format!("{:+.0} ns", Spread::of(added).median),
@@ -125,11 +111,12 @@ impl Work {
 
     /// Nanoseconds of a request, on each of the threads.
     fn round(&self, app: &Router, requests: u32) -> Result<f64> {
+        let Self(_, _, status, threads) = *self;
         let start = Instant::now();
         thread::scope(|scope| {
             let others: Vec<_> =
-                (1..self.threads).map(|_| scope.spawn(|| send(app, requests, Some(self.status)))).collect();
-            send(app, requests, Some(self.status))?;
+                (1..threads).map(|_| scope.spawn(|| send(app, requests, Some(status)))).collect();
+            send(app, requests, Some(status))?;
             for other in others {
                 other.join().map_err(|_| anyhow::anyhow!("a thread has panicked"))??;
             }
