@@ -68,9 +68,7 @@ impl Pure {
         }
         answer
     }
-}
 
-impl Pure {
     /// The checks under the quotas that are granted, and how long the key of each is blocked.
     fn apply_overrides(
         &mut self,

@@ -35,14 +35,6 @@ impl Limit {
         Ok(Self::Script { client, sha })
     }
 
-    pub(super) async fn increment(server: &Server) -> Result<Self> {
-        Ok(Self::Increment(connect(server).await?))
-    }
-
-    pub(super) async fn redis_cell(server: &Server) -> Result<Self> {
-        Ok(Self::RedisCell(connect(server).await?))
-    }
-
     pub(super) async fn is_allowed(&self, user: usize) -> Result<bool> {
         let user = format!("user-{user:07}");
         match self {
@@ -70,7 +62,7 @@ impl Limit {
     }
 }
 
-async fn connect(server: &Server) -> Result<Client> {
+pub(super) async fn connect(server: &Server) -> Result<Client> {
     let tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
     let connection = ConnectionConfig { tcp, ..ConnectionConfig::default() };
     let client = Client::new(Config::from_url(&server.admin_url())?, None, Some(connection), None);

@@ -11,7 +11,7 @@ use portcullis_bench::server::{Calls, Server};
 use portcullis_bench::{Comparison, Round, Target, interleaved};
 use tokio::runtime::{Builder, Runtime};
 
-use super::clients::Limit;
+use super::clients::{Limit, connect};
 use crate::scale::Scale;
 
 /// Rates, latencies and the CPU time of the server.
@@ -20,10 +20,11 @@ pub(super) fn measure(scale: &Scale, server: Server, redis_cell: bool) -> Result
     let mut limits = vec![
         ("ours", Arc::new(runtime.block_on(Limit::ours(&server))?)),
         ("fred with a bare GCRA script", Arc::new(runtime.block_on(Limit::script(&server))?)),
-        ("fred INCR", Arc::new(runtime.block_on(Limit::increment(&server))?)),
+        ("fred INCR", Arc::new(Limit::Increment(runtime.block_on(connect(&server))?))),
     ];
     if redis_cell {
-        limits.push(("fred with redis-cell", Arc::new(runtime.block_on(Limit::redis_cell(&server))?)));
+        limits
+            .push(("fred with redis-cell", Arc::new(Limit::RedisCell(runtime.block_on(connect(&server))?))));
     }
     let server = RefCell::new(server);
     let mut tables = [
