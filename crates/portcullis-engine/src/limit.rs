@@ -36,8 +36,6 @@ pub struct Limit {
     pub policy: Policy,
     /// Whether it is enforced, tried out or off.
     pub mode: Mode,
-    /// The keys for which the policy is enforced.
-    pub share: Percent,
     /// Whether the request is charged after its outcome is known, and the number of such requests that a key may have at a time.
     pub unsettled: Option<usize>,
     /// Whether the outcome of a request may change what it was charged.
@@ -55,7 +53,6 @@ impl Limit {
         Self {
             policy,
             mode: Mode::Enforce,
-            share: Percent::ALL,
             unsettled: None,
             corrects: false,
             held_until: HeldUntil::default(),
@@ -66,7 +63,8 @@ impl Limit {
     /// Whether the policy is enforced for a key, rather than tried out.
     #[inline]
     pub fn is_enforced_for(&self, key: Key) -> bool {
-        self.share == Percent::ALL || self.share.includes(&self.policy, key)
+        let share = self.mode.share();
+        share == Percent::ALL || share.includes(&self.policy, key)
     }
 
     /// Whether a request may have to wait before it is admitted.

@@ -13,7 +13,7 @@ fn limits(policy: Policy, mode: Mode) -> Arc<Limits> {
     let store = MemoryStore::builder().clock(ManualClock::default()).build();
     let engine = Arc::new(Engine::new(Arc::new(store)));
     engine.register(&policy).expect("the store has room");
-    let limit = Limit { mode, share: mode.share(), ..Limit::new(policy) };
+    let limit = Limit { mode, ..Limit::new(policy) };
     Arc::new(Limits::new(engine, vec![limit]))
 }
 

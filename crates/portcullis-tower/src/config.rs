@@ -60,16 +60,13 @@ pub(crate) struct LayerConfig {
 }
 
 impl LayerConfig {
-    /// The configuration of a layer without limits, which only denies until one is added.
+    /// The configuration of a layer to which limits are [added](Self::add).
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
         let joined = registry.engine().join(Box::default(), None);
         let membership = joined.expect("only a policy that is added can be refused");
         let limits = Arc::new(Limits::new(Arc::clone(registry.engine()), Vec::new()));
         let responses = Arc::new(registry.default_responses());
-        let set = PreparedSet { policies: Arc::default(), limits, responses, membership };
-        let mut config = Self::prepared(registry, set);
-        config.render();
-        config
+        Self::prepared(registry, PreparedSet { policies: Arc::default(), limits, responses, membership })
     }
 
     /// The configuration of a set of policies that handlers check.
@@ -158,8 +155,9 @@ impl LayerConfig {
                 names.push(name);
             }
         }
+        Mistakes::none_or(errors, ())?;
         self.render();
-        Mistakes::none_or(errors, ())
+        Ok(())
     }
 
     /// Registers a limit and adds it, unless the limiter refuses it.
@@ -203,7 +201,7 @@ impl LayerConfig {
     }
 
     fn render(&mut self) {
-        self.has_caller_quotas = self.policies().iter().any(|layer_policy| layer_policy.quota.is_some());
+        self.has_caller_quotas = self.policies().iter().any(|limit| limit.quota.is_some());
         let limits = self.policies.iter().map(Limit::to_limit).collect();
         self.limits = Arc::new(self.limits.with_policies(limits));
         let enforced: Vec<_> = shown(&self.policies).collect();
@@ -218,13 +216,12 @@ impl LayerConfig {
 }
 
 fn shown(policies: &[Limit]) -> impl Iterator<Item = ShownPolicy<'_>> {
-    let enforced =
-        policies.iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some());
-    enforced.map(|(index, layer_policy)| ShownPolicy {
+    let enforced = policies.iter().enumerate().filter(|(_, limit)| limit.is_enforced_for_some());
+    enforced.map(|(index, limit)| ShownPolicy {
         index,
-        policy: &layer_policy.policy,
-        is_listed: !layer_policy.is_hidden,
-        warn_at: layer_policy.warn_at.and_then(|fraction| Fraction::new(fraction).ok()),
+        policy: &limit.policy,
+        is_listed: !limit.is_hidden,
+        warn_at: limit.warn_at.and_then(|fraction| Fraction::new(fraction).ok()),
     })
 }
 
@@ -260,6 +257,6 @@ const READY_DEADLINE: Duration = Duration::from_secs(5);
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.policies().iter().map(|layer_policy| layer_policy.policy.name())).finish()
+        f.debug_list().entries(self.policies().iter().map(|limit| limit.policy.name())).finish()
     }
 }

@@ -204,7 +204,7 @@ impl RateLimitLayer {
 
     /// Returns the names of the policies, in the order in which they were added.
     pub fn policies(&self) -> impl Iterator<Item = &PolicyName> {
-        self.config.policies().iter().map(|layer_policy| layer_policy.policy.name())
+        self.config.policies().iter().map(|limit| limit.policy.name())
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use portcullis_core::Policy;
 use portcullis_core::overrides::LockOut;
 
-use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing, Percent};
+use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing};
 pub(crate) use key::{KeySource, ResolvedKey};
 pub use policy_ext::PolicyExt;
 use portcullis_engine::{HeldUntil, PolicyLockOut};
@@ -61,12 +61,7 @@ pub struct Limit {
     pub(crate) cost: Option<Arc<dyn Cost>>,
     /// What an aborted response is charged, if the cost is a reservation.
     pub(crate) reservation: Option<OnAbort>,
-    /// See [`set_mode`](Limit::set_mode).
     pub(crate) mode: Mode,
-    /// Whether the policy only decides and reports, except for the keys in its share.
-    pub(crate) is_shadow: bool,
-    /// The keys for which a shadow policy is enforced.
-    share: Percent,
     /// Whether the headers of the budget leave the policy out.
     pub(crate) is_hidden: bool,
     /// Whether charges of requests that are rejected for their identity stay.
@@ -94,8 +89,6 @@ impl Limit {
             cost: None,
             reservation: None,
             mode: Mode::default(),
-            is_shadow: false,
-            share: Percent::ALL,
             is_hidden: false,
             counts_rejections: false,
             warn_at: None,

@@ -84,7 +84,7 @@ where
 {
     let (parts, body) = &mut request;
     let started = match fast_path::policy(config, parts) {
-        Some(layer_policy) => fast_path::start(config, layer_policy, parts),
+        Some(limit) => fast_path::start(config, limit, parts),
         None => admission::start(config, parts, body),
     };
     match started {

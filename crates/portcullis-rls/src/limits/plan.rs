@@ -121,11 +121,7 @@ impl Plan {
     pub(super) fn limits(&self) -> Vec<portcullis_engine::Limit> {
         let limit = |item: &Item| {
             let mode = if item.role == Role::Shadow { Mode::Shadow } else { Mode::Enforce };
-            portcullis_engine::Limit {
-                mode,
-                share: mode.share(),
-                ..portcullis_engine::Limit::new(item.policy.clone())
-            }
+            portcullis_engine::Limit { mode, ..portcullis_engine::Limit::new(item.policy.clone()) }
         };
         self.items.iter().map(limit).collect()
     }

@@ -22,15 +22,13 @@ pub(crate) fn policy<'a>(config: &'a LayerConfig, parts: &Parts) -> Option<&'a L
 }
 
 /// Decides about a request.
-pub(crate) fn start(config: &Arc<LayerConfig>, layer_policy: &Limit, parts: &mut Parts) -> Started {
-    let KeySource::Sync(extractor) = &layer_policy.key else {
-        unreachable!("the key of a fast layer is there")
-    };
+pub(crate) fn start(config: &Arc<LayerConfig>, limit: &Limit, parts: &mut Parts) -> Started {
+    let KeySource::Sync(extractor) = &limit.key else { unreachable!("the key of a fast layer is there") };
     let key = match ResolvedKey::find(&**extractor, config.registry.secret(), parts) {
         Ok(ResolvedKey::Known(key)) => key,
         without_key => return start_planned(config, plan::without_key(config, &without_key, parts), parts),
     };
-    let asked = Asked { index: 0, key, cost: layer_policy.cost_of(parts) };
+    let asked = Asked { index: 0, key, cost: limit.cost_of(parts) };
     let mut answer = now::check_one(&config.limits, asked);
     match &answer {
         Some(Ok(ready)) if now::passes(&ready.decision) => {

@@ -60,8 +60,8 @@ fn first(config: &LayerConfig, callers: &CallerPolicies, awaited: PolicySet, par
 
 fn add_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Result<(), KeyError> {
     let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
-    for (index, layer_policy) in config.policies().iter().enumerate() {
-        let KeySource::Sync(extractor) = &layer_policy.key else {
+    for (index, limit) in config.policies().iter().enumerate() {
+        let KeySource::Sync(extractor) = &limit.key else {
             plan.looks_up = true;
             continue;
         };
@@ -69,11 +69,11 @@ fn add_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Result
             plan.looks_up = true;
             continue;
         }
-        let is_resolved = previous.as_ref().is_some_and(|(key, _)| key.is_same(&layer_policy.key));
+        let is_resolved = previous.as_ref().is_some_and(|(key, _)| key.is_same(&limit.key));
         if !is_resolved {
             let resolved = ResolvedKey::find(&**extractor, config.registry.secret(), parts);
-            emit_malformed(config, &plan.ask, layer_policy, &resolved);
-            previous = Some((&layer_policy.key, resolved));
+            emit_malformed(config, &plan.ask, limit, &resolved);
+            previous = Some((&limit.key, resolved));
         }
         if let Some((_, resolved)) = &previous {
             add_if_counted(config, &mut plan.ask, index, resolved, parts)?;
@@ -92,8 +92,8 @@ fn second(
 ) -> Result<Ask, KeyError> {
     let mut ask = Ask::of_caller(&config.limits, callers);
     let mut current = None;
-    for (index, layer_policy) in config.policies().iter().enumerate() {
-        if let KeySource::Sync(extractor) = &layer_policy.key {
+    for (index, limit) in config.policies().iter().enumerate() {
+        if let KeySource::Sync(extractor) = &limit.key {
             if awaited.contains(index) {
                 let resolved = ResolvedKey::find(&**extractor, config.registry.secret(), parts);
                 add_if_counted(config, &mut ask, index, &resolved, parts)?;
@@ -122,16 +122,11 @@ pub(super) fn without_key(
     }
 }
 
-fn emit_malformed(
-    config: &LayerConfig,
-    ask: &Ask,
-    layer_policy: &Limit,
-    resolved: &Result<ResolvedKey, KeyError>,
-) {
+fn emit_malformed(config: &LayerConfig, ask: &Ask, limit: &Limit, resolved: &Result<ResolvedKey, KeyError>) {
     if let Err(error) = resolved
         && error.is_client_fault()
     {
-        let policy = layer_policy.policy.name();
+        let policy = limit.policy.name();
         ask.emit(&config.limits, EventKind::IdentityMalformed { policy, error });
     }
 }
@@ -143,17 +138,15 @@ pub(super) fn rejection(config: &LayerConfig, parts: &Parts, error: KeyError, so
     // A client is not charged for an error of the server.
     if error.is_client_fault() {
         let enforced = config.policies().iter().enumerate();
-        for (index, layer_policy) in enforced.filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())
-        {
-            let KeySource::Sync(extractor) = &layer_policy.key else { continue };
+        for (index, limit) in enforced.filter(|(_, limit)| limit.is_enforced_for_some()) {
+            let KeySource::Sync(extractor) = &limit.key else { continue };
             let key = ResolvedKey::find(&**extractor, config.registry.secret(), parts)
-                .and_then(|resolved| layer_policy.key_to_charge(resolved, config.registry.secret()));
+                .and_then(|resolved| limit.key_to_charge(resolved, config.registry.secret()));
             match key {
                 Ok(Some(key))
-                    if config.limits.policies()[index].is_enforced_for(key)
-                        && layer_policy.keeps_charge(key) =>
+                    if config.limits.policies()[index].is_enforced_for(key) && limit.keeps_charge(key) =>
                 {
-                    ask.add(&config.limits, index, key, layer_policy.cost_of(parts));
+                    ask.add(&config.limits, index, key, limit.cost_of(parts));
                 }
                 Ok(Some(key)) => ask.found(index, key),
                 Err(error) if !error.is_client_fault() => {
@@ -174,28 +167,27 @@ fn add_if_counted(
     resolved: &Result<ResolvedKey, KeyError>,
     parts: &Parts,
 ) -> Result<(), KeyError> {
-    let layer_policy = &config.policies()[index];
+    let limit = &config.policies()[index];
     // The shortest way for most requests: results with errors are large.
     if let Ok(ResolvedKey::Known(key)) = resolved {
-        ask.add(&config.limits, index, *key, layer_policy.cost_of(parts));
+        ask.add(&config.limits, index, *key, limit.cost_of(parts));
         return Ok(());
     }
-    let policy = layer_policy.policy.name();
+    let policy = limit.policy.name();
     match resolved {
         Ok(ResolvedKey::Exempt) => ask.emit(&config.limits, EventKind::Exempt { policy }),
         Ok(ResolvedKey::Missing) => {
-            let on_missing = layer_policy.on_missing;
+            let on_missing = limit.on_missing;
             ask.emit(&config.limits, EventKind::IdentityMissing { policy, on_missing });
         }
         Ok(ResolvedKey::Known(_)) | Err(_) => {}
     }
-    let key =
-        resolved.clone().and_then(|resolved| layer_policy.key_to_charge(resolved, config.registry.secret()));
+    let key = resolved.clone().and_then(|resolved| limit.key_to_charge(resolved, config.registry.secret()));
     match key {
-        Ok(Some(key)) => ask.add(&config.limits, index, key, layer_policy.cost_of(parts)),
+        Ok(Some(key)) => ask.add(&config.limits, index, key, limit.cost_of(parts)),
         Ok(None) => {}
         // A shadow policy never rejects.
-        Err(error) if layer_policy.is_shadow => {
+        Err(error) if limit.is_shadow() => {
             ask.emit(&config.limits, EventKind::ShadowUnidentified { policy, error: &error });
         }
         Err(error) => return Err(error),

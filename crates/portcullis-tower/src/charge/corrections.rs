@@ -48,7 +48,7 @@ impl Charge {
         let policies = self.shared.config.policies();
         let counter = |(index, decision): (usize, &Decision)| {
             let name = decision.policy();
-            let reserves = policies.iter().find(|layer_policy| layer_policy.policy.name() == name)?;
+            let reserves = policies.iter().find(|limit| limit.policy.name() == name)?;
             Some(Counter::new(name.clone(), index, reserves.reservation?))
         };
         let counters = self.at_admission().iter().enumerate().filter_map(counter).collect();

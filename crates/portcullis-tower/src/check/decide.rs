@@ -89,13 +89,13 @@ fn ask(
 ) -> Result<Ask, Refusal> {
     let mut ask = Ask::of_caller(&config.limits, callers).without_outcome();
     for (index, key, cost) in checks {
-        let layer_policy = &config.policies()[index];
-        let policy = layer_policy.policy.name();
+        let limit = &config.policies()[index];
+        let policy = limit.policy.name();
         match key {
-            _ if layer_policy.mode == Mode::Off => {}
+            _ if limit.mode == Mode::Off => {}
             Ok(key) => ask.add(&config.limits, index, key, cost),
             // A shadow policy never rejects.
-            Err(error) if layer_policy.is_shadow => {
+            Err(error) if limit.is_shadow() => {
                 ask.emit(&config.limits, EventKind::ShadowUnidentified { policy, error: &error });
             }
             Err(error) => {

@@ -94,9 +94,8 @@ impl Charge {
 /// The check of a message. `None` if the charge has no keys.
 fn message(charge: &Charge, units: u64) -> Option<(Arc<LayerConfig>, CallerPolicies, Given)> {
     let config = charge.config().for_later_checks();
-    let index_of = |policy: &PolicyName| {
-        config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy)
-    };
+    let index_of =
+        |policy: &PolicyName| config.policies().iter().position(|limit| limit.policy.name() == policy);
     let (mut quotas, mut checks) = (CallerQuotas::new(), Given::new());
     for check in charge.checks() {
         let Some(index) = index_of(check.policy.name()) else { continue };

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_core::or_panic;
+
 use crate::RateLimitLayer;
 use portcullis_engine::MAX_RETRY_SPREAD;
 use portcullis_response::internal::RetrySpread;
@@ -64,7 +66,7 @@ impl RateLimitLayer {
     /// If `spread` is longer than [`MAX_RETRY_SPREAD`](Self::MAX_RETRY_SPREAD).
     #[track_caller]
     pub fn spread_retries(mut self, spread: Duration) -> Self {
-        let spread = RetrySpread::new(spread).unwrap_or_else(|error| panic!("{error}"));
+        let spread = or_panic(RetrySpread::new(spread));
         Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_retry_spread(spread));
         self
     }

@@ -10,9 +10,9 @@ use portcullis_engine::is_in_flight;
 use portcullis_engine::policies::{Member, Registered};
 
 impl Limit {
-    pub(crate) fn set_mode(&mut self, mode: Mode) {
-        let share = mode.share();
-        (self.mode, self.is_shadow, self.share) = (mode, share < Percent::ALL, share);
+    /// Whether the policy only decides and reports, except for the keys in its share.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.mode.share() < Percent::ALL
     }
 
     /// The policy as it is registered now; `None` if it is off.
@@ -21,9 +21,7 @@ impl Limit {
     /// mode.
     pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
         let mode = registered.mode.filter(|_| !self.ignores(registered.mode)).unwrap_or(self.mode);
-        let mut layer_policy = self.with_policy(registered);
-        layer_policy.set_mode(mode);
-        (mode != Mode::Off).then_some(layer_policy)
+        (mode != Mode::Off).then(|| self.with_policy(registered).mode(mode))
     }
 
     /// The policy as it is registered now, in its own mode.
@@ -39,9 +37,7 @@ impl Limit {
 
     /// Returns this policy in [`Mode::Off`], where its place has to be kept.
     pub(crate) fn switched_off(&self) -> Self {
-        let mut off = self.clone();
-        off.set_mode(Mode::Off);
-        off
+        self.clone().mode(Mode::Off)
     }
 
     /// Whether a mode that was set for all layers does not apply here.
@@ -56,7 +52,6 @@ impl Limit {
         let unsettled = outcome.filter(|rule| rule.charges_after);
         engine::Limit {
             mode: self.mode,
-            share: self.share,
             unsettled: unsettled.map(|rule| rule.max_unsettled.unwrap_or_else(most)),
             corrects: outcome.is_some(),
             held_until: self.held_until,
@@ -81,7 +76,7 @@ impl Limit {
 
     /// Whether the policy may reject any request.
     pub(crate) fn is_enforced_for_some(&self) -> bool {
-        self.share > Percent::ZERO
+        self.mode.share() > Percent::ZERO
     }
 
     /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not

@@ -47,8 +47,7 @@ impl Limit {
     /// Sets the mode of the policy, [`Mode::Enforce`] by default.
     ///
     /// [`Registry::set_mode`](crate::Registry::set_mode) replaces it while the layer runs.
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.set_mode(mode);
-        self
+    pub fn mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
     }
 }

@@ -29,20 +29,20 @@ pub(super) fn plan(
     }
     let mut ask = Ask::of_caller(&config.limits, callers);
     let mut previous: Option<(&KeySource, Option<Key>)> = None;
-    for (index, layer_policy) in
-        config.policies().iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())
+    for (index, limit) in
+        config.policies().iter().enumerate().filter(|(_, limit)| limit.is_enforced_for_some())
     {
-        let KeySource::Sync(extractor) = &layer_policy.key else { continue };
+        let KeySource::Sync(extractor) = &limit.key else { continue };
         let key = match previous {
-            Some((source, key)) if source.is_same(&layer_policy.key) => key,
+            Some((source, key)) if source.is_same(&limit.key) => key,
             // A malformed identity is rejected as on any request: browsers send no identity in preflights.
             _ => preflight_key(&**extractor, config.registry.secret(), parts).ok()?,
         };
-        previous = Some((&layer_policy.key, key));
+        previous = Some((&limit.key, key));
         if let Some(key) = key
             && config.limits.policies()[index].is_enforced_for(key)
         {
-            ask.add(&config.limits, index, key, layer_policy.cost_of(parts));
+            ask.add(&config.limits, index, key, limit.cost_of(parts));
         }
     }
     let is_counted = !ask.is_empty();

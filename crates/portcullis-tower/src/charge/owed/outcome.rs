@@ -26,11 +26,11 @@ pub(crate) fn of_outcome(
     shadows: Vec<(usize, Receipt)>,
 ) -> Obligations {
     let mut obligations = Obligations::new();
-    for (policy, layer_policy) in config.policies().iter().enumerate() {
+    for (policy, limit) in config.policies().iter().enumerate() {
         let own = later.iter().position(|later| later.index() == policy).map(|at| later.swap_remove(at));
-        let metered = charge.and_then(|charge| charge.metered(layer_policy.policy.name()));
+        let metered = charge.and_then(|charge| charge.metered(limit.policy.name()));
         // Nothing is charged to a policy that was not metered because the store has failed.
-        let Some((index, units)) = metered.filter(|_| layer_policy.outcome.is_some()) else { continue };
+        let Some((index, units)) = metered.filter(|_| limit.outcome.is_some()) else { continue };
         match own.map(LaterCharge::into_parts) {
             Some((units, permit)) => obligations.push(Obligation::ChargeIf { policy, index, units, permit }),
             None if units > 0 => obligations.push(Obligation::RefundUnless { policy, index, units }),
@@ -102,13 +102,13 @@ impl Owed {
 
     /// Whether a policy charges a request with this outcome.
     fn stays_charged(&self, policy: usize, outcome: Option<&ResponseOutcome<'_>>) -> bool {
-        let layer_policy = &self.config.policies()[policy];
-        let rule = layer_policy.outcome.as_deref();
+        let limit = &self.config.policies()[policy];
+        let rule = limit.outcome.as_deref();
         match outcome {
             None => !rule.is_some_and(|rule| rule.refunds_unanswered),
             Some(outcome) => {
                 rule.map_or(Some(true), |rule: &OutcomeRule| rule.charges(outcome)).unwrap_or_else(|| {
-                    let policy = layer_policy.policy.name();
+                    let policy = limit.policy.name();
                     self.config.limits.emit(EventKind::OutcomePanicked { policy }, || EventKeys::None);
                     true
                 })

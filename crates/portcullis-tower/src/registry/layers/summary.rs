@@ -55,16 +55,16 @@ pub struct LayerSummary {
 /// A policy of a [`LayerSummary`].
 #[derive(Clone)]
 pub struct PolicySummary {
-    layer_policy: Limit,
+    limit: Limit,
     key: Cow<'static, str>,
 }
 
 impl LayerSummary {
     /// The policies are as they are now, in the order of the layer.
     pub(crate) fn new(route: Option<Arc<str>>, policies: Vec<Limit>, secret: Secret) -> Self {
-        let summary = |layer_policy: Limit| {
-            let key = layer_policy.key.description();
-            PolicySummary { layer_policy, key }
+        let summary = |limit: Limit| {
+            let key = limit.key.description();
+            PolicySummary { limit, key }
         };
         Self { route, policies: policies.into_iter().map(summary).collect(), secret }
     }
@@ -88,7 +88,7 @@ impl LayerSummary {
     ///
     /// If the identity is malformed, or the server is not configured to determine it.
     pub fn find_key(&self, policy: &PolicyName, parts: &Parts) -> Result<Option<Key>, KeyError> {
-        let own = self.policies.iter().map(|one| &one.layer_policy);
+        let own = self.policies.iter().map(|one| &one.limit);
         let Some(own) = own.into_iter().find(|one| one.policy.name() == policy) else { return Ok(None) };
         let KeySource::Sync(extractor) = &own.key else { return Ok(None) };
         match (ResolvedKey::find(&**extractor, &self.secret, parts)?, own.on_missing) {
@@ -107,12 +107,12 @@ impl LayerSummary {
 impl PolicySummary {
     /// Returns the policy, as it was when the summary was made.
     pub fn policy(&self) -> &Policy {
-        &self.layer_policy.policy
+        &self.limit.policy
     }
 
     /// Returns its mode in this layer.
     pub fn mode(&self) -> Mode {
-        self.layer_policy.mode
+        self.limit.mode
     }
 
     /// Returns [what its key is](crate::KeyExtractor::description), for people: `client_ip`.

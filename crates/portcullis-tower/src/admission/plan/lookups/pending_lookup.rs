@@ -135,10 +135,10 @@ pub(in crate::admission::plan) fn any_enforced(
     awaited: PolicySet,
     parts: &Parts,
 ) -> bool {
-    config.policies().iter().enumerate().any(|(index, layer_policy)| match &layer_policy.key {
-        KeySource::Async(_) => !layer_policy.is_shadow,
+    config.policies().iter().enumerate().any(|(index, limit)| match &limit.key {
+        KeySource::Async(_) => !limit.is_shadow(),
         KeySource::Sync(_) if awaited.contains(index) => {
-            let key = layer_policy.own_key(config.registry.secret(), parts);
+            let key = limit.own_key(config.registry.secret(), parts);
             key.is_none_or(|key| config.limits.policies()[index].is_enforced_for(key))
         }
         KeySource::Sync(_) | KeySource::Before => false,
@@ -148,12 +148,12 @@ pub(in crate::admission::plan) fn any_enforced(
 /// Starts the look-ups of a request. Their results are for [`second`](super::super::second).
 pub(in crate::admission::plan) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLookup> {
     let mut lookups: Vec<PendingLookup> = Vec::new();
-    for (index, layer_policy) in config.policies().iter().enumerate() {
-        let KeySource::Async(key) = &layer_policy.key else { continue };
+    for (index, limit) in config.policies().iter().enumerate() {
+        let KeySource::Async(key) = &limit.key else { continue };
         let before = index.checked_sub(1).and_then(|before| config.policies().get(before));
-        let is_enforced = !layer_policy.is_shadow;
+        let is_enforced = !limit.is_shadow();
         match lookups.last_mut() {
-            Some(same) if before.is_some_and(|before| before.key.is_same(&layer_policy.key)) => {
+            Some(same) if before.is_some_and(|before| before.key.is_same(&limit.key)) => {
                 same.is_enforced |= is_enforced;
             }
             _ => {

@@ -23,12 +23,12 @@ pub(in crate::admission::plan) fn known(config: &LayerConfig, parts: &Parts) -> 
 #[inline(never)]
 fn find_known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet) {
     let (mut quotas, mut awaited) = (CallerQuotas::new(), PolicySet::default());
-    for (index, layer_policy) in config.policies().iter().enumerate() {
-        let quota = match &layer_policy.quota {
+    for (index, limit) in config.policies().iter().enumerate() {
+        let quota = match &limit.quota {
             None => None,
             Some(QuotaSource::Function(function)) => function(parts),
             Some(QuotaSource::LookUp(look_up)) => {
-                let key = layer_policy.own_key(config.registry.secret(), parts);
+                let key = limit.own_key(config.registry.secret(), parts);
                 let kept = key.map(|key| look_up.kept(key));
                 if let Some(None) = kept {
                     awaited = awaited.union(PolicySet::one(index));
@@ -58,9 +58,9 @@ pub(in crate::admission::plan) fn start(
     parts: &Parts,
 ) -> QuotaLookups {
     let start = |index: usize| {
-        let layer_policy = &config.policies()[index];
-        let Some(QuotaSource::LookUp(look_up)) = &layer_policy.quota else { return None };
-        let key = layer_policy.own_key(config.registry.secret(), parts)?;
+        let limit = &config.policies()[index];
+        let Some(QuotaSource::LookUp(look_up)) = &limit.quota else { return None };
+        let key = limit.own_key(config.registry.secret(), parts)?;
         let state = Progress::Running(look_up.find(key, config.lookup_deadline, parts));
         Some(QuotaLookup { index, state })
     };
