@@ -6,8 +6,7 @@ use portcullis_tower::{Event, EventKind, Observer};
 use crate::handles::Handles;
 use crate::labels::{Dropped, IdentityError, Overload, Permit, Reload, RequestOutcome, Warning, WouldReject};
 use crate::limiter::LimiterMetrics;
-use crate::policies::{MAX_POLICIES, Policies};
-use crate::policy::PolicyMetrics;
+use crate::policies::{MAX_POLICIES, Policies, PolicyMetrics};
 
 /// Counts the events of layers. An event costs additions to counters, and the look-up of its policies.
 pub(crate) struct Events {
@@ -62,7 +61,7 @@ impl Observer for Events {
             }
             EventKind::PermitAcquired { decision } => self.policy(decision).permits.count(Permit::Acquired),
             EventKind::PermitReleased { decision } => self.policy(decision).permits.count(Permit::Released),
-            EventKind::Waited { policy, waited } => self.policies.get(policy).waits.record(waited),
+            EventKind::Waited { policy, waited } => self.policies.get(policy).waits().record(waited),
             EventKind::Skipped => limiter.skipped.increment(1),
             EventKind::Preflight { .. } => limiter.preflights.increment(1),
             EventKind::StoreFailed { error, is_new } => limiter.store_failed(error, is_new),

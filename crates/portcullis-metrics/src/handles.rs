@@ -64,16 +64,9 @@ impl Handles {
         self.with(|recorder| recorder.register_histogram(&key(name, labels), &METADATA))
     }
 
-    /// A counter for each text of a closed list, with the `others` as further labels before it.
-    pub(crate) fn counters<L: Labels>(
-        &self,
-        name: &'static str,
-        others: &[(&'static str, &str)],
-    ) -> Counters<L> {
-        let counter = |text: &&'static str| {
-            let own = [(L::LABEL, *text)];
-            self.counter(name, &[others, &own].concat())
-        };
+    /// A counter for each text of a closed list.
+    pub(crate) fn counters<L: Labels>(&self, name: &'static str) -> Counters<L> {
+        let counter = |text: &&'static str| self.counter(name, &[(L::LABEL, *text)]);
         Counters { counters: L::TEXTS.iter().map(counter).collect(), labels: PhantomData }
     }
 }
@@ -86,15 +79,10 @@ pub(crate) struct Counters<L> {
 
 impl<L: Labels> Counters<L> {
     #[inline]
-    pub(crate) fn add(&self, label: L, units: u64) {
-        if let Some(counter) = self.counters.get(label.index()) {
-            counter.increment(units);
-        }
-    }
-
-    #[inline]
     pub(crate) fn count(&self, label: L) {
-        self.add(label, 1);
+        if let Some(counter) = self.counters.get(label.index()) {
+            counter.increment(1);
+        }
     }
 }
 

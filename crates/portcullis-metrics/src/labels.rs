@@ -30,6 +30,9 @@ macro_rules! labels {
 }
 
 labels! {
+    /// Of a metric that has the policy alone.
+    Unlabelled in "" { One = "" }
+
     /// How a request to a layer, or a check of a handler, ends.
     RequestOutcome in "outcome" {
         Admitted = "admitted",

@@ -56,14 +56,13 @@ mod labels;
 mod limiter;
 mod lookups;
 mod policies;
-mod policy;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
 use metrics::Recorder;
-use portcullis_core::PolicyName;
-use portcullis_tower::Registry;
+use portcullis_tower::{LayerSummary, Registry};
 
 use crate::calls::Calls;
 use crate::events::Events;
@@ -80,8 +79,8 @@ pub use crate::policies::MAX_POLICIES;
 /// before [`Metrics::new`] is called, or the one given to [`Metrics::with_recorder`]. What is counted without a recorder is lost, and of a
 /// recorder that is installed later only policies and figures that are first seen after it have series.
 ///
-/// Each policy has a few dozen series, which begin at zero when the policy is first seen: by [`refresh`](Self::refresh), or by its first
-/// event. So an alert sees the first increase.
+/// A policy has the series that it can have, by its quota, its options and the store. [`refresh`](Self::refresh) begins them at zero,
+/// so an alert sees the first increase. What cannot be foreseen, such as a request without an identity, begins with its first event.
 #[derive(Clone)]
 pub struct Metrics {
     events: Arc<Events>,
@@ -128,27 +127,39 @@ impl Metrics {
     /// added, also under one name of a policy.
     pub fn observe(&self, registry: &Registry) {
         registry.observe(Arc::clone(&self.events) as _);
-        registry.store().observe_calls(Arc::clone(&self.calls) as _);
+        self.calls.observe(&**registry.store());
     }
 
     /// Publishes what is not counted by events: the [figures](portcullis_core::store::Store::figures) of the store, those of
-    /// [look-ups](Registry::figures), and how many requests wait. Makes the series of policies that have none yet.
+    /// [look-ups](Registry::figures), and how many requests wait. Begins the series of policies that are new, or can count more since they have changed.
     ///
     /// Call it before each scrape, or every few seconds; calls at the same time wait for each other. It does no I/O. The numbers of several
     /// registries are added up: those that each has published last, until its store is dropped. Registries with one store in common count as
     /// one.
     pub fn refresh(&self, registry: &Registry) {
-        for policy in registry.policies() {
-            self.add_policy(policy.name());
-        }
+        self.begin_series(registry);
         let waiting = self.figures.refresh(&self.events, registry.store(), registry.waiting_requests());
         self.events.limiter().waiting_requests(waiting);
         self.lookups.refresh(registry);
     }
 
-    /// Makes the series of a policy, which begin at zero. Otherwise they are made at its first event.
-    pub fn add_policy(&self, policy: &PolicyName) {
-        self.events.policies().get(policy);
+    /// Begins the series that the policies of a registry can have, at zero.
+    fn begin_series(&self, registry: &Registry) {
+        let (policies, has_server) = (self.events.policies(), self.calls.has_server());
+        let layers = registry.layers();
+        let in_layers = || layers.iter().flat_map(LayerSummary::policies);
+        let names: HashSet<_> = in_layers().map(|summary| summary.policy().name()).collect();
+        for policy in registry.policies() {
+            let metrics = policies.get(policy.name());
+            metrics.begin(&policy, has_server);
+            // Without a layer it is checked by handlers.
+            if !names.contains(policy.name()) {
+                metrics.begin_enforced();
+            }
+        }
+        for summary in in_layers() {
+            policies.get(summary.policy().name()).begin_in_layer(summary, has_server);
+        }
     }
 
     /// Publishes the number of the rules that apply: from 1, and 0 without rules. Each reload publishes it as well.

@@ -1,11 +1,15 @@
 //! The metrics of each policy, found by its name without a lock.
 
+mod policy;
+mod series;
+
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use portcullis_core::PolicyName;
 
 use crate::handles::Handles;
-use crate::policy::PolicyMetrics;
+
+pub(crate) use self::policy::PolicyMetrics;
 
 /// How many policies have labels of their own. Those beyond them are counted together as policy `other`.
 pub const MAX_POLICIES: usize = 1_000;

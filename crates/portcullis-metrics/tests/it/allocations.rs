@@ -14,14 +14,22 @@ use tower::{Layer as _, Service as _, service_fn};
 fn allocations(with_metrics: bool) -> [u64; 2] {
     let store = MemoryStore::builder().clock(ManualClock::default()).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    if with_metrics {
-        Metrics::with_recorder(PrometheusBuilder::new().build_recorder()).observe(&registry);
+    let metrics = with_metrics.then(|| Metrics::with_recorder(PrometheusBuilder::new().build_recorder()));
+    if let Some(metrics) = &metrics {
+        metrics.observe(&registry);
     }
-    let layer = RateLimitLayer::new(registry, Policy::fixed_window("first", Quota::per_week(2)).by(Global))
-        .and(Policy::fixed_window("second", Quota::per_week(9)));
+    let layer = RateLimitLayer::new(
+        Arc::clone(&registry),
+        Policy::fixed_window("first", Quota::per_week(2)).by(Global),
+    )
+    .and(Policy::fixed_window("second", Quota::per_week(9)));
     let mut service = layer.layer(service_fn(async |_: Request<String>| {
         Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     }));
+    // Makes the handles of what the policies can count, as each scrape does.
+    if let Some(metrics) = &metrics {
+        metrics.refresh(&registry);
+    }
     let mut counts = [0; 3];
     for (count, status) in counts.iter_mut().zip([200, 200, 429]) {
         let request = Request::new(String::new());
@@ -33,7 +41,7 @@ fn allocations(with_metrics: bool) -> [u64; 2] {
         });
         *count = info.count_total;
     }
-    // The first request makes the handles.
+    // The first request allocates what the store keeps of the policies.
     [counts[1], counts[2]]
 }
 

@@ -92,6 +92,7 @@ async fn charged_minus_refunded_is_what_the_store_has_counted() {
         send(layer).await;
     }
     let _ = registry.drain(std::time::Duration::from_secs(60)).await;
+    recorded.metrics.refresh(&registry);
     let series = recorded.series();
     let units = |kind: &str, policy: &PolicyName| {
         let name = format!("portcullis_{kind}_units_total{{policy=\"{policy}\"}}");

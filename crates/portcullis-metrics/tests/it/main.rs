@@ -11,6 +11,7 @@ mod flood;
 mod generation;
 mod lock_outs;
 mod lookups;
+mod need;
 mod outages;
 mod outcomes;
 mod overloads;

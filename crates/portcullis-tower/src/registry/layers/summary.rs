@@ -115,6 +115,26 @@ impl PolicySummary {
         self.limit.mode
     }
 
+    /// Returns whether what a request is charged may change after it was admitted: it is charged by its outcome, or reserves.
+    pub fn corrects_charges(&self) -> bool {
+        self.limit.outcome.is_some() || self.limit.reservation.is_some()
+    }
+
+    /// Returns whether keys with many denials are locked out.
+    pub fn locks_out(&self) -> bool {
+        self.limit.shared_lock_out.is_some()
+    }
+
+    /// Returns whether requests near the limit are warned.
+    pub fn warns(&self) -> bool {
+        self.limit.warn_at.is_some()
+    }
+
+    /// Returns whether its key is looked up.
+    pub fn looks_up_keys(&self) -> bool {
+        matches!(self.limit.key, KeySource::Async(_))
+    }
+
     /// Returns [what its key is](crate::KeyExtractor::description), for people: `client_ip`.
     pub fn key(&self) -> &str {
         &self.key
