@@ -114,7 +114,7 @@ impl Fields {
         denial: &Decision,
         checked: PolicySet,
         individual: Individual<'_>,
-        retry_after: Option<Duration>,
+        retry_after: Option<u64>,
         headers: &mut HeaderMap,
     ) -> bool {
         self.write_degraded(denial.is_degraded(), headers);
@@ -125,7 +125,7 @@ impl Fields {
             self.write((denial, listed), retry_after, counts, individual, &mut lines);
         }
         if let Some(wait) = retry_after {
-            lines.push_number(names::retry_after, wait.as_secs());
+            lines.push_number(names::retry_after, wait);
         }
         lines.finish();
         if retry_after.is_none() {
@@ -138,14 +138,14 @@ impl Fields {
     pub(crate) fn prepared_denial(
         &self,
         denial: &Decision,
-        retry_after: Duration,
+        retry_after: u64,
     ) -> Option<impl FnOnce(HeaderValue) -> HeaderMap> {
         let listed = self.listed(denial.policy()).filter(|listed| listed.limit == denial.limit())?;
         let prepared = listed.denial.as_ref().filter(|_| !denial.is_degraded())?;
         let figures = Figures {
             remaining: denial.remaining(),
             reset: whole_seconds(denial.reset_after()),
-            retry_after: retry_after.as_secs(),
+            retry_after,
         };
         Some(move |content_type| prepared.with(content_type, &figures))
     }
@@ -161,11 +161,11 @@ impl Fields {
         }
     }
 
-    /// `retry_after` is the value of that header.
+    /// `retry_after` is the value of that header, in seconds.
     fn write(
         &self,
         (decision, listed): (&Decision, &Rendered),
-        retry_after: Option<Duration>,
+        retry_after: Option<u64>,
         counts: impl Fn(&Rendered) -> bool,
         individual: Individual<'_>,
         lines: &mut Lines<'_>,
@@ -267,12 +267,12 @@ fn join(items: impl Iterator<Item = impl AsRef<[u8]>>) -> HeaderValue {
 
 /// Appends the item of `RateLimit`. Its `t` is not later than `Retry-After`, which may be spread; it is the same, so that clients
 /// that read it are spread as well.
-fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<Duration>, has_reset: bool) {
+fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<u64>, has_reset: bool) {
     values::push_string(text, decision.policy());
     text.extend_from_slice(b";r=");
     values::push_integer(text, decision.remaining());
     let more_after = match decision.retry() {
-        Some(Retry::After(wait)) => Some(shown.map_or_else(|| retry_after(wait), |shown| shown.as_secs())),
+        Some(Retry::After(wait)) => Some(shown.unwrap_or_else(|| retry_after(wait))),
         Some(Retry::Unknown | Retry::Never) => None,
         None => (has_reset && decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
     };

@@ -120,10 +120,22 @@ impl<'a> Rejection<'a> {
         self.decisions().iter().any(Decision::is_blocked)
     }
 
-    /// Returns the value of `Retry-After`: whole seconds, at least 1, `RateLimitLayer::spread_retries` if the layer
-    /// does so. `None` if no retry can succeed, or the wait is unknown.
+    /// Returns the time until a retry can succeed: exact, such as 200 ms at 5 per second, or `RateLimitLayer::spread_retries` if
+    /// the layer does so. `None` if no retry can succeed, or the wait is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.wait().map(|wait| Duration::from_secs(fields::retry_after(wait)))
+        if matches!(self.cause, Cause::Shed) {
+            return Some(self.retry_offset);
+        }
+        match self.decision()?.retry() {
+            Some(Retry::After(wait)) => Some(wait.saturating_add(self.retry_offset)),
+            Some(Retry::Unknown | Retry::Never) | None => None,
+        }
+    }
+
+    /// Returns the value of `Retry-After`: [`retry_after`](Self::retry_after) in whole seconds, rounded up, at least 1. A caller
+    /// that waits itself waits for the exact time.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.retry_after().map(fields::retry_after)
     }
 
     /// Returns the status of the [default response](Self::response).
@@ -142,9 +154,9 @@ impl<'a> Rejection<'a> {
     /// build with debug assertions it names the line that is missing where `ClientIp` finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
-            Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => match self.retry_after() {
-                Some(wait) if self.is_blocked() => format!("{BLOCKED}{} s", wait.as_secs()).into(),
-                Some(wait) => format!("{RETRY_AFTER}{} s", wait.as_secs()).into(),
+            Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => match self.retry_after_seconds() {
+                Some(wait) if self.is_blocked() => format!("{BLOCKED}{wait} s").into(),
+                Some(wait) => format!("{RETRY_AFTER}{wait} s").into(),
                 None if self.is_in_flight() => IN_PROGRESS.into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
@@ -159,18 +171,18 @@ impl<'a> Rejection<'a> {
             Cause::Limits(Rejected::StoreFailed) => "the rate limiter cannot answer at the moment".into(),
             Cause::Limits(Rejected::Overloaded) => "the server is overloaded".into(),
             Cause::Shed => {
-                format!("{OVERLOADED}{} s", self.retry_after().unwrap_or_default().as_secs()).into()
+                format!("{OVERLOADED}{} s", self.retry_after_seconds().unwrap_or_default()).into()
             }
         }
     }
 
     /// Appends the [message](Self::message). The most frequent one needs no allocation here.
     pub(crate) fn push_message(&self, text: &mut ItemBuf) {
-        match (self.limited(), self.retry_after()) {
+        match (self.limited(), self.retry_after_seconds()) {
             (Some(_), Some(wait)) => {
                 let start = if self.is_blocked() { BLOCKED } else { RETRY_AFTER };
                 text.extend_from_slice(start.as_bytes());
-                values::push_number(text, wait.as_secs());
+                values::push_number(text, wait);
                 text.extend_from_slice(b" s");
             }
             _ => text.extend_from_slice(self.message().as_bytes()),
@@ -179,17 +191,6 @@ impl<'a> Rejection<'a> {
 
     pub(crate) fn cause(&self) -> Cause<'a> {
         self.cause
-    }
-
-    /// The time until a retry can succeed, if that is possible and known: exact, or spread if the layer does so.
-    pub(crate) fn wait(&self) -> Option<Duration> {
-        if matches!(self.cause, Cause::Shed) {
-            return Some(self.retry_offset);
-        }
-        match self.decision()?.retry() {
-            Some(Retry::After(wait)) => Some(wait.saturating_add(self.retry_offset)),
-            Some(Retry::Unknown | Retry::Never) | None => None,
-        }
     }
 
     /// Whether too many requests are in flight, so that the wait is unknown.

@@ -124,7 +124,7 @@ impl ResponseSettings {
         if self.custom.is_some() || self.in_extensions || is_grpc(rejection.parts()) {
             return None;
         }
-        let headers = self.fields.prepared_denial(outcome.decision(), rejection.retry_after()?)?;
+        let headers = self.fields.prepared_denial(outcome.decision(), rejection.retry_after_seconds()?)?;
         let (content_type, body) = bodies::rendered(rejection);
         let mut response = Response::new(body);
         *response.status_mut() = rejection.status();
@@ -147,12 +147,12 @@ impl ResponseSettings {
             headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
         let mut has_figures = false;
-        if let (Cause::Shed, Some(wait)) = (rejection.cause(), rejection.retry_after()) {
-            headers.insert(header::RETRY_AFTER, values::number(wait.as_secs()));
+        if let (Cause::Shed, Some(wait)) = (rejection.cause(), rejection.retry_after_seconds()) {
+            headers.insert(header::RETRY_AFTER, values::number(wait));
         }
         if let Some((outcome, checked)) = rejection.limited() {
             let decision = outcome.decision();
-            let (individual, retry_after) = (Individual::Of(outcome), rejection.retry_after());
+            let (individual, retry_after) = (Individual::Of(outcome), rejection.retry_after_seconds());
             has_figures = self.fields.write_denial(decision, checked, individual, retry_after, headers);
             if self.in_extensions {
                 response.extensions_mut().insert(decision.clone());

@@ -27,7 +27,7 @@ pub(crate) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> 
     if let Some(details) = details::header(code, &text, rejection) {
         headers.insert(&GRPC_STATUS_DETAILS, details);
     }
-    if let Some(wait) = rejection.wait() {
+    if let Some(wait) = rejection.retry_after() {
         headers.insert(&GRPC_RETRY_PUSHBACK_MS, pushback(wait));
     }
     response

@@ -76,8 +76,8 @@ impl Serialize for Problem<'_> {
             problem.serialize_entry("violated-policies", &policies)?;
         }
         // Seconds, equal to the header.
-        if let Some(wait) = rejection.retry_after() {
-            problem.serialize_entry("retry-after", &wait.as_secs())?;
+        if let Some(wait) = rejection.retry_after_seconds() {
+            problem.serialize_entry("retry-after", &wait)?;
         }
         // An extension of its own: left out of all other rejections.
         if rejection.is_blocked() {

@@ -98,9 +98,36 @@ impl Limited {
         self.rejection().status()
     }
 
-    /// Returns the value of `Retry-After`: whole seconds, at least 1. `None` if no retry can succeed, or the wait is unknown.
+    /// Returns the time until a retry can succeed, exact, for a caller that waits itself. `None` if no retry can succeed, or the
+    /// wait is unknown.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{CheckBuilder, Registry};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let messages = Policy::gcra("messages", Quota::per_second(5));
+    /// let check = || CheckBuilder::new(&registry, &messages).by(|key| key.part("user", b"ada"));
+    /// assert!(check().await.is_ok());
+    /// let limited = check().await.expect_err("a message every 200 ms");
+    /// assert_eq!(limited.retry_after(), Some(Duration::from_millis(200)));
+    /// assert_eq!(limited.retry_after_seconds(), Some(1));
+    /// # }
+    /// ```
     pub fn retry_after(&self) -> Option<Duration> {
         self.rejection().retry_after()
+    }
+
+    /// Returns the value of `Retry-After`: [`retry_after`](Self::retry_after) in whole seconds, rounded up, at least 1.
+    pub fn retry_after_seconds(&self) -> Option<u64> {
+        self.rejection().retry_after_seconds()
     }
 
     /// Sets the body format of the response by the `Accept` of a request, as [`Check::accept`](crate::Check::accept) does.

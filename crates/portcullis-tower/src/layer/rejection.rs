@@ -33,7 +33,7 @@ impl RateLimitLayer {
     ///     if rejection.reason() != Reason::Limited {
     ///         return rejection.response();
     ///     }
-    ///     let wait = rejection.retry_after().unwrap_or_default().as_secs();
+    ///     let wait = rejection.retry_after_seconds().unwrap_or_default();
     ///     let page = format!("<p>{} is busy, come back in {wait} s", rejection.parts().uri.path());
     ///     let mut response = Response::new(page.into());
     ///     *response.status_mut() = rejection.status();

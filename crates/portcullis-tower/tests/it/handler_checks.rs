@@ -211,7 +211,8 @@ async fn a_wait_that_is_too_long_is_refunded() {
         let decision = late.decision().unwrap();
         // The slots are a second apart on the clock of the store, which stands still here.
         assert_eq!((decision.policy().as_str(), decision.is_allowed()), ("queue", false));
-        assert_eq!(late.retry_after(), Some(Duration::from_secs(2)), "of 1 001 ms");
+        assert_eq!(late.retry_after(), Some(Duration::from_millis(1_001)));
+        assert_eq!(late.retry_after_seconds(), Some(2));
         assert!(second.await.unwrap().is_ok());
         assert_eq!(remaining(&registry, &BYTES, "ada").await, 80, "{mode:?}");
         let third = tokio::spawn(check(2_000));

@@ -142,9 +142,9 @@ async fn the_wait_of_a_message_is_spread_as_by_its_layer() {
         let mut waits = Vec::new();
         for _ in 0..3 {
             let limited = charge.check(1).await.unwrap_err();
-            let wait = limited.retry_after().unwrap();
-            assert_eq!(limited.into_http().headers()["retry-after"], wait.as_secs().to_string());
-            waits.push(wait.as_secs());
+            let wait = limited.retry_after_seconds().unwrap();
+            assert_eq!(limited.into_http().headers()["retry-after"], wait.to_string());
+            waits.push(wait);
         }
         assert!(waits.iter().all(|wait| (3_600..=4_200).contains(wait)), "{waits:?}");
         assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");

@@ -112,7 +112,7 @@ async fn look_ups_and_closures_are_told_the_sum() {
     };
     let layer = RateLimitLayer::new(registry(), HOURLY.by_async(look_up)).spread_retries(SPREAD).reject_with(
         |rejection| {
-            let wait = rejection.retry_after().unwrap().as_secs();
+            let wait = rejection.retry_after_seconds().unwrap();
             Response::new(format!("{wait}").into())
         },
     );

@@ -20,7 +20,7 @@ pub(super) fn header(code: u8, text: &str, rejection: &Rejection<'_>) -> Option<
     let mut status = Vec::with_capacity(256);
     number(&mut status, 1, code.into());
     bytes(&mut status, 2, text.as_bytes());
-    if let Some(wait) = rejection.wait() {
+    if let Some(wait) = rejection.retry_after() {
         any(&mut status, "type.googleapis.com/google.rpc.RetryInfo", &retry_info(wait));
     }
     any(&mut status, "type.googleapis.com/google.rpc.QuotaFailure", &quota_failure(rejection));
