@@ -154,12 +154,14 @@ impl<'a> Rejection<'a> {
     /// build with debug assertions it names the line that is missing where `ClientIp` finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
-            Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => match self.retry_after_seconds() {
-                Some(wait) if self.is_blocked() => format!("{BLOCKED}{wait} s").into(),
-                Some(wait) => format!("{RETRY_AFTER}{wait} s").into(),
-                None if self.is_in_flight() => IN_PROGRESS.into(),
-                None => "the cost of this request exceeds what the rate limit can ever admit".into(),
-            },
+            Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => {
+                match self.retry_after_seconds() {
+                    Some(wait) if self.is_blocked() => format!("{BLOCKED}{wait} s").into(),
+                    Some(wait) => format!("{RETRY_AFTER}{wait} s").into(),
+                    None if self.is_in_flight() => IN_PROGRESS.into(),
+                    None => "the cost of this request exceeds what the rate limit can ever admit".into(),
+                }
+            }
             Cause::Denied => "this server does not allow the request".into(),
             Cause::Limits(Rejected::Unsettled(_)) => IN_PROGRESS.into(),
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
@@ -170,9 +172,7 @@ impl<'a> Rejection<'a> {
             Cause::LookupFailed => UNKNOWN_CLIENT.into(),
             Cause::Limits(Rejected::StoreFailed) => "the rate limiter cannot answer at the moment".into(),
             Cause::Limits(Rejected::Overloaded) => "the server is overloaded".into(),
-            Cause::Shed => {
-                format!("{OVERLOADED}{} s", self.retry_after_seconds().unwrap_or_default()).into()
-            }
+            Cause::Shed => format!("{OVERLOADED}{} s", self.retry_after_seconds().unwrap_or_default()).into(),
         }
     }
 

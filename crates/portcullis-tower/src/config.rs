@@ -130,16 +130,16 @@ impl LayerConfig {
         let mut errors = Vec::new();
         // Limits that are refused are not added, and those behind them are compared with them.
         let mut names: Vec<_> = self.policies.iter().map(|before| before.policy.name().clone()).collect();
-        let mut before = self.policies.last().map_or(KeySource::Before, |last| last.key.clone());
+        let mut before = self.policies.last().cloned();
         for limit in limits {
             if names.len() >= Checks::MAX {
                 errors.push(LayerError::TooMany);
                 break;
             }
-            let limit = limit.by_default(&before);
-            before = limit.key.clone();
+            let limit = limit.by_default(before.as_ref());
+            before = Some(limit.clone());
             let name = limit.policy.name().clone();
-            if names.is_empty() && matches!(before, KeySource::Before) {
+            if names.is_empty() && matches!(limit.key, KeySource::Before) {
                 errors.push(LayerError::NoKey { policy: name.clone() });
             }
             let mistakes = limit.mistakes();

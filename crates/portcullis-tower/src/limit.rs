@@ -13,6 +13,7 @@ mod reserve;
 pub(crate) mod response_outcome;
 mod trial;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,9 +34,9 @@ use response_outcome::OutcomeRule;
 ///
 /// | | |
 /// |---|---|
-/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`count_rejections`](Self::count_rejections) |
+/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`named`](Self::named), [`on_missing`](Self::on_missing), [`count_rejections`](Self::count_rejections) |
 /// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
-/// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
+/// | which requests | [`shadow`](Self::shadow), [`shadow_for`](Self::shadow_for), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
 /// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) |
 /// | a wait | [`Policy::wait_at_most`] |
 ///
@@ -57,6 +58,7 @@ use response_outcome::OutcomeRule;
 pub struct Limit {
     pub(crate) policy: Policy,
     pub(crate) key: KeySource,
+    key_name: Option<Cow<'static, str>>,
     pub(crate) on_missing: OnMissing,
     pub(crate) cost: Option<Arc<dyn Cost>>,
     /// What an aborted response is charged, if the cost is a reservation.
@@ -85,6 +87,7 @@ impl Limit {
         Self {
             policy: policy.into(),
             key: KeySource::Before,
+            key_name: None,
             on_missing: OnMissing::default(),
             cost: None,
             reservation: None,
@@ -125,6 +128,26 @@ impl Limit {
     /// [quota](crate::Lookup::quota) of the identity as well, in place of [`quota_by_async`](Self::quota_by_async).
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
         Self { key: KeySource::Async(Arc::new(key)), ..self }
+    }
+
+    /// Names the key for people: in the line that a layer logs when it starts, in the layers of a limiter and in the admin API. A
+    /// closure is `custom` there without a name. The keys themselves stay as they are.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use portcullis_core::{KeyWriter, Policy, Quota};
+    /// use portcullis_tower::{Identity, PolicyExt as _};
+    ///
+    /// let user = |parts: &Parts, key: &mut KeyWriter<'_>| {
+    ///     let Some(user) = parts.extensions.get::<u64>() else { return Ok(Identity::Missing) };
+    ///     key.part("user", &user.to_be_bytes());
+    ///     Ok(Identity::Found)
+    /// };
+    /// let search = Policy::gcra("search", Quota::per_second(10)).by(user).named("user");
+    /// assert!(format!("{search:?}").contains(r#"key: "user""#));
+    /// ```
+    pub fn named(self, key: impl Into<Cow<'static, str>>) -> Self {
+        Self { key_name: Some(key.into()), ..self }
     }
 
     /// Sets how the policy treats a request that has no identity.
@@ -290,10 +313,10 @@ impl From<Policy> for Limit {
 
 impl fmt::Debug for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { policy, key, mode, .. } = self;
+        let Self { policy, mode, .. } = self;
         f.debug_struct("Limit")
             .field("policy", policy)
-            .field("key", &key.description())
+            .field("key", &self.key_description())
             .field("mode", mode)
             .finish_non_exhaustive()
     }

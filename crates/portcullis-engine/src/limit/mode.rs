@@ -102,6 +102,12 @@ impl Percent {
         self.permille
     }
 
+    /// The share that has all other keys.
+    #[must_use]
+    pub const fn others(self) -> Self {
+        Self { permille: WHOLE.saturating_sub(self.permille) }
+    }
+
     /// Returns whether a key of this policy is in the share. It stays there when a window gets another length.
     pub fn includes(self, policy: &Policy, key: Key) -> bool {
         position(policy.override_digest(), key.slot()) < self.permille
@@ -176,9 +182,11 @@ impl FromStr for Mode {
             "enforce" => Ok(Self::Enforce),
             _ => {
                 let share = text.strip_suffix('%').ok_or_else(|| ParseModeError::Unknown(text.to_owned()))?;
-                permille(share.trim_end())
+                let in_shadow = share.strip_prefix("shadow ");
+                permille(in_shadow.unwrap_or(share).trim_end())
                     .filter(|permille| *permille <= WHOLE)
-                    .map(|permille| Self::Percent(Percent { permille }))
+                    .map(|permille| Percent { permille })
+                    .map(|share| Self::Percent(if in_shadow.is_some() { share.others() } else { share }))
                     .ok_or_else(|| ParseModeError::Share(text.to_owned()))
             }
         }
@@ -201,6 +209,7 @@ fn permille(percent: &str) -> Option<u16> {
 /// use portcullis_engine::{Mode, Percent};
 ///
 /// assert_eq!("12.5 %".parse(), Ok(Mode::Percent(Percent::permille(125))));
+/// assert_eq!("shadow 10 %".parse(), Ok(Mode::Percent(Percent::new(90))));
 /// let error = "101%".parse::<Mode>().unwrap_err();
 /// assert_eq!(error.to_string(), "101% is no share of the keys: use 0% to 100%, in steps of 0.1");
 /// ```
@@ -208,7 +217,7 @@ fn permille(percent: &str) -> Option<u16> {
 #[non_exhaustive]
 pub enum ParseModeError {
     /// It is neither a mode nor a share.
-    #[error("{0} is no mode: use `off`, `shadow`, `enforce` or a share such as `10%`")]
+    #[error("{0} is no mode: use `off`, `shadow`, `enforce` or a share such as `10%` or `shadow 10%`")]
     Unknown(String),
     /// The share is not from 0 to 100 percent in steps of a tenth.
     #[error("{0} is no share of the keys: use 0% to 100%, in steps of 0.1")]

@@ -20,12 +20,18 @@ pub(crate) enum KeySource {
 }
 
 impl Limit {
-    /// Gives the limit this key, unless it has one.
-    pub(crate) fn by_default(mut self, before: &KeySource) -> Self {
-        if matches!(self.key, KeySource::Before) {
-            self.key = before.clone();
+    /// Gives the limit the key of the limit before, unless it has one.
+    pub(crate) fn by_default(mut self, before: Option<&Self>) -> Self {
+        if let (KeySource::Before, Some(before)) = (&self.key, before) {
+            self.key = before.key.clone();
+            self.key_name = self.key_name.or_else(|| before.key_name.clone());
         }
         self
+    }
+
+    /// What the key is, for people.
+    pub(crate) fn key_description(&self) -> Cow<'static, str> {
+        self.key_name.clone().unwrap_or_else(|| self.key.description())
     }
 }
 
@@ -64,7 +70,7 @@ impl KeySource {
     }
 
     /// What the key is, for people.
-    pub(crate) fn description(&self) -> Cow<'static, str> {
+    fn description(&self) -> Cow<'static, str> {
         match self {
             Self::Sync(key) => key.description(),
             Self::Async(key) => key.description(),

@@ -44,6 +44,22 @@ impl Limit {
         self.mode(Mode::Percent(share))
     }
 
+    /// Makes the policy a [shadow](Self::shadow) policy for a share of its keys, and enforces it for the others. The same as
+    /// [`enforce`](Self::enforce) for the others.
+    ///
+    /// The clients in a share stay the same. A request without an identity for the policy passes, as under a shadow policy.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{ClientIp, Percent, PolicyExt as _};
+    ///
+    /// let search = Policy::gcra("search", Quota::per_second(10)).by(ClientIp::peer()).shadow_for(Percent::new(10));
+    /// assert!(format!("{search:?}").contains("mode: Percent(90 %)"));
+    /// ```
+    pub fn shadow_for(self, share: Percent) -> Self {
+        self.enforce(share.others())
+    }
+
     /// Sets the mode of the policy, [`Mode::Enforce`] by default.
     ///
     /// [`Registry::set_mode`](crate::Registry::set_mode) replaces it while the layer runs.

@@ -13,7 +13,7 @@ use portcullis_tower::{
 use tower::Layer as _;
 
 use crate::log::{Log, log};
-use crate::probe::{probed, request, send};
+use crate::probe::{Probe, probed, request, send};
 
 struct Setup {
     registry: Arc<Registry>,
@@ -151,6 +151,20 @@ fn keys_describe_themselves() {
     let api_key = Query::named("api_key").credential(http::HeaderValue::from_static("ApiKey"));
     assert_eq!(api_key.description(), "query api_key");
     assert_eq!(portcullis_tower::Extension::<String>::new().description(), "extension alloc::string::String");
+}
+
+#[test]
+fn named_key_is_shown_for_its_limits() {
+    let closure = |_: &http::request::Parts, _: &mut portcullis_core::KeyWriter<'_>| Ok(Identity::Exempt);
+    let setup = Setup::new();
+    let limit = daily("user").by(closure).named("user");
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), limit)
+        .and(daily("same"))
+        .and(Limit::new(daily("other")).by(Global).named("all of them"));
+    let _service = layer.layer(Probe::default());
+    let layers = setup.registry.layers();
+    let keys: Vec<_> = layers[0].policies().iter().map(|policy| policy.key()).collect();
+    assert_eq!(keys, ["user", "user", "all of them"]);
 }
 
 #[test]

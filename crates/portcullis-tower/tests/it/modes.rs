@@ -82,6 +82,15 @@ async fn a_share_of_the_users_is_limited_and_it_grows() {
 }
 
 #[tokio::test]
+async fn users_in_shadow_are_those_of_no_share() {
+    let enforced = layer(&registry(), by_user("planned").enforce(Percent::new(90))).layer(Probe::default());
+    let in_shadow = layer(&registry(), by_user("planned").shadow_for(TENTH)).layer(Probe::default());
+    let limited_users = limited(&in_shadow, 0..300).await;
+    assert!((250..=288).contains(&limited_users.len()), "{} of 300", limited_users.len());
+    assert_eq!(limited_users, limited(&enforced, 0..300).await);
+}
+
+#[tokio::test]
 async fn users_beyond_the_share_are_in_shadow() {
     let registry = registry();
     let rejected = Arc::new(Mutex::new(HashMap::<String, (u32, u32)>::new()));

@@ -314,6 +314,7 @@ async fn options_of_a_policy_are_those_of_the_builders() {
     same("mode = \"off\"", |limit| limit.mode(Mode::Off)).await;
     same("mode = \"shadow\"", Limit::shadow).await;
     same("mode = { percent = 50 }", |limit| limit.enforce(Percent::new(50))).await;
+    same("mode = \"shadow 50%\"", |limit| limit.shadow_for(Percent::new(50))).await;
     same("mode = \"0.5 %\"", |limit| limit.enforce(Percent::permille(5))).await;
     same("cost = 2", |limit| limit.cost(|_: &http::request::Parts| 2)).await;
     same("cost = { function = \"length\" }", |limit| {

@@ -48,6 +48,7 @@ fn what_builders_refuse_is_an_error_at_its_field() {
         ("in_flight = { limit = 0 }", "error: policy.p.in_flight.limit: "),
         ("in_flight = { limit = 1, lease = \"1ms\" }", "error: policy.p.in_flight.lease: "),
         ("mode = \"shdow\"", "error: policy.p.mode: unknown mode \"shdow\" (help: did you mean \"shadow\"?)"),
+        ("mode = \"shadow 101%\"", "error: policy.p.mode: shadow 101% is no share of the keys"),
         ("mode = { percent = 101 }", "error: policy.p.mode.percent: 101 percent is no share of the keys"),
         (
             "match = { path = \"search\" }",

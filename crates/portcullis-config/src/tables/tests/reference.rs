@@ -129,7 +129,10 @@ const NOTES: [(&str, &str); 36] = [
     ("policy.windows", "Needs the feature `calendar`."),
     ("policy.lease", "See [leases][leases.md]."),
     ("policy.on_store_failure", "A share among 4 instances is `{ local = 4 }`."),
-    ("policy.mode", "A share is `\"10%\"` or `{ percent = 10 }`. See [trying out][responses.md#trying-out]."),
+    (
+        "policy.mode",
+        "A share is `\"10%\"` or `{ percent = 10 }`, or in shadow `\"shadow 10%\"`. See [trying out][responses.md#trying-out].",
+    ),
     ("policy.except", "See [exemptions and lists][rules.md#exemptions-and-lists]."),
     ("policy.key", "See [keys][rules.md#keys]."),
     ("policy.match", "See [matching][rules.md#matching]."),

@@ -110,6 +110,9 @@ fn mode_is_read_as_it_is_written() {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
     assert_eq!("10%".parse(), Ok(share(100)));
+    for (text, enforced) in [("shadow 0%", 1_000), ("shadow 12.5 %", 875), ("shadow 100%", 0)] {
+        assert_eq!(text.parse(), Ok(share(enforced)), "{text}");
+    }
     for wrong in [
         "",
         "%",
@@ -124,6 +127,10 @@ fn mode_is_read_as_it_is_written() {
         "5.%",
         "\u{0661}%",
         "99999999%",
+        "shadow 101%",
+        "shadow10%",
+        "shadow %",
+        "enforce 10%",
     ] {
         assert!(wrong.parse::<Mode>().is_err(), "{wrong}");
     }

@@ -63,7 +63,7 @@ impl LayerSummary {
     /// The policies are as they are now, in the order of the layer.
     pub(crate) fn new(route: Option<Arc<str>>, policies: Vec<Limit>, secret: Secret) -> Self {
         let summary = |limit: Limit| {
-            let key = limit.key.description();
+            let key = limit.key_description();
             PolicySummary { limit, key }
         };
         Self { route, policies: policies.into_iter().map(summary).collect(), secret }
