@@ -207,6 +207,24 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Cow::Borrowed("custom")
     }
 
+    /// Returns what a client has to send so that this request has the identity, such as `the header x-api-key`: the response to a
+    /// request whose identity is missing says it, unless `Limit::hide_key` is set. Called for such requests only.
+    ///
+    /// `None` by default, as for closures and for what the server determines.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use portcullis_tower::{Header, KeyExtractor, Query};
+    ///
+    /// let (parts, ()) = Request::new(()).into_parts();
+    /// let key = Header::named("x-api-key").or(Query::named("api_key"));
+    /// assert_eq!(key.expected(&parts).as_deref(), Some("the header x-api-key or the query parameter api_key"));
+    /// ```
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        let _ = parts;
+        None
+    }
+
     /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with
     /// `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] is a credential already.
     ///

@@ -21,7 +21,7 @@ use portcullis_core::Policy;
 use portcullis_core::overrides::LockOut;
 
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing};
-pub(crate) use key::{KeySource, ResolvedKey};
+pub(crate) use key::{KeySource, ResolvedKey, missing_message};
 pub use policy_ext::PolicyExt;
 use portcullis_engine::{HeldUntil, PolicyLockOut};
 use quota::QuotaSource;
@@ -34,7 +34,7 @@ use response_outcome::OutcomeRule;
 ///
 /// | | |
 /// |---|---|
-/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`named`](Self::named), [`on_missing`](Self::on_missing), [`count_rejections`](Self::count_rejections) |
+/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`named`](Self::named), [`on_missing`](Self::on_missing), [`hide_key`](Self::hide_key), [`count_rejections`](Self::count_rejections) |
 /// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
 /// | which requests | [`shadow`](Self::shadow), [`shadow_for`](Self::shadow_for), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
 /// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) |
@@ -60,6 +60,8 @@ pub struct Limit {
     pub(crate) key: KeySource,
     key_name: Option<Cow<'static, str>>,
     pub(crate) on_missing: OnMissing,
+    /// Whether the response to a request without the key does not say what it is.
+    hides_key: bool,
     pub(crate) cost: Option<Arc<dyn Cost>>,
     /// What an aborted response is charged, if the cost is a reservation.
     pub(crate) reservation: Option<OnAbort>,
@@ -89,6 +91,7 @@ impl Limit {
             key: KeySource::Before,
             key_name: None,
             on_missing: OnMissing::default(),
+            hides_key: false,
             cost: None,
             reservation: None,
             mode: Mode::default(),
@@ -155,6 +158,36 @@ impl Limit {
     /// The default is [`OnMissing::Reject`].
     pub fn on_missing(self, on_missing: OnMissing) -> Self {
         Self { on_missing, ..self }
+    }
+
+    /// Keeps secret what a client has to send as its identity. By default the response to a request without it
+    /// says it, such as `the request has no identity: it needs the header x-api-key`.
+    ///
+    /// A `WWW-Authenticate` of the key, as of [`Bearer`](crate::Bearer), is sent in any case.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use http_body_util::BodyExt as _;
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let limit = Policy::gcra("search", Quota::per_second(10)).by(Header::named("x-internal-key"));
+    /// let service = RateLimitLayer::new(registry, limit.hide_key()).layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// let response = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(response.into_body().collect().await?.to_bytes(), "the request has no identity\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hide_key(self) -> Self {
+        Self { hides_key: true, ..self }
     }
 
     /// Keeps requests charged if they are rejected because their identity is missing or malformed under another policy of the layer

@@ -211,6 +211,10 @@ impl KeyExtractor for Except<Arc<dyn KeyExtractor>> {
         self.key.is_shared()
     }
 
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        self.key.expected(parts)
+    }
+
     fn description(&self) -> Cow<'static, str> {
         self.key.description()
     }
@@ -226,6 +230,10 @@ impl AsyncKeyExtractor for Except<Arc<dyn AsyncKeyExtractor>> {
 
     fn challenge(&self) -> Option<HeaderValue> {
         self.key.challenge()
+    }
+
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        self.key.expected(parts)
     }
 
     fn description(&self) -> Cow<'static, str> {

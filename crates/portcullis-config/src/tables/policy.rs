@@ -32,6 +32,7 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "tier", Nested(&TIER), "Where the tier of a request comes from.";
     "cost", AnyOf(&[UNITS, Nested(&COST)]), "The units of a request.", default("1");
     "on_missing", Choice(&names(&ON_MISSING)), "What happens without a key.", default("reject");
+    "hide_key", Bool, "Whether responses to requests without the key do not say what it is.", default("false");
     "wait", DURATION, "The longest wait of a request, in place of a rejection.";
     "debt", UNITS, "The most units that a key may owe.";
     "caller_quotas", List(&QUOTA, 2, 2), "The smallest and the largest quota of single callers: by default those of `tiers`.";

@@ -68,6 +68,10 @@ impl KeyExtractor for Bearer {
         true
     }
 
+    fn expected(&self, _: &Parts) -> Option<Cow<'static, str>> {
+        Some(Cow::Borrowed("a bearer token"))
+    }
+
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("bearer")
     }

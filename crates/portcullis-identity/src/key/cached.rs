@@ -11,6 +11,7 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, Secret};
 
+use super::combine::is_missing;
 use super::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup, LookupFuture};
 use crate::LookupCounts;
 use crate::lookup_cache::LookupCache;
@@ -137,6 +138,12 @@ impl AsyncKeyExtractor for CachedLookup {
 
     fn challenge(&self) -> Option<HeaderValue> {
         self.look_up.challenge().or_else(|| self.by.challenge())
+    }
+
+    /// That of what is looked up, if it is missing. What is there and was not found is no key.
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        let is_missing = is_missing(&*self.by, parts);
+        if is_missing { self.by.expected(parts) } else { self.look_up.expected(parts) }
     }
 
     fn description(&self) -> Cow<'static, str> {

@@ -75,6 +75,10 @@ impl KeyExtractor for Cookie {
         true
     }
 
+    fn expected(&self, _: &Parts) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(format!("the cookie {}", self.name)))
+    }
+
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("cookie {}", self.name))
     }

@@ -42,6 +42,10 @@ impl<K: KeyExtractor> KeyExtractor for Credential<K> {
         self.extractor.is_shared()
     }
 
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        self.extractor.expected(parts)
+    }
+
     fn description(&self) -> Cow<'static, str> {
         self.extractor.description()
     }

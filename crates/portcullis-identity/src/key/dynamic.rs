@@ -33,6 +33,10 @@ macro_rules! forward_to_pointee {
                 (**self).is_shared()
             }
 
+            fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+                (**self).expected(parts)
+            }
+
             fn description(&self) -> Cow<'static, str> {
                 (**self).description()
             }
@@ -49,6 +53,10 @@ macro_rules! forward_to_pointee {
 
             fn description(&self) -> Cow<'static, str> {
                 (**self).description()
+            }
+
+            fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+                (**self).expected(parts)
             }
 
             fn count_in(&self, counts: &LookupCounts) {
@@ -84,6 +92,7 @@ mod tests {
             assert_eq!(key(pointer), key(&Bearer));
             assert_eq!(pointer.challenge().unwrap(), "Bearer");
             assert_eq!(pointer.description(), "bearer");
+            assert_eq!(pointer.expected(&parts).unwrap(), "a bearer token");
             assert!(!pointer.counts_rejections() && pointer.is_chosen_by_client());
         }
         let boxed: Box<dyn KeyExtractor> = Box::new(ClientIp::peer());
@@ -108,6 +117,10 @@ mod tests {
             Some(HeaderValue::from_static("ApiKey"))
         }
 
+        fn expected(&self, _: &Parts) -> Option<Cow<'static, str>> {
+            Some(Cow::Borrowed("an API key"))
+        }
+
         fn count_in(&self, counts: &LookupCounts) {
             counts.hit();
         }
@@ -121,6 +134,7 @@ mod tests {
         for pointer in [&boxed as &dyn AsyncKeyExtractor, &shared] {
             assert_eq!(pointer.look_up(&parts).await, Ok(Lookup::found("tenant", "acme")));
             assert_eq!(pointer.challenge().unwrap(), "ApiKey");
+            assert_eq!(pointer.expected(&parts).unwrap(), "an API key");
             let counts = LookupCounts::default();
             pointer.count_in(&counts);
             assert!(format!("{counts:?}").contains("lookup_hits: 1"), "{counts:?}");

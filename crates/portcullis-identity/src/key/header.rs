@@ -84,6 +84,10 @@ impl KeyExtractor for Header {
         true
     }
 
+    fn expected(&self, _: &Parts) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(format!("the header {}", self.name)))
+    }
+
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("header {}", self.name))
     }

@@ -90,6 +90,12 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
         None
     }
 
+    /// Returns what a client has to send. See [`KeyExtractor::expected`](crate::KeyExtractor::expected).
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        let _ = parts;
+        None
+    }
+
     /// Returns what the key is, for people. See [`KeyExtractor::description`](crate::KeyExtractor::description). `lookup` by default.
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("lookup")

@@ -62,6 +62,10 @@ impl KeyExtractor for Query {
         true
     }
 
+    fn expected(&self, _: &Parts) -> Option<Cow<'static, str>> {
+        Some(Cow::Owned(format!("the query parameter {}", self.name)))
+    }
+
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("query {}", self.name))
     }

@@ -141,7 +141,7 @@ pub(super) fn rejection(config: &LayerConfig, parts: &Parts, error: KeyError, so
         for (index, limit) in enforced.filter(|(_, limit)| limit.is_enforced_for_some()) {
             let KeySource::Sync(extractor) = &limit.key else { continue };
             let key = ResolvedKey::find(&**extractor, config.registry.secret(), parts)
-                .and_then(|resolved| limit.key_to_charge(resolved, config.registry.secret()));
+                .and_then(|resolved| limit.key_to_charge(resolved, config.registry.secret(), parts));
             match key {
                 Ok(Some(key))
                     if config.limits.policies()[index].is_enforced_for(key) && limit.keeps_charge(key) =>
@@ -182,7 +182,8 @@ fn add_if_counted(
         }
         Ok(ResolvedKey::Known(_)) | Err(_) => {}
     }
-    let key = resolved.clone().and_then(|resolved| limit.key_to_charge(resolved, config.registry.secret()));
+    let key =
+        resolved.clone().and_then(|resolved| limit.key_to_charge(resolved, config.registry.secret(), parts));
     match key {
         Ok(Some(key)) => ask.add(&config.limits, index, key, limit.cost_of(parts)),
         Ok(None) => {}

@@ -116,15 +116,13 @@ impl Limit {
         &self,
         resolved: ResolvedKey,
         secret: &Secret,
+        parts: &Parts,
     ) -> Result<Option<Key>, KeyError> {
         match (resolved, self.on_missing) {
             (ResolvedKey::Known(key), _) => Ok(Some(key)),
             (ResolvedKey::Exempt, _) | (ResolvedKey::Missing, OnMissing::Exempt) => Ok(None),
             (ResolvedKey::Missing, OnMissing::Shared) => key_of_missing(secret).map(Some),
-            (ResolvedKey::Missing, _) => Err(match self.key.challenge() {
-                Some(challenge) => KeyError::unauthenticated(MISSING_IDENTITY, challenge),
-                None => KeyError::client(MISSING_IDENTITY),
-            }),
+            (ResolvedKey::Missing, _) => Err(self.missing_identity(parts)),
         }
     }
 }
@@ -135,5 +133,3 @@ fn key_of_missing(secret: &Secret) -> Result<Key, KeyError> {
     hasher.writer().shared_part("portcullis.missing", b"");
     Ok(hasher.finish()?)
 }
-
-const MISSING_IDENTITY: &str = "the request has no identity";

@@ -29,6 +29,16 @@ impl Limit {
         self
     }
 
+    /// The error of a request whose identity is missing.
+    pub(crate) fn missing_identity(&self, parts: &Parts) -> KeyError {
+        let expected = if self.hides_key { None } else { self.key.expected(parts) };
+        let message = missing_message(expected);
+        match self.key.challenge() {
+            Some(challenge) => KeyError::unauthenticated(message, challenge),
+            None => KeyError::client(message),
+        }
+    }
+
     /// What the key is, for people.
     pub(crate) fn key_description(&self) -> Cow<'static, str> {
         self.key_name.clone().unwrap_or_else(|| self.key.description())
@@ -69,6 +79,14 @@ impl KeySource {
         }
     }
 
+    fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
+        match self {
+            Self::Sync(key) => key.expected(parts),
+            Self::Async(key) => key.expected(parts),
+            Self::Before => None,
+        }
+    }
+
     /// What the key is, for people.
     fn description(&self) -> Cow<'static, str> {
         match self {
@@ -76,6 +94,14 @@ impl KeySource {
             Self::Async(key) => key.description(),
             Self::Before => Cow::Borrowed("the key before"),
         }
+    }
+}
+
+/// Says that the identity is missing, and what the client has to send.
+pub(crate) fn missing_message(expected: Option<Cow<'static, str>>) -> Cow<'static, str> {
+    match expected {
+        Some(expected) => Cow::Owned(format!("the request has no identity: it needs {expected}")),
+        None => Cow::Borrowed("the request has no identity"),
     }
 }
 

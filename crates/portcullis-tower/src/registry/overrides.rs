@@ -8,7 +8,7 @@ use portcullis_core::overrides::{self, Override};
 use portcullis_core::{Key, Policy, Quota};
 
 use super::Registry;
-use crate::limit::ResolvedKey;
+use crate::limit::{ResolvedKey, missing_message};
 use crate::{KeyError, KeyExtractor, OverridingError};
 
 impl Registry {
@@ -57,7 +57,7 @@ impl Registry {
         let (parts, _) = request.into_parts();
         match ResolvedKey::find(extractor, self.secret(), &parts)? {
             ResolvedKey::Known(key) => Ok(key),
-            ResolvedKey::Missing => Err(KeyError::client("the request has no identity")),
+            ResolvedKey::Missing => Err(KeyError::client(missing_message(extractor.expected(&parts)))),
             ResolvedKey::Exempt => Err(KeyError::client("the extractor exempts the request")),
         }
     }

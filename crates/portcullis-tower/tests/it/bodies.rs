@@ -5,7 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{Bearer, Global, Header, PolicyExt as _, RateLimitLayer, Reason};
+use portcullis_tower::{
+    Bearer, CachedLookup, Cookie, Global, Header, Lookup, PolicyExt as _, RateLimitLayer, Reason,
+};
 
 use crate::probe::{Answer, grpc, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
@@ -55,6 +57,8 @@ async fn every_rejection_has_problem_details() {
     store.set(Mode::Down);
     let one = || Policy::gcra("all", Quota::per_minute(1));
     let closed = one().on_store_failure(FailureMode::Closed);
+    let look_up = |_: &http::request::Parts| async { Ok(Lookup::found("account", "acme")) };
+    let accounts = CachedLookup::new(Cookie::named("session"), look_up);
     let misconfigured = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
         Err(portcullis_tower::KeyError::server("the secret of the server"))
     };
@@ -81,14 +85,28 @@ async fn every_rejection_has_problem_details() {
             400,
             "about:blank",
             "Bad Request",
+            r#""detail":"the request has no identity: it needs the header x-user"}"#,
+        ),
+        (
+            RateLimitLayer::new(registry(), one().by(Header::named("x-user")).hide_key()),
+            400,
+            "about:blank",
+            "Bad Request",
             r#""detail":"the request has no identity"}"#,
+        ),
+        (
+            RateLimitLayer::new(registry(), one().by_async(accounts)),
+            400,
+            "about:blank",
+            "Bad Request",
+            r#""detail":"the request has no identity: it needs the cookie session"}"#,
         ),
         (
             RateLimitLayer::new(registry(), one().by(Bearer)),
             401,
             "about:blank",
             "Unauthorized",
-            r#""detail":"the request has no identity"}"#,
+            r#""detail":"the request has no identity: it needs a bearer token"}"#,
         ),
         (
             RateLimitLayer::new(registry(), one().by(misconfigured)),

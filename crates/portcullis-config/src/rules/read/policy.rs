@@ -61,6 +61,7 @@ impl Reader<'_> {
             on_missing,
             count_rejections: fields.read("count_rejections").unwrap_or_default(),
             hide: fields.read("hide").unwrap_or_default(),
+            hide_key: fields.read("hide_key").unwrap_or_default(),
             reject_with: RejectWithOption(self.reject_with(fields)),
             table: entry.name.clone(),
             span: entry.name_span,
@@ -190,6 +191,7 @@ struct Parts {
     on_missing: OnMissing,
     count_rejections: bool,
     hide: bool,
+    hide_key: bool,
     reject_with: RejectWithOption,
     table: String,
     span: Span,
@@ -200,6 +202,9 @@ impl Parts {
         let mut limit = self.source.limit(policy).mode(self.mode).on_missing(self.on_missing);
         if self.count_rejections {
             limit = limit.count_rejections();
+        }
+        if self.hide_key {
+            limit = limit.hide_key();
         }
         if self.hide { limit.hide() } else { limit }
     }

@@ -359,6 +359,7 @@ async fn options_of_a_policy_are_those_of_the_builders() {
     }
     same("refund_unanswered = true", Limit::refund_unanswered).await;
     same("hide = true", Limit::hide).await;
+    same("hide_key = true", Limit::hide_key).await;
     same("warn_at = 0.5", |limit| limit.warn_at(0.5)).await;
     same("count_rejections = true", Limit::count_rejections).await;
     assert_same(&text("in_flight = { limit = 4, lease = \"10s\", until = \"headers\" }"), |registry| {

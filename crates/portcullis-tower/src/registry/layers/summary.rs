@@ -93,7 +93,7 @@ impl LayerSummary {
         let KeySource::Sync(extractor) = &own.key else { return Ok(None) };
         match (ResolvedKey::find(&**extractor, &self.secret, parts)?, own.on_missing) {
             (ResolvedKey::Missing, OnMissing::Reject) => Ok(None),
-            (resolved, _) => own.key_to_charge(resolved, &self.secret),
+            (resolved, _) => own.key_to_charge(resolved, &self.secret, parts),
         }
     }
 
