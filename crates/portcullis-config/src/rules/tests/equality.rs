@@ -172,9 +172,12 @@ fn keyed(key: &str) -> String {
 }
 
 fn beside(registry: Start, limit: Limit) -> RateLimitLayer {
+    rejecting(registry, limit.on_missing(OnMissing::Shared))
+}
+
+fn rejecting(registry: Start, limit: Limit) -> RateLimitLayer {
     let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-    let layer = RateLimitLayer::new(registry, limit.on_missing(OnMissing::Shared));
-    layer.and(all.by(ClientIp::peer()).hide())
+    RateLimitLayer::new(registry, limit).and(all.by(ClientIp::peer()).hide())
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,12 +274,11 @@ async fn keys_are_those_of_the_builders() {
 #[tokio::test(start_paused = true)]
 async fn challenge_is_that_of_a_credential() {
     let text = keyed("{ header = \"x-api-key\", challenge = \"ApiKey\" }").replace("shared", "reject");
-    assert_same(&text, |registry| {
-        let key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
-        let all = Policy::gcra("all", Quota::per_second(100_000).burst(100_000));
-        RateLimitLayer::new(registry, gcra().by(key)).and(all.by(ClientIp::peer()).hide())
-    })
-    .await;
+    let key = || Header::named("x-api-key");
+    let credential = key().credential(HeaderValue::from_static("ApiKey"));
+    assert_same(&text, |registry| rejecting(registry, gcra().by(credential))).await;
+    let text = keyed("{ header = \"x-api-key\" }").replace("\"shared\"", "\"reject\"\nhide_key = true");
+    assert_same(&text, |registry| rejecting(registry, gcra().by(key()).hide_key())).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +361,6 @@ async fn options_of_a_policy_are_those_of_the_builders() {
     }
     same("refund_unanswered = true", Limit::refund_unanswered).await;
     same("hide = true", Limit::hide).await;
-    same("hide_key = true", Limit::hide_key).await;
     same("warn_at = 0.5", |limit| limit.warn_at(0.5)).await;
     same("count_rejections = true", Limit::count_rejections).await;
     assert_same(&text("in_flight = { limit = 4, lease = \"10s\", until = \"headers\" }"), |registry| {
