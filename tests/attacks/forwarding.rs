@@ -25,7 +25,7 @@ async fn status(url: &str, header: &str, value: &str) -> u16 {
     HttpClient::http_1().send(request, ()).await.status().as_u16()
 }
 
-fn trusted_proxies() -> portcullis::key::TrustedProxies {
+fn trusted_proxies() -> portcullis::key::ProxiesWithoutHeader {
     ClientIp::behind(Trust::networks(["127.0.0.0/8", "10.0.0.0/8"]))
 }
 

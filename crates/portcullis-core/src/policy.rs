@@ -93,7 +93,7 @@ impl Policy {
     ///
     /// If the name is not 1 to 64 printable ASCII characters.
     #[track_caller]
-    pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
+    pub const fn literal(name: &'static str /* no literal: `try_new` */, strategy: Strategy) -> Self {
         let digest = Wide::new(name::digest_of_states(name, &strategy));
         Self {
             name: PolicyName::literal(name),
@@ -111,7 +111,7 @@ impl Policy {
     ///
     /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`TokenBucket::new`].
     #[track_caller]
-    pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
+    pub const fn token_bucket(name: &'static str /* no literal: `try_new` */, quota: Quota) -> Self {
         literal!(name, TokenBucket::new(quota))
     }
 
@@ -122,7 +122,7 @@ impl Policy {
     ///
     /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`Gcra::new`].
     #[track_caller]
-    pub const fn gcra(name: &'static str, quota: Quota) -> Self {
+    pub const fn gcra(name: &'static str /* no literal: `try_new` */, quota: Quota) -> Self {
         literal!(name, Gcra::new(quota))
     }
 
@@ -132,7 +132,7 @@ impl Policy {
     ///
     /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`LeakyBucket::new`].
     #[track_caller]
-    pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
+    pub const fn leaky_bucket(name: &'static str /* no literal: `try_new` */, quota: Quota) -> Self {
         literal!(name, LeakyBucket::new(quota))
     }
 
@@ -142,7 +142,7 @@ impl Policy {
     ///
     /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
     #[track_caller]
-    pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
+    pub const fn fixed_window(name: &'static str /* no literal: `try_new` */, quota: Quota) -> Self {
         literal!(name, FixedWindow::new(quota))
     }
 
@@ -153,7 +153,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst or a limit above
     /// [`SlidingWindow::MAX_LIMIT`].
     #[track_caller]
-    pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
+    pub const fn sliding_window(name: &'static str /* no literal: `try_new` */, quota: Quota) -> Self {
         literal!(name, SlidingWindow::new(quota))
     }
 
@@ -164,7 +164,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst or a limit above
     /// [`SlidingLog::MAX_LIMIT`].
     #[track_caller]
-    pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
+    pub const fn sliding_log(name: &'static str /* no literal: `try_new` */, quota: Quota) -> Self {
         literal!(name, SlidingLog::new(quota))
     }
 

@@ -25,12 +25,12 @@ use portcullis_core::KeyWriter;
 pub use bearer::Bearer;
 pub use cached::CachedLookup;
 pub use client_ip::peer;
-pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Networks, Trust, TrustError, TrustedProxies};
+pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Networks, ProxiesWithoutHeader, Trust, TrustError};
 pub use combine::{And, Or};
 pub use cookie::Cookie;
 pub use credential::Credential;
 pub use error::KeyError;
-pub use extension::Extension;
+pub use extension::{Extension, KeyBytes};
 pub use global::Global;
 pub use header::Header;
 #[doc(hidden)]
@@ -128,6 +128,8 @@ pub use route::Route;
     label = "not a `KeyExtractor`",
     note = "pass an extractor, such as `ClientIp::peer()` or `Header::named(\"x-api-key\")`, or a closure \
             `|parts: &Parts, key: &mut KeyWriter<'_>|` that returns `Result<Identity, KeyError>`",
+    note = "`ClientIp::behind(..)` becomes a key by the header that its proxies write: `.x_forwarded_for()`, `.forwarded()` \
+            or `.header(\"x-real-ip\")`",
     note = "a key that has to be awaited goes to `by_async`, as a closure `|parts: &Parts|` that returns a future"
 )]
 pub trait KeyExtractor: Send + Sync + 'static {

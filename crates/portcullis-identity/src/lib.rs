@@ -17,8 +17,8 @@ mod written_path;
 pub use key::header_name;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Networks, Or, Query,
-    Route, Trust, TrustError, TrustedProxies, peer,
+    Global, Header, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture, Networks, Or,
+    ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
 };
 pub use lookup_cache::LookupCounts;
 pub use portcullis_core::KeyWriter;

@@ -16,7 +16,7 @@ mod settings;
 mod spread;
 
 pub use fields::RateLimitHeaders;
-pub use rejection::Rejection;
+pub use rejection::{Rejection, RejectionResponse};
 
 /// What the layers of the workspace render responses by. It is public because they are other crates, and may change with any version.
 pub mod internal {

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, PolicyName, Retry};
 
@@ -21,6 +22,49 @@ pub struct Rejection<'a> {
     cause: Cause<'a>,
     /// Added to the wait.
     retry_offset: Duration,
+}
+
+/// What a closure returns that makes the responses to rejected requests: a [`Response`] with its body in one piece.
+///
+/// ```compile_fail,E0277
+/// use http::Response;
+/// use portcullis_response::RejectionResponse;
+///
+/// fn reject_with<R: RejectionResponse>(closure: impl Fn() -> R) {}
+/// reject_with(|| Response::new("a body that is no `Bytes`".to_owned()));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the response to a rejection",
+    label = "not a `Response<Bytes>`",
+    note = "return a `Response<Bytes>`: `rejection.response()`, changed where needed, or `Response::new(text.into())`",
+    note = "the closure is not awaited: it is neither `async` nor returns an `async` block"
+)]
+pub trait RejectionResponse {
+    /// Returns the response itself.
+    #[doc(hidden)]
+    fn into_response(self) -> Response<Bytes>;
+}
+
+impl RejectionResponse for Response<Bytes> {
+    fn into_response(self) -> Self {
+        self
+    }
+}
+
+/// Of a closure that does not return.
+#[expect(private_interfaces, reason = "it names `!`, which Rust has only behind `->`")]
+impl RejectionResponse for <fn() -> ! as Returns>::Type {
+    fn into_response(self) -> Response<Bytes> {
+        self
+    }
+}
+
+trait Returns {
+    type Type;
+}
+
+impl<T> Returns for fn() -> T {
+    type Type = T;
 }
 
 /// Why a request is rejected.

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use portcullis_core::Decision;
 
 use crate::fields::{Fields, Individual, ShownPolicy, SoftLimits, values};
-use crate::rejection::{Cause, Rejection};
+use crate::rejection::{Cause, Rejection, RejectionResponse};
 use crate::spread::{RetrySpread, retry_seed};
 use crate::{RateLimitHeaders, bodies, fields};
 use portcullis_engine::Rejected;
@@ -55,8 +55,11 @@ impl ResponseSettings {
     }
 
     /// Sets what makes the response of a rejection.
-    pub fn set_custom(&mut self, custom: Arc<CustomResponse>) {
-        self.custom = Some(custom);
+    pub fn set_custom<R: RejectionResponse>(
+        &mut self,
+        custom: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
+    ) {
+        self.custom = Some(Arc::new(move |rejection| custom(rejection).into_response()));
     }
 
     /// What makes the response of a rejection, if it was set.

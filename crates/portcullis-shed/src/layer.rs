@@ -8,12 +8,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, Response, StatusCode};
+use http::{HeaderName, StatusCode};
 use portcullis_core::or_panic;
 use portcullis_engine::Class;
 use portcullis_identity::matching::RequestMatcher;
-use portcullis_response::Rejection;
+use portcullis_response::{Rejection, RejectionResponse};
 use portcullis_tower::Registry;
 use portcullis_tower::internal::ListedShed as _;
 use tower_layer::Layer;
@@ -243,11 +242,11 @@ impl ShedLayer {
     /// [`RateLimitLayer::reject_with`](portcullis_tower::RateLimitLayer::reject_with) does. `Retry-After` and `Cache-Control: no-store` are
     /// written over its response.
     #[must_use]
-    pub fn reject_with<F>(self, response: F) -> Self
-    where
-        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
-    {
-        self.with(|config| config.responses.set_custom(Arc::new(response)))
+    pub fn reject_with<R: RejectionResponse>(
+        self,
+        response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
+    ) -> Self {
+        self.with(|config| config.responses.set_custom(response))
     }
 
     /// Returns the limit as it is now.

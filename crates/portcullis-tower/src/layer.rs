@@ -18,7 +18,7 @@ use portcullis_core::{Policy, store::Checks};
 use tower_layer::Layer;
 
 use crate::config::{LayerConfig, LiveConfig};
-use crate::{LayerError, Limit, RateLimit, RateLimitHeaders, Registry};
+use crate::{KeyedLimit, LayerError, Limit, RateLimit, RateLimitHeaders, Registry};
 
 /// Limits the requests to a service by one [`Limit`] or several.
 ///
@@ -66,8 +66,8 @@ impl RateLimitLayer {
     ///
     /// If [`try_new`](Self::try_new) returns an error.
     #[track_caller]
-    pub fn new(registry: Arc<Registry>, limit: Limit) -> Self {
-        or_panic(Self::try_new(registry, [limit]))
+    pub fn new(registry: Arc<Registry>, limit: impl KeyedLimit) -> Self {
+        or_panic(Self::try_new(registry, [limit.into()]))
     }
 
     /// A layer with these limits, for those that are not literals. Without any, it rejects what its lists deny, and lets everything else

@@ -210,7 +210,7 @@ pub use layer::RateLimitLayer;
 pub use limit::cost::Cost;
 pub use limit::quota::{CallerQuota, QuotaLookup};
 pub use limit::response_outcome::ResponseOutcome;
-pub use limit::{Limit, PolicyExt};
+pub use limit::{KeyedLimit, Limit, PolicyExt};
 pub use portcullis_core::KeyWriter;
 pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
@@ -222,10 +222,10 @@ pub use portcullis_engine::{
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Networks,
-    Or, Query, Route, Trust, TrustError, TrustedProxies, matching,
+    Global, Header, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture,
+    Networks, Or, ProxiesWithoutHeader, Query, Route, Trust, TrustError, matching,
 };
-pub use portcullis_response::{RateLimitHeaders, Rejection, headers};
+pub use portcullis_response::{RateLimitHeaders, Rejection, RejectionResponse, headers};
 pub use registry::layers::{LayerSummary, PolicySummary};
 pub use registry::{GrantBuilder, Installation, Registry};
 pub use selected::joint;

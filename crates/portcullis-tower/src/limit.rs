@@ -4,6 +4,7 @@ mod apply;
 pub(crate) mod cost;
 mod in_flight;
 mod key;
+mod keyed;
 mod lock_out;
 mod mistakes;
 mod outcome;
@@ -22,6 +23,7 @@ use portcullis_core::overrides::LockOut;
 
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing};
 pub(crate) use key::{KeySource, ResolvedKey, missing_message};
+pub use keyed::KeyedLimit;
 pub use policy_ext::PolicyExt;
 use portcullis_engine::{HeldUntil, PolicyLockOut};
 use quota::QuotaSource;

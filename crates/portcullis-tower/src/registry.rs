@@ -16,15 +16,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use tokio::time::{Instant, timeout};
 
 use crate::registry::layers::Inventory;
 use crate::registry::policy_sets::PolicySets;
-use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection};
+use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection, RejectionResponse};
 use portcullis_engine::Engine;
 use portcullis_engine::Observer;
 use portcullis_engine::engine::settler::Drained;
@@ -199,11 +197,11 @@ impl Registry {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn reject_with<F>(&self, response: F)
-    where
-        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
-    {
-        self.default_responses_mut().set_custom(Arc::new(response));
+    pub fn reject_with<R: RejectionResponse>(
+        &self,
+        response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
+    ) {
+        self.default_responses_mut().set_custom(response);
     }
 
     /// Makes all layers that are made from now on put the [decision](crate::RateLimitLayer::decision_in_response) into the

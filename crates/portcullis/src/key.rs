@@ -54,6 +54,6 @@
 pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
 pub use portcullis_tower::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture, Networks,
-    Or, Query, Route, Trust, TrustError, TrustedProxies,
+    Global, Header, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture,
+    Networks, Or, ProxiesWithoutHeader, Query, Route, Trust, TrustError,
 };

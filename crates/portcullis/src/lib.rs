@@ -230,8 +230,8 @@ pub mod layer {
     #[cfg(feature = "axum")]
     pub use portcullis_tower::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
     pub use portcullis_tower::{
-        CallerQuota, LayerOptionError, LayerSummary, Mode, ParseModeError, Percent, PercentError,
-        PolicySummary, QuotaLookup, QuotaRefusal,
+        CallerQuota, KeyedLimit, LayerOptionError, LayerSummary, Mode, ParseModeError, Percent, PercentError,
+        PolicySummary, QuotaLookup, QuotaRefusal, RejectionResponse,
     };
 }
 

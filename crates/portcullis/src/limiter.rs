@@ -19,8 +19,6 @@ mod shed;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::Response;
 use portcullis_core::store::{Checks, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Mistakes, Policy, Receipt, Secret, Settlement, StoreError,
@@ -28,7 +26,8 @@ use portcullis_core::{
 use portcullis_engine::Engine;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
-    CheckBuilder, Drained, LayerError, Limit, Observer, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
+    CheckBuilder, Drained, KeyedLimit, LayerError, Limit, Observer, RateLimitHeaders, RateLimitLayer,
+    Registry, Rejection, RejectionResponse,
 };
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
@@ -187,10 +186,10 @@ impl Limiter {
     /// # let _ = limiter;
     /// ```
     #[must_use]
-    pub fn reject_with<F>(self, response: F) -> Self
-    where
-        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
-    {
+    pub fn reject_with<R: RejectionResponse>(
+        self,
+        response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
+    ) -> Self {
         self.registry.reject_with(response);
         self
     }
@@ -212,7 +211,7 @@ impl Limiter {
     ///
     /// If [`try_layer`](Self::try_layer) returns an error for the limit.
     #[track_caller]
-    pub fn layer(&self, limit: Limit) -> RateLimitLayer {
+    pub fn layer(&self, limit: impl KeyedLimit) -> RateLimitLayer {
         RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 

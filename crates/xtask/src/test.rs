@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all checks, in an order that fails early.
 
 mod clients;
+mod compile_errors;
 mod doctests;
 mod no_std;
 mod programs;

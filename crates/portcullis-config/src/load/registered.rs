@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::Response;
 use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{
     AsyncKeyExtractor, ClientIp, Cost, Extension, KeyExtractor, KeyWriter, QuotaLookup, Rejection,
-    ResponseOutcome,
+    RejectionResponse, ResponseOutcome,
 };
 
 use super::Loader;
@@ -157,11 +155,12 @@ impl Loader {
     /// assert!(Rules::load(&loader).is_ok());
     /// ```
     #[must_use]
-    pub fn rejection(
+    pub fn rejection<R: RejectionResponse>(
         mut self,
         name: impl Into<String>,
-        response: impl Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
+        response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
     ) -> Self {
+        let response = move |rejection: &Rejection<'_>| response(rejection).into_response();
         self.hooks.rejections.insert(name.into(), Arc::new(response));
         self
     }

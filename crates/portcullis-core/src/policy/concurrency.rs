@@ -31,7 +31,7 @@ impl Concurrency {
     ///
     /// If the name is not 1 to 64 printable ASCII characters, or the limit is zero or more than [`InFlight::MAX_LIMIT`].
     #[track_caller]
-    pub const fn new(name: &'static str, limit: u64) -> Self {
+    pub const fn new(name: &'static str /* no literal: `Policy::try_new` */, limit: u64) -> Self {
         match InFlight::new(limit) {
             Ok(limit) => Self(Policy::literal(name, Strategy::InFlight(limit))),
             Err(error) => error.panic(),

@@ -79,7 +79,7 @@ impl PolicyName {
     ///
     /// If `name` is invalid for [`PolicyName::new`].
     #[track_caller]
-    pub const fn literal(name: &'static str) -> Self {
+    pub const fn literal(name: &'static str /* no literal: `new` */) -> Self {
         assert!(
             !name.is_empty() && name.len() <= Self::MAX_LEN && is_printable(name),
             "the name of a policy must be 1 to 64 printable ASCII characters"

@@ -6,9 +6,9 @@ mod forwarded;
 mod ip_prefix;
 mod log_once;
 mod peer;
+mod proxies_without_header;
 mod source;
 mod trust;
-mod trusted_proxies;
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -25,8 +25,8 @@ use source::Source;
 pub use error::ClientIpError;
 pub use ip_prefix::IpPrefix;
 pub use peer::peer;
+pub use proxies_without_header::ProxiesWithoutHeader;
 pub use trust::{Networks, Trust, TrustError};
-pub use trusted_proxies::TrustedProxies;
 
 /// The address of the client: an IPv4 address, or the /64 of an IPv6 address.
 ///
@@ -80,8 +80,8 @@ impl ClientIp {
     /// client. **If all are trusted, the client is the farthest**, the left-most of the header, or the peer if the header is
     /// absent: an internal request. An element up to the client that is not an address, or is the unspecified one (`0.0.0.0`,
     /// `::`), is an error of the client and never skipped; elements farther left are not read.
-    pub fn behind(trust: Trust) -> TrustedProxies {
-        TrustedProxies::new(trust)
+    pub fn behind(trust: Trust) -> ProxiesWithoutHeader {
+        ProxiesWithoutHeader::new(trust)
     }
 
     /// Charges IPv6 addresses by their first `length` bits instead of 64.

@@ -44,7 +44,7 @@ impl<T: Send + Sync + 'static> Extension<T> {
     /// The full name of the type is part of the key, so that a user and a tenant of one name have different keys.
     pub fn new() -> Self
     where
-        T: AsRef<[u8]>,
+        T: KeyBytes,
     {
         let write = |value: &T, key: &mut KeyWriter<'_>| {
             let bytes = value.as_ref();
@@ -67,7 +67,20 @@ impl<T: Send + Sync + 'static> Extension<T> {
     }
 }
 
-impl<T: AsRef<[u8]> + Send + Sync + 'static> Default for Extension<T> {
+/// What [`Extension::new`] takes: a type with bytes, such as a `String` or a type that implements `AsRef<[u8]>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no bytes that a key could be made of",
+    label = "not `AsRef<[u8]>`",
+    note = "say what its key is: `Extension::<{Self}>::with(|value, key| key.part(\"user\", value.name.as_bytes()))`",
+    note = "or implement `AsRef<[u8]>` for `{Self}`"
+)]
+pub trait KeyBytes: AsRef<[u8]> {}
+
+// Without the attribute the compiler describes `AsRef` in place of this trait.
+#[diagnostic::do_not_recommend]
+impl<T: AsRef<[u8]>> KeyBytes for T {}
+
+impl<T: KeyBytes + Send + Sync + 'static> Default for Extension<T> {
     fn default() -> Self {
         Self::new()
     }

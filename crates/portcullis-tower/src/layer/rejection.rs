@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 
-use crate::{RateLimitLayer, Rejection};
+use crate::{RateLimitLayer, Rejection, RejectionResponse};
 
 impl RateLimitLayer {
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
@@ -48,12 +48,11 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn reject_with<F>(mut self, response: F) -> Self
-    where
-        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
-    {
-        Arc::make_mut(&mut self.config)
-            .change_responses(|responses| responses.set_custom(Arc::new(response)));
+    pub fn reject_with<R: RejectionResponse>(
+        mut self,
+        response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_custom(response));
         self
     }
 

@@ -1,9 +1,25 @@
 //! The shortest way from a policy to a limit.
 
+use std::borrow::Cow;
+
 use portcullis_core::Policy;
+use portcullis_core::overrides::LockOut;
 
 use super::Limit;
-use crate::{AsyncKeyExtractor, KeyExtractor};
+use crate::{
+    AsyncKeyExtractor, CallerQuota, Cost, KeyExtractor, Mode, OnAbort, OnMissing, Percent, QuotaLookup,
+    ResponseOutcome,
+};
+
+/// The options of a [`Limit`], for a policy whose key is named afterwards.
+macro_rules! options {
+    ($($option:ident($($argument:ident: $kind:ty),*);)*) => {$(
+        #[doc = concat!("[`Limit::", stringify!($option), "`], before the key.")]
+        fn $option(self, $($argument: $kind),*) -> Limit {
+            Limit::new(self).$option($($argument),*)
+        }
+    )*};
+}
 
 /// Makes a [`Limit`] of a policy, by naming its key.
 ///
@@ -15,17 +31,14 @@ use crate::{AsyncKeyExtractor, KeyExtractor};
 /// assert_eq!(search.policy().name().as_str(), "search");
 /// ```
 ///
-/// A policy without a key is no limit of a layer, so that this does not compile:
+/// The options of a limit may stand before its key as well:
 ///
-/// ```compile_fail,E0308
-/// use std::sync::Arc;
+/// ```
+/// use portcullis_core::{Policy, Quota};
+/// use portcullis_tower::{Global, Mode, PolicyExt as _};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)));
+/// let search = Policy::gcra("search", Quota::per_second(10)).shadow().by(Global);
+/// assert!(format!("{search:?}").contains("mode: Shadow"));
 /// ```
 pub trait PolicyExt: Into<Policy> {
     /// Charges requests to this key: [`Limit::by`].
@@ -36,6 +49,30 @@ pub trait PolicyExt: Into<Policy> {
     /// Charges requests to this key, which has to be looked up: [`Limit::by_async`].
     fn by_async(self, key: impl AsyncKeyExtractor) -> Limit {
         Limit::new(self).by_async(key)
+    }
+
+    options! {
+        named(key: impl Into<Cow<'static, str>>);
+        on_missing(on_missing: OnMissing);
+        hide_key();
+        count_rejections();
+        cost(cost: impl Cost);
+        charge_when(charges: impl Fn(&ResponseOutcome<'_>) -> bool + Send + Sync + 'static);
+        refund_unanswered();
+        charge_after();
+        charge_after_at_most(requests: usize);
+        reserve(estimate: impl Cost);
+        reserve_or(estimate: impl Cost, on_abort: OnAbort);
+        quota(quota: impl CallerQuota);
+        quota_by_async(look_up: QuotaLookup);
+        release_at_headers();
+        shadow();
+        shadow_for(share: Percent);
+        enforce(share: Percent);
+        mode(mode: Mode);
+        lock_out(lock_out: LockOut);
+        hide();
+        warn_at(fraction: f64);
     }
 }
 

@@ -163,7 +163,7 @@ fn named_key_is_shown_for_its_limits() {
         .and(Limit::new(daily("other")).by(Global).named("all of them"));
     let _service = layer.layer(Probe::default());
     let layers = setup.registry.layers();
-    let keys: Vec<_> = layers[0].policies().iter().map(|policy| policy.key()).collect();
+    let keys: Vec<_> = layers[0].policies().iter().map(portcullis_tower::PolicySummary::key).collect();
     assert_eq!(keys, ["user", "user", "all of them"]);
 }
 

@@ -6,7 +6,9 @@ use anyhow::{Result, ensure};
 use clap::ValueEnum;
 
 use super::run::{Run, Size, sized};
-use super::{clients, doctests, no_std, programs, proxies, release, rules, toolchain, valkey};
+use super::{
+    clients, compile_errors, doctests, no_std, programs, proxies, release, rules, toolchain, valkey,
+};
 use crate::bench;
 use crate::faults;
 use crate::instructions;
@@ -29,6 +31,8 @@ pub(super) enum Step {
     Docs,
     /// the core compiles without std, and the check fails with std
     NoStd,
+    /// errors of the compiler name the cure of usual mistakes
+    CompileErrors,
     /// unit and integration tests
     Tests,
     /// the examples in the documentation
@@ -65,7 +69,7 @@ impl Step {
             Self::Toolchain => toolchain::check(workspace),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
-                let others = [no_std::MANIFEST, FUZZERS, bench::MANIFEST];
+                let others = [no_std::MANIFEST, compile_errors::MANIFEST, FUZZERS, bench::MANIFEST];
                 [&others[..], &GENERATORS]
                     .concat()
                     .iter()
@@ -104,6 +108,7 @@ impl Step {
                     .run(root)
             }
             Self::NoStd => no_std::check(workspace),
+            Self::CompileErrors => compile_errors::check(workspace),
             Self::Instructions => instructions::check(workspace),
             Self::Features => release::check_features(workspace, size),
             Self::Release => release::check(workspace),
@@ -132,6 +137,7 @@ impl Step {
                 | Self::Format
                 | Self::Rules
                 | Self::NoStd
+                | Self::CompileErrors
                 | Self::Tests
                 | Self::Doctests
         );

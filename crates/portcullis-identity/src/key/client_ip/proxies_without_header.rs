@@ -9,7 +9,7 @@ use super::{ClientIp, Source, Trust};
 ///
 /// Exactly one header is read: a proxy that maintains one passes the others on as the client sent them.
 ///
-/// `TrustedProxies` is not an extractor:
+/// `ProxiesWithoutHeader` is not an extractor:
 ///
 /// ```compile_fail,E0277
 /// use portcullis_tower::{ClientIp, KeyExtractor, Trust};
@@ -19,11 +19,11 @@ use super::{ClientIp, Source, Trust};
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "the header that trusted proxies write has to be named"]
-pub struct TrustedProxies {
+pub struct ProxiesWithoutHeader {
     trust: Trust,
 }
 
-impl TrustedProxies {
+impl ProxiesWithoutHeader {
     pub(super) const fn new(trust: Trust) -> Self {
         Self { trust }
     }
