@@ -53,6 +53,8 @@ enum Kind {
     Charge,
     /// A response to which any header can be added.
     ShownHeader,
+    /// The response to a call of gRPC.
+    GrpcResponse,
     /// A header of the request, whose value decides.
     Header(HeaderName),
     /// A header of the request, which asks for one in the response.
@@ -89,7 +91,7 @@ impl Door {
     fn offers(self, kind: &Kind) -> bool {
         match (self, kind) {
             (Self::Code, _)
-            | (Self::Proxy, Kind::Response | Kind::End)
+            | (Self::Proxy, Kind::Response | Kind::End | Kind::GrpcResponse)
             | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader) => true,
             (_, Kind::Header(name) | Kind::AskingHeader(name)) => !self.hides(name),
             _ => false,
@@ -126,6 +128,10 @@ impl Need {
                 "remove the field, and give the policy a `cost`",
             ),
             Kind::Charge => return self.without_charge(),
+            Kind::GrpcResponse => (
+                "the response to a call of gRPC",
+                "remove the field, and set the status at the proxy, which makes that response",
+            ),
             Kind::ShownHeader => ("a header of its own in each response", "remove the field"),
             Kind::Header(name) | Kind::AskingHeader(name) => return self.hidden(name),
         };

@@ -22,7 +22,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use file::{CLIENT_IP, HEADERS, LAYER, REMOTE, ROOT};
+pub(crate) use file::{CLIENT_IP, FORMATS, HEADERS, LAYER, REMOTE, ROOT};
 pub(crate) use kind::ValueKind;
 pub(crate) use parts::{KEY_SOURCE, MATCH, PLAIN_KEYS, REQUESTS, UNTIL};
 pub(crate) use policy::{MODES, MOST_UNSETTLED, ON_ABORT, ON_MISSING, POLICY};

@@ -15,6 +15,7 @@ mod rejection;
 mod settings;
 mod spread;
 
+pub use bodies::{GrpcCode, GrpcRejection, RejectionFormat};
 pub use fields::RateLimitHeaders;
 pub use rejection::{Rejection, RejectionResponse};
 
@@ -23,6 +24,6 @@ pub mod internal {
     pub use crate::fields::{Fraction, Individual, ShownPolicy, SoftLimits, names_of_policies};
     pub use crate::headers::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
     pub use crate::rejection::Cause;
-    pub use crate::settings::{CustomResponse, ResponseSettings, is_grpc};
+    pub use crate::settings::{CustomGrpc, CustomResponse, ResponseSettings, is_grpc};
     pub use crate::spread::RetrySpread;
 }

@@ -9,6 +9,7 @@ use http::{HeaderValue, Response, StatusCode};
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, PolicyName, Retry};
 
+use crate::RejectionFormat;
 use crate::fields;
 use crate::fields::values::{self, ItemBuf};
 use portcullis_engine::{PolicySet, Reason, Rejected};
@@ -22,6 +23,8 @@ pub struct Rejection<'a> {
     cause: Cause<'a>,
     /// Added to the wait.
     retry_offset: Duration,
+    /// The format of the body for a client without a preference.
+    format: RejectionFormat,
 }
 
 /// What a closure returns that makes the responses to rejected requests: a [`Response`] with its body in one piece.
@@ -100,13 +103,23 @@ impl Cause<'_> {
 impl<'a> Rejection<'a> {
     /// The rejection of a request, for which no time is added to the wait.
     pub fn new(parts: &'a Parts, cause: Cause<'a>) -> Self {
-        Self { parts, cause, retry_offset: Duration::ZERO }
+        Self { parts, cause, retry_offset: Duration::ZERO, format: RejectionFormat::default() }
     }
 
     /// Adds to the wait of a client that may retry.
     #[must_use]
     pub fn retried_later_by(self, retry_offset: Duration) -> Self {
         Self { retry_offset, ..self }
+    }
+
+    /// Sets the format of the body for a client without a preference.
+    #[must_use]
+    pub fn in_format(self, format: RejectionFormat) -> Self {
+        Self { format, ..self }
+    }
+
+    pub(crate) fn format(&self) -> RejectionFormat {
+        self.format
     }
 
     /// Returns the request without its body. For a check in a handler, which has no request, it is an empty

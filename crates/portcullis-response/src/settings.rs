@@ -14,7 +14,7 @@ use portcullis_core::Decision;
 use crate::fields::{Fields, Individual, ShownPolicy, SoftLimits, values};
 use crate::rejection::{Cause, Rejection, RejectionResponse};
 use crate::spread::{RetrySpread, retry_seed};
-use crate::{RateLimitHeaders, bodies, fields};
+use crate::{GrpcRejection, RateLimitHeaders, RejectionFormat, bodies, fields};
 use portcullis_engine::Rejected;
 use portcullis_identity::matching::grpc_content_type;
 
@@ -25,6 +25,8 @@ pub struct ResponseSettings {
     /// Made of `headers` by [`render`](ResponseSettings::render).
     fields: Fields,
     pub(crate) custom: Option<Arc<CustomResponse>>,
+    grpc: Option<Arc<CustomGrpc>>,
+    format: RejectionFormat,
     in_extensions: bool,
     retry_spread: Option<RetrySpread>,
     soft_limits: SoftLimits,
@@ -32,6 +34,9 @@ pub struct ResponseSettings {
 
 /// Makes the response of a rejection.
 pub type CustomResponse = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
+
+/// Changes the response of a rejection in gRPC.
+pub type CustomGrpc = dyn Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync;
 
 impl ResponseSettings {
     /// Renders the header values that are the same in all responses. The configuration calls it after each change of the
@@ -65,6 +70,21 @@ impl ResponseSettings {
     /// What makes the response of a rejection, if it was set.
     pub fn custom(&self) -> Option<Arc<CustomResponse>> {
         self.custom.clone()
+    }
+
+    /// Sets what changes the response of a rejection in gRPC.
+    pub fn set_grpc(&mut self, change: impl Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync + 'static) {
+        self.grpc = Some(Arc::new(change));
+    }
+
+    /// Sets the format of bodies for clients without a preference.
+    pub fn set_format(&mut self, format: RejectionFormat) {
+        self.format = format;
+    }
+
+    /// The format of bodies for clients without a preference.
+    pub fn format(&self) -> RejectionFormat {
+        self.format
     }
 
     /// Leaves the decision in the extensions of responses.
@@ -113,6 +133,7 @@ impl ResponseSettings {
 
     /// Like [`reject`](Self::reject), but the body is in one piece.
     pub fn render_rejection(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
+        let rejection = &rejection.in_format(self.format);
         let mut response =
             self.render_prepared(rejection).unwrap_or_else(|| self.render_any(rejection, is_nested));
         if rejection.parts().method == Method::HEAD {
@@ -137,7 +158,7 @@ impl ResponseSettings {
 
     fn render_any(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
         let mut response = match (grpc_content_type(rejection.parts()), &self.custom) {
-            (Some(content_type), _) => bodies::grpc_response(rejection, content_type),
+            (Some(content_type), _) => bodies::grpc_response(rejection, content_type, self.grpc.as_deref()),
             (None, Some(custom)) => custom(rejection),
             (None, None) => rejection.response(),
         };

@@ -225,7 +225,9 @@ pub use portcullis_identity::{
     Global, Header, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture,
     Networks, Or, ProxiesWithoutHeader, Query, Route, Trust, TrustError, matching,
 };
-pub use portcullis_response::{RateLimitHeaders, Rejection, RejectionResponse, headers};
+pub use portcullis_response::{
+    GrpcCode, GrpcRejection, RateLimitHeaders, Rejection, RejectionFormat, RejectionResponse, headers,
+};
 pub use registry::layers::{LayerSummary, PolicySummary};
 pub use registry::{GrantBuilder, Installation, Registry};
 pub use selected::joint;

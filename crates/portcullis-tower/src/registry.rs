@@ -22,7 +22,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::registry::layers::Inventory;
 use crate::registry::policy_sets::PolicySets;
-use crate::{LayerError, LookupCounts, RateLimitHeaders, Rejection, RejectionResponse};
+use crate::{
+    GrpcRejection, LayerError, LookupCounts, RateLimitHeaders, Rejection, RejectionFormat, RejectionResponse,
+};
 use portcullis_engine::Engine;
 use portcullis_engine::Observer;
 use portcullis_engine::engine::settler::Drained;
@@ -202,6 +204,21 @@ impl Registry {
         response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
     ) {
         self.default_responses_mut().set_custom(response);
+    }
+
+    /// Sets the [format](crate::RateLimitLayer::reject_as) of the body of rejections for clients without a preference, of all layers that
+    /// are made from now on and do not set their own.
+    pub fn reject_as(&self, format: RejectionFormat) {
+        self.default_responses_mut().set_format(format);
+    }
+
+    /// Sets the closure that [changes rejections in gRPC](crate::RateLimitLayer::reject_grpc_with), of all layers that are made from now on
+    /// and do not set their own.
+    pub fn reject_grpc_with(
+        &self,
+        change: impl Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync + 'static,
+    ) {
+        self.default_responses_mut().set_grpc(change);
     }
 
     /// Makes all layers that are made from now on put the [decision](crate::RateLimitLayer::decision_in_response) into the

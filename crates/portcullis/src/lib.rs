@@ -230,8 +230,9 @@ pub mod layer {
     #[cfg(feature = "axum")]
     pub use portcullis_tower::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
     pub use portcullis_tower::{
-        CallerQuota, KeyedLimit, LayerOptionError, LayerSummary, Mode, ParseModeError, Percent, PercentError,
-        PolicySummary, QuotaLookup, QuotaRefusal, RejectionResponse,
+        CallerQuota, GrpcCode, GrpcRejection, KeyedLimit, LayerOptionError, LayerSummary, Mode,
+        ParseModeError, Percent, PercentError, PolicySummary, QuotaLookup, QuotaRefusal, RejectionFormat,
+        RejectionResponse,
     };
 }
 

@@ -26,8 +26,8 @@ use portcullis_core::{
 use portcullis_engine::Engine;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
-    CheckBuilder, Drained, KeyedLimit, LayerError, Limit, Observer, RateLimitHeaders, RateLimitLayer,
-    Registry, Rejection, RejectionResponse,
+    CheckBuilder, Drained, GrpcRejection, KeyedLimit, LayerError, Limit, Observer, RateLimitHeaders,
+    RateLimitLayer, Registry, Rejection, RejectionFormat, RejectionResponse,
 };
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
@@ -191,6 +191,25 @@ impl Limiter {
         response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
     ) -> Self {
         self.registry.reject_with(response);
+        self
+    }
+
+    /// Sets the format of the body of rejections for clients without a preference, plain text by default, of all layers that are made
+    /// from now on, by this limiter or a clone of it. See [`RateLimitLayer::reject_as`](crate::RateLimitLayer::reject_as).
+    #[must_use]
+    pub fn reject_as(self, format: RejectionFormat) -> Self {
+        self.registry.reject_as(format);
+        self
+    }
+
+    /// Sets a closure that changes rejections in gRPC, of all layers that are made from now on, by this limiter or a clone of it. See
+    /// [`RateLimitLayer::reject_grpc_with`](crate::RateLimitLayer::reject_grpc_with).
+    #[must_use]
+    pub fn reject_grpc_with(
+        self,
+        change: impl Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync + 'static,
+    ) -> Self {
+        self.registry.reject_grpc_with(change);
         self
     }
 

@@ -48,6 +48,7 @@ fn of_field(field: [&str; 2], path: &str, table: &Node, node: &Node, found: &mut
             push(Kind::ShownHeader, path, node, found);
             header().map(Kind::AskingHeader)
         }
+        ["layer", "grpc_status"] => Some(Kind::GrpcResponse),
         ["requests", "route"] => Some(Kind::RouteList),
         ["policy", "strategy"] if node.text() == Some("in_flight") => Some(Kind::End),
         ["policy", "in_flight"] => Some(Kind::End),

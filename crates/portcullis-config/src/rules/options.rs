@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use portcullis_tower::matching::RequestMatcher;
-use portcullis_tower::{RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{GrpcCode, RateLimitHeaders, RateLimitLayer, RejectionFormat};
 
 use crate::hooks::RejectWith;
 
@@ -24,6 +24,8 @@ pub(super) struct LayerOptions {
     pub(super) deny: Vec<Arc<dyn RequestMatcher>>,
     pub(super) only: Vec<Arc<dyn RequestMatcher>>,
     pub(super) reject_with: Option<Arc<RejectWith>>,
+    pub(super) reject_as: Option<RejectionFormat>,
+    pub(super) grpc_status: Option<GrpcCode>,
     pub(super) show_generation: Option<HeaderName>,
 }
 
@@ -42,6 +44,16 @@ impl LayerOptions {
         }
         if self.decision_in_response {
             layer = layer.decision_in_response();
+        }
+        if let Some(format) = self.reject_as {
+            layer = layer.reject_as(format);
+        }
+        if let Some(code) = self.grpc_status {
+            layer = layer.reject_grpc_with(move |rejection, response| {
+                if rejection.status() == StatusCode::TOO_MANY_REQUESTS {
+                    response.set_code(code);
+                }
+            });
         }
         match self.reject_with.clone() {
             Some(reject_with) => layer.reject_with(move |rejection| reject_with(rejection)),

@@ -1,6 +1,6 @@
 //! The tables at the top of a file.
 
-use portcullis_tower::RateLimitHeaders;
+use portcullis_tower::{RateLimitHeaders, RejectionFormat};
 
 use super::ValueKind::{Bool, Choice, FieldOf, Form, Integer, List, Map, Nested, OneOrMore, Text};
 use super::kind::{ANY, DURATION, TEXTS, UNITS, names};
@@ -46,6 +46,8 @@ table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 
     "deny", REQUEST_LIST, "Requests that are always rejected, with 403.";
     "only", REQUEST_LIST, "The only requests that are limited.";
     "reject_with", Nested(&REJECT_WITH), "What makes the responses to rejected requests, for policies that do not name their own.";
+    "reject_as", Choice(&names(&FORMATS)), "The body of rejections for clients without a preference.", default("text");
+    "grpc_status", Integer(1, 16), "The status of gRPC of requests that limits reject.", default("8");
     "show_generation", Text, "The header by which a request asks for the generation of the rules.";
 }
 
@@ -57,6 +59,9 @@ pub(crate) const HEADERS: [(&str, RateLimitHeaders); 6] = [
     ("ietf-draft-6", RateLimitHeaders::IETF_DRAFT_6),
     ("shadow", RateLimitHeaders::SHADOW),
 ];
+
+pub(crate) const FORMATS: [(&str, RejectionFormat); 3] =
+    [("text", RejectionFormat::Text), ("json", RejectionFormat::Json), ("problem", RejectionFormat::Problem)];
 
 const PUBLIC_KEY: super::ValueKind =
     Form("^[0-9a-fA-F]{64}$", "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");

@@ -4,16 +4,30 @@
 
 use http::HeaderValue;
 
-/// A format for the body of a rejection, in order of the default preference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+/// A format for the body of a rejection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RejectionFormat {
+    /// `text/plain`.
+    #[default]
     Text,
+    /// `application/json`, with the members of problem details.
     Json,
+    /// `application/problem+json`.
+    ///
+    /// Source: RFC 9457.
     Problem,
 }
 
-impl Format {
-    const ALL: [Self; 3] = [Self::Text, Self::Json, Self::Problem];
+impl RejectionFormat {
+    /// In order of preference among those that a client takes alike.
+    const fn preferred(self) -> [Self; 3] {
+        match self {
+            Self::Text => [Self::Text, Self::Json, Self::Problem],
+            Self::Json => [Self::Json, Self::Problem, Self::Text],
+            Self::Problem => [Self::Problem, Self::Json, Self::Text],
+        }
+    }
 
     const fn media_type(self) -> (&'static str, &'static str) {
         match self {
@@ -25,23 +39,27 @@ impl Format {
 }
 
 /// Returns the format with the highest weight. Equal weights are ordered by specificity, then by position. A client that accepts
-/// no format, or sends no `Accept`, gets text.
-pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Format {
+/// no format, or sends no `Accept`, gets `default`, and so does one that takes all alike.
+pub(super) fn preferred<'a>(
+    lines: impl IntoIterator<Item = &'a HeaderValue>,
+    default: RejectionFormat,
+) -> RejectionFormat {
     let mut lines = lines.into_iter();
-    let Some(first) = lines.next() else { return Format::Text };
+    let Some(first) = lines.next() else { return default };
     let second = lines.next();
     if second.is_none()
-        && let Some(format) = of_usual(first.as_bytes())
+        && let Some(format) = of_usual(first.as_bytes(), default)
     {
         return format;
     }
     let lines = [Some(first), second].into_iter().flatten().chain(lines);
-    let mut preferences = [None::<Preference>; Format::ALL.len()];
+    let formats = default.preferred();
+    let mut preferences = [None::<Preference>; 3];
     let elements = lines.flat_map(|line| Separated { rest: line.as_bytes(), by: b',' });
     // Bounds the work that a client can cause; browsers send fewer than ten ranges.
     for (position, element) in elements.take(MAX_RANGES).enumerate() {
         let Some(range) = Range::parse(element) else { continue };
-        for (format, preference) in Format::ALL.iter().zip(&mut preferences) {
+        for (format, preference) in formats.iter().zip(&mut preferences) {
             let Some(specificity) = range.specificity(*format) else { continue };
             // For each format, the most specific range wins.
             if preference.is_none_or(|before| before.specificity < specificity) {
@@ -50,8 +68,8 @@ pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) ->
         }
     }
     let rank = |one: &Preference| (one.weight, one.specificity, std::cmp::Reverse(one.position));
-    let mut best = (Format::Text, None::<Preference>);
-    for (format, preference) in Format::ALL.into_iter().zip(preferences) {
+    let mut best = (default, None::<Preference>);
+    for (format, preference) in formats.into_iter().zip(preferences) {
         if let Some(preference) = preference
             && preference.weight > 0
             && best.1.as_ref().is_none_or(|before| rank(before) < rank(&preference))
@@ -63,11 +81,11 @@ pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) ->
 }
 
 /// The format for what most programs send, without a parser.
-fn of_usual(line: &[u8]) -> Option<Format> {
+fn of_usual(line: &[u8], default: RejectionFormat) -> Option<RejectionFormat> {
     match line {
-        b"*/*" => Some(Format::Text),
-        b"application/json" => Some(Format::Json),
-        b"application/problem+json" => Some(Format::Problem),
+        b"*/*" => Some(default),
+        b"application/json" => Some(RejectionFormat::Json),
+        b"application/problem+json" => Some(RejectionFormat::Problem),
         _ => None,
     }
 }
@@ -99,7 +117,7 @@ impl<'a> Range<'a> {
         Some(Self { kind: &media_type[..slash], subtype: &media_type[slash + 1..], weight })
     }
 
-    fn specificity(&self, format: Format) -> Option<u8> {
+    fn specificity(&self, format: RejectionFormat) -> Option<u8> {
         let (kind, subtype) = format.media_type();
         match (self.kind, self.subtype) {
             (b"*", b"*") => Some(1),

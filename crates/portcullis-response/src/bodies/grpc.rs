@@ -3,6 +3,7 @@
 //! Source: gRPC over HTTP2, "Responses"; gRFC A6, "Pushback"; gRPC Web, "Protocol differences".
 
 mod details;
+mod rejection;
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,17 +15,29 @@ use super::USUAL_HEADERS;
 use crate::Rejection;
 use crate::fields::values;
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
+use crate::settings::CustomGrpc;
 use portcullis_engine::Reason;
+pub use rejection::{GrpcCode, GrpcRejection};
 
-pub(crate) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
+pub(crate) fn response(
+    rejection: &Rejection<'_>,
+    content_type: HeaderValue,
+    change: Option<&CustomGrpc>,
+) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
     headers.reserve(USUAL_HEADERS);
-    let (code, text) = (code(rejection.reason()), rejection.message());
+    let (mut code, mut text) = (code(rejection.reason()), rejection.message());
+    if let Some(change) = change {
+        let mut changed = GrpcRejection::new(code, text.into_owned());
+        change(rejection, &mut changed);
+        (code, text) = (changed.code, changed.message.into());
+        *headers = changed.headers;
+    }
     headers.insert(header::CONTENT_TYPE, content_type);
-    headers.insert(&GRPC_STATUS, values::number(code.into()));
+    headers.insert(&GRPC_STATUS, values::number(u64::from(code as u8)));
     headers.insert(&GRPC_MESSAGE, message(&text));
-    if let Some(details) = details::header(code, &text, rejection) {
+    if let Some(details) = details::header(code as u8, &text, rejection) {
         headers.insert(&GRPC_STATUS_DETAILS, details);
     }
     if let Some(wait) = rejection.retry_after() {
@@ -47,14 +60,14 @@ const MAX_MILLIS: u64 = i32::MAX as u64;
 /// The status code.
 ///
 /// Source: grpc.io, "Status codes and their use in gRPC".
-fn code(reason: Reason) -> u8 {
+fn code(reason: Reason) -> GrpcCode {
     match reason {
-        Reason::NeverFits | Reason::BadIdentity => 3,
-        Reason::Denied => 7,
-        Reason::Limited | Reason::Blocked | Reason::Unsettled => 8,
-        Reason::Misconfigured => 13,
-        Reason::Unauthenticated => 16,
-        _ => 14,
+        Reason::NeverFits | Reason::BadIdentity => GrpcCode::InvalidArgument,
+        Reason::Denied => GrpcCode::PermissionDenied,
+        Reason::Limited | Reason::Blocked | Reason::Unsettled => GrpcCode::ResourceExhausted,
+        Reason::Misconfigured => GrpcCode::Internal,
+        Reason::Unauthenticated => GrpcCode::Unauthenticated,
+        _ => GrpcCode::Unavailable,
     }
 }
 

@@ -7,14 +7,14 @@ use serde_core::ser::SerializeMap as _;
 use serde_core::{Serialize, Serializer};
 
 use super::USUAL_HEADERS;
-use super::accept::{Format, preferred};
+use super::accept::{RejectionFormat, preferred};
 use crate::Rejection;
 use crate::fields::values::ItemBuf;
 use portcullis_engine::Reason;
 
 impl Rejection<'_> {
     /// Returns the default response: plain text, `application/json` or `application/problem+json`, as the request's `Accept`
-    /// prefers. The headers of every rejection are added later.
+    /// prefers, or `RateLimitLayer::reject_as` where it does not. The headers of every rejection are added later.
     pub fn response(&self) -> Response<Bytes> {
         let (content_type, body) = rendered(self);
         let mut response = Response::new(body);
@@ -30,12 +30,14 @@ static TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8")
 
 /// The content type and the body of the default response.
 pub(crate) fn rendered(rejection: &Rejection<'_>) -> (HeaderValue, Bytes) {
-    let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));
+    let format = preferred(rejection.parts().headers.get_all(header::ACCEPT), rejection.format());
     // In constants, so that their bytes are checked by the compiler.
     match format {
-        Format::Text => (TEXT.clone(), text(rejection)),
-        Format::Json => (const { HeaderValue::from_static("application/json") }, json(rejection)),
-        Format::Problem => (const { HeaderValue::from_static("application/problem+json") }, json(rejection)),
+        RejectionFormat::Text => (TEXT.clone(), text(rejection)),
+        RejectionFormat::Json => (const { HeaderValue::from_static("application/json") }, json(rejection)),
+        RejectionFormat::Problem => {
+            (const { HeaderValue::from_static("application/problem+json") }, json(rejection))
+        }
     }
 }
 

@@ -80,7 +80,8 @@ impl Limited {
     /// Returns what the closure for [rejections](crate::Registry::reject_with) gets: the reason, the decisions, the
     /// violated policies and the message. Its [parts](Rejection::parts) are those of an empty request.
     pub fn rejection(&self) -> Rejection<'_> {
-        Rejection::new(&self.0.parts, self.0.cause.as_cause()).retried_later_by(self.0.retry_offset)
+        let rejection = Rejection::new(&self.0.parts, self.0.cause.as_cause());
+        rejection.retried_later_by(self.0.retry_offset).in_format(self.0.responses.format())
     }
 
     /// Returns the reason.

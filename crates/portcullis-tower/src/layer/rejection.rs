@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 
-use crate::{RateLimitLayer, Rejection, RejectionResponse};
+use crate::{GrpcRejection, RateLimitLayer, Rejection, RejectionFormat, RejectionResponse};
 
 impl RateLimitLayer {
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
-    /// [the limiter](crate::Registry::reject_with). It is not called for gRPC requests, whose response has a fixed form.
+    /// [the limiter](crate::Registry::reject_with). It is not called for gRPC requests, whose response has a form of its own:
+    /// [`reject_grpc_with`](Self::reject_grpc_with) changes it.
     ///
     /// The closure sets status, body and headers, and may start from the default response, [`Rejection::response`]. These
     /// headers are written over its response, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where a
@@ -53,6 +54,77 @@ impl RateLimitLayer {
         response: impl Fn(&Rejection<'_>) -> R + Send + Sync + 'static,
     ) -> Self {
         Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_custom(response));
+        self
+    }
+
+    /// Sets the format of the body of rejections for clients without a preference, plain text by default, in place of that of
+    /// [the limiter](crate::Registry::reject_as): those that send no `Accept`,
+    /// `*/*` as `fetch` and curl do, or none of the three types.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, RejectionFormat};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let api = Policy::fixed_window("api", Quota::per_day(1)).by(Global);
+    /// let layer = RateLimitLayer::new(registry, api).reject_as(RejectionFormat::Problem);
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// let get = || Request::builder().header("accept", "*/*").body(String::new());
+    /// service.clone().oneshot(get()?).await?;
+    /// assert_eq!(service.oneshot(get()?).await?.headers()["content-type"], "application/problem+json");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reject_as(mut self, format: RejectionFormat) -> Self {
+        Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_format(format));
+        self
+    }
+
+    /// Sets a closure that changes the response to every rejected gRPC request, in place of that of
+    /// [the limiter](crate::Registry::reject_grpc_with): its status, its message and further headers. What makes
+    /// it a rejection in gRPC is written afterwards.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{HeaderValue, Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, GrpcCode, PolicyExt as _, RateLimitLayer, Reason, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let calls = Policy::fixed_window("calls", Quota::per_day(1)).by(Global);
+    /// let layer = RateLimitLayer::new(registry, calls).reject_grpc_with(|rejection, response| {
+    ///     if rejection.reason() == Reason::Limited {
+    ///         response.set_code(GrpcCode::Unavailable);
+    ///         response.headers_mut().insert("x-plan", HeaderValue::from_static("free"));
+    ///     }
+    /// });
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// let call = || Request::post("/a.B/C").header("content-type", "application/grpc").body(String::new());
+    /// service.clone().oneshot(call()?).await?;
+    /// let rejected = service.oneshot(call()?).await?;
+    /// assert_eq!((&rejected.headers()["grpc-status"], &rejected.headers()["x-plan"]), (&14.into(), &"free".parse()?));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reject_grpc_with(
+        mut self,
+        change: impl Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync + 'static,
+    ) -> Self {
+        Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_grpc(change));
         self
     }
 

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
-    Bearer, CachedLookup, Cookie, Global, Header, Lookup, PolicyExt as _, RateLimitLayer, Reason,
+    Bearer, CachedLookup, CheckBuilder, Cookie, Global, Header, Lookup, PolicyExt as _, RateLimitLayer,
+    Reason, RejectionFormat,
 };
 
 use crate::probe::{Answer, grpc, probed, request, send};
@@ -49,6 +50,27 @@ async fn a_rejection_has_the_format_that_accept_prefers() {
             (Some("3600"), Some("no-store"))
         );
     }
+}
+
+#[tokio::test]
+async fn default_format_is_that_of_the_limiter() {
+    let registry = registry();
+    registry.reject_as(RejectionFormat::Problem);
+    let policy = Policy::gcra("all", Quota::per_minute(1));
+    let layer = RateLimitLayer::new(std::sync::Arc::clone(&registry), policy.clone().by(Global));
+    let changed =
+        layer.clone().reject_as(RejectionFormat::Json).reject_with(portcullis_tower::Rejection::response);
+    let (text, json, problem) = ("text/plain; charset=utf-8", "application/json", "application/problem+json");
+    for (accept, of_limiter, of_layer) in
+        [("*/*", problem, json), ("text/html", problem, json), ("text/plain", text, text)]
+    {
+        assert_eq!(second(&layer, accept).await.header("content-type"), Some(of_limiter), "{accept}");
+        assert_eq!(second(&changed, accept).await.header("content-type"), Some(of_layer), "{accept}");
+    }
+    let check = CheckBuilder::new(&registry, &policy).by(|key| key.part("user", b"ada")).cost(2);
+    let limited = check.await.unwrap_err();
+    assert_eq!(limited.rejection().response().headers()["content-type"], problem);
+    assert_eq!(limited.into_http().headers()["content-type"], problem);
 }
 
 #[tokio::test]

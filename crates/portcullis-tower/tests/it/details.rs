@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use portcullis_core::{Gcra, Policy, PolicyName, PolicySettings, Quota};
-use portcullis_tower::{Bearer, Global, PolicyExt as _, RateLimitLayer};
+use portcullis_tower::{Bearer, Global, GrpcCode, PolicyExt as _, RateLimitLayer};
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
@@ -41,6 +41,35 @@ async fn a_limited_call_has_the_exact_wait_and_all_violations() {
     assert_eq!(violations.len(), 2);
     assert_eq!((violations[0].subject.as_str(), violations[1].subject.as_str()), (r#"a "b" \c%"#, "hour"));
     assert_eq!(violations[1].description, "0 of 1 units remain");
+}
+
+#[tokio::test]
+async fn closure_changes_status_message_and_headers() {
+    let registry = registry();
+    registry.reject_grpc_with(|rejection, response| {
+        assert_eq!(response.code(), GrpcCode::ResourceExhausted);
+        assert_eq!(response.message(), rejection.message());
+        response.set_code(GrpcCode::Unavailable);
+        response.set_message("slow down: 100 %");
+        let headers = response.headers_mut();
+        for (name, value) in [("x-plan", "free"), ("grpc-status", "0"), ("content-type", "text/html")] {
+            headers.insert(name, http::HeaderValue::from_static(value));
+        }
+    });
+    let layer = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by(Global));
+    let changed = status(&layer, 2).await;
+    assert_eq!((changed.code(), changed.message()), (Code::Unavailable, "slow down: 100 %"));
+    assert_eq!(changed.metadata().get("x-plan").unwrap(), "free");
+    // The status and the message are the first fields of the details.
+    assert_eq!(changed.details()[..2], [1 << 3, 14]);
+    assert!(changed.details().windows(16).any(|bytes| bytes == b"slow down: 100 %"));
+    assert!(changed.get_error_details().retry_info().is_some());
+    let (service, _) = probed(&layer);
+    let web = [("content-type", "application/grpc-web")];
+    assert_eq!(send(&service, grpc(&web)).await.header("content-type"), Some("application/grpc-web"));
+
+    let unchanged = layer.reject_grpc_with(|_, _| {});
+    assert_eq!(status(&unchanged, 1).await.code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]

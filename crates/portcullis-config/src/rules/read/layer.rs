@@ -1,12 +1,12 @@
 //! `[layer]`: the options of the layer.
 
 use http::HeaderName;
-use portcullis_tower::RateLimitHeaders;
+use portcullis_tower::{GrpcCode, RateLimitHeaders};
 
 use super::super::options::LayerOptions;
 use super::Reader;
 use crate::fields::{Fields, did_you_mean, quoted};
-use crate::tables::{HEADERS, LAYER};
+use crate::tables::{FORMATS, HEADERS, LAYER};
 use crate::tree::Node;
 
 impl Reader<'_> {
@@ -27,8 +27,20 @@ impl Reader<'_> {
             deny: self.request_list(&fields, "deny"),
             only: self.request_list(&fields, "only"),
             reject_with: self.reject_with(&fields),
+            reject_as: fields.choice("reject_as", &FORMATS),
+            grpc_status: Self::grpc_code(&fields),
             show_generation: fields.parse::<HeaderName>("show_generation"),
         }
+    }
+
+    fn grpc_code(fields: &Fields<'_>) -> Option<GrpcCode> {
+        let number = fields.read("grpc_status")?;
+        let code = GrpcCode::from_number(number);
+        if code.is_none() {
+            let message = format!("{number} is no status of a failed call of gRPC");
+            fields.error("grpc_status", message).help("write 1 to 16, such as 14 for UNAVAILABLE");
+        }
+        code
     }
 
     fn headers(&self, fields: &Fields<'_>) -> Option<RateLimitHeaders> {

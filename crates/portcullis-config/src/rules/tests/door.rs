@@ -104,6 +104,8 @@ fn layer_options_are_for_some_doors() {
         ("without_charge = true", "true", &[Door::Serve][..]),
         ("without_charge = false", "", &[]),
         ("show_generation = \"x-rules\"", "\"x-rules\"", &[Door::Serve]),
+        ("grpc_status = 14", "14", &[Door::Check, Door::Serve]),
+        ("reject_as = \"problem\"", "", &[]),
         ("decision_in_response = true", "", &[]),
         ("limit_preflights = true\nspread_retries = \"1s\"\nheaders = \"ietf\"", "", &[]),
     ] {

@@ -94,6 +94,11 @@ fn options_of_the_layer_are_checked() {
     for (options, expected) in [
         ("headers = \"ietff\"", "layer.headers: unknown headers \"ietff\" (help: did you mean \"ietf\"?)"),
         ("spread_retries = \"2h\"", "layer.spread_retries: retries cannot be spread over 7200s"),
+        ("reject_as = \"html\"", "layer.reject_as: \"html\" is not one of"),
+        (
+            "grpc_status = 0",
+            "layer.grpc_status: 0 is no status of a failed call of gRPC (help: write 1 to 16",
+        ),
         ("deny = [{}]", "layer.deny: the table names no requests"),
         (
             "except = [{ network = \"10.0.0.1/8\" }]",

@@ -1,13 +1,13 @@
 use super::*;
 
-fn preferred_of(lines: &[&str]) -> Format {
+fn preferred_of(lines: &[&str]) -> RejectionFormat {
     let lines: Vec<_> = lines.iter().map(|line| HeaderValue::from_bytes(line.as_bytes()).unwrap()).collect();
-    preferred(&lines)
+    preferred(&lines, RejectionFormat::Text)
 }
 
 #[test]
 fn the_format_follows_the_weights_of_accept() {
-    use Format::{Json, Problem, Text};
+    use RejectionFormat::{Json, Problem, Text};
     let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
     for (line, expected) in [
         ("", Text),
@@ -40,6 +40,28 @@ fn the_format_follows_the_weights_of_accept() {
 }
 
 #[test]
+fn default_format_is_for_clients_without_preference() {
+    use RejectionFormat::{Json, Problem, Text};
+    for (line, of_json, of_problem) in [
+        // What `fetch` sends.
+        (Some("*/*"), Json, Problem),
+        (None, Json, Problem),
+        (Some("image/png"), Json, Problem),
+        (Some("text/html, */*;q=0.8"), Json, Problem),
+        (Some("application/*"), Json, Problem),
+        (Some("application/json, text/plain, */*"), Json, Json),
+        (Some("text/plain"), Text, Text),
+        (Some("text/plain;q=0.5, */*;q=0.1"), Text, Text),
+        (Some("application/json;q=0, application/problem+json;q=0, */*"), Text, Text),
+    ] {
+        for (default, expected) in [(Json, of_json), (Problem, of_problem)] {
+            let line = line.map(|line| HeaderValue::from_str(line).unwrap());
+            assert_eq!(preferred(&line, default), expected, "{line:?}");
+        }
+    }
+}
+
+#[test]
 fn a_malformed_range_is_ignored() {
     for line in [
         "application/json;q=2",
@@ -56,17 +78,17 @@ fn a_malformed_range_is_ignored() {
         "\"application/json",
         "\\",
     ] {
-        assert_eq!(preferred_of(&[line]), Format::Text, "{line}");
+        assert_eq!(preferred_of(&[line]), RejectionFormat::Text, "{line}");
     }
-    assert_eq!(preferred_of(&["nonsense, application/problem+json"]), Format::Problem);
+    assert_eq!(preferred_of(&["nonsense, application/problem+json"]), RejectionFormat::Problem);
     let bytes = HeaderValue::from_bytes(b"\xff/\xfe;q=\x80, application/json").unwrap();
-    assert_eq!(preferred([&bytes]), Format::Json);
+    assert_eq!(preferred([&bytes], RejectionFormat::Text), RejectionFormat::Json);
 }
 
 #[test]
 fn ranges_beyond_the_limit_are_not_read() {
     let mut line = "a/b,".repeat(MAX_RANGES - 1) + "application/json";
-    assert_eq!(preferred_of(&[&line]), Format::Json);
+    assert_eq!(preferred_of(&[&line]), RejectionFormat::Json);
     line.insert_str(0, "a/b,");
-    assert_eq!(preferred_of(&[&line]), Format::Text);
+    assert_eq!(preferred_of(&[&line]), RejectionFormat::Text);
 }

@@ -1,5 +1,7 @@
 //! Options of the layer, and look-ups.
 
+use portcullis_tower::{GrpcCode, RejectionFormat};
+
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -19,6 +21,8 @@ async fn options_of_the_layer_are_those_of_the_builders() {
     same("lookup_deadline = \"1s\"\nready_deadline = \"5s\"", |layer| layer).await;
     same("discard_bodies = 1_000", |layer| layer.discard_bodies(1_000)).await;
     same("decision_in_response = true", RateLimitLayer::decision_in_response).await;
+    same("reject_as = \"problem\"", |layer| layer.reject_as(RejectionFormat::Problem)).await;
+    same("reject_as = \"json\"", |layer| layer.reject_as(RejectionFormat::Json)).await;
     same("without_charge = true", RateLimitLayer::without_charge).await;
     same("except = [{ path = \"/health\" }, { prefix = \"/static\" }]", |layer| {
         layer.except(RequestPath::exact("/health")).except(RequestPath::prefix("/static"))
@@ -34,6 +38,31 @@ async fn options_of_the_layer_are_those_of_the_builders() {
         layer.only(RequestPath::exact("/export")).only(Method::POST)
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn grpc_status_is_that_of_limited_calls() {
+    let statuses = async |text: &str| {
+        let (registry, _) = registry();
+        let service = layer_of(text, &registry)
+            .layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new()))));
+        let mut statuses = Vec::new();
+        for key in ["a", "a", "a", ""] {
+            let call = Request::post("/a.B/C")
+                .header("content-type", "application/grpc")
+                .header("x-user", key)
+                .extension(SocketAddr::from(([192, 0, 2, 1], 1)));
+            let response = service.clone().oneshot(call.body(String::new()).unwrap()).await.unwrap();
+            let status =
+                response.headers().get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
+            statuses.push(status.unwrap_or_default());
+        }
+        statuses
+    };
+    let text = keyed("{ header = \"x-user\" }").replace("shared", "reject").replace("burst 3", "burst 2");
+    assert_eq!(statuses(&text).await, ["", "", "8", "3"]);
+    let text = format!("[layer]\ngrpc_status = {}\n{text}", GrpcCode::Unavailable as u8);
+    assert_eq!(statuses(&text).await, ["", "", "14", "3"]);
 }
 
 #[tokio::test(start_paused = true)]
