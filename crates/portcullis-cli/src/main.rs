@@ -8,6 +8,7 @@
 //! portcullis explain limits.toml --request 'GET /search' -H 'x-api-key: k'
 //! portcullis serve limits.toml --store redis://127.0.0.1:6379
 //! portcullis proxy limits.toml --upstream http://127.0.0.1:3000
+//! portcullis proto protos/
 //! portcullis admin http://127.0.0.1:9090 policies
 //! ```
 
@@ -18,7 +19,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use commands::{check, explain, identify, proxy, replay, rules, serve};
+use commands::{check, explain, identify, proto, proxy, replay, rules, serve};
 use portcullis_cli::admin::Admin;
 use portcullis_cli::simulate::{Diff, Simulate};
 use portcullis_cli::{findings, kind, load, request};
@@ -43,6 +44,7 @@ enum Command {
     Rules(rules::Rules),
     Serve(Box<serve::Serve>),
     Proxy(Box<proxy::Proxy>),
+    Proto(proto::Proto),
     Simulate(Simulate),
     Diff(Diff),
     Admin(Admin),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Rules(rules) => rules.run(),
         Command::Serve(serve) => serve.run(),
         Command::Proxy(proxy) => proxy.run(),
+        Command::Proto(proto) => proto.run().map(|()| true),
         Command::Simulate(simulate) => simulate.run(),
         Command::Diff(diff) => diff.run(),
         Command::Admin(admin) => admin.run(),

@@ -103,7 +103,8 @@ use messages::{RateLimitRequest, RateLimitResponse};
 
 pub use error::CallError;
 pub use limits::SharedDescriptors;
-pub use transport::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME, reflection};
+pub use messages::PROTO_FILES;
+pub use transport::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME, reflection, reflection_v1alpha};
 pub use verdict::ResponseHeaders;
 
 /// The highest number of descriptors in a call.

@@ -19,5 +19,17 @@ pub use generated::envoy::service::ratelimit::v3::{
 };
 pub use generated::envoy::r#type::v3::RateLimitUnit;
 
+/// The `.proto` files of the service, from which clients are generated: their paths, by which they import each other, and their texts.
+/// `portcullis proto` writes them. They import files of `google/protobuf`, which every compiler of protobuf has.
+pub const PROTO_FILES: [(&str, &str); 4] = [
+    ("envoy/config/core/v3/base.proto", include_str!("../proto/envoy/config/core/v3/base.proto")),
+    (
+        "envoy/extensions/common/ratelimit/v3/ratelimit.proto",
+        include_str!("../proto/envoy/extensions/common/ratelimit/v3/ratelimit.proto"),
+    ),
+    ("envoy/service/ratelimit/v3/rls.proto", include_str!("../proto/envoy/service/ratelimit/v3/rls.proto")),
+    ("envoy/type/v3/ratelimit_unit.proto", include_str!("../proto/envoy/type/v3/ratelimit_unit.proto")),
+];
+
 /// The files of the messages and of the service, for reflection.
 pub(crate) const DESCRIPTORS: &[u8] = include_bytes!("../generated/descriptors.bin");

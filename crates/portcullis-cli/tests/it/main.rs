@@ -9,6 +9,7 @@ mod explain;
 mod identify;
 #[cfg(unix)]
 mod open_files;
+mod proto;
 mod proxy;
 mod replay;
 mod rules;

@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::messages::DESCRIPTORS;
-use crate::{SERVICE_NAME, reflection};
+use crate::{PROTO_FILES, SERVICE_NAME, reflection, reflection_v1alpha};
 
 const LIMITS: &str = "
 domain: shop
@@ -79,14 +79,56 @@ async fn json_that_is_no_call_is_answered_with_400() {
 
 #[test]
 fn reflection_describes_the_service_consistently() {
-    assert!(reflection().is_ok());
+    assert!(reflection().is_ok() && reflection_v1alpha().is_ok());
     let FileDescriptorSet { file } = FileDescriptorSet::decode(DESCRIPTORS).unwrap();
     let names: Vec<_> = file.iter().filter_map(|file| file.name.clone()).collect();
     for file in &file {
         assert!(file.dependency.iter().all(|import| names.contains(import)), "{:?}", file.name);
     }
+    let own = names.iter().filter(|name| name.starts_with("envoy/"));
+    assert!(own.map(String::as_str).eq(in_order_of(&names)), "the files are those of the descriptors");
     let rls = file.last().unwrap();
     assert_eq!(rls.service[0].method[0].name(), "ShouldRateLimit");
+}
+
+#[tokio::test]
+async fn reflection_lists_services_in_both_versions() {
+    macro_rules! list {
+        ($service:expr, $version:ident) => {{
+            use tonic_reflection::pb::$version::{
+                ServerReflectionRequest, ServerReflectionResponse, server_reflection_request::MessageRequest,
+                server_reflection_response::MessageResponse,
+            };
+            let question = ServerReflectionRequest {
+                message_request: Some(MessageRequest::ListServices(String::new())),
+                ..ServerReflectionRequest::default()
+            };
+            let questions = tonic::Request::new(tonic::codegen::tokio_stream::once(question));
+            let path =
+                concat!("/grpc.reflection.", stringify!($version), ".ServerReflection/ServerReflectionInfo");
+            let codec = ProstCodec::<_, ServerReflectionResponse>::default();
+            let mut client = Grpc::new($service);
+            client.ready().await.unwrap();
+            let answers = client.streaming(questions, path.parse().unwrap(), codec).await.unwrap();
+            match answers.into_inner().message().await.unwrap().unwrap().message_response {
+                Some(MessageResponse::ListServicesResponse(list)) => {
+                    list.service.into_iter().map(|service| service.name).collect::<Vec<_>>()
+                }
+                other => panic!("{other:?}"),
+            }
+        }};
+    }
+    for names in [list!(reflection().unwrap(), v1), list!(reflection_v1alpha().unwrap(), v1alpha)] {
+        assert!(names.iter().any(|name| name == SERVICE_NAME), "{names:?}");
+        assert!(names.iter().any(|name| name == "grpc.health.v1.Health"), "{names:?}");
+    }
+}
+
+/// The paths of the files, in the order in which the descriptors have them.
+fn in_order_of(names: &[String]) -> impl Iterator<Item = &'static str> {
+    let mut paths = PROTO_FILES.map(|(path, _)| path);
+    paths.sort_by_key(|path| names.iter().position(|name| name == path));
+    paths.into_iter()
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
-//! The description of the service for gRPC reflection.
+//! The description of the services for gRPC reflection.
 
-use tonic_reflection::server::v1::{ServerReflection, ServerReflectionServer};
-use tonic_reflection::server::{Builder, Error};
+use tonic_reflection::server::{Builder, Error, v1, v1alpha};
 
 use crate::messages::DESCRIPTORS;
 
@@ -13,12 +12,24 @@ use crate::messages::DESCRIPTORS;
 /// # Errors
 ///
 /// If the description of the services is not consistent, which a test excludes.
-pub fn reflection() -> Result<ServerReflectionServer<impl ServerReflection>, Error> {
-    let service = Builder::configure()
+pub fn reflection() -> Result<v1::ServerReflectionServer<impl v1::ServerReflection>, Error> {
+    Ok(described().build_v1()?.max_decoding_message_size(MAX_QUESTION_BYTES))
+}
+
+/// Like [`reflection`], for tools that know the version before alone (`grpc.reflection.v1alpha`), such as Postman and older ones.
+///
+/// # Errors
+///
+/// Like [`reflection`].
+pub fn reflection_v1alpha() -> Result<v1alpha::ServerReflectionServer<impl v1alpha::ServerReflection>, Error>
+{
+    Ok(described().build_v1alpha()?.max_decoding_message_size(MAX_QUESTION_BYTES))
+}
+
+fn described() -> Builder<'static> {
+    Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
-    Ok(service.max_decoding_message_size(MAX_QUESTION_BYTES))
 }
 
 /// The bytes of a question, which is a name. Streams of them last as long as their clients want.

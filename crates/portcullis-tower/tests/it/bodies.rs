@@ -58,8 +58,10 @@ async fn default_format_is_that_of_the_limiter() {
     registry.reject_as(RejectionFormat::Problem);
     let policy = Policy::gcra("all", Quota::per_minute(1));
     let layer = RateLimitLayer::new(std::sync::Arc::clone(&registry), policy.clone().by(Global));
-    let changed =
-        layer.clone().reject_as(RejectionFormat::Json).reject_with(portcullis_tower::Rejection::response);
+    let changed = layer.clone().reject_as(RejectionFormat::Json).reject_with(|rejection| {
+        assert_eq!(rejection.reason(), Reason::Limited);
+        rejection.response()
+    });
     let (text, json, problem) = ("text/plain; charset=utf-8", "application/json", "application/problem+json");
     for (accept, of_limiter, of_layer) in
         [("*/*", problem, json), ("text/html", problem, json), ("text/plain", text, text)]

@@ -65,8 +65,7 @@ async fn closure_changes_status_message_and_headers() {
     assert!(changed.details().windows(16).any(|bytes| bytes == b"slow down: 100 %"));
     assert!(changed.get_error_details().retry_info().is_some());
     let (service, _) = probed(&layer);
-    let web = [("content-type", "application/grpc-web")];
-    assert_eq!(send(&service, grpc(&web)).await.header("content-type"), Some("application/grpc-web"));
+    assert_eq!(send(&service, grpc(&[])).await.header("content-type"), Some("application/grpc"));
 
     let unchanged = layer.reject_grpc_with(|_, _| {});
     assert_eq!(status(&unchanged, 1).await.code(), Code::ResourceExhausted);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Router;
 use portcullis::Limiter;
 use portcullis::rules::{Watch, WatchHandle, WatchOptions};
-use portcullis_rls::{RateLimitService, reflection};
+use portcullis_rls::{RateLimitService, reflection, reflection_v1alpha};
 use portcullis_server::{CheckEndpoint, DescriptorFiles, Readiness};
 use tokio::task::JoinSet;
 use tonic::service::Routes;
@@ -23,7 +23,8 @@ pub(super) struct Served {
 impl Served {
     /// The services over gRPC: limits, and the description of them.
     pub(super) fn grpc(&self) -> anyhow::Result<Routes> {
-        Ok(Routes::new(self.service.clone().grpc()).add_service(reflection()?))
+        let services = Routes::new(self.service.clone().grpc());
+        Ok(services.add_service(reflection()?).add_service(reflection_v1alpha()?))
     }
 
     /// The routes over HTTP.
