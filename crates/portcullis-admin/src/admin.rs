@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use http::request::Parts;
 use portcullis_core::or_panic;
-use portcullis_tower::Registry;
+use portcullis_tower::{Fingerprint, Registry};
 
 use crate::access::hosts::HostList;
 use crate::access::{Actor, Authorize, Authorized, Refused};
@@ -70,6 +70,7 @@ impl Admin {
             authorize: Authorize(Arc::new(authorize)),
             hosts: HostList::default(),
             generation: None,
+            caller_names: None,
             store_kind: Cow::Borrowed("custom"),
             store_deadline: DEFAULT_DEADLINE,
         })
@@ -96,6 +97,43 @@ impl Admin {
     /// Sets where answers find the number of the rules in use.
     pub fn generation(self, generation: impl Fn() -> Option<u64> + Send + Sync + 'static) -> Self {
         Self(Options { generation: Some(Arc::new(generation)), ..self.0 })
+    }
+
+    /// Sets what finds the name of a caller, which the lists of a snapshot then show beside its fingerprint, to all who may use the API. It
+    /// is in no log line and no audit event. By default callers have no names.
+    ///
+    /// It is called for each caller of a list, up to 400 times for a snapshot, and must not wait: look the fingerprint up in a map of the
+    /// process. A name of more than 200 characters is cut. If it panics, the caller has no name.
+    ///
+    /// A key of several parts has the fingerprint of its first part as [`slot`](portcullis_core::Key::slot), by which a user is found under
+    /// all policies whose key begins with the user.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use std::sync::Arc;
+    ///
+    /// use http::request::Parts;
+    /// use portcullis_admin::{Actor, Admin, Refused};
+    /// use portcullis_core::Secret;
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::Registry;
+    ///
+    /// let secret: Secret = "2026:8f4e3d2c1b0a99887766554433221100".parse()?;
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret));
+    /// let mut users = HashMap::new();
+    /// for user in ["ada", "grace"] {
+    ///     // The parts that the extractor of the layers writes.
+    ///     let mut key = registry.secret().hasher();
+    ///     key.writer().part("user", user.as_bytes());
+    ///     users.insert(key.finish()?.slot(), user.to_owned());
+    /// }
+    /// let admin = Admin::new(registry, |_: &Parts| Err(Refused::Forbidden))
+    ///     .caller_names(move |fingerprint| users.get(&fingerprint.key().slot()).cloned());
+    /// # let _ = admin;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn caller_names(self, name: impl Fn(Fingerprint) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Options { caller_names: Some(Arc::new(name)), ..self.0 })
     }
 
     /// Sets how long a call of the store may take, after which the answer is 503. Five seconds by default.

@@ -20,6 +20,9 @@ pub(crate) struct Snapshot {
     pub(crate) policies: Vec<PolicyFigures>,
     /// The store.
     pub(crate) store: StoreFigures,
+    /// Why callers have no fingerprints; left out if they have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fingerprints_withheld: Option<&'static str>,
     /// The keys with the most requests first, as far as these are certainly theirs (`requests` less `error`), at most 100.
     pub(crate) top: Vec<TopKey>,
     /// The keys that are over a limit or locked out, those with a lock-out first, at most 100.
@@ -136,6 +139,9 @@ pub(crate) struct TopKey {
     pub(crate) policy: String,
     /// The fingerprint of the key; `null` while the published secret is in use.
     pub(crate) fingerprint: Option<String>,
+    /// Its name, if the service finds one; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
     /// Its requests, of which `error` may belong to other keys.
     pub(crate) requests: u64,
     /// The requests that the policy has rejected since the key is listed.
@@ -151,6 +157,9 @@ pub(crate) struct LimitedKey {
     pub(crate) policy: String,
     /// The fingerprint of the key; `null` while the published secret is in use.
     pub(crate) fingerprint: Option<String>,
+    /// Its name, if the service finds one; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
     /// When the last denied request fits, or the lock-out ends.
     pub(crate) until: u64,
     /// Whether it is locked out or blocked.
@@ -166,6 +175,9 @@ pub(crate) struct RecentRejection {
     pub(crate) policy: Option<String>,
     /// The fingerprint of the key; `null` if there is none, and while the published secret is in use.
     pub(crate) fingerprint: Option<String>,
+    /// The name of the caller, if the service finds one; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
     /// Why, such as `limited`, `blocked` or `bad_identity`.
     pub(crate) reason: String,
     /// The route of the layer, if the policy has one route only.

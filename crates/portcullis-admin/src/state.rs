@@ -12,7 +12,9 @@ use http::StatusCode;
 use portcullis_core::overrides::OverrideError;
 use portcullis_core::{Key, Policy, PolicyName, Secret, StoreErrorKind};
 use portcullis_tower::{Fingerprint, OverridingError, Registry};
+use serde::Serialize;
 use tokio::time::{Instant, timeout};
+use utoipa::ToSchema;
 
 use crate::access::Authorize;
 use crate::access::hosts::HostList;
@@ -35,18 +37,39 @@ pub(crate) struct Options {
     pub(crate) authorize: Authorize,
     pub(crate) hosts: HostList,
     pub(crate) generation: Option<Arc<Generation>>,
+    pub(crate) caller_names: Option<Arc<CallerNames>>,
     pub(crate) store_kind: Cow<'static, str>,
     /// How long a call of the store may take.
     pub(crate) store_deadline: Duration,
 }
 
 type Generation = dyn Fn() -> Option<u64> + Send + Sync;
+type CallerNames = dyn Fn(Fingerprint) -> Option<String> + Send + Sync;
+
+/// The key of a caller, as answers show it.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(crate) struct Caller {
+    /// The fingerprint of the key; `null` while the published secret is in use, and for a mode.
+    pub(crate) fingerprint: Option<String>,
+    /// Why there is no fingerprint. Left out if there is one, and for a mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fingerprint_withheld: Option<&'static str>,
+}
 
 impl AdminState {
-    /// The fingerprint of a key as it is shown: not at all while anybody can compute which identity it belongs to.
+    /// The fingerprint of a key as it is shown: not at all while it is [withheld](Self::withheld).
     pub(crate) fn shown(&self, key: Key) -> Option<String> {
-        let is_published = *self.options.registry.secret() == Secret::published();
-        (!is_published).then(|| Fingerprint::from(key).to_string())
+        self.withheld().is_none().then(|| Fingerprint::from(key).to_string())
+    }
+
+    /// Why fingerprints are not shown, while anybody can compute which identity one belongs to.
+    pub(crate) fn withheld(&self) -> Option<&'static str> {
+        (*self.options.registry.secret() == Secret::published()).then_some(WITHHELD)
+    }
+
+    /// The key of a caller in an answer.
+    pub(crate) fn caller(&self, key: Key) -> Caller {
+        Caller { fingerprint: self.shown(key), fingerprint_withheld: self.withheld() }
     }
 
     /// The policy of a name, as it is now.
@@ -117,6 +140,9 @@ impl From<Failure> for Problem {
         }
     }
 }
+
+const WITHHELD: &str = "the limiter has the published secret, with which anybody can compute the fingerprint of an address or a user: \
+                        give it a secret of its own, and name callers by `request` or `parts` until then";
 
 /// How many names an error lists.
 const MAX_NAMES: usize = 100;

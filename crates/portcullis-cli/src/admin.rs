@@ -99,19 +99,30 @@ impl Admin {
             Command::Overrides(of) => (client.post("v1/overrides", &of.body()?)?, None),
             Command::Mode(mode) => (client.post("v1/mode", &mode.body())?, None),
         };
+        let mut withheld = None;
         let answer = match (reply, list) {
-            (Ok(answer), None) => answer,
-            (Ok(answer), Some(list)) => show::member(answer, list)?,
+            (Ok(mut answer), list) => {
+                if !self.json {
+                    withheld = show::take_withheld(&mut answer);
+                }
+                match list {
+                    Some(list) => show::member(answer, list)?,
+                    None => answer,
+                }
+            }
             (Err(refusal), _) => {
                 eprintln!("portcullis: {refusal}");
                 return Ok(false);
             }
         };
-        let text = match &self.command {
+        let mut text = match &self.command {
             _ if self.json => format!("{answer}\n"),
             Command::Mode(mode) => show::answer(&mode.shown(answer)),
             _ => show::answer(&answer),
         };
+        if let Some(why) = withheld {
+            text = format!("{text}no fingerprints: {why}\n");
+        }
         print(&text)?;
         Ok(true)
     }

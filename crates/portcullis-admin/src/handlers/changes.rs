@@ -20,7 +20,7 @@ use crate::recorder::now_ms;
 use crate::request::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
 use crate::request::body::read;
 use crate::request::target::Target;
-use crate::state::AdminState;
+use crate::state::{AdminState, Caller};
 
 /// A request for a change.
 pub(crate) struct Change {
@@ -98,7 +98,7 @@ pub(crate) async fn post_mode(Change { state, actor, body }: Change) -> Result<R
     match state.options.registry.set_mode(name, mode) {
         Ok(()) => {
             audit.ended(Ended::Done);
-            Ok(json(&Changed { policy: name.to_string(), fingerprint: None }))
+            Ok(json(&Changed { policy: name.to_string(), caller: Caller::default() }))
         }
         Err(error) => {
             audit.ended(Ended::Failed);
@@ -152,7 +152,7 @@ where
         }
     }
     let policy = target.policy.name().to_string();
-    Ok(json(&Changed { policy, fingerprint: state.shown(target.key) }))
+    Ok(json(&Changed { policy, caller: state.caller(target.key) }))
 }
 
 /// Reads a mode, in the form in which answers show it.

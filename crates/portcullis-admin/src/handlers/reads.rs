@@ -71,7 +71,7 @@ pub(crate) async fn post_budget(
     let decision = state.answer(peek).await?.into_decision();
     Ok(json(&Budget {
         policy: decision.policy().to_string(),
-        fingerprint: state.shown(key),
+        caller: state.caller(key),
         limit: decision.limit(),
         remaining: decision.remaining(),
         reset_after_ms: millis(decision.reset_after()),
@@ -96,7 +96,7 @@ pub(crate) async fn post_overrides(
     let found = state.answer(state.options.registry.overrides(&policy, key)).await?;
     Ok(json(&Overrides {
         policy: policy.name().to_string(),
-        fingerprint: state.shown(key),
+        caller: state.caller(key),
         block: found.block().map(|block| BlockUntil { until: since_epoch(block.until()) }),
         grant: found
             .grant()

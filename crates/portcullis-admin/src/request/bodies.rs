@@ -1,13 +1,16 @@
 //! The bodies of requests and the answers to changes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use portcullis_core::Quota;
-use serde::de::Error as _;
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
+
+use crate::state::Caller;
 
 /// A policy and a caller.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -22,7 +25,7 @@ pub(crate) struct TargetBody {
     pub(crate) identity: IdentityBody,
 }
 
-/// A caller: either the fingerprint that a list has shown, or a request that the caller would make.
+/// A caller: the fingerprint that a list has shown, a request that the caller would make, or the parts of its key.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub(crate) struct IdentityBody {
@@ -32,6 +35,9 @@ pub(crate) struct IdentityBody {
     /// A request of the caller. The layer's own extractor finds the key in it.
     #[schema(nullable)]
     pub(crate) request: Option<RequestBody>,
+    /// The parts of the key as the extractor writes them, each with its tag, in that order.
+    #[schema(nullable, value_type = Option<BTreeMap<String, PartBody>>)]
+    pub(crate) parts: Option<PartsBody>,
 }
 
 /// The head of a request. It is not made; only the extractor of the layer reads it.
@@ -53,6 +59,34 @@ pub(crate) struct RequestBody {
     /// The route of the layer, if layers with this policy find different keys.
     #[schema(nullable)]
     pub(crate) route: Option<String>,
+}
+
+/// The parts of a key in their order.
+#[derive(Debug)]
+pub(crate) struct PartsBody(pub(crate) Vec<(String, PartBody)>);
+
+/// The value of a part: a text, or other bytes.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "expected a text, `{ \"hex\": \"00ff\" }` with two digits for each byte, or `{ \"u64\": 42 }` for eight bytes"
+)]
+pub(crate) enum PartBody {
+    /// A text in UTF-8.
+    Text(String),
+    /// Bytes.
+    Hex {
+        /// Two hexadecimal digits for each byte.
+        #[serde(deserialize_with = "hex")]
+        #[schema(value_type = String, example = "000000000000002a")]
+        hex: Vec<u8>,
+    },
+    /// A number as eight bytes, the highest first, as `u64::to_be_bytes` writes it.
+    U64 {
+        /// The number.
+        u64: u64,
+    },
 }
 
 /// A grant.
@@ -107,8 +141,9 @@ pub(crate) struct ModeBody {
 pub(crate) struct Changed {
     /// The policy.
     pub(crate) policy: String,
-    /// The fingerprint of the key; `null` while the published secret is in use, and for a mode.
-    pub(crate) fingerprint: Option<String>,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) caller: Caller,
 }
 
 /// What a caller has left under a policy. Nothing was charged.
@@ -116,8 +151,9 @@ pub(crate) struct Changed {
 pub(crate) struct Budget {
     /// The policy.
     pub(crate) policy: String,
-    /// The fingerprint of the key; `null` while the published secret is in use.
-    pub(crate) fingerprint: Option<String>,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) caller: Caller,
     /// The highest value of `remaining`.
     pub(crate) limit: u64,
     /// Units that would be admitted now.
@@ -137,8 +173,9 @@ pub(crate) struct Budget {
 pub(crate) struct Overrides {
     /// The policy.
     pub(crate) policy: String,
-    /// The fingerprint of the key; `null` while the published secret is in use.
-    pub(crate) fingerprint: Option<String>,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) caller: Caller,
     /// The block; `null` without one.
     #[schema(nullable)]
     pub(crate) block: Option<BlockUntil>,
@@ -161,6 +198,34 @@ pub(crate) struct GrantUntil {
     pub(crate) quota: String,
     /// Its end, on the clock of the store, in milliseconds since the epoch.
     pub(crate) until: u64,
+}
+
+impl<'de> Deserialize<'de> for PartsBody {
+    fn deserialize<D: Deserializer<'de>>(field: D) -> Result<Self, D::Error> {
+        field.deserialize_map(PartsVisitor).map(Self)
+    }
+}
+
+struct PartsVisitor;
+
+impl<'de> Visitor<'de> for PartsVisitor {
+    type Value = Vec<(String, PartBody)>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with the tags of the parts and their values")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut parts: A) -> Result<Self::Value, A::Error> {
+        std::iter::from_fn(|| parts.next_entry().transpose()).collect()
+    }
+}
+
+fn hex<'de, D: Deserializer<'de>>(field: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(field)?;
+    let digit = |digit: &u8| char::from(*digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return Err(D::Error::custom("odd")) };
+    let bytes = pairs.iter().map(|[high, low]| Some(digit(high)? << 4 | digit(low)?));
+    bytes.collect::<Option<_>>().ok_or_else(|| D::Error::custom("no digits"))
 }
 
 fn quota<'de, D: Deserializer<'de>>(field: D) -> Result<Quota, D::Error> {

@@ -28,7 +28,10 @@ pub(crate) async fn read<T: DeserializeOwned>(body: Body) -> Result<T, Problem> 
     if !value.is_object() {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "the body is not a JSON object"));
     }
-    serde_path_to_error::deserialize(value).map_err(|error| problem(&error))
+    serde_path_to_error::deserialize::<_, T>(value).map_err(|error| problem(&error))?;
+    // Once more from the text: a value has lost the order of its fields, which is that of the parts of a key.
+    serde_json::from_slice(&bytes)
+        .map_err(|_| Problem::new(StatusCode::BAD_REQUEST, "the body cannot be read"))
 }
 
 /// Takes the field and what is expected of it from an error of `serde`, which repeats the value as well.
@@ -42,8 +45,10 @@ fn problem(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
     } else if text.starts_with("unknown field ") {
         place.pop();
         format!("has an unknown field, expected {expected}")
-    } else if place.len() > MAX_DEPTH {
-        place.truncate(MAX_DEPTH);
+    } else if let Some(object) = place.iter().position(|name| NAMED_BY_CALLERS.contains(&name.as_str()))
+        && object + 1 < place.len()
+    {
+        place.truncate(object + 1);
         format!("must have {expected} as each value")
     } else {
         format!("must be {expected}")
@@ -57,5 +62,5 @@ pub(crate) const MAX_BODY: usize = 16 * 1_024;
 
 const BODY_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The parts of `identity.request.headers`, within which the caller chooses the names.
-const MAX_DEPTH: usize = 3;
+/// The objects within which the caller chooses the names.
+const NAMED_BY_CALLERS: [&str; 2] = ["headers", "parts"];

@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
-use portcullis_core::{Key, Policy};
+use portcullis_core::{Key, KeyWriteError, Policy};
 use portcullis_tower::{Fingerprint, FingerprintError};
 
 use crate::problem::Problem;
-use crate::request::bodies::{IdentityBody, RequestBody, TargetBody};
+use crate::request::bodies::{IdentityBody, PartBody, PartsBody, RequestBody, TargetBody};
 use crate::request::body::read;
 use crate::snapshot::shown_text;
 use crate::state::AdminState;
@@ -31,8 +31,8 @@ impl Target {
     /// Finds the policy and the key.
     pub(crate) fn find(state: &AdminState, policy: &str, identity: IdentityBody) -> Result<Self, Problem> {
         let policy = state.policy(policy)?;
-        let key = match (identity.fingerprint, identity.request) {
-            (Some(text), None) => {
+        let key = match (identity.fingerprint, identity.request, identity.parts) {
+            (Some(text), None, None) => {
                 let invalid = |detail: String| Problem::invalid("identity.fingerprint", detail);
                 let key = text.parse().map(Fingerprint::key);
                 let key = key.map_err(|error: FingerprintError| invalid(error.to_string()))?;
@@ -44,12 +44,52 @@ impl Target {
                 }
                 key
             }
-            (None, Some(request)) => key_of_request(state, &policy, request)?,
-            _ => return Err(Problem::invalid("identity", "must have either `fingerprint` or `request`")),
+            (None, Some(request), None) => key_of_request(state, &policy, request)?,
+            (None, None, Some(parts)) => key_of_parts(state, &parts)?,
+            _ => {
+                let detail = "must have one of `fingerprint`, `request` and `parts`";
+                return Err(Problem::invalid("identity", detail));
+            }
         };
         Ok(Self { policy, key })
     }
 }
+
+/// Writes the parts as an extractor would.
+fn key_of_parts(state: &AdminState, PartsBody(parts): &PartsBody) -> Result<Key, Problem> {
+    let mut hasher = state.options.registry.secret().hasher();
+    let mut writer = hasher.writer();
+    for (tag, value) in parts {
+        let bytes: &[u8] = match value {
+            PartBody::Text(text) => text.as_bytes(),
+            PartBody::Hex { hex } => hex,
+            PartBody::U64 { u64 } => &u64.to_be_bytes(),
+        };
+        if SHARED_TAGS.contains(&tag.as_str()) {
+            writer.shared_part(tag, bytes);
+        } else {
+            writer.part(tag, bytes);
+        }
+    }
+    hasher.finish().map_err(|error| {
+        let detail = match error {
+            KeyWriteError::Empty => "names no part of a key".to_owned(),
+            error => error.to_string(),
+        };
+        Problem::invalid("identity.parts", detail)
+    })
+}
+
+/// The tags of the parts that extractors write as shared.
+const SHARED_TAGS: [&str; 7] = [
+    "route",
+    "http method",
+    "grpc service",
+    "grpc method",
+    "global",
+    "portcullis.missing",
+    "portcullis.preflight",
+];
 
 /// Runs the extractors of the layers that have the policy, as they would run on such a request.
 fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> Result<Key, Problem> {
@@ -75,7 +115,7 @@ fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> 
             Some(_) => ("identity.request.route", "no layer of this route has the policy"),
             None => (
                 "identity.request",
-                "no layer has the policy, so that there is no extractor: give the fingerprint",
+                "no layer has the policy, so that there is no extractor: give the fingerprint, or the parts of the key",
             ),
         };
         return Err(Problem::invalid(field, detail));
@@ -84,8 +124,8 @@ fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> 
         ([key], _) => Ok(*key),
         ([], Some(error)) => Err(Problem::invalid("identity.request", error.to_string())),
         ([], None) => {
-            let detail = "the layer finds no key in such a request: it has no identity, is exempt, or the key needs a look-up, for which \
-                          give the fingerprint";
+            let detail = "the layer finds no key in such a request: it has no identity, is exempt, or the key needs a look-up or is put into the \
+                          request by the service, as by an extension: give the fingerprint, or the parts of the key";
             Err(Problem::invalid("identity.request", detail))
         }
         _ => {

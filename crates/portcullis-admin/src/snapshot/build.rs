@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use portcullis_core::{Key, Policy, PolicyName};
 use portcullis_tower::{LayerSummary, Mode, Registry};
@@ -25,22 +26,31 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
         Some(route.clone())
     };
     let shown = |key: Key| state.shown(key);
+    let name = |key: Key| caller_name(state, key);
     let top = view.top.drain(..).map(|Entry { key: (policy, key), requests, rejected, error }| TopKey {
         policy: policy.to_string(),
         fingerprint: shown(key),
+        name: name(key),
         requests,
         rejected,
         error,
     });
     let limited = view.limited.drain(..).map(|entry| {
         let recorder::LimitedKey { policy, key, until, is_locked_out } = entry;
-        LimitedKey { policy: policy.to_string(), fingerprint: shown(key), until, locked_out: is_locked_out }
+        LimitedKey {
+            policy: policy.to_string(),
+            fingerprint: shown(key),
+            name: name(key),
+            until,
+            locked_out: is_locked_out,
+        }
     });
     let recent = view.recent.drain(..).map(|Rejection { time, policy, key, reason }| RecentRejection {
         time,
         route: policy.as_ref().and_then(|policy| route_of(policy.as_str())),
         policy: policy.map(|policy| policy.to_string()),
         fingerprint: key.and_then(shown),
+        name: key.and_then(name),
         reason: reason.name().to_owned(),
     });
     let (top_keys, limited_now, recent_rejections) = (top.collect(), limited.collect(), recent.collect());
@@ -55,12 +65,20 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
         generation: state.options.generation.as_ref().and_then(|generation| generation()),
         policies: figures.collect(),
         store: store_figures(state, now),
+        fingerprints_withheld: state.withheld(),
         top: top_keys,
         limited_now,
         recent: recent_rejections,
         waiting: to_u64(registry.waiting_requests()),
         in_flight: to_u64(registry.permits_in_flight()),
     }
+}
+
+/// What the service calls a caller. A panic of its function would end the connection, with other requests on it.
+fn caller_name(state: &AdminState, key: Key) -> Option<String> {
+    let names = state.options.caller_names.as_ref()?;
+    let name = catch_unwind(AssertUnwindSafe(|| names(key.into()))).ok()??;
+    Some(shown_text(&name).into_owned())
 }
 
 /// All registered policies, those without a layer too, by name, at most 1 000.

@@ -4,6 +4,7 @@
 mod changes;
 mod guard;
 mod hostile;
+mod names;
 mod openapi;
 mod privacy;
 mod rejections;

@@ -263,7 +263,11 @@ async fn mistakes_name_what_is_expected() {
         ("/v1/budget", json!({}), "is missing"),
         ("/v1/budget", json!({ "policy": null }), "must be a string"),
         ("/v1/budget", json!({ "policy": "search", "identity": [] }), "must be an object"),
-        ("/v1/budget", json!({ "policy": "search" }), "must have either `fingerprint` or `request`"),
+        (
+            "/v1/budget",
+            json!({ "policy": "search" }),
+            "must have one of `fingerprint`, `request` and `parts`",
+        ),
         (
             "/v1/budget",
             json!({ "policy": "search", ", expected ": 1 }),

@@ -5,9 +5,10 @@ use std::time::Duration;
 use clap::Args;
 use portcullis_core::{PolicyName, Quota};
 use portcullis_tower::ParseModeError;
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::identity::Identity;
+use super::identity::{Identity, IdentityBody};
 
 /// A client under a policy.
 #[derive(Debug, Args)]
@@ -58,25 +59,34 @@ pub(super) struct Mode {
     mode: String,
 }
 
+/// A client under a policy, and what is done to it, in the body of a request.
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    policy: &'a str,
+    identity: IdentityBody,
+    #[serde(flatten)]
+    more: Value,
+}
+
 impl Client {
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
-        Ok(json!({ "policy": self.policy.as_str(), "identity": self.identity.body()? }))
+    pub(super) fn body(&self) -> anyhow::Result<Body<'_>> {
+        self.body_with(json!({}))
+    }
+
+    fn body_with(&self, more: Value) -> anyhow::Result<Body<'_>> {
+        Ok(Body { policy: self.policy.as_str(), identity: self.identity.body()?, more })
     }
 }
 
 impl Grant {
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let mut body = self.client.body()?;
-        (body["quota"], body["duration_seconds"]) = (self.quota.as_str().into(), self.time.as_secs().into());
-        Ok(body)
+    pub(super) fn body(&self) -> anyhow::Result<Body<'_>> {
+        self.client.body_with(json!({ "quota": self.quota, "duration_seconds": self.time.as_secs() }))
     }
 }
 
 impl Block {
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let mut body = self.client.body()?;
-        body["duration_seconds"] = self.time.as_secs().into();
-        Ok(body)
+    pub(super) fn body(&self) -> anyhow::Result<Body<'_>> {
+        self.client.body_with(json!({ "duration_seconds": self.time.as_secs() }))
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use http::{HeaderValue, StatusCode, header};
+use serde::Serialize;
 use serde_json::Value;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body};
@@ -48,11 +49,11 @@ impl Client {
         Self::reply(&url, request.header(header::ACCEPT, JSON).call())
     }
 
-    pub(super) fn post(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+    pub(super) fn post(&self, path: &str, body: &impl Serialize) -> anyhow::Result<Reply> {
         let url = self.place.join(path);
         let request = self.agent.post(&url).header(header::AUTHORIZATION, self.authorization.clone());
         let request = request.header(header::ACCEPT, JSON).header(header::CONTENT_TYPE, JSON);
-        Self::reply(&url, request.send(body.to_string()))
+        Self::reply(&url, request.send(serde_json::to_string(body)?))
     }
 
     fn reply(url: &str, result: Result<http::Response<Body>, ureq::Error>) -> anyhow::Result<Reply> {

@@ -1,16 +1,18 @@
 //! Which client a command is about.
 
+use std::io::{self, Read};
 use std::net::IpAddr;
 
 use anyhow::{Context as _, ensure};
 use clap::{ArgGroup, Args};
 use http::{HeaderName, HeaderValue, Method, Uri, header};
 use portcullis_tower::Fingerprint;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::request::{parse_header, parse_peer, parse_request};
 
-/// A client: by its fingerprint, or by a request that it could make.
+/// A client: by its fingerprint, by a request that it could make, or by the parts of its key.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("key").required(true)))]
 pub(super) struct Identity {
@@ -22,24 +24,56 @@ pub(super) struct Identity {
     #[arg(long, value_name = "METHOD PATH", value_parser = parse_request, group = "key")]
     request: Option<(Method, Uri)>,
 
+    /// A part of the client's key, as in `user=ada`; a number of a program as in `user:u64=42`, other bytes as in `user:hex=00ff`. May be
+    /// given several times, in the order of the key.
+    #[arg(long = "part", value_name = "TAG=VALUE", value_parser = parse_argument_part, group = "key")]
+    parts: Vec<Part>,
+
+    /// Reads the parts of the client's key from standard input, one `TAG=VALUE` on each line: for values that are secret, such as an API key.
+    #[arg(long, group = "key")]
+    part_from_stdin: bool,
+
     /// A header of the request, as in `'x-api-key: k'`. May be given several times. Other users of the machine can see it.
-    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header, conflicts_with = "fingerprint")]
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header, conflicts_with_all = NO_REQUEST)]
     headers: Vec<(HeaderName, HeaderValue)>,
 
     /// The address at the other end of the request's connection.
-    #[arg(long, value_name = "ADDR", value_parser = parse_peer, conflicts_with = "fingerprint")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_peer, conflicts_with_all = NO_REQUEST)]
     peer: Option<IpAddr>,
 
     /// The route of the layer, as `layers` shows it, if several layers with the policy find different keys.
-    #[arg(long, value_name = "ROUTE", conflicts_with = "fingerprint")]
+    #[arg(long, value_name = "ROUTE", conflicts_with_all = NO_REQUEST)]
     route: Option<String>,
 }
 
+/// A client, in the body of a request.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum IdentityBody {
+    Fingerprint(String),
+    Request(Value),
+    Parts(Parts),
+}
+
+/// The parts of a key in their order, which counts.
+pub(super) struct Parts(Vec<Part>);
+
+/// The tag and the value of a part.
+type Part = (String, Value);
+
 impl Identity {
-    pub(super) fn body(&self) -> anyhow::Result<Value> {
-        let Some((method, uri)) = &self.request else {
-            return Ok(json!({ "fingerprint": self.fingerprint.map(|fingerprint| fingerprint.to_string()) }));
-        };
+    pub(super) fn body(&self) -> anyhow::Result<IdentityBody> {
+        if let Some(fingerprint) = self.fingerprint {
+            return Ok(IdentityBody::Fingerprint(fingerprint.to_string()));
+        }
+        match &self.request {
+            Some((method, uri)) => self.request(method, uri).map(IdentityBody::Request),
+            None if self.part_from_stdin => Ok(IdentityBody::Parts(parts_of(io::stdin())?)),
+            None => Ok(IdentityBody::Parts(Parts(self.parts.clone()))),
+        }
+    }
+
+    fn request(&self, method: &Method, uri: &Uri) -> anyhow::Result<Value> {
         let mut headers = Map::new();
         for (name, value) in &self.headers {
             let value = value.to_str().with_context(|| format!("{name} is not ASCII"))?;
@@ -57,6 +91,104 @@ impl Identity {
         if let Some(route) = &self.route {
             request["route"] = route.as_str().into();
         }
-        Ok(json!({ "request": request }))
+        Ok(request)
+    }
+}
+
+impl Serialize for Parts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(tag, value)| (tag, value)))
+    }
+}
+
+/// The parts on the lines of an input. No error repeats one.
+fn parts_of(input: impl Read) -> anyhow::Result<Parts> {
+    let mut text = String::new();
+    input.take(MAX_INPUT + 1).read_to_string(&mut text).context("standard input")?;
+    ensure!(text.len() as u64 <= MAX_INPUT, "standard input has more than {MAX_INPUT} bytes");
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.is_empty());
+    let parts = lines.map(|(index, line)| {
+        parse_part(line).map_err(|error| anyhow::anyhow!("line {} of standard input: {error}", index + 1))
+    });
+    let parts: Vec<_> = parts.collect::<Result<_, _>>()?;
+    ensure!(!parts.is_empty(), "standard input has no part of a key: write TAG=VALUE, such as user=ada");
+    Ok(Parts(parts))
+}
+
+fn parse_argument_part(text: &str) -> Result<Part, &'static str> {
+    let part = parse_part(text)?;
+    if CREDENTIALS.contains(&part.0.as_str()) {
+        return Err(
+            "the value may be a credential, and other users of the machine see arguments: use --part-from-stdin",
+        );
+    }
+    Ok(part)
+}
+
+fn parse_part(text: &str) -> Result<Part, &'static str> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or(FORM)?;
+    // The tag may be the name of a type, such as `service::User`.
+    let (tag, value) = match name.rsplit_once(':').filter(|(tag, _)| !tag.is_empty() && !tag.ends_with(':')) {
+        Some((tag, "hex")) => (tag, json!({ "hex": value })),
+        Some((tag, "u64")) => {
+            let number: u64 = value.parse().map_err(|_| "a number for `:u64` is from 0 to 2^64 - 1")?;
+            (tag, json!({ "u64": number }))
+        }
+        _ => (name, value.into()),
+    };
+    Ok((tag.to_owned(), value))
+}
+
+const FORM: &str = "write TAG=VALUE, such as user=ada, with the tag that the key of the layer has";
+
+/// What describes a request goes with `--request` alone.
+const NO_REQUEST: [&str; 3] = ["fingerprint", "parts", "part_from_stdin"];
+
+/// The tags whose values clients send: `docs/identity.md` has them.
+const CREDENTIALS: [&str; 4] = ["header", "bearer", "cookie", "query"];
+
+/// The bytes that a body of the API may have.
+const MAX_INPUT: u64 = 16 * 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_has_the_type_that_its_tag_names() {
+        for (text, tag, value) in [
+            ("user=ada", "user", json!("ada")),
+            ("user=a=b ", "user", json!("a=b ")),
+            ("account:u64=42", "account", json!({ "u64": 42 })),
+            ("account:hex=00ff", "account", json!({ "hex": "00ff" })),
+            ("shop::User=ada", "shop::User", json!("ada")),
+            ("shop::User:u64=7", "shop::User", json!({ "u64": 7 })),
+            ("shop::u64=7", "shop::u64", json!("7")),
+        ] {
+            assert_eq!(parse_part(text).unwrap(), (tag.to_owned(), value), "{text}");
+        }
+        for text in ["", "ada", "=ada", "account:u64=-1", "account:u64=x"] {
+            assert!(parse_part(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn credential_is_no_argument() {
+        for tag in CREDENTIALS {
+            let text = format!("{tag}=k-17");
+            assert!(parse_argument_part(&text).unwrap_err().contains("--part-from-stdin"));
+            assert_eq!(parts_of(text.as_bytes()).unwrap().0.len(), 1);
+        }
+    }
+
+    #[test]
+    fn input_keeps_the_order_of_its_lines() {
+        let parts = parts_of(&b"user=ada\r\n\nroute=/a=b\n"[..]).unwrap();
+        assert_eq!(serde_json::to_string(&parts).unwrap(), r#"{"user":"ada","route":"/a=b"}"#);
+        for (input, expected) in [("", "no part"), ("\n", "no part"), ("user=ada\ns3cret", "line 2")] {
+            let error = parts_of(input.as_bytes()).err().unwrap().to_string();
+            assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
+        }
+        assert!(parts_of(io::repeat(b'a')).is_err());
     }
 }

@@ -18,6 +18,28 @@ pub(super) fn member(snapshot: Value, name: &str) -> anyhow::Result<Value> {
         .with_context(|| format!("the snapshot has no `{name}`: is the server of another version?"))
 }
 
+/// Removes the fingerprints that the server withholds, and returns why: one line takes the place of a column without values.
+pub(super) fn take_withheld(answer: &mut Value) -> Option<String> {
+    let members = answer.as_object_mut()?;
+    let reasons = ["fingerprint_withheld", "fingerprints_withheld"].map(|name| members.remove(name));
+    let why = escaped(reasons.iter().flatten().find_map(Value::as_str)?);
+    remove_absent(answer, "fingerprint");
+    Some(why)
+}
+
+fn remove_absent(value: &mut Value, name: &str) {
+    match value {
+        Value::Object(members) => {
+            if members.get(name).is_some_and(Value::is_null) {
+                members.remove(name);
+            }
+            members.values_mut().for_each(|member| remove_absent(member, name));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| remove_absent(item, name)),
+        _ => {}
+    }
+}
+
 /// An answer of any form: values with their names, then lists as tables. A member of a member has both names.
 pub(super) fn answer(answer: &Value) -> String {
     let mut out = String::new();

@@ -1,11 +1,14 @@
 //! `portcullis admin` as a process, against the admin API of a real server, in memory and on Redis.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::Request;
+use axum::middleware::map_request;
 use axum::routing::get;
 use portcullis_admin::{Actor, Admin, Refused, has_bearer_token};
 use portcullis_core::store::Store;
@@ -13,24 +16,34 @@ use portcullis_core::{Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
+use portcullis_tower::{Extension, Header, PolicyExt as _, RateLimitLayer, Registry};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::spawn_blocking;
 
 const TOKEN: &str = "a-long-random-token";
 
-/// A service that limits `/search` by API key, with its admin API below `/limits`.
+/// What authentication would put into the requests of a user.
+#[derive(Clone)]
+struct User(String);
+
+/// A service that limits `/search` by API key and `/me` by user, with its admin API below `/limits`.
 struct Service {
     url: String,
 }
 
 impl Service {
     async fn start(store: Arc<dyn Store>) -> Self {
-        let secret = Secret::new("test", b"0123456789abcdef").unwrap();
+        Self::start_with(store, Secret::new("test", b"0123456789abcdef").unwrap()).await
+    }
+
+    async fn start_with(store: Arc<dyn Store>, secret: Secret) -> Self {
         let registry = Arc::new(Registry::new(store, secret));
         let search = Policy::fixed_window("search", Quota::per_week(2)).allow_overrides();
         let layer = RateLimitLayer::new(Arc::clone(&registry), search.by(Header::named("x-api-key")));
+        let by_user = Extension::<User>::with(|user, key| key.part("user", user.0.as_bytes()));
+        let calls = Policy::fixed_window("calls", Quota::per_week(2)).allow_overrides();
+        let by_user = RateLimitLayer::new(Arc::clone(&registry), calls.by(by_user));
         let admin = Admin::new(registry, |parts: &http::request::Parts| {
             if has_bearer_token(parts, TOKEN) {
                 Ok(Actor::new("operator"))
@@ -41,6 +54,13 @@ impl Service {
         let app = Router::new()
             .route("/search", get(async || "found"))
             .route_layer(layer.route("GET /search"))
+            .merge(Router::new().route("/me", get(async || "me")).route_layer(by_user).route_layer(
+                map_request(async |mut request: Request| {
+                    let user = request.headers()["x-api-key"].to_str().unwrap().to_owned();
+                    request.extensions_mut().insert(User(user));
+                    request
+                }),
+            ))
             .nest("/limits", admin.into_router());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -51,7 +71,11 @@ impl Service {
 
     /// The status of a search with an API key.
     async fn search(&self, key: &'static str) -> u16 {
-        let url = format!("{}/search", self.url);
+        self.get("/search", key).await
+    }
+
+    async fn get(&self, path: &str, key: &'static str) -> u16 {
+        let url = format!("{}{path}", self.url);
         let send = move || {
             let config = ureq::Agent::config_builder().http_status_as_error(false).build();
             let agent: ureq::Agent = config.into();
@@ -62,12 +86,29 @@ impl Service {
 
     /// The exit code of the command, and what it writes to standard output and standard error.
     async fn admin(&self, token: &'static str, arguments: &[&str]) -> (i32, String, String) {
+        self.admin_of("", token, arguments).await
+    }
+
+    /// Like [`admin`](Self::admin), with an input.
+    async fn admin_of(
+        &self,
+        input: &'static str,
+        token: &'static str,
+        arguments: &[&str],
+    ) -> (i32, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
         command
             .env("PORTCULLIS_ADMIN_TOKEN", token)
             .args(["admin", &format!("{}/limits", self.url)])
             .args(arguments);
-        let output = spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = spawn_blocking(move || {
+            let mut child = command.spawn().unwrap();
+            // A command that reads nothing may have ended.
+            let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+            child.wait_with_output().unwrap()
+        });
+        let output = output.await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
     }
@@ -149,6 +190,47 @@ async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn operator_names_users_by_parts() {
+    let service = Service::start(Arc::new(MemoryStore::new())).await;
+    for status in [200, 200, 429] {
+        assert_eq!(service.get("/me", "ada").await, status);
+    }
+    let of = ["--policy", "calls", "--part", "user=ada"];
+    let budget = service.json(&[&["budget"][..], &of].concat()).await;
+    let top = service.json(&["top"]).await;
+    assert_eq!((&budget["remaining"], &budget["fingerprint"]), (&0.into(), &top[0]["fingerprint"]));
+    service.shown(&[&["grant", "--quota", "5/w", "--for", "1h"][..], &of].concat()).await;
+    assert_eq!(service.get("/me", "ada").await, 200);
+    service.shown(&[&["block", "--for", "1h"][..], &of].concat()).await;
+    assert_eq!((service.get("/me", "ada").await, service.get("/me", "grace").await), (429, 200));
+
+    // An API key is in no argument and no output.
+    assert_eq!(service.search("s3cret-key").await, 200);
+    let input = "header=s3cret-key\nheader name=x-api-key\n";
+    let by_input = ["budget", "--policy", "search", "--part-from-stdin", "--json"];
+    let (code, out, error) = service.admin_of(input, TOKEN, &by_input).await;
+    assert_eq!((code, error.as_str()), (0, ""));
+    assert!(out.contains(r#""remaining":1"#) && !out.contains("s3cret-key"), "{out}");
+    let as_argument = ["budget", "--policy", "search", "--part", "header=s3cret-key"];
+    let (code, _, error) = service.admin(TOKEN, &as_argument).await;
+    assert!(code == 2 && error.contains("use --part-from-stdin"), "{error}");
+    let (code, _, error) = service.admin_of("s3cret-key\n", TOKEN, &by_input).await;
+    assert!(code == 2 && error.contains("TAG=VALUE") && !error.contains("s3cret-key"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn published_secret_is_explained_in_one_line() {
+    let service = Service::start_with(Arc::new(MemoryStore::new()), Secret::published()).await;
+    assert_eq!(service.search("ada").await, 200);
+    for command in [&["top"][..], &["budget", "--policy", "calls", "--part", "user=ada"]] {
+        let shown = service.shown(command).await;
+        let last = shown.lines().last().unwrap();
+        assert!(last.starts_with("no fingerprints: the limiter has the published secret"), "{shown}");
+        assert!(!shown.contains("fingerprint  ") && !shown.contains(" -"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_names_what_is_wrong() {
     let service = Service::start(Arc::new(MemoryStore::new())).await;
     let (code, out, error) = service.admin("guess", &["policies"]).await;
@@ -156,7 +238,7 @@ async fn a_refusal_names_what_is_wrong() {
     let fingerprint = "0f".repeat(16);
     let unknown = ["budget", "--policy", "serach", "--fingerprint", &fingerprint];
     let (code, _, error) = service.admin(TOKEN, &unknown).await;
-    assert!(code == 1 && error.contains("the policies are search"), "{error}");
+    assert!(code == 1 && error.contains("the policies are calls, search"), "{error}");
     let other_period =
         ["grant", "--policy", "search", "--fingerprint", &fingerprint, "--quota", "5/min", "--for", "1h"];
     let (code, _, error) = service.admin(TOKEN, &other_period).await;

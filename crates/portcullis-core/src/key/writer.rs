@@ -93,7 +93,7 @@ impl KeyWriter<'_> {
         clippy::inline_always,
         reason = "the compiler takes it for too large, because it does not see the constant"
     )]
-    pub fn part(&mut self, tag: &'static str, value: &[u8]) {
+    pub fn part(&mut self, tag: &str, value: &[u8]) {
         self.hasher.own_parts = self.hasher.own_parts.saturating_add(1);
         self.shared_part(tag, value);
     }
@@ -105,7 +105,7 @@ impl KeyWriter<'_> {
     /// belong to one client.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as above")]
-    pub fn shared_part(&mut self, tag: &'static str, value: &[u8]) {
+    pub fn shared_part(&mut self, tag: &str, value: &[u8]) {
         let hasher = &mut *self.hasher;
         hasher.bytes = hasher.bytes.saturating_add(tag.len()).saturating_add(value.len());
         if hasher.bytes > KeyHasher::MAX_BYTES {

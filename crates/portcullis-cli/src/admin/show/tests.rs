@@ -71,3 +71,16 @@ fn a_snapshot_without_a_list_is_an_error() {
     assert!(member(json!({}), "top").unwrap_err().to_string().contains("another version"));
     assert!(member(json!([]), "top").unwrap_err().to_string().contains("no snapshot"));
 }
+
+#[test]
+fn withheld_fingerprints_are_one_line() {
+    let row = json!({ "policy": "search", "fingerprint": null, "requests": 7 });
+    let mut snapshot = json!({ "top": [row], "fingerprints_withheld": "the secret is\npublished" });
+    assert_eq!(take_withheld(&mut snapshot).as_deref(), Some(r"the secret is\u{a}published"));
+    assert_eq!(answer(&member(snapshot, "top").unwrap()), "policy  requests\nsearch         7\n");
+    let mut shown = json!({ "policy": "search", "fingerprint": null });
+    assert_eq!(
+        (take_withheld(&mut shown), answer(&shown)),
+        (None, "policy       search\nfingerprint  -\n".to_owned())
+    );
+}
