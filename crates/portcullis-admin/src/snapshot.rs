@@ -27,6 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) top: Vec<TopKey>,
     /// The keys that are over a limit or locked out, those with a lock-out first, at most 100.
     pub(crate) limited_now: Vec<LimitedKey>,
+    /// The clients that are blocked under all policies, at most 256, as this process knows them.
+    pub(crate) blocked_everywhere: Vec<BlockedCaller>,
     /// The last rejections over HTTP and gRPC, the newest first, at most 200, and at most 64 of one client.
     pub(crate) recent: Vec<RecentRejection>,
     /// The requests that wait for a slot, a window, a look-up or the inner service.
@@ -164,6 +166,18 @@ pub(crate) struct LimitedKey {
     pub(crate) until: u64,
     /// Whether it is locked out or blocked.
     pub(crate) locked_out: bool,
+}
+
+/// A client that is blocked under all policies.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct BlockedCaller {
+    /// The fingerprint of its key; `null` while the published secret is in use.
+    pub(crate) fingerprint: Option<String>,
+    /// Its name, if the service finds one; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    /// When the block ends.
+    pub(crate) until: u64,
 }
 
 /// A rejected request.

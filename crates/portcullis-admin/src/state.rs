@@ -130,6 +130,7 @@ impl From<Failure> for Problem {
                 let field = match error {
                     OverrideError::NotRead { .. } => "policy",
                     OverrideError::Quota { .. } => "quota",
+                    OverrideError::SharedClient => "identity",
                     _ => "duration_seconds",
                 };
                 Self::invalid(field, error.to_string())

@@ -49,7 +49,7 @@ enum Command {
     Policies,
     /// Lists the layers, with their policies.
     Layers,
-    /// Shows everything: policies, the store, and what `top`, `recent` and `limited` show.
+    /// Shows everything: policies, the store, and what `top`, `recent`, `limited` and `blocked` show.
     Snapshot,
     /// Lists the clients with the most requests.
     Top,
@@ -57,6 +57,8 @@ enum Command {
     Recent,
     /// Lists the clients that are limited or blocked now.
     Limited,
+    /// Lists the clients that are blocked everywhere.
+    Blocked,
     Watch(watch::Watch),
     /// Shows what a client has left under a policy. It is not charged.
     Budget(change::Client),
@@ -66,8 +68,8 @@ enum Command {
     /// Ends the grant of a client.
     Revoke(change::Client),
     Block(change::Block),
-    /// Ends the block of a client.
-    Unblock(change::Client),
+    /// Ends the block of a client under a policy, or its block everywhere.
+    Unblock(change::Scope),
     /// Shows the grant and the block of a client.
     Overrides(change::Client),
     Mode(change::Mode),
@@ -89,6 +91,7 @@ impl Admin {
             Command::Top => (get(SNAPSHOT)?, Some("top")),
             Command::Recent => (get(SNAPSHOT)?, Some("recent")),
             Command::Limited => (get(SNAPSHOT)?, Some("limited_now")),
+            Command::Blocked => (get(SNAPSHOT)?, Some("blocked_everywhere")),
             Command::Watch(watch) => return watch.run(&client, self.json),
             Command::Budget(of) => (client.post("v1/budget", &of.body()?)?, None),
             Command::Reset(of) => (client.post("v1/reset", &of.body()?)?, None),

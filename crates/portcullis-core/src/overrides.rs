@@ -33,6 +33,7 @@
 //! assert_eq!(record.effect(&api, record.expires_at()), Effect::None);
 //! ```
 
+mod clients;
 mod encoding;
 mod error;
 mod lock_out;
@@ -43,6 +44,7 @@ use core::time::Duration;
 use crate::{Policy, Quota, Timestamp};
 
 pub use crate::policy::GrantedQuotaError;
+pub use clients::{BlockedClients, ClientChange, validate_client};
 pub use encoding::DecodeOverrideError;
 pub use error::{MAX_LENGTH, OverrideError, validate_block, validate_grant, validate_policy};
 pub use lock_out::{LockOut, LockOutError};

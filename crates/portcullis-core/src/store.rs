@@ -22,8 +22,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::overrides::{Block, LockOut, Override};
-use crate::{Decision, Key, Policy, Quota};
+use crate::overrides::{Block, BlockedClients, ClientChange, LockOut, Override};
+use crate::{Decision, Key, Policy, Quota, Timestamp};
 
 pub use crate::algorithm::CheckResult;
 pub use crate::charge::{Position, Run};
@@ -174,6 +174,22 @@ pub trait Store: Send + Sync + 'static {
         StoreFuture::ready(Err(overriding::unsupported(policy, "overrides")))
     }
 
+    /// Changes the list of the clients that are blocked under all policies, or only reads it, and returns it with the time of the store.
+    ///
+    /// `None` if the store keeps no such list, as one of a single process, which a limiter keeps itself: the default. A store that
+    /// several processes share keeps it as long as a block lasts; each process reads it every few seconds, and decides by what it has read.
+    ///
+    /// # Errors
+    ///
+    /// The future fails if the store does not answer, or if the list is [full](BlockedClients::MAX).
+    fn blocked_clients(
+        &self,
+        change: Option<ClientChange>,
+    ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
+        let _ = change;
+        StoreFuture::ready(Ok(None))
+    }
+
     /// Calls `visit` with each figure that the store reports about itself, in no particular order, for metrics. Does no I/O, and holds up
     /// no check for longer than another check would.
     ///
@@ -257,6 +273,13 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         (**self).overrides(policy, key)
+    }
+
+    fn blocked_clients(
+        &self,
+        change: Option<ClientChange>,
+    ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
+        (**self).blocked_clients(change)
     }
 
     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {

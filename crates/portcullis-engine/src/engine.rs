@@ -26,6 +26,7 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
 use portcullis_core::{Clock, Key, Policy, Receipt, Strategy, Timestamp};
 
+use crate::clients::KnownClients;
 use crate::event::Observers;
 use crate::limit::PolicyLockOut;
 use crate::limit::is_in_flight;
@@ -44,6 +45,7 @@ pub struct Engine {
     policies: Arc<PolicyTable>,
     observers: Observers,
     clock: Arc<dyn Clock>,
+    pub(crate) clients: KnownClients,
     pub(crate) unsettled: KeyedLimit<(u128, Key)>,
     /// What is left to be done later.
     #[cfg(feature = "runtime")]
@@ -73,6 +75,7 @@ impl Engine {
             policies: Arc::new(PolicyTable::new(time_of_day)),
             observers: Observers::default(),
             clock,
+            clients: KnownClients::default(),
             unsettled: KeyedLimit::new(keyed_limit::MAX_UNSETTLED),
             #[cfg(feature = "runtime")]
             backlog: Backlog::default(),

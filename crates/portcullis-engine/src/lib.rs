@@ -23,6 +23,7 @@ macro_rules! opaque_debug {
 }
 
 pub mod charge;
+mod clients;
 #[cfg(feature = "runtime")]
 mod clock;
 pub mod decide;
@@ -35,6 +36,7 @@ pub mod log_throttle;
 pub mod policies;
 
 pub use charge::{Asked, LaterCharge};
+pub use clients::{BlockReach, BlockedClient, FOLLOW_EVERY};
 #[cfg(feature = "runtime")]
 pub use clock::RuntimeClock;
 #[cfg(feature = "runtime")]

@@ -11,11 +11,13 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::overrides::{Block, LockOut, Override};
+use portcullis_core::overrides::{Block, BlockedClients, ClientChange, LockOut, Override};
 use portcullis_core::store::{
     CallObserver, Check, Checks, Figure, Outcome, Renewal, Renewed, Standby, Store, StoreFuture,
 };
-use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Quota, Receipt, Settlement, StoreError};
+use portcullis_core::{
+    Clock, Decision, FailureMode, Key, Policy, Quota, Receipt, Settlement, StoreError, Timestamp,
+};
 
 pub use self::builder::FallbackBuilder;
 use self::figures::Activity;
@@ -251,6 +253,13 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.store.overrides(policy, key)
+    }
+
+    fn blocked_clients(
+        &self,
+        change: Option<ClientChange>,
+    ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
+        self.store.blocked_clients(change)
     }
 
     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {

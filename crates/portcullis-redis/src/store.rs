@@ -15,7 +15,9 @@ mod renewals;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::overrides::{Block, LockOut, Override, validate_block, validate_grant, validate_policy};
+use portcullis_core::overrides::{
+    Block, BlockedClients, ClientChange, LockOut, Override, validate_block, validate_grant, validate_policy,
+};
 use portcullis_core::store::{
     CallObserver, Check, CheckResult, Checks, Figure, Outcome, Renewal, Renewed, Run, Standby, Store,
     StoreFuture,
@@ -231,6 +233,13 @@ impl Store for RedisStore {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.start_read(policy, key)
+    }
+
+    fn blocked_clients(
+        &self,
+        change: Option<ClientChange>,
+    ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
+        self.start_clients(change)
     }
 
     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {

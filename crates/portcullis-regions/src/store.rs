@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::overrides::{Block, LockOut, Override};
+use portcullis_core::overrides::{Block, BlockedClients, ClientChange, LockOut, Override};
 use portcullis_core::store::{
     CallObserver, Check, Checks, Figure, Outcome, Position, ReadyCheck, Renewal, Renewed, Standby, Store,
     StoreFuture,
 };
-use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind};
+use portcullis_core::{
+    Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
+};
 
 use crate::ledger::Decided;
 use crate::trade::Trader;
@@ -254,6 +256,13 @@ impl Store for RegionalStore {
 
     fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
         self.trader.local.overrides(policy, key)
+    }
+
+    fn blocked_clients(
+        &self,
+        change: Option<ClientChange>,
+    ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
+        self.trader.local.blocked_clients(change)
     }
 
     /// The figures of the region's store, and of the purchases of this process.

@@ -216,9 +216,10 @@ pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
 pub use portcullis_engine::engine::settler::Drained;
 pub use portcullis_engine::{
-    Class, Event, EventKind, Fingerprint, FingerprintError, InstalledPolicy, LayerError, LayerOptionError,
-    LayerPolicies, Mode, Observer, OnAbort, OnMissing, OverridingError, ParseModeError, Percent,
-    PercentError, PolicyConflict, QuotaRefusal, Reason, SettlementLoss, SpanFields,
+    BlockReach, BlockedClient, Class, Event, EventKind, FOLLOW_EVERY, Fingerprint, FingerprintError,
+    InstalledPolicy, LayerError, LayerOptionError, LayerPolicies, Mode, Observer, OnAbort, OnMissing,
+    OverridingError, ParseModeError, Percent, PercentError, PolicyConflict, QuotaRefusal, Reason,
+    SettlementLoss, SpanFields,
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,

@@ -1,6 +1,7 @@
 //! The state that all layers of one limiter share.
 
 mod changes;
+mod clients;
 #[cfg(test)]
 mod event_log_tests;
 mod events;
@@ -72,8 +73,10 @@ pub struct Registry {
 impl Registry {
     /// Makes a registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
+        let engine = Arc::new(Engine::new(store));
+        engine.follow_clients();
         Self {
-            engine: Arc::new(Engine::new(store)),
+            engine,
             secret,
             default_responses: Mutex::new(ResponseSettings::default()),
             policy_sets: PolicySets::default(),

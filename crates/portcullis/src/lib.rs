@@ -101,7 +101,7 @@
 //! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |
 //! | load shedding | [`Limiter::shed`] and the module [`shed`] | [`shed::ShedError`] |
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
-//! | grants and blocks | [`Limiter::grant`], [`Limiter::block`], [`Limiter::overrides`], [`Limiter::key_of`]; [`store::GrantBuilder`], [`store::Override`] with its [`store::Grant`] and [`store::Block`] | [`store::OverridingError`], [`store::OverrideError`], [`key::KeyError`] |
+//! | grants and blocks | [`Limiter::grant`], [`Limiter::block`], [`Limiter::block_client`], [`Limiter::overrides`], [`Limiter::key_of`]; [`store::GrantBuilder`], [`store::BlockReach`], [`store::BlockedClient`], [`store::Override`] with its [`store::Grant`] and [`store::Block`] | [`store::OverridingError`], [`store::OverrideError`], [`key::KeyError`] |
 //! | events | the module [`event`] | |
 //! | rules in files | `Limiter::with_rules` and the module `rules` | `rules::Diagnostics`, `rules::NoRules`, `rules::ReloadError`, `rules::UnknownRule`, `rules::WatchError` |
 //! | operators | the modules `admin` and `metrics`; [`Limiter::layers`], [`Limiter::policies`] | `admin::HostError` |

@@ -310,7 +310,7 @@ impl Limiter {
         // The given one may lack what its checks read.
         let registered = self.registry.policy(policy.name()).filter(Policy::reads_overrides);
         let policy = registered.unwrap_or_else(|| policy.clone());
-        Ok(self.store().check(Checks::one(policy, key, 0)).await?.into_decision())
+        Ok(self.engine().check(Checks::one(policy, key, 0)).await?.into_decision())
     }
 
     /// Refunds a charge, as far as the state still holds it, and peeks.

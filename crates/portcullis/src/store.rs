@@ -4,7 +4,7 @@
 //! capacity, a [`Fallback`] with another size, or a store of your own go to [`Limiter::new`](crate::Limiter::new).
 
 pub use portcullis_core::algorithm::State;
-pub use portcullis_core::overrides::{Block, Grant, Override, OverrideError};
+pub use portcullis_core::overrides::{Block, BlockedClients, ClientChange, Grant, Override, OverrideError};
 pub use portcullis_core::store::{
     CallObserver, CallOutcome, Check, CheckResult, Checks, ChecksError, DocumentStore, Figure, FigureKind,
     FigureUnit, NoStore, Outcome, Position, ReadyCheck, Receipt, Refund, Renewal, Renewed, Run, ServerResult,
@@ -20,4 +20,4 @@ pub use portcullis_memory::{
     Fallback, FallbackBuilder, InstanceShare, MemoryDocuments, MemoryPolicyStats, MemoryStats, MemoryStore,
     MemoryStoreBuilder, SystemClock,
 };
-pub use portcullis_tower::{GrantBuilder, OverridingError};
+pub use portcullis_tower::{BlockReach, BlockedClient, GrantBuilder, OverridingError};

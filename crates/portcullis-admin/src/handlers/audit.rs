@@ -11,7 +11,8 @@ use crate::access::Actor;
 pub(crate) struct Audit {
     pub(crate) actor: Actor,
     pub(crate) action: &'static str,
-    pub(crate) policy: PolicyName,
+    /// `None` for a change under all policies.
+    pub(crate) policy: Option<PolicyName>,
     /// The fingerprint of the key, if the change is about one; `withheld` where answers withhold it.
     pub(crate) fingerprint: Option<String>,
     /// What was set, such as a quota.
@@ -28,11 +29,11 @@ pub(crate) enum Ended {
 }
 
 impl Audit {
-    pub(crate) fn new(actor: Actor, action: &'static str, policy: &PolicyName) -> Self {
+    pub(crate) fn new(actor: Actor, action: &'static str, policy: Option<&PolicyName>) -> Self {
         Self {
             actor,
             action,
-            policy: policy.clone(),
+            policy: policy.cloned(),
             fingerprint: None,
             detail: String::new(),
             is_written: false,
@@ -48,15 +49,16 @@ impl Audit {
         let Self { actor, action, policy, fingerprint, detail, .. } = self;
         // As a text, which subscribers quote: a name cannot look like another field.
         let (actor, fingerprint) = (actor.name(), fingerprint.as_deref());
+        let policy = policy.as_ref().map(tracing::field::display);
         match ended {
             Ended::Done => {
-                info!(target: TARGET, actor, action, %policy, fingerprint, detail, outcome = "done", "a limit was changed");
+                info!(target: TARGET, actor, action, policy, fingerprint, detail, outcome = "done", "a limit was changed");
             }
             Ended::Failed => {
-                warn!(target: TARGET, actor, action, %policy, fingerprint, detail, outcome = "failed", "a limit was not changed");
+                warn!(target: TARGET, actor, action, policy, fingerprint, detail, outcome = "failed", "a limit was not changed");
             }
             Ended::Unknown => {
-                warn!(target: TARGET, actor, action, %policy, fingerprint, detail, outcome = "unknown", "a limit may have been changed");
+                warn!(target: TARGET, actor, action, policy, fingerprint, detail, outcome = "unknown", "a limit may have been changed");
             }
         }
     }

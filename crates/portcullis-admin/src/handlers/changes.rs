@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
@@ -9,17 +10,17 @@ use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
-use portcullis_core::PolicyName;
-use portcullis_tower::{LayerError, Mode, OverridingError};
+use portcullis_core::{Key, PolicyName};
+use portcullis_tower::{BlockReach, LayerError, Mode, OverridingError};
 
 use crate::access::Actor;
 use crate::handlers::audit::{Audit, Ended};
 use crate::handlers::reads::json;
 use crate::problem::{Problem, Problems};
 use crate::recorder::now_ms;
-use crate::request::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody};
+use crate::request::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody, UnblockBody};
 use crate::request::body::read;
-use crate::request::target::Target;
+use crate::request::target::{Target, client};
 use crate::state::{AdminState, Caller};
 
 /// A request for a change.
@@ -55,7 +56,7 @@ pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<
     let mut audit = audit(&state, actor, "grant", &target);
     audit.detail = format!("{quota} for {} s", length.as_secs());
     let granted = state.options.registry.grant(&target.policy, target.key, quota).for_duration(length);
-    change(&state, audit, &target, granted).await
+    change(&state, audit, target.key, Some(length), async { granted.await.map(|()| SHARED) }).await
 }
 
 /// Ends the grant of a caller.
@@ -63,26 +64,46 @@ pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<
 pub(crate) async fn post_revoke(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let target = Target::of_body(&state, body).await?;
     let audit = audit(&state, actor, "revoke", &target);
-    change(&state, audit, &target, state.options.registry.revoke_grant(&target.policy, target.key)).await
+    let revoked = state.options.registry.revoke_grant(&target.policy, target.key);
+    change(&state, audit, target.key, None, async { revoked.await.map(|()| SHARED) }).await
 }
 
-/// Blocks a caller for a length of time: all its requests are rejected.
+/// Blocks a caller for a length of time: all its requests are rejected, under one policy or, with `everywhere`, under all policies of which its
+/// key is the key, or begins it.
 #[utoipa::path(post, path = "/v1/block", request_body = BlockBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<Response, Problem> {
-    let BlockBody { policy, identity, duration_seconds: length } = read(body).await?;
+    let BlockBody { policy, everywhere, identity, duration_seconds: length } = read(body).await?;
+    let policy = scope(policy, everywhere)?;
+    let length = length.ok_or_else(|| Problem::invalid("duration_seconds", "is missing"))?;
+    let detail = format!("for {} s", length.as_secs());
+    let Some(policy) = policy else {
+        let client = client(&state, identity)?;
+        let mut audit = client_audit(&state, actor, "block everywhere", client);
+        audit.detail = detail;
+        let blocked = state.options.registry.block_client(client, length);
+        return change(&state, audit, client, Some(length), async { blocked.await.map(reach) }).await;
+    };
     let target = Target::find(&state, &policy, identity)?;
     let mut audit = audit(&state, actor, "block", &target);
-    audit.detail = format!("for {} s", length.as_secs());
+    audit.detail = detail;
     let blocked = state.options.registry.block(&target.policy, target.key, length);
-    let answer = change(&state, audit, &target, blocked).await?;
+    let answer =
+        change(&state, audit, target.key, Some(length), async { blocked.await.map(|()| SHARED) }).await?;
     state.recorder.locked_out(target.policy.name(), target.key, length, now_ms());
     Ok(answer)
 }
 
-/// Ends the block or the lock-out of a caller.
-#[utoipa::path(post, path = "/v1/unblock", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
+/// Ends the block or the lock-out of a caller under a policy or, with `everywhere`, its block under all policies.
+#[utoipa::path(post, path = "/v1/unblock", request_body = UnblockBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_unblock(Change { state, actor, body }: Change) -> Result<Response, Problem> {
-    let target = Target::of_body(&state, body).await?;
+    let UnblockBody { policy, everywhere, identity } = read(body).await?;
+    let Some(policy) = scope(policy, everywhere)? else {
+        let client = client(&state, identity)?;
+        let audit = client_audit(&state, actor, "unblock everywhere", client);
+        let unblocked = state.options.registry.unblock_client(client);
+        return change(&state, audit, client, None, async { unblocked.await.map(reach) }).await;
+    };
+    let target = Target::find(&state, &policy, identity)?;
     let unblocked = state.options.registry.unblock(&target.policy, target.key);
     release(&state, actor, "unblock", &target, unblocked).await
 }
@@ -93,12 +114,18 @@ pub(crate) async fn post_mode(Change { state, actor, body }: Change) -> Result<R
     let ModeBody { policy, mode: text } = read(body).await?;
     let (policy, mode) = (state.policy(&policy)?, mode(&text)?);
     let name: &PolicyName = policy.name();
-    let mut audit = Audit::new(actor, "mode", name);
+    let mut audit = Audit::new(actor, "mode", Some(name));
     audit.detail = mode.to_string();
     match state.options.registry.set_mode(name, mode) {
         Ok(()) => {
             audit.ended(Ended::Done);
-            Ok(json(&Changed { policy: name.to_string(), caller: Caller::default() }))
+            Ok(json(&Changed {
+                action: "mode",
+                policy: Some(name.to_string()),
+                caller: Caller::default(),
+                until: None,
+                reach: "this instance, until it restarts or its rules change the mode",
+            }))
         }
         Err(error) => {
             audit.ended(Ended::Failed);
@@ -110,10 +137,35 @@ pub(crate) async fn post_mode(Change { state, actor, body }: Change) -> Result<R
     }
 }
 
+/// The policy that a change is about; `None` for all.
+fn scope(policy: Option<String>, everywhere: bool) -> Result<Option<String>, Problem> {
+    let mistake = match (&policy, everywhere) {
+        (Some(_), false) | (None, true) => return Ok(policy),
+        (Some(_), true) => "must be left out with `everywhere`, which is all policies",
+        (None, false) => "is missing: name a policy, or set `everywhere` for all",
+    };
+    Err(Problem::invalid("policy", mistake))
+}
+
 fn audit(state: &AdminState, actor: Actor, action: &'static str, target: &Target) -> Audit {
-    let mut audit = Audit::new(actor, action, target.policy.name());
-    audit.fingerprint = Some(state.shown(target.key).unwrap_or_else(|| "withheld".to_owned()));
+    let mut audit = client_audit(state, actor, action, target.key);
+    audit.policy = Some(target.policy.name().clone());
     audit
+}
+
+fn client_audit(state: &AdminState, actor: Actor, action: &'static str, key: Key) -> Audit {
+    let mut audit = Audit::new(actor, action, None);
+    audit.fingerprint = Some(state.shown(key).unwrap_or_else(|| "withheld".to_owned()));
+    audit
+}
+
+fn reach(reach: BlockReach) -> &'static str {
+    match reach {
+        BlockReach::Limiter => "this instance, until it restarts: its store is not shared",
+        BlockReach::Store => {
+            "all instances that share the store, in this one at once and in the others within 5 s"
+        }
+    }
 }
 
 /// Makes a change after which the caller is not limited any more.
@@ -127,32 +179,39 @@ async fn release<E>(
 where
     OverridingError: From<E>,
 {
-    let answer = change(state, audit(state, actor, action, target), target, release).await?;
+    let audit = audit(state, actor, action, target);
+    let answer = change(state, audit, target.key, None, async { release.await.map(|()| SHARED) }).await?;
     state.recorder.released(target.policy.name(), target.key);
     Ok(answer)
 }
 
-/// Makes a change, writes its audit event and answers.
+/// Makes a change, which returns where it applies, writes its audit event and answers.
 async fn change<E>(
     state: &AdminState,
     audit: Audit,
-    target: &Target,
-    change: impl Future<Output = Result<(), E>>,
+    key: Key,
+    length: Option<Duration>,
+    change: impl Future<Output = Result<&'static str, E>>,
 ) -> Result<Response, Problem>
 where
     OverridingError: From<E>,
 {
-    match state.answer(change).await {
-        Ok(()) => audit.ended(Ended::Done),
+    let (action, policy) = (audit.action, audit.policy.as_ref().map(ToString::to_string));
+    let reach = match state.answer(change).await {
+        Ok(reach) => {
+            audit.ended(Ended::Done);
+            reach
+        }
         Err(failure) => {
             let is_fate_unknown = failure.is_fate_unknown();
             audit.ended(if is_fate_unknown { Ended::Unknown } else { Ended::Failed });
             let problem = Problem::from(failure);
             return Err(if is_fate_unknown { problem.with_unknown_fate() } else { problem });
         }
-    }
-    let policy = target.policy.name().to_string();
-    Ok(json(&Changed { policy, caller: state.caller(target.key) }))
+    };
+    let until =
+        length.map(|length| now_ms().saturating_add(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)));
+    Ok(json(&Changed { action, policy, caller: state.caller(key), until, reach }))
 }
 
 /// Reads a mode, in the form in which answers show it.
@@ -161,3 +220,5 @@ fn mode(text: &str) -> Result<Mode, Problem> {
         "must be `off`, `shadow`, `enforce` or a share such as `10 %`, from 0 to 100 in steps of 0.1";
     text.parse().map_err(|_| Problem::invalid("mode", detail))
 }
+
+const SHARED: &str = "all instances that share the store";

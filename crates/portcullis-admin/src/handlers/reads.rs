@@ -67,7 +67,7 @@ pub(crate) async fn post_budget(
     body: Body,
 ) -> Result<Response, Problem> {
     let Target { policy, key } = Target::of_body(&state, body).await?;
-    let peek = state.options.registry.store().check(Checks::one(policy, key, 0));
+    let peek = state.options.registry.engine().check(Checks::one(policy, key, 0));
     let decision = state.answer(peek).await?.into_decision();
     Ok(json(&Budget {
         policy: decision.policy().to_string(),

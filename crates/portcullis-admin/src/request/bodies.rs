@@ -109,20 +109,41 @@ pub(crate) struct GrantBody {
     pub(crate) duration_seconds: Duration,
 }
 
-/// A block.
+/// A block, under one policy or all.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BlockBody {
-    /// The name of the policy.
-    pub(crate) policy: String,
+    /// The name of the policy. Left out with `everywhere`.
+    #[schema(nullable)]
+    pub(crate) policy: Option<String>,
+    /// Whether the caller is blocked under all policies of which its key is the key, or begins it.
+    #[serde(default)]
+    pub(crate) everywhere: bool,
     /// The caller.
     #[serde(default)]
     #[schema(required)]
     pub(crate) identity: IdentityBody,
     /// How long it lasts from now on.
-    #[serde(deserialize_with = "seconds")]
-    #[schema(value_type = u64, minimum = 1)]
-    pub(crate) duration_seconds: Duration,
+    // Optional here, so that a missing policy is the first mistake.
+    #[serde(default, deserialize_with = "some_seconds")]
+    #[schema(required, value_type = u64, minimum = 1)]
+    pub(crate) duration_seconds: Option<Duration>,
+}
+
+/// The end of a block, under one policy or all.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct UnblockBody {
+    /// The name of the policy. Left out with `everywhere`.
+    #[schema(nullable)]
+    pub(crate) policy: Option<String>,
+    /// Whether the block under all policies ends. Those under single policies stay.
+    #[serde(default)]
+    pub(crate) everywhere: bool,
+    /// The caller.
+    #[serde(default)]
+    #[schema(required)]
+    pub(crate) identity: IdentityBody,
 }
 
 /// A mode of a policy.
@@ -139,11 +160,19 @@ pub(crate) struct ModeBody {
 /// The answer to a change that was made.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Changed {
-    /// The policy.
-    pub(crate) policy: String,
+    /// What was done: the name of the route, with `everywhere` behind it for all policies.
+    pub(crate) action: &'static str,
+    /// The policy; left out for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) policy: Option<String>,
     #[serde(flatten)]
     #[schema(inline)]
     pub(crate) caller: Caller,
+    /// Until when, in milliseconds since the epoch by the clock of this process, for a grant or a block; else left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<u64>,
+    /// Where it applies.
+    pub(crate) reach: &'static str,
 }
 
 /// What a caller has left under a policy. Nothing was charged.
@@ -237,4 +266,8 @@ fn quota<'de, D: Deserializer<'de>>(field: D) -> Result<Quota, D::Error> {
 fn seconds<'de, D: Deserializer<'de>>(field: D) -> Result<Duration, D::Error> {
     let seconds = NonZeroU64::deserialize(field).map(|seconds| Duration::from_secs(seconds.get()));
     seconds.map_err(|_| D::Error::custom("expected a whole number of seconds, 1 or more"))
+}
+
+fn some_seconds<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Duration>, D::Error> {
+    seconds(field).map(Some)
 }

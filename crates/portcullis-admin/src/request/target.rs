@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
-use portcullis_core::{Key, KeyWriteError, Policy};
+use portcullis_core::overrides::OverrideError;
+use portcullis_core::{Key, KeyWriteError, Policy, PolicyName};
 use portcullis_tower::{Fingerprint, FingerprintError};
 
 use crate::problem::Problem;
@@ -31,27 +32,36 @@ impl Target {
     /// Finds the policy and the key.
     pub(crate) fn find(state: &AdminState, policy: &str, identity: IdentityBody) -> Result<Self, Problem> {
         let policy = state.policy(policy)?;
-        let key = match (identity.fingerprint, identity.request, identity.parts) {
-            (Some(text), None, None) => {
-                let invalid = |detail: String| Problem::invalid("identity.fingerprint", detail);
-                let key = text.parse().map(Fingerprint::key);
-                let key = key.map_err(|error: FingerprintError| invalid(error.to_string()))?;
-                // A key with the same digits and other parts is another place in the store, where a change would have no effect.
-                if state.recorder.shown_key(key.fingerprint()).is_some_and(|shown| shown != key) {
-                    let detail =
-                        "is not the whole fingerprint: copy it with its hyphens, as the list shows it";
-                    return Err(invalid(detail.to_owned()));
-                }
-                key
-            }
-            (None, Some(request), None) => key_of_request(state, &policy, request)?,
-            (None, None, Some(parts)) => key_of_parts(state, &parts)?,
-            _ => {
-                let detail = "must have one of `fingerprint`, `request` and `parts`";
-                return Err(Problem::invalid("identity", detail));
-            }
-        };
+        let key = key_of(state, Some(&policy), identity)?;
         Ok(Self { policy, key })
+    }
+}
+
+/// The key of a caller under no policy in particular. A request is of a caller if all layers that find a key in it find the same.
+pub(crate) fn client(state: &AdminState, identity: IdentityBody) -> Result<Key, Problem> {
+    let key = key_of(state, None, identity)?;
+    match key.is_shared() {
+        true => Err(Problem::invalid("identity", OverrideError::SharedClient.to_string())),
+        false => Ok(key),
+    }
+}
+
+fn key_of(state: &AdminState, policy: Option<&Policy>, identity: IdentityBody) -> Result<Key, Problem> {
+    match (identity.fingerprint, identity.request, identity.parts) {
+        (Some(text), None, None) => {
+            let invalid = |detail: String| Problem::invalid("identity.fingerprint", detail);
+            let key = text.parse().map(Fingerprint::key);
+            let key = key.map_err(|error: FingerprintError| invalid(error.to_string()))?;
+            // A key with the same digits and other parts is another place in the store, where a change would have no effect.
+            if state.recorder.shown_key(key.fingerprint()).is_some_and(|shown| shown != key) {
+                let detail = "is not the whole fingerprint: copy it with its hyphens, as the list shows it";
+                return Err(invalid(detail.to_owned()));
+            }
+            Ok(key)
+        }
+        (None, Some(request), None) => key_of_request(state, policy, request),
+        (None, None, Some(parts)) => key_of_parts(state, &parts),
+        _ => Err(Problem::invalid("identity", "must have one of `fingerprint`, `request` and `parts`")),
     }
 }
 
@@ -91,8 +101,8 @@ const SHARED_TAGS: [&str; 7] = [
     "portcullis.preflight",
 ];
 
-/// Runs the extractors of the layers that have the policy, as they would run on such a request.
-fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> Result<Key, Problem> {
+/// Runs the extractors of the layers that have the policy, or of all layers, as they would run on such a request.
+fn key_of_request(state: &AdminState, policy: Option<&Policy>, request: RequestBody) -> Result<Key, Problem> {
     let route = request.route.clone();
     let parts = head(request)?;
     let (mut keys, mut error, mut has_layer) = (Vec::new(), None, false);
@@ -100,14 +110,20 @@ fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> 
         let is_meant = route
             .as_deref()
             .is_none_or(|route| layer.route().is_some_and(|own| own == route || shown_text(own) == route));
-        if !is_meant || !layer.policies().iter().any(|summary| summary.policy().name() == policy.name()) {
+        if !is_meant {
             continue;
         }
-        has_layer = true;
-        match layer.find_key(policy.name(), &parts) {
-            Ok(Some(key)) if !keys.contains(&key) => keys.push(key),
-            Ok(_) => {}
-            Err(failure) => error = Some(failure),
+        let is_of = |name: &PolicyName| policy.is_none_or(|policy| policy.name() == name);
+        let names = layer.policies().iter().map(|summary| summary.policy().name());
+        for name in names.filter(|name| is_of(name)) {
+            has_layer = true;
+            match layer.find_key(name, &parts) {
+                // No caller has a key that all share.
+                Ok(Some(key)) if policy.is_none() && key.is_shared() => {}
+                Ok(Some(key)) if !keys.contains(&key) => keys.push(key),
+                Ok(_) => {}
+                Err(failure) => error = Some(failure),
+            }
         }
     }
     if !has_layer {
@@ -129,7 +145,7 @@ fn key_of_request(state: &AdminState, policy: &Policy, request: RequestBody) -> 
             Err(Problem::invalid("identity.request", detail))
         }
         _ => {
-            let detail = "the layers with this policy find different keys in such a request: name the route of one of them";
+            let detail = "the layers find different keys in such a request: name the route of one of them, or give the fingerprint or the parts of the key";
             Err(Problem::new(StatusCode::CONFLICT, detail).with_field("identity.request.route"))
         }
     }

@@ -8,8 +8,8 @@ use portcullis_core::{Key, Policy, PolicyName};
 use portcullis_tower::{LayerSummary, Mode, Registry};
 
 use super::{
-    LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection, Snapshot, StoreFigure,
-    StoreFigures, TopKey,
+    BlockedCaller, LayerInUse, LayerPolicy, LimitedKey, PolicyFigures, PolicyInUse, RecentRejection,
+    Snapshot, StoreFigure, StoreFigures, TopKey,
 };
 use crate::recorder::sketch::Entry;
 use crate::recorder::{self, Counts, Rejection, now_ms, since_epoch_ms};
@@ -45,6 +45,10 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
             locked_out: is_locked_out,
         }
     });
+    let blocked = registry.blocked_clients().into_iter().map(|client| {
+        let key = client.fingerprint.key();
+        BlockedCaller { fingerprint: shown(key), name: name(key), until: since_epoch_ms(client.until) }
+    });
     let recent = view.recent.drain(..).map(|Rejection { time, policy, key, reason }| RecentRejection {
         time,
         route: policy.as_ref().and_then(|policy| route_of(policy.as_str())),
@@ -68,6 +72,7 @@ pub(crate) fn snapshot(state: &AdminState) -> Snapshot {
         fingerprints_withheld: state.withheld(),
         top: top_keys,
         limited_now,
+        blocked_everywhere: blocked.collect(),
         recent: recent_rejections,
         waiting: to_u64(registry.waiting_requests()),
         in_flight: to_u64(registry.permits_in_flight()),

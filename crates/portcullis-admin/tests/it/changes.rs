@@ -82,3 +82,44 @@ async fn each_change_is_an_audit_event_with_its_actor() {
     limited.post("/v1/block", &too_long).await;
     assert!(captured.take_line("portcullis::audit").contains("outcome=\"failed\""));
 }
+
+#[tokio::test]
+async fn block_everywhere_is_one_audit_event() {
+    let captured = Captured::start();
+    let limited = Limited::new();
+    let of_ada = |more: &serde_json::Value| {
+        let identity = json!({ "request": { "headers": { "x-user": ADA } } });
+        with(json!({ "identity": identity, "everywhere": true }), more)
+    };
+    let hour = json!({ "duration_seconds": 3_600 });
+    let answer = limited.post("/v1/block", &of_ada(&hour)).await;
+    assert_eq!((answer.status, &answer.json()["action"]), (200, &json!("block everywhere")));
+    assert!(answer.json()["reach"].as_str().unwrap().starts_with("this instance"));
+    let line = captured.take_line("portcullis::audit");
+    for part in
+        ["actor=\"grace\"", "action=\"block everywhere\"", "detail=\"for 3600 s\"", "outcome=\"done\""]
+    {
+        assert!(line.contains(part) && !line.contains(ADA), "{part} is not in {line}");
+    }
+    assert_eq!((limited.request(ADA).await.as_u16(), limited.request("grace").await.as_u16()), (429, 200));
+    assert_eq!(limited.post("/v1/budget", &of(ADA)).await.json()["blocked"], true);
+    let snapshot = limited.get("/v1/snapshot").await.json();
+    assert_eq!(snapshot["blocked_everywhere"][0]["fingerprint"], answer.json()["fingerprint"]);
+    assert_eq!(snapshot["recent"][0]["reason"], "blocked");
+
+    assert_eq!(limited.post("/v1/unblock", &of_ada(&json!({}))).await.status, 200);
+    assert!(captured.take_line("portcullis::audit").contains("action=\"unblock everywhere\""));
+    assert_eq!(limited.request(ADA).await, 200);
+    for (body, field) in [
+        (with(of(ADA), &json!({ "everywhere": true, "duration_seconds": 60 })), "policy"),
+        (json!({ "identity": {}, "duration_seconds": 60 }), "policy"),
+        (json!({ "everywhere": true, "duration_seconds": 60 }), "identity"),
+        (
+            json!({ "everywhere": true, "identity": { "parts": { "route": "/" } }, "duration_seconds": 60 }),
+            "identity",
+        ),
+        (of_ada(&json!({ "duration_seconds": 1_u64 << 40 })), "duration_seconds"),
+    ] {
+        assert_eq!(limited.post("/v1/block", &body).await.problem(), (422, Some(field.to_owned())), "{body}");
+    }
+}

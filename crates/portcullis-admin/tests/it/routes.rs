@@ -341,7 +341,9 @@ async fn the_router_can_be_nested() {
 async fn a_mode_is_set_in_all_layers() {
     let limited = Limited::new();
     let answer = limited.post("/v1/mode", &json!({ "policy": "search", "mode": "shadow" })).await;
-    assert_eq!(answer.json(), json!({ "policy": "search", "fingerprint": null }));
+    let reach = "this instance, until it restarts or its rules change the mode";
+    let expected = json!({ "action": "mode", "policy": "search", "fingerprint": null, "reach": reach });
+    assert_eq!(answer.json(), expected);
     assert_eq!(
         limited.registry.mode(portcullis_core::Policy::name(&crate::support::search())),
         Some(Mode::Shadow)

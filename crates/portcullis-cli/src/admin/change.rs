@@ -1,5 +1,6 @@
 //! Commands about one client or one policy.
 
+use std::ops::Not;
 use std::time::Duration;
 
 use clap::Args;
@@ -36,11 +37,26 @@ pub(super) struct Grant {
     time: Duration,
 }
 
-/// Denies all requests of a client under a policy for a time.
+/// A client under a policy, or under all.
+#[derive(Debug, Args)]
+pub(super) struct Scope {
+    /// The name of the policy.
+    #[arg(long, value_name = "NAME", value_parser = parse_policy, required_unless_present = "everywhere")]
+    policy: Option<PolicyName>,
+
+    /// Under all policies whose key is that of the client, or begins with it: a user by user, and by user and route, and not by address.
+    #[arg(long, conflicts_with = "policy")]
+    everywhere: bool,
+
+    #[command(flatten)]
+    identity: Identity,
+}
+
+/// Denies all requests of a client for a time, under a policy or everywhere.
 #[derive(Debug, Args)]
 pub(super) struct Block {
     #[command(flatten)]
-    client: Client,
+    scope: Scope,
 
     /// For how long, as in `90s`, `2h` or `7d`.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
@@ -62,7 +78,10 @@ pub(super) struct Mode {
 /// A client under a policy, and what is done to it, in the body of a request.
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
-    policy: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+    #[serde(skip_serializing_if = "Not::not")]
+    everywhere: bool,
     identity: IdentityBody,
     #[serde(flatten)]
     more: Value,
@@ -74,7 +93,19 @@ impl Client {
     }
 
     fn body_with(&self, more: Value) -> anyhow::Result<Body<'_>> {
-        Ok(Body { policy: self.policy.as_str(), identity: self.identity.body()?, more })
+        let policy = Some(self.policy.as_str());
+        Ok(Body { policy, everywhere: false, identity: self.identity.body()?, more })
+    }
+}
+
+impl Scope {
+    pub(super) fn body(&self) -> anyhow::Result<Body<'_>> {
+        self.body_with(json!({}))
+    }
+
+    fn body_with(&self, more: Value) -> anyhow::Result<Body<'_>> {
+        let policy = self.policy.as_ref().map(PolicyName::as_str);
+        Ok(Body { policy, everywhere: self.everywhere, identity: self.identity.body()?, more })
     }
 }
 
@@ -86,7 +117,7 @@ impl Grant {
 
 impl Block {
     pub(super) fn body(&self) -> anyhow::Result<Body<'_>> {
-        self.client.body_with(json!({ "duration_seconds": self.time.as_secs() }))
+        self.scope.body_with(json!({ "duration_seconds": self.time.as_secs() }))
     }
 }
 

@@ -134,7 +134,7 @@ fn order<'a>(names: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
     names
 }
 
-const ORDER: &str = "time generation name policy route routes fingerprint strategy mode key layers counted \
+const ORDER: &str = "action time generation name policy route routes fingerprint strategy mode key layers counted \
     registered_since tried_out_since reason requests admitted rejected would_reject exempt \
     charged_units error until locked_out limit remaining value unit policies store limited_now top \
     recent";

@@ -44,6 +44,9 @@ impl Service {
         let by_user = Extension::<User>::with(|user, key| key.part("user", user.0.as_bytes()));
         let calls = Policy::fixed_window("calls", Quota::per_week(2)).allow_overrides();
         let by_user = RateLimitLayer::new(Arc::clone(&registry), calls.by(by_user));
+        let plain = Policy::fixed_window("plain", Quota::per_week(1_000));
+        let plain = plain.by(Extension::<User>::with(|user, key| key.part("user", user.0.as_bytes())));
+        let plain = RateLimitLayer::new(Arc::clone(&registry), plain);
         let admin = Admin::new(registry, |parts: &http::request::Parts| {
             if has_bearer_token(parts, TOKEN) {
                 Ok(Actor::new("operator"))
@@ -51,16 +54,18 @@ impl Service {
                 Err(Refused::Unauthenticated)
             }
         });
+        let authenticated = map_request(async |mut request: Request| {
+            let user = request.headers()["x-api-key"].to_str().unwrap().to_owned();
+            request.extensions_mut().insert(User(user));
+            request
+        });
+        let me = Router::new().route("/me", get(async || "me")).route_layer(by_user);
+        let by_users = Router::new().route("/plain", get(async || "plain")).route_layer(plain).merge(me);
+        let by_users = by_users.route_layer(authenticated);
         let app = Router::new()
             .route("/search", get(async || "found"))
             .route_layer(layer.route("GET /search"))
-            .merge(Router::new().route("/me", get(async || "me")).route_layer(by_user).route_layer(
-                map_request(async |mut request: Request| {
-                    let user = request.headers()["x-api-key"].to_str().unwrap().to_owned();
-                    request.extensions_mut().insert(User(user));
-                    request
-                }),
-            ))
+            .merge(by_users)
             .nest("/limits", admin.into_router());
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -184,7 +189,10 @@ async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
     assert_eq!(service.search("ada").await, 429);
 
     let changed = service.shown(&["mode", "search", "shadow"]).await;
-    assert_eq!(changed, "policy  search\nmode    shadow\n");
+    assert_eq!(
+        changed,
+        "action  mode\npolicy  search\nmode    shadow\nreach   this instance, until it restarts or its rules change the mode\n"
+    );
     assert_eq!(service.search("ada").await, 200);
     assert!(service.shown(&["policies"]).await.contains("shadow"));
 }
@@ -219,6 +227,59 @@ async fn operator_names_users_by_parts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn block_everywhere_needs_no_overrides_in_memory() {
+    let service = Service::start(Arc::new(MemoryStore::new())).await;
+    block_everywhere(&service).await;
+    assert!(service.shown(&["blocked"]).await.contains("until"));
+    let ended = service.json(&["unblock", "--everywhere", "--part", "user=ada"]).await;
+    assert_eq!(ended["action"], "unblock everywhere");
+    assert_eq!(
+        (service.get("/plain", "ada").await, service.shown(&["blocked"]).await.as_str()),
+        (200, "none\n")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn block_everywhere_reaches_all_instances_on_redis() {
+    let redis = RedisServer::start().unwrap();
+    let start = async || {
+        let store =
+            RedisStore::builder(redis.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
+        Service::start(Arc::new(store)).await
+    };
+    let (one, other) = (start().await, start().await);
+    let answer = block_everywhere(&one).await;
+    assert!(answer["reach"].as_str().unwrap().starts_with("all instances that share the store"), "{answer}");
+    let is_blocked = async |service: &Service| {
+        for _ in 0..600 {
+            if service.get("/plain", "ada").await == 429 {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        false
+    };
+    assert!(is_blocked(&other).await);
+    // An instance that starts reads the list as well.
+    let late = start().await;
+    assert!(is_blocked(&late).await && late.get("/plain", "grace").await == 200);
+    assert_eq!(late.json(&["blocked"]).await[0]["fingerprint"], answer["fingerprint"]);
+}
+
+/// Blocks a user under all policies, of which one has no overrides, and returns the answer.
+async fn block_everywhere(service: &Service) -> Value {
+    assert_eq!((service.get("/me", "ada").await, service.get("/plain", "ada").await), (200, 200));
+    let answer = service.json(&["block", "--everywhere", "--part", "user=ada", "--for", "1h"]).await;
+    assert_eq!((&answer["action"], &answer["policy"]), (&"block everywhere".into(), &Value::Null));
+    assert!(answer["until"].as_u64().unwrap() > 1_700_000_000_000, "{answer}");
+    assert_eq!((service.get("/me", "ada").await, service.get("/plain", "ada").await), (429, 429));
+    assert_eq!((service.get("/me", "grace").await, service.get("/plain", "grace").await), (200, 200));
+    let budget = service.json(&["budget", "--policy", "plain", "--part", "user=ada"]).await;
+    assert_eq!(budget["blocked"], true);
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn published_secret_is_explained_in_one_line() {
     let service = Service::start_with(Arc::new(MemoryStore::new()), Secret::published()).await;
     assert_eq!(service.search("ada").await, 200);
@@ -238,7 +299,17 @@ async fn a_refusal_names_what_is_wrong() {
     let fingerprint = "0f".repeat(16);
     let unknown = ["budget", "--policy", "serach", "--fingerprint", &fingerprint];
     let (code, _, error) = service.admin(TOKEN, &unknown).await;
-    assert!(code == 1 && error.contains("the policies are calls, search"), "{error}");
+    assert!(code == 1 && error.contains("the policies are calls, plain, search"), "{error}");
+    for arguments in [
+        &["block", "--part", "user=a", "--for", "1h"][..],
+        &["block", "--everywhere", "--policy", "calls", "--part", "user=a", "--for", "1h"],
+    ] {
+        let (code, _, error) = service.admin(TOKEN, arguments).await;
+        assert!(code == 2 && error.contains("--policy"), "{error}");
+    }
+    let shared = ["block", "--everywhere", "--part", "global=", "--for", "1h"];
+    let (code, _, error) = service.admin(TOKEN, &shared).await;
+    assert!(code == 1 && error.contains("unrelated clients share this key"), "{error}");
     let other_period =
         ["grant", "--policy", "search", "--fingerprint", &fingerprint, "--quota", "5/min", "--for", "1h"];
     let (code, _, error) = service.admin(TOKEN, &other_period).await;

@@ -38,6 +38,21 @@ pub enum OverrideError {
         /// The length.
         length: Duration,
     },
+    /// A block under all policies has no length, or less than a microsecond.
+    #[error("the block would last {length:?}: its end must be at least 1 us ahead")]
+    ClientTooShort {
+        /// The length.
+        length: Duration,
+    },
+    /// A block under all policies is longer than [`MAX_LENGTH`].
+    #[error("the block would last {length:?}: at most 2^51 us (about 71 years)")]
+    ClientTooLong {
+        /// The length.
+        length: Duration,
+    },
+    /// Unrelated clients share the key that would be blocked under all policies.
+    #[error("unrelated clients share this key, so that all of them would be blocked: name one client")]
+    SharedClient,
     /// The policy cannot have the quota of the grant.
     #[error("a grant of {quota} does not fit policy {policy}: {error}")]
     Quota {

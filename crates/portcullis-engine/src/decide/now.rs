@@ -48,7 +48,7 @@ pub type One = Option<Result<ReadyCheck, StoreError>>;
 /// Asks the store about one check. If the answer [admits](passes) the request, that is emitted.
 #[inline]
 pub fn check_one(limits: &Limits, asked: Asked) -> One {
-    let answer = limits.engine().store().check_now(asked.policy(limits), asked.key, asked.cost);
+    let answer = limits.engine().check_now(asked.policy(limits), asked.key, asked.cost);
     if let Some(Ok(ready)) = &answer
         && passes(&ready.decision)
     {

@@ -123,7 +123,7 @@ impl Limits {
 
     /// Checks and charges at the store.
     pub fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.engine.store().check(checks)
+        self.engine.check(checks)
     }
 
     /// The checks of `charged` under the policies as they are registered now, with the quotas of callers. If one has changed since, so

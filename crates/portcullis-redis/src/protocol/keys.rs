@@ -61,6 +61,11 @@ impl Layout {
         name.extend_from_slice(OVERRIDE_SUFFIX);
     }
 
+    /// The name of the Redis key with the clients that are blocked under all policies. Its hash tag is none of a client.
+    pub(crate) fn name_of_blocked_clients(&self) -> Vec<u8> {
+        format!("{}{{{BLOCKED_CLIENTS}}}", self.prefix).into()
+    }
+
     /// How long the names of a policy's keys are at most.
     pub(crate) fn longest_name(&self, policy: &Policy) -> usize {
         let parts = [self.prefix.as_str(), "{}::", policy.name().as_str(), policy.strategy().tag()];
@@ -71,6 +76,8 @@ impl Layout {
 
 /// The end of the name of a key's override. No name of a state ends like this, because none is that of an algorithm.
 pub(crate) const OVERRIDE_SUFFIX: &[u8] = b":override";
+
+const BLOCKED_CLIENTS: &str = "blocked-clients";
 
 /// The slots of the checks of a decision, in their order.
 pub(crate) type Slots = SmallVec<[u16; Checks::MAX]>;
@@ -157,6 +164,12 @@ mod tests {
             layout.name(&policy, two),
             format!("shop:v2:2026:{{273cd58cdb10bdc4ee988d13b5450c7d}}{all}:login:gcra")
         );
+    }
+
+    #[test]
+    fn list_of_blocked_clients_has_one_name() {
+        let layout = Layout::new("shop", "2026").unwrap();
+        assert_eq!(layout.name_of_blocked_clients(), b"shop:v2:2026:{blocked-clients}");
     }
 
     #[test]

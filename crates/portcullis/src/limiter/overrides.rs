@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use portcullis_core::overrides::Override;
 use portcullis_core::{Key, Policy, Quota};
-use portcullis_tower::{GrantBuilder, KeyError, KeyExtractor, OverridingError};
+use portcullis_tower::{BlockReach, BlockedClient, GrantBuilder, KeyError, KeyExtractor, OverridingError};
 
 use super::Limiter;
 
@@ -92,6 +92,56 @@ impl Limiter {
     /// As for [`block`](Self::block).
     pub async fn unblock(&self, policy: &Policy, key: Key) -> Result<(), OverridingError> {
         self.registry.unblock(policy, key).await
+    }
+
+    /// Blocks a client under all policies for a length of time from now on, for an emergency: no policy has to declare anything before. Its
+    /// requests are rejected with 429 and `Retry-After`. Returns where it is blocked.
+    ///
+    /// A policy is covered if its key is exactly this one or, where this one has a single part, begins with it: a user is blocked by user, and
+    /// by user and route, and not by address. On Redis the block holds in all instances, in this one at once and in others within five
+    /// seconds, and outlasts restarts. See [`Registry::block_client`](portcullis_tower::Registry::block_client).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use portcullis::{Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let mallory = limiter.key(|key| key.part("user", b"mallory"))?;
+    /// limiter.block_client(mallory, Duration::from_secs(3_600)).await?;
+    /// for policy in [Policy::gcra("search", Quota::per_second(10)), Policy::fixed_window("daily", Quota::per_day(100))] {
+    ///     assert!(limiter.peek(&policy, mallory).await?.is_blocked());
+    ///     assert!(limiter.check(&policy).by_key(mallory).await.is_err());
+    /// }
+    /// assert_eq!(limiter.blocked_clients().len(), 1);
+    /// limiter.unblock_client(mallory).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If unrelated clients share the key, such as [`Global`](crate::key::Global); if `length` is shorter than a microsecond or longer than
+    /// 2^51 microseconds; if 256 other clients are blocked under all policies; if the store fails.
+    pub async fn block_client(&self, client: Key, length: Duration) -> Result<BlockReach, OverridingError> {
+        self.registry.block_client(client, length).await
+    }
+
+    /// Ends the block of a client under all policies. Blocks under single policies stay.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn unblock_client(&self, client: Key) -> Result<BlockReach, OverridingError> {
+        self.registry.unblock_client(client).await
+    }
+
+    /// Returns the clients that are blocked under all policies, as this process knows them: others that share its store may have changed
+    /// them up to five seconds ago.
+    pub fn blocked_clients(&self) -> Vec<BlockedClient> {
+        self.registry.blocked_clients()
     }
 
     /// Grants a key another quota under a policy that [allows overrides](Policy::allow_overrides) policy, in all instances that share the store, until an

@@ -6,14 +6,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use portcullis_core::overrides::{Block, LockOut, Override, OverrideError, validate_policy};
+use portcullis_core::overrides::{Block, BlockedClients, LockOut, Override, OverrideError, validate_policy};
 use portcullis_core::store::StoreFuture;
 use portcullis_core::{Key, Policy, StoreError, StoreErrorKind, Timestamp};
 use smallvec::smallvec;
 use tokio::time::Instant;
 
-use crate::protocol::keys;
 use crate::protocol::override_record::{FoundRecord, replace_request};
+use crate::protocol::slot::slot_of;
 use crate::protocol::wire::{CallWords, with_instant};
 use crate::store::{Inner, RedisStore};
 use crate::transport::{Call, QueueKey, Transport as _};
@@ -78,30 +78,44 @@ impl RedisStore {
 }
 
 impl Inner {
-    /// Changes the record of a key. The change is repeated, within one deadline, while others replace the record in between.
+    /// Changes the record of a key.
     async fn replace_override<T>(
         &self,
         policy: &Policy,
         key: Key,
         change: impl Fn(&mut Override, Timestamp) -> T,
     ) -> Result<T, StoreError> {
+        let mut name = Vec::new();
+        self.layout.write_override_name(&mut name, policy, key);
+        let owner = (!key.is_shared()).then(|| key.fingerprint());
+        self.replace_record(&name, owner, change).await
+    }
+
+    /// Changes a record. The change is repeated, within one deadline, while others replace the record in between.
+    pub(in crate::store) async fn replace_record<R: Record, T>(
+        &self,
+        name: &[u8],
+        owner: Option<u128>,
+        change: impl Fn(&mut R, Timestamp) -> T,
+    ) -> Result<T, StoreError> {
         let end = Instant::now() + self.connection.deadline();
-        let mut found = self.call_record(policy, key, replace_request(0, &[], &[]), end).await?;
+        let mut found = self.call_record(name, owner, replace_request(0, &[], &[]), end).await?;
         for _ in 0..MAX_ATTEMPTS {
-            let before = decode(&found.record);
-            let mut record = before;
+            let before = R::decoded(&found.record);
+            let mut record = before.clone();
             let answer = change(&mut record, found.at);
             if record == before {
                 return Ok(answer);
             }
-            let request = if record.is_empty() {
+            let request = match record.encoded() {
                 // Deleting is an expiry: it takes no other right.
-                replace_request(1, &found.record, &[])
-            } else {
-                let left = record.expires_at().saturating_since(found.at);
-                replace_request(expiry_of(left), &found.record, &record.encode())
+                None => replace_request(1, &found.record, &[]),
+                Some((encoded, expires_at)) => {
+                    let left = expires_at.saturating_since(found.at);
+                    replace_request(expiry_of(left), &found.record, &encoded)
+                }
             };
-            found = self.call_record(policy, key, request, end).await?;
+            found = self.call_record(name, owner, request, end).await?;
             if found.is_replaced {
                 return Ok(answer);
             }
@@ -111,18 +125,16 @@ impl Inner {
 
     async fn call_record(
         &self,
-        policy: &Policy,
-        key: Key,
+        name: &[u8],
+        owner: Option<u128>,
         request: Bytes,
         end: Instant,
     ) -> Result<FoundRecord, StoreError> {
-        let slot = keys::slot(key);
-        let mut name = Vec::new();
-        self.layout.write_override_name(&mut name, policy, key);
+        let slot = slot_of(name);
         let instant = self.scenario.as_ref().map(|clock| clock.now());
-        let words = CallWords::new(smallvec![Bytes::from(name)], with_instant(request, instant));
+        let words = CallWords::new(smallvec![Bytes::copy_from_slice(name)], with_instant(request, instant));
         let call = Call {
-            queue: QueueKey::new((!key.is_shared()).then(|| key.fingerprint()), &|| false),
+            queue: QueueKey::new(owner, &|| false),
             end: Some(end),
             ..Call::new(&self.override_script, Some(slot), words)
         };
@@ -130,9 +142,32 @@ impl Inner {
     }
 }
 
-/// A record that is none of core decides like none, as it does in the script.
-fn decode(record: &[u8]) -> Override {
-    Override::decode(record).unwrap_or(Override::NONE)
+/// What a record has. One that is none of core decides like none, as it does in the script.
+pub(in crate::store) trait Record: Clone + PartialEq {
+    fn decoded(bytes: &[u8]) -> Self;
+
+    /// The bytes and when they expire; `None` for an empty record.
+    fn encoded(&self) -> Option<(Vec<u8>, Timestamp)>;
+}
+
+impl Record for Override {
+    fn decoded(bytes: &[u8]) -> Self {
+        Self::decode(bytes).unwrap_or(Self::NONE)
+    }
+
+    fn encoded(&self) -> Option<(Vec<u8>, Timestamp)> {
+        (!self.is_empty()).then(|| (self.encode(), self.expires_at()))
+    }
+}
+
+impl Record for BlockedClients {
+    fn decoded(bytes: &[u8]) -> Self {
+        Self::decode(bytes).unwrap_or_default()
+    }
+
+    fn encoded(&self) -> Option<(Vec<u8>, Timestamp)> {
+        (!self.is_empty()).then(|| (self.encode(), self.expires_at()))
+    }
 }
 
 /// The milliseconds after which a record with so much time left is gone: not before its end, and more than 1, which deletes it.
@@ -142,4 +177,4 @@ fn expiry_of(left: Duration) -> u64 {
 
 /// How often a record is read that others replace at the same time.
 const MAX_ATTEMPTS: u32 = 16;
-const CHANGING: &str = "others changed the override of a key again and again at the same time";
+const CHANGING: &str = "others changed an override again and again at the same time";
