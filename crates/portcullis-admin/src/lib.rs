@@ -11,7 +11,7 @@
 //! | `GET /v1/policies`, `GET /v1/layers` | what is in use |
 //! | `POST /v1/budget`, `POST /v1/overrides` | what a caller has left; its block and grant |
 //! | `POST /v1/reset`, `/v1/grant`, `/v1/revoke`, `/v1/block`, `/v1/unblock` | changes of a caller, in all processes that share the store |
-//! | `POST /v1/mode` | sets the mode of a policy in this process |
+//! | `POST /v1/mode`, `POST /v1/quota` | sets the mode or the quota of a policy in this process |
 //! | `GET /v1/openapi.json` | the description of all of them |
 //! | `GET /` | a page that shows the snapshots live, in a browser |
 //!

@@ -31,6 +31,7 @@ pub(crate) fn router(state: Arc<AdminState>) -> Router {
         .route("/v1/block", post(changes::post_block))
         .route("/v1/unblock", post(changes::post_unblock))
         .route("/v1/mode", post(changes::post_mode))
+        .route("/v1/quota", post(changes::post_quota))
         .route("/v1/{*path}", any(not_found))
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(Arc::clone(&state), guard::authorize));

@@ -73,6 +73,7 @@ enum Command {
     /// Shows the grant and the block of a client.
     Overrides(change::Client),
     Mode(change::Mode),
+    Quota(change::SetQuota),
 }
 
 impl Admin {
@@ -101,6 +102,7 @@ impl Admin {
             Command::Unblock(of) => (client.post("v1/unblock", &of.body()?)?, None),
             Command::Overrides(of) => (client.post("v1/overrides", &of.body()?)?, None),
             Command::Mode(mode) => (client.post("v1/mode", &mode.body())?, None),
+            Command::Quota(quota) => (client.post("v1/quota", &quota.body())?, None),
         };
         let mut withheld = None;
         let answer = match (reply, list) {

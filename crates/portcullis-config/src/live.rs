@@ -32,7 +32,8 @@ use version::RulesVersion;
 /// Each request is decided by one version of the rules, from the choice of the rules that match it to its quotas and headers. The states
 /// of keys [stay](portcullis_tower::Registry::set_policy) as far as they can follow: a policy whose algorithm or window length differs
 /// starts with fresh states, and what was charged under the former one is corrected under it. What was set by hand by
-/// [`Registry::set_policy`] or [`Registry::set_mode`] stays until the rules change for that policy.
+/// [`Registry::set_policy`] or [`Registry::set_mode`] stays until the rules change for that policy, and by [`Registry::set_quota`] until the
+/// text of the rules changes at all.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -98,7 +99,7 @@ impl LiveRules {
     ///
     /// If a rule cannot be a layer of this registry. See [`Registry::install`].
     pub fn new(registry: Arc<Registry>, rules: Rules) -> Result<Self, LayerError> {
-        let installation = registry.install(&installed(&rules), || {})?;
+        let installation = registry.install(&installed(&rules, false), || {})?;
         let current = ArcSwap::from_pointee(RulesVersion::new(rules, 1));
         let changes =
             Changes { installation: Some(installation), used: Vec::new(), required: Requirements::default() };
@@ -280,7 +281,7 @@ impl Shared {
             return Err(LayerError::RuleInUse { rule: used.to_string() });
         }
         changes.required.check(&next.rules)?;
-        let policies = installed(&next.rules);
+        let policies = installed(&next.rules, !next.rules.has_text_of(&self.current.load().rules));
         // Dropped behind the installation: its layers leave the registry, whose lock is held while the pointer is stored.
         let mut former = None;
         let commit = || former = Some(self.current.swap(next));
@@ -307,9 +308,16 @@ fn is_emptied(current: &Rules, read: &Rules) -> bool {
 const RELOAD_ATTEMPTS: usize = 10;
 
 /// What the registry has to know of the rules.
-fn installed(rules: &Rules) -> Vec<InstalledPolicy> {
+fn installed(rules: &Rules, are_changed: bool) -> Vec<InstalledPolicy> {
+    #[cfg(feature = "signed")]
+    let documented = rules.documented();
     let of = |rule: &Rule| {
-        InstalledPolicy::new(rule.policy().clone()).mode(rule.mode()).lock_out(rule.lock_out().copied())
+        let policy = InstalledPolicy::new(rule.policy().clone());
+        let policy =
+            policy.mode(rule.mode()).lock_out(rule.lock_out().copied()).of_changed_rules(are_changed);
+        #[cfg(feature = "signed")]
+        let policy = policy.set_by_document(documented.owner_of(rule.table()));
+        policy
     };
     rules.iter().map(of).collect()
 }

@@ -170,6 +170,15 @@ impl Rules {
         if refused.is_empty() { Ok(()) } else { Err(self.0.warnings.with(&refused)) }
     }
 
+    /// Whether the rules were read from the same text as others.
+    pub(crate) fn has_text_of(&self, other: &Self) -> bool {
+        let texts = |rules: &Self| -> Vec<_> {
+            let sources = rules.0.warnings.sources().iter();
+            sources.map(|source| (source.name.clone(), source.text.clone())).collect()
+        };
+        texts(self) == texts(other)
+    }
+
     /// Where the rules come from.
     pub fn loader(&self) -> &Loader {
         &self.0.loader

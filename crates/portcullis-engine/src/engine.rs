@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
-use portcullis_core::{Clock, Key, Policy, Receipt, Strategy, Timestamp};
+use portcullis_core::{Clock, Key, Policy, PolicyName, Quota, Receipt, Strategy, Timestamp};
 
 use crate::clients::KnownClients;
 use crate::event::Observers;
@@ -179,13 +179,30 @@ impl Engine {
     /// Returns an error if no policy of the name is registered, the new one has other states, the store refuses it, or a layer would do too
     /// much work in one decision.
     pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+        self.replace_policy(policy, false)
+    }
+
+    /// Replaces the quota of a registered policy, and nothing else. Returns the policy before and now.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error as [`set_policy`](Self::set_policy); if the policy cannot have the quota, or a signed document sets the policy.
+    pub fn set_quota(&self, name: &PolicyName, quota: Quota) -> Result<(Policy, Policy), LayerError> {
+        let unknown = || LayerError::Unknown { policy: name.clone() };
+        let registered = self.policies.policy(name).ok_or_else(unknown)?;
+        let invalid = |error| LayerError::Quota { policy: name.clone(), error: Box::new(error) };
+        let policy = registered.replace_quota(quota).map_err(invalid)?;
+        Ok((self.replace_policy(policy.clone(), true)?, policy))
+    }
+
+    fn replace_policy(&self, policy: Policy, is_quota: bool) -> Result<Policy, LayerError> {
         // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
         if let Some(registered) = self.policies.policy(policy.name()) {
             PolicyConflict::check_change(&registered, &policy)?;
             let reads_overrides = registered.reads_overrides();
             self.ask_store(&if reads_overrides { reading_overrides(&policy)? } else { policy.clone() })?;
         }
-        self.policies.set_policy(policy)
+        self.policies.set_policy(policy, is_quota)
     }
 
     /// A policy that was charged as it is registered now. `None` if it is not, or has become one with other states: what was charged

@@ -6,9 +6,11 @@ mod option;
 mod overriding;
 mod quota;
 
+use std::sync::Arc;
+
 use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Checks;
-use portcullis_core::{PolicyName, StoreError, TooMuchWork};
+use portcullis_core::{Mistakes, PolicyError, PolicyName, PolicyNameError, StoreError, TooMuchWork};
 
 pub use conflict::PolicyConflict;
 pub use option::LayerOptionError;
@@ -153,6 +155,32 @@ pub enum LayerError {
     Unknown {
         /// The name.
         policy: PolicyName,
+    },
+    /// A text is no name of a policy.
+    #[error("there is no policy {name:?} to change: {error}")]
+    NoName {
+        /// The text.
+        name: String,
+        /// What is wrong with it.
+        error: PolicyNameError,
+    },
+    /// The policy cannot have another quota.
+    #[error("{error}")]
+    Quota {
+        /// The name.
+        policy: PolicyName,
+        /// What does not fit the quota.
+        error: Box<Mistakes<PolicyError>>,
+    },
+    /// A signed document sets the policy, so that its quota is not set by hand.
+    #[error(
+        "policy {policy} is set by the signed document {document:?}: push a document with another quota, or without the policy"
+    )]
+    OwnedByDocument {
+        /// The name.
+        policy: PolicyName,
+        /// The name of the document.
+        document: Arc<str>,
     },
     /// Rules would be removed that the program limits by, on their own.
     #[error(

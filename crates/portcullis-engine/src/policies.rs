@@ -55,6 +55,8 @@ struct Entry {
     mode_since: Timestamp,
     /// In all layers, if one has set it.
     lock_out: Option<Arc<PolicyLockOut>>,
+    /// Whether the quota was set by hand, until changed rules end that.
+    has_set_quota: bool,
     /// As it was installed last.
     installed: Option<Box<InstalledPolicy>>,
     /// Whether the installed policy was replaced by another one, so that code may hold a former one.
@@ -240,12 +242,18 @@ impl PolicyTable {
         Ok(lock_out)
     }
 
-    /// Replaces a policy by one of the same name, and returns the former one. A policy that allows overrides stays so.
-    pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+    /// Replaces a policy by one of the same name, or its quota alone, and returns the former one. A policy that allows overrides stays so.
+    pub(crate) fn set_policy(&self, policy: Policy, is_quota: bool) -> Result<Policy, LayerError> {
         let mut entries = self.lock();
         let Some(entry) = entries.policies.get(policy.name()) else {
             return Err(LayerError::Unknown { policy: policy.name().clone() });
         };
+        if is_quota
+            && let Some(document) = entry.installed.as_ref().and_then(|installed| installed.document())
+        {
+            let policy = policy.name().clone();
+            return Err(LayerError::OwnedByDocument { policy, document: Arc::clone(document) });
+        }
         let policy = if entry.policy().reads_overrides() { reading_overrides(&policy)? } else { policy };
         PolicyConflict::check_change(entry.policy(), &policy)?;
         if *entry.policy() == policy {
@@ -261,6 +269,7 @@ impl PolicyTable {
         let entry = entries.policies.get_mut(policy.name()).expect(REGISTERED);
         let former = entry.policy().clone();
         entry.changed = Some(policy);
+        entry.has_set_quota = is_quota;
         self.changed();
         Ok(former)
     }
@@ -319,6 +328,7 @@ impl Entry {
             mode: None,
             mode_since: registered_at,
             lock_out: None,
+            has_set_quota: false,
             installed: None,
             was_replaced: false,
             layers: 0,

@@ -18,7 +18,9 @@ use crate::handlers::audit::{Audit, Ended};
 use crate::handlers::reads::json;
 use crate::problem::{Problem, Problems};
 use crate::recorder::now_ms;
-use crate::request::bodies::{BlockBody, Changed, GrantBody, ModeBody, TargetBody, UnblockBody};
+use crate::request::bodies::{
+    BlockBody, Changed, GrantBody, ModeBody, QuotaBody, QuotaChanged, TargetBody, UnblockBody,
+};
 use crate::request::body::read;
 use crate::request::target::{Target, client};
 use crate::state::{AdminState, Caller};
@@ -131,6 +133,36 @@ pub(crate) async fn post_mode(Change { state, actor, body }: Change) -> Result<R
             audit.ended(Ended::Failed);
             Err(match error {
                 LayerError::UnverifiedKey { .. } => Problem::invalid("mode", error.to_string()),
+                error => Problem::new(StatusCode::CONFLICT, error.to_string()).with_field("policy"),
+            })
+        }
+    }
+}
+
+/// Sets the quota of a policy in all layers of this process, and nothing else of the policy.
+#[utoipa::path(post, path = "/v1/quota", request_body = QuotaBody, responses((status = 200, body = QuotaChanged), Problems))]
+pub(crate) async fn post_quota(Change { state, actor, body }: Change) -> Result<Response, Problem> {
+    let QuotaBody { policy, quota } = read(body).await?;
+    let former = state.policy(&policy)?;
+    let mut audit = Audit::new(actor, "quota", Some(former.name()));
+    audit.detail = format!("{} to {quota}", former.strategy());
+    match state.options.registry.set_quota(former.name(), quota) {
+        Ok(former) => {
+            let now = state.options.registry.policy(former.name());
+            let now = now.map_or_else(|| quota.to_string(), |now| now.strategy().to_string());
+            let before = former.strategy().to_string();
+            audit.detail = format!("{before} to {now}");
+            audit.ended(Ended::Done);
+            let (policy, reach) =
+                (former.name().to_string(), "this instance, until it restarts or its rules change");
+            Ok(json(&QuotaChanged { action: "quota", policy, before, now, reach }))
+        }
+        Err(error) => {
+            audit.ended(Ended::Failed);
+            Err(match error {
+                LayerError::Quota { .. } | LayerError::Incompatible(_) => {
+                    Problem::invalid("quota", error.to_string())
+                }
                 error => Problem::new(StatusCode::CONFLICT, error.to_string()).with_field("policy"),
             })
         }

@@ -157,6 +157,33 @@ pub(crate) struct ModeBody {
     pub(crate) mode: String,
 }
 
+/// Another quota of a policy.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct QuotaBody {
+    /// The name of the policy.
+    pub(crate) policy: String,
+    /// The quota, with the period of the policy's own. A burst that is left out stays.
+    #[serde(deserialize_with = "quota")]
+    #[schema(value_type = String, example = "5000/d")]
+    pub(crate) quota: Quota,
+}
+
+/// The answer to another quota of a policy.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct QuotaChanged {
+    /// `quota`.
+    pub(crate) action: &'static str,
+    /// The policy.
+    pub(crate) policy: String,
+    /// Algorithm and quota before, such as `fixed_window 1000/d`.
+    pub(crate) before: String,
+    /// Algorithm and quota now.
+    pub(crate) now: String,
+    /// Where it applies.
+    pub(crate) reach: &'static str,
+}
+
 /// The answer to a change that was made.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Changed {

@@ -40,10 +40,10 @@ impl Target {
 /// The key of a caller under no policy in particular. A request is of a caller if all layers that find a key in it find the same.
 pub(crate) fn client(state: &AdminState, identity: IdentityBody) -> Result<Key, Problem> {
     let key = key_of(state, None, identity)?;
-    match key.is_shared() {
-        true => Err(Problem::invalid("identity", OverrideError::SharedClient.to_string())),
-        false => Ok(key),
+    if key.is_shared() {
+        return Err(Problem::invalid("identity", OverrideError::SharedClient.to_string()));
     }
+    Ok(key)
 }
 
 fn key_of(state: &AdminState, policy: Option<&Policy>, identity: IdentityBody) -> Result<Key, Problem> {

@@ -28,6 +28,7 @@ use crate::problem::Problem;
         changes::post_block,
         changes::post_unblock,
         changes::post_mode,
+        changes::post_quota,
     ),
     components(schemas(Problem))
 )]

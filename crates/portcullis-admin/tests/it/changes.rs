@@ -1,9 +1,10 @@
 //! What changes do, and their audit events.
 
+use portcullis_tower::InstalledPolicy;
 use serde_json::json;
 
 use crate::privacy::Captured;
-use crate::support::{ADA, Limited, of, with};
+use crate::support::{ADA, Limited, of, search, with};
 
 #[tokio::test]
 async fn a_blocked_caller_is_rejected_until_it_is_unblocked() {
@@ -122,4 +123,52 @@ async fn block_everywhere_is_one_audit_event() {
     ] {
         assert_eq!(limited.post("/v1/block", &body).await.problem(), (422, Some(field.to_owned())), "{body}");
     }
+}
+
+#[tokio::test]
+async fn quota_of_a_policy_is_set_alone() {
+    let captured = Captured::start();
+    let limited = Limited::new();
+    let rules = |are_changed| {
+        let policy = InstalledPolicy::new(search()).of_changed_rules(are_changed);
+        limited.registry.install(&[policy], || {}).unwrap()
+    };
+    let _first = rules(false);
+    assert_eq!(limited.request(ADA).await, 200);
+    let answer = limited.post("/v1/quota", &json!({ "policy": "search", "quota": "2/w" })).await;
+    let reach = "this instance, until it restarts or its rules change";
+    let expected = json!({ "action": "quota", "policy": "search", "before": "fixed_window 3/w", "now": "fixed_window 2/w", "reach": reach });
+    assert_eq!((answer.status, answer.json()), (200, expected));
+    assert!(captured.text().contains("before=fixed_window 3/w now=fixed_window 2/w"), "{}", captured.text());
+    let line = captured.take_line("portcullis::audit");
+    for part in [
+        "action=\"quota\"",
+        "policy=search",
+        "detail=\"fixed_window 3/w to fixed_window 2/w\"",
+        "outcome=\"done\"",
+    ] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+    // The state stays, and so do overrides.
+    assert_eq!((limited.request(ADA).await.as_u16(), limited.request(ADA).await.as_u16()), (200, 429));
+    assert!(limited.registry.policy(search().name()).unwrap().reads_overrides());
+
+    for (body, status, field) in [
+        (json!({ "policy": "search", "quota": "2/d" }), 422, "quota"),
+        (json!({ "policy": "search", "quota": "2/w burst 3" }), 422, "quota"),
+        (json!({ "policy": "search", "quota": "0/w" }), 422, "quota"),
+        (json!({ "policy": "search", "quota": "gcra 2/w" }), 422, "quota"),
+        (json!({ "policy": "serach", "quota": "2/w" }), 404, "policy"),
+    ] {
+        let answer = limited.post("/v1/quota", &body).await;
+        assert_eq!(answer.problem(), (status, Some(field.to_owned())), "{body}");
+    }
+
+    let _second = rules(false);
+    assert_eq!(limited.request(ADA).await, 429);
+    captured.take_all();
+    let _third = rules(true);
+    assert_eq!(limited.request(ADA).await, 200);
+    let log = captured.text();
+    assert!(log.contains("policy=search by_hand=fixed_window 2/w now=fixed_window 3/w"), "{log}");
 }

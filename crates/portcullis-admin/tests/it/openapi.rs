@@ -44,7 +44,7 @@ async fn every_reference_resolves_and_every_route_is_described() {
     }
     let mut ids = Vec::new();
     all(&document["paths"], "operationId", &mut ids);
-    assert_eq!(ids.iter().map(|id| id.as_str()).collect::<BTreeSet<_>>().len(), 13);
+    assert_eq!(ids.iter().map(|id| id.as_str()).collect::<BTreeSet<_>>().len(), 14);
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             // All routes exist, and answer with a problem to what is no request of theirs.
@@ -80,6 +80,7 @@ async fn requests_and_answers_have_the_described_forms() {
         ("/v1/overrides", of(ADA)),
         ("/v1/budget", of(ADA)),
         ("/v1/mode", json!({ "policy": "search", "mode": "enforce" })),
+        ("/v1/quota", json!({ "policy": "search", "quota": "4/w" })),
     ] {
         let answer = limited.post(path, &body).await;
         assert_eq!(answer.status, 200, "{path} {answer:?}");

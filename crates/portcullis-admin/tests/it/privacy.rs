@@ -40,9 +40,14 @@ impl Captured {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
+    /// What was logged since the last call.
+    pub(crate) fn take_all(&self) -> String {
+        String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+    }
+
     /// The only line of a target since the last call.
     pub(crate) fn take_line(&self, target: &str) -> String {
-        let text = String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap();
+        let text = self.take_all();
         let lines: Vec<_> = text.lines().filter(|line| line.contains(target)).collect();
         let [line] = lines.as_slice() else { panic!("no single line of {target}: {text}") };
         (*line).to_owned()

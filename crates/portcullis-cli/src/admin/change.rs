@@ -87,6 +87,24 @@ pub(super) struct Body<'a> {
     more: Value,
 }
 
+/// Sets the quota of a policy, and nothing else of it, in the instance that answers, until it restarts or its rules change.
+#[derive(Debug, Args)]
+pub(super) struct SetQuota {
+    /// The name of the policy.
+    #[arg(value_name = "POLICY", value_parser = parse_policy)]
+    policy: PolicyName,
+
+    /// The quota, as in rules files: `'100/min burst 20'`. A burst that is left out stays.
+    #[arg(value_name = "QUOTA", value_parser = parse_quota)]
+    quota: String,
+}
+
+impl SetQuota {
+    pub(super) fn body(&self) -> Value {
+        json!({ "policy": self.policy.as_str(), "quota": self.quota })
+    }
+}
+
 impl Client {
     pub(super) fn body(&self) -> anyhow::Result<Body<'_>> {
         self.body_with(json!({}))

@@ -188,6 +188,12 @@ async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
     service.shown(&[&["revoke"][..], &of].concat()).await;
     assert_eq!(service.search("ada").await, 429);
 
+    let quota = service.shown(&["quota", "search", "7/w"]).await;
+    assert_eq!(
+        quota,
+        "action  quota\npolicy  search\nbefore  fixed_window 2/w\nnow     fixed_window 7/w\nreach   this instance, until it restarts or its rules change\n"
+    );
+    assert_eq!(service.search("ada").await, 200);
     let changed = service.shown(&["mode", "search", "shadow"]).await;
     assert_eq!(
         changed,

@@ -6,6 +6,7 @@ mod clients;
 mod interleaved;
 mod listed;
 mod load;
+mod quotas;
 mod reload;
 mod sets;
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use super::Rules;
 use crate::diagnostic::Diagnostics;
 use crate::load::{Loaded, Loader};
@@ -17,6 +19,19 @@ pub(super) enum State {
     Discarded {
         reason: String,
     },
+}
+
+/// The policies that a document changes, by the names of their tables.
+pub(crate) struct Documented {
+    name: Arc<str>,
+    policies: Map<String, Value>,
+}
+
+impl Documented {
+    /// The name of the document, if it changes the table.
+    pub(crate) fn owner_of(&self, table: &str) -> Option<Arc<str>> {
+        self.policies.contains_key(table).then(|| Arc::clone(&self.name))
+    }
 }
 
 impl Rules {
@@ -36,6 +51,15 @@ impl Rules {
             State::Discarded { reason } => Some((self.0.loader.overlay()?, reason)),
             State::None | State::Applied => None,
         }
+    }
+
+    /// The policies that the document changes.
+    pub(crate) fn documented(&self) -> Documented {
+        let document = self.document();
+        let value = document.and_then(|document| serde_json::from_str::<Value>(&document.text).ok());
+        let policies = value.and_then(|value| value.get("policy")?.as_object().cloned()).unwrap_or_default();
+        let name = document.map_or_else(|| Arc::from(""), |document| Arc::from(document.key.as_str()));
+        Documented { name, policies }
     }
 
     /// Reads the files without the document, which is discarded.

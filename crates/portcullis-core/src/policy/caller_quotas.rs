@@ -295,7 +295,7 @@ impl Strategy {
     }
 
     /// Replaces the quota.
-    fn of_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
+    pub(super) fn of_quota(&self, quota: Quota) -> Result<Self, QuotaError> {
         Ok(match self {
             Self::TokenBucket(bucket) => {
                 Self::TokenBucket(TokenBucket::new(quota)?.refilled(bucket.refill()))

@@ -90,6 +90,33 @@ impl Policy {
         Mistakes::none_or(errors, policy)
     }
 
+    /// The policy with another quota of its own. All else stays: the algorithm with its windows, the failure mode, the lease, the longest
+    /// wait, the largest debt, the quotas of single callers, and whether it allows overrides. A burst of the policy that the quota leaves out
+    /// stays as well.
+    ///
+    /// Of a quota for a calendar window, or for requests in flight, only the limit counts.
+    ///
+    /// ```
+    /// use portcullis_core::{FailureMode, Policy, Quota};
+    ///
+    /// let search = Policy::token_bucket("search", Quota::per_second(10).burst(50)).on_store_failure(FailureMode::Closed);
+    /// let doubled = search.replace_quota(Quota::per_second(20))?;
+    /// assert_eq!(doubled.strategy().quota(), Some(Quota::per_second(20).burst(50)));
+    /// assert_eq!(doubled.settings(), search.settings());
+    /// # Ok::<(), portcullis_core::Mistakes<portcullis_core::PolicyError>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the quota does not fit the algorithm, one of the settings, or the [quotas of single callers](Policy::caller_quotas).
+    pub fn replace_quota(&self, quota: Quota) -> Result<Self, Mistakes<PolicyError>> {
+        let own_burst = self.strategy.quota().and_then(Quota::explicit_burst);
+        let burst = quota.explicit_burst().or(own_burst);
+        let strategy =
+            Quota::new(quota.limit(), quota.period(), burst).and_then(|quota| self.strategy.of_quota(quota));
+        Self::try_new(self.name.as_str(), strategy, self.settings())
+    }
+
     /// The settings of the policy, to make one that differs in some of them.
     pub fn settings(&self) -> PolicySettings {
         PolicySettings {

@@ -16,6 +16,8 @@ pub struct InstalledPolicy {
     pub(super) policy: Policy,
     mode: Mode,
     lock_out: Option<LockOut>,
+    is_of_changed_rules: bool,
+    document: Option<Arc<str>>,
 }
 
 /// What an installation makes of a name.
@@ -28,7 +30,7 @@ struct Change {
 impl InstalledPolicy {
     /// A policy that is enforced and has no lock-out.
     pub fn new(policy: Policy) -> Self {
-        Self { policy, mode: Mode::default(), lock_out: None }
+        Self { policy, mode: Mode::default(), lock_out: None, is_of_changed_rules: false, document: None }
     }
 
     /// Sets the mode, [`Mode::Enforce`] by default.
@@ -41,6 +43,23 @@ impl InstalledPolicy {
     #[must_use]
     pub fn lock_out(self, lock_out: Option<LockOut>) -> Self {
         Self { lock_out, ..self }
+    }
+
+    /// Sets whether the policy is of rules whose text has changed, which end a [quota that was set by hand](crate::Engine::set_quota). By
+    /// default only another policy does.
+    #[must_use]
+    pub fn of_changed_rules(self, are_changed: bool) -> Self {
+        Self { is_of_changed_rules: are_changed, ..self }
+    }
+
+    /// Sets the name of the signed document that sets the policy, none by default. Its quota cannot be set by hand then.
+    #[must_use]
+    pub fn set_by_document(self, document: Option<Arc<str>>) -> Self {
+        Self { document, ..self }
+    }
+
+    pub(super) fn document(&self) -> Option<&Arc<str>> {
+        self.document.as_ref()
     }
 
     /// The policy as its checks need it.
@@ -70,10 +89,15 @@ impl PolicyTable {
         let now = self.clock.now();
         let mut entries = self.lock();
         let changes = entries.changes(policies)?;
+        let mut ended = Vec::new();
         for (installed, change) in policies.iter().zip(changes) {
             let name = installed.policy.name();
             let declared = || Entry::new(&installed.policy, now);
             let entry = entries.policies.entry(name.clone()).or_insert_with(declared);
+            if entry.has_set_quota && *entry.policy() != change.policy {
+                ended.push((*entry.policy().strategy(), change.policy.clone()));
+            }
+            entry.has_set_quota &= !installed.is_of_changed_rules && *entry.policy() == change.policy;
             entry.changed = (change.policy != entry.declared).then_some(change.policy);
             entry.set_mode(change.mode, now);
             entry.lock_out = change.lock_out;
@@ -89,6 +113,12 @@ impl PolicyTable {
         let membership = self.joined(&mut entries, Joined { members, is_replaced: true });
         self.changed();
         commit();
+        // A subscriber of the log may call the registry.
+        drop(entries);
+        for (by_hand, policy) in ended {
+            let (name, now) = (policy.name(), policy.strategy());
+            tracing::warn!(policy = %name, %by_hand, %now, "changed rules end the quota that was set by hand");
+        }
         Ok(membership)
     }
 }
@@ -136,6 +166,7 @@ impl Entries {
                 entry.admit(&installed.policy)?;
                 entry.policy().clone()
             }
+            Some(_) if entry.has_set_quota && installed.is_of_changed_rules => installed.policy.clone(),
             Some(before) if before.policy == installed.policy && before.lock_out == installed.lock_out => {
                 entry.policy().clone()
             }

@@ -53,9 +53,9 @@ fn the_declared_policy_is_admitted_after_a_change() {
     let table = table();
     let [declared, changed, other] = [1, 2, 3].map(|burst| policy("p", burst));
     let _layer = join(&table, &declared).unwrap();
-    assert_eq!(table.set_policy(changed.clone()).unwrap(), declared.clone());
+    assert_eq!(table.set_policy(changed.clone(), false).unwrap(), declared.clone());
     assert_eq!(table.generation(), 1);
-    assert_eq!(table.set_policy(changed.clone()).unwrap(), changed.clone());
+    assert_eq!(table.set_policy(changed.clone(), false).unwrap(), changed.clone());
     assert_eq!(table.generation(), 1);
     for known in [&declared, &changed] {
         assert!(join(&table, known).is_ok());
@@ -70,7 +70,7 @@ fn a_change_is_forgotten_with_the_name() {
     let table = table();
     let (declared, changed) = (policy("p", 1), policy("p", 2));
     let layer = join(&table, &declared).unwrap();
-    table.set_policy(changed).unwrap();
+    table.set_policy(changed, false).unwrap();
     table.set_mode(declared.name(), Mode::Off).unwrap();
     drop(layer);
     let _layer = join(&table, &declared).unwrap();
@@ -82,9 +82,10 @@ fn unknown_names_and_unverified_keys_are_refused() {
     let table = table();
     let known = policy("p", 1);
     let share = Mode::Percent(crate::Percent::new(10));
-    for error in
-        [table.set_policy(known.clone()).unwrap_err(), table.set_mode(known.name(), share).unwrap_err()]
-    {
+    for error in [
+        table.set_policy(known.clone(), false).unwrap_err(),
+        table.set_mode(known.name(), share).unwrap_err(),
+    ] {
         assert_eq!(error, LayerError::Unknown { policy: known.name().clone() });
     }
     let _verified = join(&table, &known).unwrap();
@@ -106,13 +107,13 @@ fn a_layer_stays_within_the_work_of_a_decision() {
     let small = log("log", 2_400);
     let _window = join(&table, &window).unwrap();
     let _both = table.join(Box::new([member(&window), member(&small)]), Some(&small)).unwrap();
-    assert!(matches!(table.set_policy(log("log", 2_401)), Err(LayerError::TooMuchWork(_))));
-    table.set_policy(log("log", 100)).unwrap();
-    table.set_policy(log("log", 2_400)).unwrap();
+    assert!(matches!(table.set_policy(log("log", 2_401), false), Err(LayerError::TooMuchWork(_))));
+    table.set_policy(log("log", 100), false).unwrap();
+    table.set_policy(log("log", 2_400), false).unwrap();
     // A layer that is built later is judged by the policy as it is now.
     let alone = log("alone", 100);
     let _alone = join(&table, &alone).unwrap();
-    table.set_policy(log("alone", 100_000)).unwrap();
+    table.set_policy(log("alone", 100_000), false).unwrap();
     let joined = table.join(Box::new([member(&window), member(&alone)]), Some(&alone));
     assert!(matches!(joined, Err(LayerError::TooMuchWork(_))));
     assert_eq!(table.lock().layers.len(), 3);

@@ -1,6 +1,6 @@
 //! Changes of policies while their layers run.
 
-use portcullis_core::{Policy, PolicyName};
+use portcullis_core::{Policy, PolicyName, Quota};
 
 use super::Registry;
 use crate::{LayerError, Mode};
@@ -52,6 +52,26 @@ impl Registry {
     /// Returns the mode that was [set](Self::set_mode) for all layers with a policy; `None` if each layer has its own.
     pub fn mode(&self, policy: &PolicyName) -> Option<Mode> {
         self.engine.policies().mode(policy)
+    }
+
+    /// Replaces the quota of a registered policy, and nothing else: the failure mode, the lease and all other settings stay, and so does a
+    /// burst that the quota leaves out. The states of all keys stay, as for [`set_policy`](Self::set_policy). Returns the former policy. One
+    /// line is logged, with both quotas.
+    ///
+    /// It is for this process, and lasts until the name is forgotten with the last layer that has the policy, or until the text of rules that
+    /// have [installed](Self::install) the policy changes. These win then, and one line is logged, with both quotas.
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError::Unknown`] if there is no policy of this name; [`LayerError::Quota`] if the quota does not fit the policy, such as its
+    /// algorithm or the [quotas of single callers](portcullis_core::Policy::caller_quotas); [`LayerError::OwnedByDocument`] if a signed
+    /// document sets the policy; otherwise as for [`set_policy`](Self::set_policy). Nothing changes then.
+    pub fn set_quota(&self, policy: &PolicyName, quota: Quota) -> Result<Policy, LayerError> {
+        let (former, now) = self.engine.set_quota(policy, quota)?;
+        self.engine.backlog.in_flight.policies_changed();
+        let (before, now) = (former.strategy(), now.strategy());
+        tracing::info!(%policy, %before, %now, "the quota of a policy of the rate limiter was set by hand");
+        Ok(former)
     }
 
     /// Replaces the registered policy of the same name: its limit, its burst, its failure mode, its lease and its longest wait. It

@@ -22,7 +22,8 @@ impl Registry {
     /// under the former one is corrected under it.
     ///
     /// What was set by hand since a policy was installed stays until the next one differs from the one installed before: the policy
-    /// that [`set_policy`](Self::set_policy) has set, and the mode that [`set_mode`](Self::set_mode) has set.
+    /// that [`set_policy`](Self::set_policy) has set, and the mode that [`set_mode`](Self::set_mode) has set. A quota that
+    /// [`set_quota`](Self::set_quota) has set ends [with changed rules](InstalledPolicy::of_changed_rules) as well.
     ///
     /// Once an installed policy was replaced by another one, layers and checks that state any policy of its name get the current one,
     /// because code may hold one of former rules.

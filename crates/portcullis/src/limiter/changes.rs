@@ -1,6 +1,6 @@
 //! Changes of policies while their layers run.
 
-use portcullis_core::{Policy, PolicyName};
+use portcullis_core::{Policy, PolicyName, Quota};
 use portcullis_tower::{LayerError, Mode};
 
 use super::Limiter;
@@ -36,6 +36,39 @@ impl Limiter {
         self.registry.mode(policy)
     }
 
+    /// Replaces the quota of a policy in all layers of this limiter and of its clones, from their next request on, and nothing else of it: no
+    /// setting of the policy has to be repeated, and a burst that the quota leaves out stays. The states of keys
+    /// [stay](crate::guide::algorithms#when-a-quota-changes). Returns the former policy; both quotas are logged.
+    ///
+    /// It is for this process alone. It lasts until a restart or until the file of the rules changes, which then wins.
+    ///
+    /// ```
+    /// use portcullis::{ClientIp, FailureMode, Limiter, Policy, PolicyExt as _, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
+    /// let layer = limiter.layer(daily.clone().by(ClientIp::peer()));
+    ///
+    /// limiter.set_quota("daily", Quota::per_day(200))?;
+    /// let now = limiter.policy(daily.name()).expect("the layer has it");
+    /// assert_eq!((now.strategy().limit(), now.failure_mode()), (200, FailureMode::Closed));
+    /// assert!(limiter.set_quota("daily", Quota::per_hour(200)).is_err()); // its windows are days
+    /// assert!(limiter.set_quota("dayly", Quota::per_day(200)).is_err());
+    /// # let _ = layer;
+    /// # Ok::<(), portcullis::LayerError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of this name; if the quota does not fit the policy: another period of a window, a burst that it cannot have, or a
+    /// quota outside of its [`caller_quotas`](Policy::caller_quotas); if a signed document sets the policy. See
+    /// [`Registry::set_quota`](portcullis_tower::Registry::set_quota).
+    pub fn set_quota(&self, policy: &str, quota: Quota) -> Result<Policy, LayerError> {
+        let name = PolicyName::new(policy)
+            .map_err(|error| LayerError::NoName { name: policy.chars().take(MAX_SHOWN).collect(), error })?;
+        self.registry.set_quota(&name, quota)
+    }
+
     /// Replaces the policy of the same name in all layers of this limiter and of its clones, from their next request on: its limit,
     /// burst, failure mode and lease. The states of keys [stay](crate::guide::algorithms#when-a-quota-changes). Returns the former
     /// policy.
@@ -66,3 +99,6 @@ impl Limiter {
         self.registry.policy(name)
     }
 }
+
+/// How many characters of a text that is no name an error shows.
+const MAX_SHOWN: usize = 64;

@@ -158,3 +158,41 @@ fn settings_of_a_policy_make_it_again() {
         assert_eq!(again, Ok(policy));
     }
 }
+
+#[test]
+fn replaced_quota_keeps_all_settings() {
+    let settings = PolicySettings {
+        failure_mode: FailureMode::Closed,
+        max_wait: Some(SECOND),
+        max_debt: Some(3),
+        caller_quotas: Some((Quota::per_second(5).burst(5), Quota::per_second(50).burst(50))),
+        allow_overrides: true,
+        ..PolicySettings::default()
+    };
+    let policy = made("search", Quota::per_second(10).burst(20), settings).unwrap();
+    let replaced = policy.replace_quota(Quota::per_second(30)).unwrap();
+    assert_eq!(replaced, made("search", Quota::per_second(30).burst(20), settings).unwrap());
+    let burst = policy.replace_quota(Quota::per_second(10).burst(30)).unwrap();
+    assert_eq!(burst, made("search", Quota::per_second(10).burst(30), settings).unwrap());
+    let error = policy.replace_quota(Quota::per_second(51)).unwrap_err().to_string();
+    assert!(error.starts_with("policy search: ") && error.contains("50/s"), "{error}");
+}
+
+#[test]
+fn replaced_quota_keeps_the_strategy() {
+    let day = Quota::per_day(5);
+    let interval = TokenBucket::new(Quota::per_minute(5)).unwrap().refilled(Refill::Interval);
+    for strategy in
+        [interval.into(), *Policy::sliding_log("p", day).strategy(), InFlight::new(4).unwrap().into()]
+    {
+        let strategy: Strategy = strategy;
+        let policy = Policy::literal("p", strategy);
+        let replaced = policy.replace_quota(Quota::new(7, SECOND * 60, None).unwrap()).unwrap();
+        assert_eq!((replaced.strategy().tag(), replaced.strategy().limit()), (strategy.tag(), 7));
+    }
+    let window = Policy::fixed_window("p", day);
+    let error = window.replace_quota(day.burst(9)).unwrap_err().to_string();
+    assert!(error.contains("a burst of 9 is not supported"), "{error}");
+    let leased = Policy::fixed_window("p", day).lease(5);
+    assert!(leased.replace_quota(Quota::per_day(4)).unwrap_err().to_string().contains("lease"));
+}
