@@ -4,6 +4,7 @@
 #[cfg(feature = "runtime")]
 mod backlog;
 mod by_key;
+mod clients;
 pub mod keyed_limit;
 mod limits;
 pub(crate) mod lock_outs;
@@ -26,14 +27,16 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
 use portcullis_core::{Clock, Key, Policy, PolicyName, Quota, Receipt, Strategy, Timestamp};
 
-use crate::clients::KnownClients;
 use crate::event::Observers;
 use crate::limit::PolicyLockOut;
 use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
 #[cfg(feature = "runtime")]
 pub use backlog::Backlog;
+pub use clients::{BlockReach, BlockedClient, FOLLOW_EVERY};
 pub use limits::{CallerPolicies, CallerQuotas, Limits, Signals};
+
+use clients::KnownClients;
 
 use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
 use crate::{LayerError, PolicyConflict};
@@ -45,7 +48,7 @@ pub struct Engine {
     policies: Arc<PolicyTable>,
     observers: Observers,
     clock: Arc<dyn Clock>,
-    pub(crate) clients: KnownClients,
+    clients: KnownClients,
     pub(crate) unsettled: KeyedLimit<(u128, Key)>,
     /// What is left to be done later.
     #[cfg(feature = "runtime")]

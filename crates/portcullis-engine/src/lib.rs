@@ -23,7 +23,6 @@ macro_rules! opaque_debug {
 }
 
 pub mod charge;
-mod clients;
 #[cfg(feature = "runtime")]
 mod clock;
 pub mod decide;
@@ -36,13 +35,14 @@ pub mod log_throttle;
 pub mod policies;
 
 pub use charge::{Asked, LaterCharge};
-pub use clients::{BlockReach, BlockedClient, FOLLOW_EVERY};
 #[cfg(feature = "runtime")]
 pub use clock::RuntimeClock;
 #[cfg(feature = "runtime")]
 pub use decide::{Admitted, Attempt, Keep, Patience, Refunds};
 pub use decide::{Ask, Now, Rejected, StoreCall, now};
-pub use engine::{CallerPolicies, CallerQuotas, Engine, Limits, Signals, report};
+pub use engine::{
+    BlockReach, BlockedClient, CallerPolicies, CallerQuotas, Engine, FOLLOW_EVERY, Limits, Signals, report,
+};
 pub use error::{
     LayerError, LayerOptionError, MAX_RETRY_SPREAD, OverridingError, PolicyConflict, QuotaRefusal,
 };

@@ -10,7 +10,8 @@ use portcullis_core::overrides::{BlockedClients, ClientChange};
 use portcullis_core::store::{CheckResult, Checks, Outcome, ReadyCheck, ServerResult, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, StoreError, StoreErrorKind, Timestamp};
 
-use crate::{Engine, Fingerprint};
+use super::Engine;
+use crate::Fingerprint;
 
 /// A client that is blocked under all policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
