@@ -163,8 +163,8 @@ impl Engine {
     /// store that keeps no list, without a runtime, or if it is called again.
     #[cfg(feature = "runtime")]
     pub fn follow_clients(self: &Arc<Self>) {
-        let mut answer = self.store().blocked_clients(None);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let mut answer = self.store().blocked_clients(None);
         if matches!(answer.as_ready(), Some(Ok(None))) || self.clients.is_followed.swap(true, Relaxed) {
             return;
         }

@@ -80,6 +80,14 @@ impl Registry {
     }
 
     async fn change_client(&self, change: ClientChange) -> Result<BlockReach, OverridingError> {
-        Ok(self.engine().change_client(change).await?)
+        if self.is_off {
+            return Ok(BlockReach::Limiter);
+        }
+        let reach = self.engine().change_client(change).await?;
+        if reach == BlockReach::Store {
+            // The registry may have been made without a runtime.
+            self.engine().follow_clients();
+        }
+        Ok(reach)
     }
 }

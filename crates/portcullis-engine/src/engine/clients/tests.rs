@@ -13,7 +13,9 @@ const ALL: Policy = Policy::gcra("all", Quota::per_second(5));
 
 fn key(parts: &[&str]) -> Key {
     let mut hasher = Secret::published().hasher();
-    parts.iter().for_each(|part| hasher.writer().part("user", part.as_bytes()));
+    for part in parts {
+        hasher.writer().part("user", part.as_bytes());
+    }
     hasher.finish().unwrap()
 }
 
