@@ -3,27 +3,35 @@
 mod date;
 #[cfg(feature = "tonic")]
 mod details;
+mod duration;
 mod grpc;
 mod number;
+mod remaining;
 mod retry_after;
 mod settings;
 mod structured;
+mod time;
+mod values;
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderName, StatusCode, header};
+use http::{HeaderMap, HeaderName, StatusCode};
 
-use portcullis_response::headers::RATELIMIT;
-#[cfg(feature = "tonic")]
-use portcullis_response::internal::GRPC_STATUS_DETAILS;
-use portcullis_response::internal::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS};
+use portcullis_response::internal::GRPC_STATUS;
 
+use remaining::Budgets;
 pub(crate) use settings::HintSettings;
 pub use settings::{RemainingHeaders, ResetFormat};
 
 /// A header has a value that cannot be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Invalid;
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Invalid(HeaderName);
+
+impl Invalid {
+    fn of(header: &HeaderName) -> Self {
+        Self(header.clone())
+    }
+}
 
 /// The time that a header states, from now on. `None` if the header is absent or states none.
 type Hint = Result<Option<Duration>, Invalid>;
@@ -35,8 +43,8 @@ pub(crate) struct Reading {
     pub(crate) closed_for: Option<Duration>,
     /// Whether the answer has stated a longer time.
     pub(crate) is_capped: bool,
-    /// A header that was to be obeyed and has an invalid value.
-    pub(crate) ignored: Option<HeaderName>,
+    /// The headers that were to be obeyed and have invalid values.
+    pub(crate) ignored: Vec<HeaderName>,
 }
 
 /// Reads an answer. `now` is the time on the clock of this process.
@@ -48,28 +56,31 @@ pub(crate) fn read(
 ) -> Reading {
     let mut hints = Hints::default();
     let refusal = Refusal::of(status, headers);
-    let stated = if let Some(refusal) = refusal {
-        hints.add(&header::RETRY_AFTER, || retry_after::read(headers, &now));
-        hints.add(&GRPC_RETRY_PUSHBACK_MS, || grpc::pushback(headers));
+    if refusal.is_some() {
+        for header in &retry_after::HEADERS {
+            hints.add(retry_after::read(header, headers, &now));
+        }
+        hints.add(grpc::pushback(headers));
         #[cfg(feature = "tonic")]
-        hints.add(&GRPC_STATUS_DETAILS, || details::retry_info(headers));
-        if hints.longest.is_none() {
-            hints.add(&RATELIMIT, || structured::exhausted(headers));
-            if let Some(remaining) = &settings.remaining {
-                hints.add(&remaining.reset, || reset(remaining, headers, &now));
-            }
-        }
-        let stated = hints.longest.filter(|length| !length.is_zero());
-        stated.or_else(|| (refusal == Refusal::Certain).then_some(settings.without_hint))
-    } else if settings.closes_at_zero {
-        hints.add(&RATELIMIT, || structured::exhausted(headers));
-        if let Some(remaining) = &settings.remaining {
-            hints.add(&remaining.remaining, || at_zero(remaining, headers, &now));
-        }
-        hints.longest
-    } else {
-        None
+        hints.add(details::retry_info(headers));
+    }
+    let budgets = match refusal {
+        Some(Refusal::Certain | Refusal::IfTimed) => Some(Budgets::NotLeft),
+        _ => settings.closes_at_zero.then_some(Budgets::Exhausted),
     };
+    if let (Some(budgets), true) = (budgets, hints.states_nothing()) {
+        hints.add(structured::exhausted(headers));
+        for names in &settings.remaining {
+            hints.add(remaining::reset(names, budgets, headers, &now));
+        }
+    }
+    if refusal == Some(Refusal::Certain) && hints.states_nothing() {
+        for names in &settings.remaining {
+            hints.add(remaining::reset(names, Budgets::All, headers, &now));
+        }
+    }
+    let stated = hints.longest.filter(|length| !length.is_zero());
+    let stated = stated.or_else(|| (refusal == Some(Refusal::Certain)).then_some(settings.without_hint));
     let closed_for = stated.map(|stated| whole_micros(stated.min(settings.cap)));
     let closed_for = closed_for.filter(|length| !length.is_zero());
     let is_capped = stated.is_some_and(|stated| stated > settings.cap);
@@ -87,15 +98,19 @@ fn whole_micros(length: Duration) -> Duration {
 enum Refusal {
     /// By its status.
     Certain,
-    /// Only if it states a time: a server that is unavailable states one if it wants to be left alone until then.
+    /// Only if it states a time, also that of a budget: some servers refuse so what is over a limit, and a server that is unavailable
+    /// states a time if it wants to be left alone until then.
     IfTimed,
+    /// Only if it states when to repeat the request. A budget that it shows is not why it failed.
+    IfRepeatable,
 }
 
 impl Refusal {
     fn of(status: StatusCode, headers: &HeaderMap) -> Option<Self> {
         match status {
             StatusCode::TOO_MANY_REQUESTS => Some(Self::Certain),
-            StatusCode::SERVICE_UNAVAILABLE => Some(Self::IfTimed),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::FORBIDDEN => Some(Self::IfTimed),
+            status if status.is_client_error() || status.is_server_error() => Some(Self::IfRepeatable),
             _ => match headers.get(&GRPC_STATUS)?.as_bytes() {
                 grpc::RESOURCE_EXHAUSTED => Some(Self::Certain),
                 grpc::UNAVAILABLE => Some(Self::IfTimed),
@@ -108,42 +123,22 @@ impl Refusal {
 #[derive(Default)]
 struct Hints {
     longest: Option<Duration>,
-    ignored: Option<HeaderName>,
+    ignored: Vec<HeaderName>,
 }
 
 impl Hints {
-    fn add(&mut self, name: &HeaderName, read: impl FnOnce() -> Hint) {
-        match read() {
+    fn add(&mut self, hint: Hint) {
+        match hint {
             Ok(length) => self.longest = self.longest.max(length),
-            Err(Invalid) => self.ignored = Some(name.clone()),
+            Err(Invalid(header)) if self.ignored.contains(&header) => {}
+            Err(Invalid(header)) => self.ignored.push(header),
         }
     }
-}
 
-/// The time until the reset, if nothing remains.
-fn at_zero(names: &RemainingHeaders, headers: &HeaderMap, now: &impl Fn() -> SystemTime) -> Hint {
-    let Some(value) = headers.get(&names.remaining) else { return Ok(None) };
-    let remaining = number::parse(value.as_bytes(), number::SECOND).ok_or(Invalid)?;
-    if remaining.is_zero() { reset(names, headers, now) } else { Ok(None) }
-}
-
-/// The time until the reset.
-fn reset(names: &RemainingHeaders, headers: &HeaderMap, now: &impl Fn() -> SystemTime) -> Hint {
-    let Some(value) = headers.get(&names.reset) else { return Ok(None) };
-    let unit = match names.format {
-        ResetFormat::Seconds | ResetFormat::UnixSeconds => number::SECOND,
-        ResetFormat::Milliseconds | ResetFormat::UnixMilliseconds => number::MILLISECOND,
-    };
-    let time = number::parse(value.as_bytes(), unit).ok_or(Invalid)?;
-    Ok(Some(match names.format {
-        ResetFormat::Seconds | ResetFormat::Milliseconds => time,
-        ResetFormat::UnixSeconds | ResetFormat::UnixMilliseconds => {
-            match SystemTime::UNIX_EPOCH.checked_add(time) {
-                Some(at) => date::until(at, headers, now),
-                None => Duration::MAX,
-            }
-        }
-    }))
+    /// A time that is zero or has passed counts as none.
+    fn states_nothing(&self) -> bool {
+        self.longest.is_none_or(|length| length.is_zero())
+    }
 }
 
 #[cfg(test)]

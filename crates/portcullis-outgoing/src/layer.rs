@@ -94,13 +94,14 @@ impl OutgoingLayer {
         self.with(|config| config.hints.closes_at_zero = true)
     }
 
-    /// Sets the headers from which the remaining units and their reset are read, and in which format. None by default.
+    /// Adds headers from which the remaining units and their reset are read, and in which format. None by default.
     ///
-    /// They are read in a refusal that states no other time and, with [`close_at_zero`](Self::close_at_zero), in all answers. The
-    /// structured fields `RateLimit` and `RateLimit-Policy` have one format, and are read without this.
+    /// Add a pair for each budget that a server states: of those without remaining units the longest reset counts. They are read in a
+    /// refusal that states no other time and, with [`close_at_zero`](Self::close_at_zero), in all answers. The structured fields
+    /// `RateLimit` and `RateLimit-Policy` have one format, and are read without this.
     #[must_use]
     pub fn remaining_headers(self, headers: RemainingHeaders) -> Self {
-        self.with(|config| config.hints.remaining = Some(headers))
+        self.with(|config| config.hints.remaining.push(headers))
     }
 
     fn with(self, set: impl FnOnce(&mut Config)) -> Self {

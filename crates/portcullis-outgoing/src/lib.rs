@@ -7,9 +7,10 @@
 //!
 //! | answer | the key is closed for |
 //! |---|---|
-//! | 429 | the longest time in `Retry-After`, in seconds or as a date; else that of a policy in `RateLimit` without remaining units, or in the [headers](OutgoingLayer::remaining_headers) that are set; else [a second](OutgoingLayer::closed_without_hint) |
+//! | 429 | the longest time in `Retry-After` or `Retry-After-Ms`; else that of a policy in `RateLimit` without remaining units, or in the [headers](OutgoingLayer::remaining_headers) that are set; else [a second](OutgoingLayer::closed_without_hint) |
 //! | gRPC `RESOURCE_EXHAUSTED` in the headers | the same, with `grpc-retry-pushback-ms` and, by the feature `tonic`, `RetryInfo` in the details |
-//! | 503 or gRPC `UNAVAILABLE`, with a time | this time |
+//! | 403, 503 or gRPC `UNAVAILABLE`, with a time | this time, unless it is that of a budget with remaining units |
+//! | any other status from 400 on, with `Retry-After` or `Retry-After-Ms` | this time |
 //! | any other in which nothing remains | its reset, [if that is set](OutgoingLayer::close_at_zero) |
 //!
 //! A time is never longer than [a minute](OutgoingLayer::closed_at_most). Dates are compared with the `Date` of the same answer. A value

@@ -107,7 +107,7 @@ impl Shared {
     ) -> Option<oneshot::Receiver<()>> {
         let policy = self.config.policy.name();
         let reading = hints::read(&self.config.hints, status, headers, SystemTime::now);
-        if let Some(header) = &reading.ignored {
+        for header in &reading.ignored {
             self.emit(Some(key), EventKind::OutgoingHintIgnored { policy, header: header.as_str() });
         }
         let length = reading.closed_for?;

@@ -2,20 +2,132 @@
 
 use std::time::{Duration, SystemTime};
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, header};
 
-/// Reads an HTTP date.
-pub(super) fn parse(value: &HeaderValue) -> Option<SystemTime> {
-    let value = value.to_str().ok()?.trim();
-    (value.len() <= MAX_LENGTH).then(|| httpdate::parse_http_date(value).ok())?
+use super::number;
+
+/// Reads an HTTP date, or an instant of RFC 3339.
+pub(super) fn parse(value: &[u8]) -> Option<SystemTime> {
+    let value = value.trim_ascii();
+    if value.len() > MAX_LENGTH {
+        return None;
+    }
+    rfc3339(value).or_else(|| httpdate::parse_http_date(std::str::from_utf8(value).ok()?).ok())
 }
 
 /// The time until an instant that the server states. Both are compared on its own clock, by the `Date` of the answer, so that it does
 /// not matter how far its clock is from ours; without a valid `Date`, on ours. Zero if the instant has passed.
 pub(super) fn until(at: SystemTime, headers: &HeaderMap, now: &impl Fn() -> SystemTime) -> Duration {
-    let theirs = headers.get(header::DATE).and_then(parse);
+    let theirs = headers.get(header::DATE).and_then(|date| parse(date.as_bytes()));
     at.duration_since(theirs.unwrap_or_else(now)).unwrap_or_default()
 }
 
-/// The longest of the three formats has 33 characters.
+/// Reads `2023-11-14T22:13:30.5+01:00`, from 1970 on. A leap second is the next second.
+///
+/// Source: RFC 3339, section 5.6.
+fn rfc3339(text: &[u8]) -> Option<SystemTime> {
+    let (&[_, _, _, _, b'-', _, _, b'-', _, _, b'T' | b't' | b' ', _, _, b':', _, _, b':', _, _], rest) =
+        text.split_first_chunk::<19>()?
+    else {
+        return None;
+    };
+    let fraction = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+    let offset = match &rest[fraction..] {
+        [b'Z' | b'z'] => 0,
+        [b'+', _, _, b':', _, _] => offset(&rest[fraction + 1..])?,
+        [b'-', _, _, b':', _, _] => -offset(&rest[fraction + 1..])?,
+        _ => return None,
+    };
+    let (year, month) = (100 * two(&text[..2])? + two(&text[2..4])?, two(&text[5..7])?);
+    let day = two(&text[8..10])?;
+    let (hour, minute, seconds) = (two(&text[11..13])?, two(&text[14..16])?, two(&text[17..19])?);
+    let exists = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
+    if !exists || hour > 23 || minute > 59 || seconds > 60 {
+        return None;
+    }
+    let minutes = 1_440 * days_since_epoch(year, month, day) + 60 * hour + minute - offset;
+    let start = Duration::from_secs(u64::try_from(minutes).ok()? * 60);
+    SystemTime::UNIX_EPOCH.checked_add(start + number::parse(&text[17..19 + fraction], number::SECOND)?)
+}
+
+/// `01:00`, in minutes.
+fn offset(text: &[u8]) -> Option<i64> {
+    let (hours, minutes) = (two(&text[..2])?, two(&text[3..])?);
+    (hours <= 23 && minutes <= 59).then_some(60 * hours + minutes)
+}
+
+fn two(text: &[u8]) -> Option<i64> {
+    match text {
+        [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
+            Some(10 * i64::from(tens - b'0') + i64::from(ones - b'0'))
+        }
+        _ => None,
+    }
+}
+
+fn days_in(year: i64, month: i64) -> i64 {
+    let next = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+    days_since_epoch(next.0, next.1, 1) - days_since_epoch(year, month, 1)
+}
+
+/// Of the Gregorian calendar. The year begins in March here, so that a leap day is its last day.
+fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month > 2 { year } else { year - 1 };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - TO_EPOCH
+}
+
+/// The days from the first of March of the year 0.
+const TO_EPOCH: i64 = 719_468;
+
+/// The longest of the forms, with nine digits after the second, has 35 characters.
 const MAX_LENGTH: usize = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_of_rfc_3339_are_read() {
+        for (text, millis) in [
+            ("2023-11-14T22:13:30Z", 1_700_000_010_000),
+            (" 2023-11-14t22:13:30z ", 1_700_000_010_000),
+            ("2023-11-14 22:13:30.25+00:00", 1_700_000_010_250),
+            ("2023-11-15T03:43:30.000000000+05:30", 1_700_000_010_000),
+            ("2023-11-14T14:13:30-08:00", 1_700_000_010_000),
+            ("1970-01-01T00:00:00Z", 0),
+            ("2000-02-29T00:00:00Z", 951_782_400_000),
+            ("2024-03-01T00:00:00Z", 1_709_251_200_000),
+            ("2016-12-31T23:59:60Z", 1_483_228_800_000),
+            ("9999-12-31T23:59:59Z", 253_402_300_799_000),
+        ] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+            assert_eq!(parse(text.as_bytes()), Some(at), "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_instant_are_refused() {
+        for text in [
+            "2023-11-14T22:13:30",
+            "2023-11-14T22:13:30+0100",
+            "2023-11-14T22:13:30.Z",
+            "2023-11-14T22:13:30.1.2Z",
+            "2023-11-14T24:00:00Z",
+            "2023-11-14T22:60:00Z",
+            "2023-11-14T22:13:61Z",
+            "2023-11-14T22:13:30+24:00",
+            "2023-02-29T00:00:00Z",
+            "1900-02-29T00:00:00Z",
+            "2023-13-01T00:00:00Z",
+            "2023-00-01T00:00:00Z",
+            "2023-11-00T00:00:00Z",
+            "1969-12-31T23:59:59Z",
+            "2023-11-14",
+            "0000-01-01T00:00:00Z",
+            "2023-11-14T22:13:30\u{e4}",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -14,19 +14,20 @@ use super::{Hint, Invalid};
 /// Reads `google.rpc.RetryInfo` in the details of a status.
 pub(super) fn retry_info(headers: &HeaderMap) -> Hint {
     let Some(value) = headers.get(&GRPC_STATUS_DETAILS) else { return Ok(None) };
+    let invalid = || Invalid::of(&GRPC_STATUS_DETAILS);
     if value.len() > MAX_DETAILS {
-        return Err(Invalid);
+        return Err(invalid());
     }
-    let bytes = base64_engine().decode(value.as_bytes()).map_err(|_| Invalid)?;
-    let status = pb::Status::decode(&*bytes).map_err(|_| Invalid)?;
+    let bytes = base64_engine().decode(value.as_bytes()).map_err(|_| invalid())?;
+    let status = pb::Status::decode(&*bytes).map_err(|_| invalid())?;
     let Some(any) = status.details.iter().find(|any| any.type_url.ends_with("/google.rpc.RetryInfo")) else {
         return Ok(None);
     };
-    let info = pb::RetryInfo::decode(&*any.value).map_err(|_| Invalid)?;
+    let info = pb::RetryInfo::decode(&*any.value).map_err(|_| invalid())?;
     let Some(delay) = info.retry_delay else { return Ok(None) };
-    let seconds = u64::try_from(delay.seconds).map_err(|_| Invalid)?;
-    let nanos = u32::try_from(delay.nanos).ok().filter(|nanos| *nanos < 1_000_000_000).ok_or(Invalid)?;
-    Ok(Some(Duration::new(seconds, nanos)))
+    let seconds = u64::try_from(delay.seconds).map_err(|_| invalid())?;
+    let nanos = u32::try_from(delay.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
+    Ok(Some(Duration::new(seconds, nanos.ok_or_else(invalid)?)))
 }
 
 /// Servers send base64 with or without padding.

@@ -15,6 +15,9 @@ pub(super) fn pushback(headers: &HeaderMap) -> Hint {
     let Some(value) = headers.get(&GRPC_RETRY_PUSHBACK_MS) else { return Ok(None) };
     match value.as_bytes() {
         [b'-', digits @ ..] if number::parse(digits, number::MILLISECOND).is_some() => Ok(None),
-        value => number::parse(value, number::MILLISECOND).ok_or(Invalid).map(Some),
+        value => {
+            let length = number::parse(value, number::MILLISECOND);
+            length.ok_or_else(|| Invalid::of(&GRPC_RETRY_PUSHBACK_MS)).map(Some)
+        }
     }
 }

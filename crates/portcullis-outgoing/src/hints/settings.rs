@@ -7,8 +7,10 @@ use portcullis_core::overrides;
 use portcullis_identity::header_name;
 use portcullis_response::headers::{X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
 
-/// How a server writes the time in `X-RateLimit-Reset`. Servers differ, and a number does not tell: 60 may be a minute from now, or
-/// the first minute of 1970. So it is stated, and never guessed.
+/// What a number in `X-RateLimit-Reset` is. Servers differ, and a number does not tell: 60 may be a minute from now, or the first
+/// minute of 1970. So it is stated, and never guessed.
+///
+/// What tells by itself is read under each format: durations such as `6m0s`, instants of RFC 3339, and HTTP dates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResetFormat {
@@ -23,14 +25,18 @@ pub enum ResetFormat {
 }
 
 /// A pair of headers with the units that remain and the time at which there are more, such as `X-RateLimit-Remaining` and
-/// `X-RateLimit-Reset`. Numbers may have a fraction.
+/// `X-RateLimit-Reset`. Numbers may have a fraction. A header may have up to four values, in lines of their own or separated by
+/// commas: the first reset belongs to the first number of units, and so on.
 ///
 /// ```
 /// use portcullis_outgoing::{RemainingHeaders, ResetFormat};
 ///
 /// let github = RemainingHeaders::x_ratelimit(ResetFormat::UnixSeconds);
 /// let discord = RemainingHeaders::named("x-ratelimit-remaining", "x-ratelimit-reset-after", ResetFormat::Seconds);
-/// # let _ = (github, discord);
+/// // `6m0s` states its units.
+/// let requests = "x-ratelimit-remaining-requests";
+/// let openai = RemainingHeaders::named(requests, "x-ratelimit-reset-requests", ResetFormat::Seconds);
+/// # let _ = (github, discord, openai);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemainingHeaders {
@@ -68,7 +74,7 @@ pub(crate) struct HintSettings {
     /// How long a refusal without a usable hint closes its key.
     pub(crate) without_hint: Duration,
     pub(crate) closes_at_zero: bool,
-    pub(crate) remaining: Option<RemainingHeaders>,
+    pub(crate) remaining: Vec<RemainingHeaders>,
 }
 
 impl HintSettings {
@@ -84,7 +90,7 @@ impl Default for HintSettings {
             cap: Duration::from_secs(60),
             without_hint: Duration::from_secs(1),
             closes_at_zero: false,
-            remaining: None,
+            remaining: Vec::new(),
         }
     }
 }

@@ -31,7 +31,7 @@ fn of(settings: &HintSettings, status: u16, headers: &[(&str, &str)]) -> Reading
 
 fn with(format: ResetFormat) -> HintSettings {
     HintSettings {
-        remaining: Some(RemainingHeaders::x_ratelimit(format)),
+        remaining: vec![RemainingHeaders::x_ratelimit(format)],
         closes_at_zero: true,
         ..HintSettings::default()
     }
@@ -46,21 +46,109 @@ fn closes(settings: &HintSettings, status: u16, headers: &[(&str, &str)], closed
 
 #[track_caller]
 fn ignores(settings: &HintSettings, status: u16, header: (&str, &str), closed_for: Option<Duration>) {
-    let expected = Reading { closed_for, is_capped: false, ignored: Some(header.0.parse().unwrap()) };
+    let expected = Reading { closed_for, is_capped: false, ignored: vec![header.0.parse().unwrap()] };
     assert_eq!(of(settings, status, &[header]), expected, "{status} {header:?}");
 }
 
 #[test]
 fn refusals_close_and_other_answers_do_not() {
     let settings = HintSettings::default();
-    for status in [200, 301, 400, 404, 413, 500, 502] {
+    for status in [200, 202, 301, 304] {
         closes(&settings, status, &[("retry-after", "5")], None);
     }
     closes(&settings, 429, &[("retry-after", "5")], seconds(5));
     closes(&settings, 429, &[], seconds(1));
-    closes(&settings, 503, &[("retry-after", "5")], seconds(5));
-    closes(&settings, 503, &[], None);
-    ignores(&settings, 503, ("retry-after", "soon"), None);
+    for status in [400, 403, 404, 413, 420, 500, 502, 503, 509, 529] {
+        closes(&settings, status, &[("retry-after", "5")], seconds(5));
+        closes(&settings, status, &[], None);
+        ignores(&settings, status, ("retry-after", "soon"), None);
+    }
+}
+
+#[test]
+fn budgets_refuse_by_403_and_503() {
+    let settings = HintSettings { closes_at_zero: false, ..with(ResetFormat::Seconds) };
+    let budget = |remaining| [("x-ratelimit-remaining", remaining), ("x-ratelimit-reset", "40")];
+    for status in [403, 503] {
+        closes(&settings, status, &budget("0"), seconds(40));
+        closes(&settings, status, &budget("0")[1..], seconds(40));
+        // It refuses something else.
+        closes(&settings, status, &budget("7"), None);
+    }
+    for status in [200, 404, 500] {
+        closes(&settings, status, &budget("0"), None);
+        closes(&with(ResetFormat::Seconds), status, &budget("0"), seconds(40));
+    }
+    closes(&settings, 429, &budget("7"), seconds(40));
+    let unreadable = of(&settings, 429, &budget("lots"));
+    assert_eq!((unreadable.closed_for, unreadable.ignored.len()), (seconds(40), 1));
+    // A stated time goes first, unless it has passed.
+    closes(&settings, 403, &[&budget("0")[..], &[("retry-after", "60")]].concat(), seconds(60));
+    closes(&settings, 429, &[&budget("0")[..], &[("retry-after", "0")]].concat(), seconds(40));
+}
+
+#[test]
+fn several_budgets_close_for_the_longest_exhausted() {
+    let named = |name| {
+        let (remaining, reset) =
+            (format!("x-ratelimit-remaining-{name}"), format!("x-ratelimit-reset-{name}"));
+        RemainingHeaders::named(&remaining, &reset, ResetFormat::Seconds)
+    };
+    let settings = HintSettings {
+        remaining: vec![named("requests"), named("tokens")],
+        closes_at_zero: true,
+        ..HintSettings::default()
+    };
+    let answer = |requests, tokens| {
+        [
+            ("x-ratelimit-remaining-requests", requests),
+            ("x-ratelimit-reset-requests", "6m0s"),
+            ("x-ratelimit-remaining-tokens", tokens),
+            ("x-ratelimit-reset-tokens", "8.64s"),
+        ]
+    };
+    let settings = HintSettings { cap: Duration::from_secs(3_600), ..settings };
+    for status in [200, 403, 429] {
+        closes(&settings, status, &answer("0", "10"), seconds(360));
+        closes(&settings, status, &answer("10", "0"), Some(Duration::from_millis(8_640)));
+        closes(&settings, status, &answer("0", "0"), seconds(360));
+    }
+    closes(&settings, 200, &answer("10", "10"), None);
+    // Several values of one header, in lines or in a list.
+    let pair = with(ResetFormat::Seconds);
+    let (remaining, reset) = ("x-ratelimit-remaining", "x-ratelimit-reset");
+    closes(&pair, 200, &[(remaining, "0, 5"), (reset, "3, 40")], seconds(3));
+    closes(&pair, 200, &[(remaining, "5"), (remaining, "0"), (reset, "3"), (reset, "40")], seconds(40));
+    let many = of(&pair, 429, &[(remaining, "0,0,0,0,0"), (reset, "1,1,1,1,1")]);
+    assert_eq!((many.closed_for, many.ignored.len()), (seconds(1), 2));
+}
+
+#[test]
+fn invalid_headers_are_all_named() {
+    let settings = with(ResetFormat::Seconds);
+    let names = |status, headers: &[_]| -> Vec<String> {
+        of(&settings, status, headers).ignored.iter().map(ToString::to_string).collect()
+    };
+    let empty = ("x-ratelimit-remaining", "0");
+    assert_eq!(names(200, &[empty, ("x-ratelimit-reset", "soon")]), ["x-ratelimit-reset"]);
+    assert_eq!(names(200, &[("x-ratelimit-remaining", "few")]), ["x-ratelimit-remaining"]);
+    let policy = [("ratelimit", r#""a";r=0"#), ("ratelimit-policy", r#""a";q=5;w=soon"#)];
+    assert_eq!(names(200, &policy), ["ratelimit-policy"]);
+    let both =
+        [("retry-after", "soon"), ("grpc-retry-pushback-ms", "late"), empty, ("x-ratelimit-reset", "?")];
+    assert_eq!(names(429, &both), ["retry-after", "grpc-retry-pushback-ms", "x-ratelimit-reset"]);
+}
+
+#[test]
+fn texts_state_their_own_unit() {
+    let settings = HintSettings { cap: Duration::from_secs(3_600), ..with(ResetFormat::UnixSeconds) };
+    for header in ["retry-after", "x-ratelimit-reset"] {
+        for value in ["6m0s", "360000ms", "2023-11-14T22:19:20Z", "2023-11-14T23:19:20+01:00", &date(360)] {
+            closes(&settings, 429, &[(header, value)], seconds(360));
+        }
+    }
+    closes(&settings, 429, &[("retry-after-ms", "1500")], Some(Duration::from_millis(1_500)));
+    closes(&settings, 429, &[("x-ms-retry-after-ms", "1500"), ("retry-after", "2")], seconds(2));
 }
 
 #[test]
@@ -93,7 +181,7 @@ fn an_invalid_time_is_ignored_and_reported() {
         ignores(&settings, 200, ("x-ratelimit-remaining", value), None);
     }
     let lines = [("retry-after", "1"); 5];
-    assert!(of(&settings, 429, &lines).ignored.is_some(), "more lines than any server has a reason for");
+    assert!(!of(&settings, 429, &lines).ignored.is_empty(), "more lines than any server has a reason for");
 }
 
 #[test]
@@ -107,11 +195,14 @@ fn no_time_is_longer_than_the_cap() {
         ("grpc-retry-pushback-ms", "2147483647"),
         ("ratelimit", r#""a";r=0;t=999999999999999"#),
         ("x-ratelimit-reset", "99999999999999999999"),
+        ("x-ratelimit-reset", "99999999999999999999d"),
+        ("x-ratelimit-reset", "9999-12-31T23:59:59Z"),
+        ("retry-after-ms", "99999999999999999999"),
     ] {
         let reading = of(&settings, 429, &[header]);
         assert_eq!(
             reading,
-            Reading { closed_for: seconds(60), is_capped: true, ignored: None },
+            Reading { closed_for: seconds(60), is_capped: true, ignored: vec![] },
             "{header:?}"
         );
     }
@@ -132,6 +223,12 @@ fn exhausted_policies_close_for_the_longest_time() {
         [("ratelimit", r#""a";r=0"#), ("ratelimit-policy", r#""b";q=1;w=9, "a";q=5;w=30;pk=:AA==:"#)];
     closes(&at_zero, 200, &without, seconds(30));
     closes(&at_zero, 200, &without[..1], None);
+    // Draft 7.
+    let old =
+        [("ratelimit", "limit=2, remaining=0, reset=45"), ("ratelimit", "limit=9, remaining=5, reset=50")];
+    closes(&open, 429, &old, seconds(45));
+    closes(&at_zero, 200, &old, seconds(45));
+    closes(&at_zero, 200, &old[1..], None);
     // A stated time goes first.
     closes(&at_zero, 429, &[two[0], ("retry-after", "2")], seconds(2));
 }
@@ -141,7 +238,9 @@ fn malformed_structured_fields_are_ignored() {
     let settings = HintSettings { closes_at_zero: true, ..HintSettings::default() };
     let long = format!(r#""{}";r=0;t=3"#, "a".repeat(2_000));
     for value in [
-        "limit=10, remaining=0, reset=5",
+        "limit=10, remaining=0",
+        "limit=10, remaining=0, reset=-5",
+        "limit=10, remaining=(0), reset=5",
         r#""a""#,
         r#""a";r=-1;t=3"#,
         r#""a";r=0;t=-3"#,
@@ -226,7 +325,7 @@ fn grpc_details_have_retry_info() {
     let long = "AAAA".repeat(4_096);
     for value in ["!", "AA=A", "//////8=", &long] {
         let reading = of(&settings, 200, &[exhausted, ("grpc-status-details-bin", value)]);
-        assert_eq!((reading.closed_for, reading.ignored.is_some()), (seconds(1), true), "{value}");
+        assert_eq!((reading.closed_for, !reading.ignored.is_empty()), (seconds(1), true), "{value}");
     }
 }
 
@@ -236,6 +335,10 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
         "[0-9.+-]{0,40}".prop_map(String::into_bytes),
         r#"("[a-c]";?(r=-?[0-9]{1,16})?;?(t=[0-9]{1,16})?,? ?){0,3}"#.prop_map(String::into_bytes),
         (-4_000_000_000_i64..4_000_000_000).prop_map(|offset| date(offset % 1_600_000_000).into_bytes()),
+        "([0-9]{1,3}[.]?[0-9]?(d|h|m|s|ms|ns)?,? ?){0,5}".prop_map(String::into_bytes),
+        "[0-9]{4}-[01][0-9]-[0-3][0-9][T ][0-2][0-9]:[0-5][0-9]:[0-6][0-9]([.][0-9]{1,12})?(Z|[+-][0-9]{2}:[0-9]{2})"
+            .prop_map(String::into_bytes),
+        "(limit|remaining|reset)=-?[0-9]{1,16}(, (limit|remaining|reset)=[0-9]{1,3}){0,3}".prop_map(String::into_bytes),
         "[A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} [0-9]{4} [0-9]{2}:[0-9]{2}:[0-9]{2} GMT"
             .prop_map(String::into_bytes),
         "[A-Za-z0-9+/=]{0,64}".prop_map(String::into_bytes),
@@ -246,7 +349,7 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn no_answer_panics_or_closes_beyond_the_cap(
-        status in prop_oneof![Just(429_u16), Just(503), Just(200)],
+        status in prop_oneof![Just(429_u16), Just(503), Just(403), Just(404), Just(200)],
         grpc_status in proptest::option::of(0_u16..20),
         values in proptest::collection::vec((0_usize..8, value()), 0..6),
         format in prop_oneof![

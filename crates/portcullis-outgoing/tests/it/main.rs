@@ -204,6 +204,56 @@ async fn nothing_remaining_closes_the_key_if_that_is_set() {
     }
 }
 
+/// As the page of outgoing requests shows it.
+#[tokio::test(start_paused = true)]
+async fn github_is_left_alone_until_its_reset() {
+    let (peer, [registry]) = (Peer::new(), processes());
+    let client = peer.client(
+        &OutgoingLayer::new(registry, ten_per_second())
+            .remaining_headers(RemainingHeaders::x_ratelimit(ResetFormat::UnixSeconds))
+            .close_at_zero()
+            .closed_at_most(Duration::from_secs(3_600)),
+    );
+    let left = |remaining| {
+        [
+            ("date", "Tue, 14 Nov 2023 22:13:20 GMT"),
+            ("x-ratelimit-remaining", remaining),
+            ("x-ratelimit-reset", "1700003000"),
+        ]
+    };
+    // No permission, the secondary limit, and the budget of the hour.
+    peer.will_answer(403, &left("4999"));
+    assert_eq!(send(&client).await.unwrap(), 403);
+    peer.will_answer(403, &[&left("4998")[..], &[("retry-after", "60")]].concat());
+    assert_eq!(send(&client).await.unwrap(), 403);
+    assert_eq!(not_sent(send(&client).await), (60_000, true));
+    tokio::time::advance(Duration::from_secs(60)).await;
+    peer.will_answer(403, &left("0"));
+    assert_eq!(send(&client).await.unwrap(), 403);
+    assert_eq!(not_sent(send(&client).await), (3_000_000, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_pair_of_headers_is_read() {
+    let (peer, [registry]) = (Peer::new(), processes());
+    let named = |what| {
+        let (remaining, reset) =
+            (format!("x-ratelimit-remaining-{what}"), format!("x-ratelimit-reset-{what}"));
+        RemainingHeaders::named(&remaining, &reset, ResetFormat::Seconds)
+    };
+    let layer = OutgoingLayer::new(registry, ten_per_second());
+    let layer = layer.remaining_headers(named("requests")).remaining_headers(named("tokens"));
+    let client = peer.client(&layer.closed_at_most(Duration::from_secs(600)));
+    for (host, empty, reset, length) in [
+        ("http://a", "x-ratelimit-remaining-requests", ("x-ratelimit-reset-requests", "6m0s"), 360_000),
+        ("http://b", "x-ratelimit-remaining-tokens", ("x-ratelimit-reset-tokens", "90s"), 90_000),
+    ] {
+        peer.will_answer(429, &[(empty, "0"), reset]);
+        assert_eq!(send_to(&client, host).await.unwrap(), 429);
+        assert_eq!(not_sent(send_to(&client, host).await), (length, true));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_account_may_be_the_key() {
     let (peer, [registry]) = (Peer::new(), processes());
