@@ -26,7 +26,7 @@ pub use diff::{Changed, Diff, Difference};
 pub use engine::{Engine, Options, Outcome};
 pub use input::{Input, engine_of_rules};
 pub use line::Line;
-pub use log::{BadLine, Fields, FieldsError, Format, LogReader, Notes};
+pub use log::{BadLine, Fields, FieldsError, Format, LogReader, Notes, Pattern, Plain, Skipped};
 pub use run::Simulate;
 pub use series::{Bucket, Peak, Series};
 pub use suggest::Suggestion;

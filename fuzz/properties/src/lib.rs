@@ -5,6 +5,7 @@
 
 mod bytes;
 mod client_ip;
+mod log_lines;
 mod override_record;
 mod quota;
 mod rejections;
@@ -18,6 +19,7 @@ mod state;
 mod stored_state;
 
 pub use client_ip::{forwarded, x_forwarded_for};
+pub use log_lines::log_lines;
 pub use override_record::override_record;
 pub use quota::quota;
 pub use rejections::{accept, grpc_content_type};
@@ -35,6 +37,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "encoded_state", check: encoded_state },
     Target { name: "forwarded", check: forwarded },
     Target { name: "grpc_content_type", check: grpc_content_type },
+    Target { name: "log_lines", check: log_lines },
     Target { name: "override_record", check: override_record },
     Target { name: "quota", check: quota },
     Target { name: "requests", check: requests },

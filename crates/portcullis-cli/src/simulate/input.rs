@@ -17,17 +17,18 @@ use portcullis_tower::{LayerError, Registry};
 
 use super::engine::{Engine, Options};
 use super::line::Line;
-use super::log::{Fields, Format, LogReader, Notes};
+use super::log::{Fields, Format, LogReader, Notes, Plain, Skipped};
 use super::upstream::Upstream;
 
 /// Which log is read, and how.
 #[derive(Debug, Args)]
 pub struct Input {
-    /// The access log; `-` is the standard input.
+    /// The access log, in plain text or compressed by gzip or zstd; `-` is the standard input.
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
 
-    /// The format of the log: `common`, `combined` or `json`. By default, the first line that can be read states it.
+    /// The format of the log: `combined`, `json`, `w3c`, `envoy`, `istio`, `haproxy`, `alb`, `elb`, or the text of nginx's `log_format`,
+    /// such as `'$remote_addr [$time_local] "$request" $status'`. By default, the first line that can be read states it.
     #[arg(long, value_name = "FORMAT")]
     format: Option<Format>,
 
@@ -81,16 +82,22 @@ impl Input {
             (Box::new(BufReader::with_capacity(BUFFER, file)), length)
         };
         let bar = progress(length);
-        let mut reader = LogReader::new(input).format(self.format).fields(self.fields.clone());
+        let input = Plain::new(input).with_context(name)?;
+        let position = input.position();
+        let mut reader = LogReader::new(input).format(self.format.clone()).fields(self.fields.clone());
         let start = Instant::now();
         let mut until_update = LINES_PER_UPDATE;
-        while let Some(line) = reader.next().with_context(name)? {
+        loop {
+            let lines = reader.notes().physical;
+            let Some(line) = reader.next().with_context(|| format!("{}, after line {lines}", name()))? else {
+                break;
+            };
             absent.retain(|(_, header)| line.headers().all(|(name, _)| name != header));
             handle(line);
             until_update -= 1;
             if until_update == 0 {
                 until_update = LINES_PER_UPDATE;
-                bar.set_position(reader.notes().bytes);
+                bar.set_position(position.get());
             }
         }
         bar.finish_and_clear();
@@ -113,8 +120,8 @@ impl Reading {
         }
         if bad > 0 {
             eprintln!("portcullis: {bad} of {lines} lines were skipped; the first of them:");
-            for (number, reason) in examples {
-                eprintln!("  line {number}: {reason}");
+            for example in examples {
+                print_skipped(example);
             }
         }
         if late > 0 {
@@ -126,6 +133,16 @@ impl Reading {
         #[expect(clippy::cast_precision_loss, reason = "shown without digits")]
         let rate = lines as f64 / seconds.max(1e-9);
         eprintln!("{lines} lines in {seconds:.2} s: {rate:.0} lines/s");
+    }
+}
+
+/// Prints the line, with a mark below its column.
+fn print_skipped(skipped: &Skipped) {
+    let Skipped { line, column, reason, excerpt, indent, advice, .. } = skipped;
+    eprintln!("  line {line}, column {column}: {reason}");
+    eprintln!("    {excerpt}\n    {:indent$}^", "");
+    if let Some(advice) = advice {
+        eprintln!("    {advice}");
     }
 }
 

@@ -39,10 +39,10 @@ impl Line {
         self.target = self.append(target);
     }
 
-    /// Adds a header, unless the value is what a server writes for one that is absent: nothing, a dash, or `(null)`. Otherwise all
-    /// requests without it would be one client.
+    /// Adds a header, unless the value is what a server writes for one that is absent or hidden: nothing, a dash, `(null)`, or
+    /// `REDACTED`. Otherwise all requests without it would be one client.
     pub fn add_header(&mut self, name: HeaderName, value: &[u8]) {
-        if matches!(value.trim_ascii(), b"" | b"-" | b"(null)") {
+        if matches!(value.trim_ascii(), b"" | b"-" | b"(null)" | b"REDACTED") {
             return;
         }
         let value = self.append(value);

@@ -1,31 +1,32 @@
 //! Access logs: lines, formats, and the order of time.
 
-mod clf;
-mod fields;
+mod bad;
+mod compressed;
 mod json;
+mod meaning;
 mod order;
+mod parser;
+mod text;
 mod time;
+mod unwrap;
+mod w3c;
 
+use std::borrow::Cow;
 use std::io::{self, BufRead, Read as _};
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
-use std::str::FromStr;
 use std::time::Duration;
 
 use super::line::Line;
-use clf::LastTime;
+use bad::BadAt;
 use order::Order;
+use parser::Parser;
 
-pub use fields::{Fields, FieldsError};
-
-/// The format of an access log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Format {
-    /// The common log format, or the combined one, which adds two headers.
-    Common,
-    /// An object of JSON per line.
-    Json,
-}
+pub use bad::{BadLine, Skipped};
+pub use compressed::Plain;
+pub use json::{Fields, FieldsError};
+pub use parser::Format;
+pub use text::pattern::Pattern;
 
 /// Reads an access log, line by line in the order of time.
 ///
@@ -45,17 +46,18 @@ pub enum Format {
 /// }
 /// assert_eq!(targets, ["/a", "/b"]);
 /// assert_eq!(reader.notes().bad, 1);
-/// assert_eq!(reader.notes().examples[0].0, 2);
+/// assert_eq!((reader.notes().examples[0].line, reader.notes().examples[0].column), (2, 17));
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct LogReader<R> {
     input: R,
     format: Option<Format>,
-    fields: Fields,
-    last_time: LastTime,
+    parser: Parser,
     order: Order,
     buffer: Vec<u8>,
+    /// The parts of a line that a container runtime has cut.
+    parts: Vec<u8>,
     /// The line that is being read.
     line: Line,
     is_end: bool,
@@ -70,40 +72,13 @@ pub struct Notes {
     /// The bytes.
     pub bytes: u64,
     /// The lines, with empty ones.
-    physical: u64,
+    pub physical: u64,
     /// The lines that were skipped.
     pub bad: u64,
-    /// The number of the line and the reason, for the first skipped lines.
-    pub examples: Vec<(u64, BadLine)>,
+    /// The first skipped lines.
+    pub examples: Vec<Skipped>,
     /// The lines that were too late to be sorted, and count at the time of the line before them.
     pub late: u64,
-}
-
-/// Why a line is skipped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BadLine {
-    /// It is longer than 64 KiB.
-    #[error("longer than 64 KiB")]
-    TooLong,
-    /// It does not have the format of the log.
-    #[error("not in the format of the log")]
-    Shape,
-    /// The time cannot be read.
-    #[error("the time cannot be read")]
-    Time,
-    /// The client is no IP address.
-    #[error("the client is no IP address")]
-    Client,
-    /// The request line has no method and target, as if the client did not speak HTTP.
-    #[error("no HTTP request")]
-    Request,
-    /// The status is no number from 100 to 999.
-    #[error("the status is no number from 100 to 999")]
-    Status,
-    /// A field is missing.
-    #[error("no field for the {0}: name it with --fields")]
-    Missing(&'static str),
 }
 
 impl<R: BufRead> LogReader<R> {
@@ -112,10 +87,10 @@ impl<R: BufRead> LogReader<R> {
         Self {
             input,
             format: None,
-            fields: Fields::default(),
-            last_time: LastTime::default(),
+            parser: Parser::default(),
             order: Order::new(u64::try_from(WINDOW.as_micros()).unwrap_or(u64::MAX)),
             buffer: Vec::new(),
+            parts: Vec::new(),
             line: Line::default(),
             is_end: false,
             notes: Notes::default(),
@@ -130,15 +105,16 @@ impl<R: BufRead> LogReader<R> {
 
     /// Sets what the fields of JSON lines mean.
     #[must_use]
-    pub fn fields(self, fields: Fields) -> Self {
-        Self { fields, ..self }
+    pub fn fields(mut self, fields: Fields) -> Self {
+        self.parser.fields = fields;
+        self
     }
 
     /// The next line by its time; `None` at the end.
     ///
     /// # Errors
     ///
-    /// If the input cannot be read.
+    /// If the input cannot be read, or is text in UTF-16.
     #[expect(clippy::should_implement_trait, reason = "the line is borrowed")]
     pub fn next(&mut self) -> io::Result<Option<&Line>> {
         while !self.is_end && !self.order.has_next() {
@@ -158,36 +134,90 @@ impl<R: BufRead> LogReader<R> {
         let (length, is_whole) = read_bounded(&mut self.input, &mut self.buffer)?;
         if length == 0 {
             self.is_end = true;
+            // The end of a log that is still written may be a part of a line.
+            let parts = mem::take(&mut self.parts);
+            if !parts.is_empty() {
+                self.parse(parts.trim_ascii(), true);
+            }
             return Ok(());
         }
         self.notes.bytes += length;
         self.notes.physical += 1;
-        let text = self.buffer.trim_ascii();
-        if text.is_empty() && is_whole {
-            return Ok(());
+        if self.notes.physical == 1 && matches!(*self.buffer, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
+            let advice = "it is UTF-16: convert it, as by `iconv -f UTF-16 -t UTF-8`";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, advice));
         }
+        let buffer = mem::take(&mut self.buffer);
+        let text = buffer.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&buffer).trim_ascii();
+        if !text.is_empty() || !is_whole {
+            self.read_text(text, is_whole);
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn read_text(&mut self, text: &[u8], is_whole: bool) {
+        if text.starts_with(b"#")
+            && matches!(self.format, None | Some(Format::W3c))
+            && self.parser.columns.read_directive(text)
+        {
+            return;
+        }
+        if let Some(text) = self.without_container(text) {
+            self.parse(&text, is_whole);
+        }
+    }
+
+    fn parse(&mut self, text: &[u8], is_whole: bool) {
         self.notes.lines += 1;
-        self.line.clear();
-        let format =
-            self.format.unwrap_or(if text.starts_with(b"{") { Format::Json } else { Format::Common });
-        let parsed = match format {
-            _ if !is_whole => Err(BadLine::TooLong),
-            Format::Common => clf::read(text, &mut self.line, &mut self.last_time),
-            Format::Json => json::read(text, &self.fields, &mut self.line),
+        let is_whole = is_whole && text.len() as u64 <= MAX_LINE;
+        let parsed = if is_whole {
+            self.parser.read(self.format.as_ref(), text, &mut self.line)
+        } else {
+            Err(BadAt(BadLine::TooLong, 0))
         };
         match parsed {
-            Ok(()) => {
-                self.format = Some(format);
+            Ok(format) => {
+                self.format.get_or_insert(format);
                 self.order.insert(&mut self.line);
             }
             Err(error) => {
                 self.notes.bad += 1;
                 if self.notes.examples.len() < MAX_EXAMPLES {
-                    self.notes.examples.push((self.notes.physical, error));
+                    let advice = self.parser.advice(self.format.as_ref(), text, error.0);
+                    self.notes.examples.push(Skipped::new(self.notes.physical, text, error, advice));
                 }
             }
         }
-        Ok(())
+    }
+
+    /// The line that a container has written, without what its runtime has put around it. `None` if it goes on in the next line, or is
+    /// empty.
+    fn without_container<'t>(&mut self, text: &'t [u8]) -> Option<Cow<'t, [u8]>> {
+        let (part, is_last) = if text.starts_with(b"{\"log\":")
+            && let Some(log) = json::docker_line(text)
+        {
+            let is_last = log.ends_with('\n');
+            match log {
+                Cow::Borrowed(log) => (Cow::Borrowed(log.as_bytes()), is_last),
+                Cow::Owned(log) => (Cow::Owned(log.into_bytes()), is_last),
+            }
+        } else if let Some(part) = unwrap::cri(text) {
+            (Cow::Borrowed(part.text), part.is_last)
+        } else {
+            return Some(Cow::Borrowed(text));
+        };
+        if is_last && self.parts.is_empty() {
+            let part = match part {
+                Cow::Borrowed(part) => Cow::Borrowed(part.trim_ascii()),
+                Cow::Owned(part) => Cow::Owned(part.trim_ascii().to_owned()),
+            };
+            return (!part.is_empty()).then_some(part);
+        }
+        // One byte more than the longest line is enough to know that it is too long.
+        let room = usize::try_from(MAX_LINE).unwrap_or(usize::MAX).saturating_add(1) - self.parts.len();
+        self.parts.extend_from_slice(&part[..part.len().min(room)]);
+        is_last.then(|| Cow::Owned(mem::take(&mut self.parts).trim_ascii().to_owned()))
     }
 }
 
@@ -201,16 +231,20 @@ fn read_bounded(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<(u
     Ok((length + input.skip_until(b'\n')? as u64, false))
 }
 
-/// Reads an address, with a port if there is one.
+/// Reads an address, with a port, brackets or a zone if it has them. An IPv4 address that is mapped to IPv6 is itself.
 fn address(text: &[u8]) -> Result<IpAddr, BadLine> {
     let text = std::str::from_utf8(text).map_err(|_| BadLine::Client)?.trim();
-    let address = text.parse().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
-    address.map_err(|_| BadLine::Client)
+    let address = text.parse::<IpAddr>().or_else(|_| text.parse::<SocketAddr>().map(|address| address.ip()));
+    let address = address.or_else(|_| {
+        let inner = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+        inner.split('%').next().unwrap_or(inner).parse::<IpAddr>()
+    });
+    address.map(|address| address.to_canonical()).map_err(|_| BadLine::Client)
 }
 
 fn status(text: &[u8]) -> Result<u16, BadLine> {
     // A server that has not answered writes a dash, 0 or 000.
-    if matches!(text, b"-" | b"0" | b"000") {
+    if matches!(text, b"" | b"-" | b"0" | b"000") {
         return Ok(200);
     }
     let status = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
@@ -221,7 +255,7 @@ fn status(text: &[u8]) -> Result<u16, BadLine> {
 fn set_request(line: &mut Line, request: &[u8]) -> Result<(), BadLine> {
     let mut words = request.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     match (words.next(), words.next()) {
-        (Some(method), Some(target)) => {
+        (Some(method), Some(target)) if method != b"-" => {
             line.set_method(method);
             line.set_target(target);
             Ok(())
@@ -230,21 +264,10 @@ fn set_request(line: &mut Line, request: &[u8]) -> Result<(), BadLine> {
     }
 }
 
-impl FromStr for Format {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "common" | "combined" => Ok(Self::Common),
-            "json" => Ok(Self::Json),
-            _ => Err("a format is `common`, `combined` or `json`".to_owned()),
-        }
-    }
-}
-
 /// In bytes, without the line break.
 const MAX_LINE: u64 = 64 * 1_024;
 const MAX_EXAMPLES: usize = 5;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How late a line may be to be sorted.
 const WINDOW: Duration = Duration::from_secs(10);

@@ -128,7 +128,8 @@ fn bad_lines_are_named_and_skipped() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let notes = text(&output.stderr);
     assert!(
-        notes.contains("3 of 203 lines were skipped") && notes.contains("line 1: not in the format"),
+        notes.contains("3 of 203 lines were skipped")
+            && notes.contains("line 1, column 8: not in the format of the log\n    nothing\n           ^\n"),
         "{notes}"
     );
     assert!(text(&output.stdout).starts_with("200 requests, 0 rejected"), "{output:?}");
@@ -227,6 +228,44 @@ fn json_lines_and_combined_lines_are_simulated() {
     for line in ["total,,,,2,1,,", "caller,search,192.0.2.1,,,1,,", "time,,,2000-10-10T20:55:36Z,2,1,,"] {
         assert!(combined.lines().any(|one| one == line), "{line} is not in\n{combined}");
     }
+}
+
+#[test]
+fn skipped_lines_come_with_what_would_read_them() {
+    let rules = rules("simulate-advice.toml", "10/min");
+    let log = "2000-10-10T20:55:36Z|192.0.2.1|GET|/search|200\n".repeat(20);
+    let output = portcullis(&["simulate", &rules], &log);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let notes = text(&output.stderr);
+    let format = "$time_local|$remote_addr|$request_method|$request_uri|$status";
+    assert!(notes.contains(&format!("    --format '{format}' reads it\n")), "{notes}");
+    let output = portcullis(&["simulate", &rules, "--format", format], &log);
+    assert!(text(&output.stdout).starts_with("20 requests, 10 rejected"), "{output:?}");
+    let output = portcullis(&["simulate", &rules, "--format", "squid"], &log);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(text(&output.stderr).contains("or the text of nginx's `log_format`"), "{output:?}");
+}
+
+#[test]
+fn compressed_logs_are_files_or_the_standard_input() {
+    let rules = rules("simulate-compressed.toml", "10/min");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(log(60).as_bytes()).unwrap();
+    let data = encoder.finish().unwrap();
+    let file = path("simulate.log");
+    std::fs::write(&file, &data).unwrap();
+    let run = |file: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
+        command.args(["simulate", &rules, "--log"]).arg(file).output().unwrap()
+    };
+    let output = run(&file);
+    assert!(text(&output.stdout).starts_with("12000 requests, 5000 rejected"), "{output:?}");
+    std::fs::write(&file, &data[..data.len() / 2]).unwrap();
+    let output = run(&file);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""), "{output:?}");
+    let notes = text(&output.stderr);
+    let place = format!("the gzip data ends too early at byte {} of the file", data.len() / 2);
+    assert!(notes.contains("simulate.log, after line ") && notes.contains(&place), "{notes}");
 }
 
 #[test]

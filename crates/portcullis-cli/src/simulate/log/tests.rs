@@ -1,3 +1,6 @@
+mod compression;
+mod formats;
+
 use super::*;
 
 const COMMON: &str = r#"192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.0" 404 2326"#;
@@ -85,7 +88,11 @@ fn bad_lines_are_counted_with_their_numbers() {
     let (lines, notes) = lines(&log, Fields::default());
     assert_eq!((lines.len(), notes.lines, notes.bad), (2, 7, 5));
     let bad = [BadLine::TooLong, BadLine::Client, BadLine::Request, BadLine::Status, BadLine::Shape];
-    assert_eq!(notes.examples, (3..).zip(bad).collect::<Vec<_>>());
+    let read: Vec<_> = notes.examples.iter().map(|one| (one.line, one.reason, one.column)).collect();
+    let columns = [1, 1, 49, 70, 2];
+    let expected: Vec<_> =
+        (3..).zip(bad).zip(columns).map(|((line, reason), column)| (line, reason, column)).collect();
+    assert_eq!(read, expected);
     assert_eq!(notes.bytes, log.len() as u64);
 }
 

@@ -2,13 +2,18 @@
 
 use jiff::Timestamp;
 use jiff::fmt::strtime;
+use jiff::tz::TimeZone;
 
-/// Reads the time of common logs: `10/Oct/2000:13:55:36 -0700`.
-pub(super) fn common(text: &[u8]) -> Option<u64> {
-    micros(strtime::parse("%d/%b/%Y:%H:%M:%S %z", text).ok()?.to_timestamp().ok()?)
+/// Reads the time of common logs: `10/Oct/2000:13:55:36 -0700`. One without an offset, as HAProxy writes it, is in UTC.
+fn common(text: &[u8]) -> Option<u64> {
+    if !text.contains(&b' ') {
+        let time = strtime::parse("%d/%b/%Y:%H:%M:%S%.f", text).ok()?.to_datetime().ok()?;
+        return micros(time.to_zoned(TimeZone::UTC).ok()?.timestamp());
+    }
+    micros(strtime::parse("%d/%b/%Y:%H:%M:%S%.f %z", text).ok()?.to_timestamp().ok()?)
 }
 
-/// Reads a number of seconds, milliseconds, microseconds or nanoseconds, by its size, or a time as in RFC 3339.
+/// Reads the time of common logs, a number of seconds, milliseconds, microseconds or nanoseconds, by its size, or a time as in RFC 3339.
 pub(super) fn any(text: &[u8]) -> Option<u64> {
     if text.get(2) == Some(&b'/') {
         return common(text);
@@ -57,6 +62,7 @@ mod tests {
         ] {
             assert_eq!(any(text.as_bytes()), Some(micros), "{text}");
         }
+        assert_eq!(any(b"10/Oct/2000:20:55:36.250"), Some(micros + 250_000));
         assert_eq!(any(b"971211336.25"), Some(micros + 250_000));
         assert_eq!(any(b"2000-10-10T20:55:36.1234567Z"), Some(micros + 123_456));
         assert_eq!(any(b"971211336000000000"), Some(micros));

@@ -2,20 +2,7 @@
 
 use std::str::FromStr;
 
-use http::HeaderName;
-
-/// What a field of a JSON line is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
-    Time,
-    Client,
-    Method,
-    Path,
-    /// The request line: `GET /search HTTP/1.1`.
-    Request,
-    Status,
-    Header(HeaderName),
-}
+use crate::simulate::log::meaning::Meaning;
 
 /// Which fields of JSON lines are the time, the client and the parts of the request.
 ///
@@ -27,7 +14,7 @@ pub(super) enum Meaning {
 ///
 /// assert!("time=ts,client=request.remote_ip,header:x-api-key=key".parse::<Fields>().is_ok());
 /// assert_eq!("colour=ts".parse::<Fields>().unwrap_err().to_string(), "unknown field `colour`: a field is `time`, `client`, \
-///     `method`, `path`, `request`, `status`, `host` or `header:NAME`");
+///     `date`, `method`, `path`, `query`, `request`, `status`, `host` or `header:NAME`");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fields {
@@ -49,8 +36,8 @@ impl Fields {
 
 impl Default for Fields {
     fn default() -> Self {
-        let names = USUAL.iter().flat_map(|(meaning, names)| {
-            let meaning = meaning.parse::<Meaning>().expect("the usual fields are known");
+        let names = USUAL.iter().flat_map(|(name, names)| {
+            let meaning = meaning(name).expect("the usual fields are known");
             names.split(' ').map(move |name| (name.to_owned(), meaning.clone()))
         });
         Self { names: names.collect() }
@@ -65,7 +52,7 @@ impl FromStr for Fields {
         let mut given = Vec::new();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let (meaning, name) = pair.split_once('=').ok_or_else(|| FieldsError::NoName(pair.to_owned()))?;
-            given.push((name.trim().to_owned(), meaning.trim().parse::<Meaning>()?));
+            given.push((name.trim().to_owned(), self::meaning(meaning.trim())?));
         }
         fields
             .names
@@ -75,24 +62,11 @@ impl FromStr for Fields {
     }
 }
 
-impl FromStr for Meaning {
-    type Err = FieldsError;
-
-    fn from_str(text: &str) -> Result<Self, FieldsError> {
-        Ok(match text {
-            "time" => Self::Time,
-            "client" => Self::Client,
-            "method" => Self::Method,
-            "path" => Self::Path,
-            "request" => Self::Request,
-            "status" => Self::Status,
-            "host" => Self::Header(http::header::HOST),
-            _ => match text.strip_prefix("header:").map(str::parse) {
-                Some(Ok(name)) => Self::Header(name),
-                Some(Err(_)) => return Err(FieldsError::Header(text.to_owned())),
-                None => return Err(FieldsError::Unknown(text.to_owned())),
-            },
-        })
+fn meaning(text: &str) -> Result<Meaning, FieldsError> {
+    match text.strip_prefix("header:").map(str::parse) {
+        Some(Ok(name)) => Ok(Meaning::Header(name)),
+        Some(Err(_)) => Err(FieldsError::Header(text.to_owned())),
+        None => Meaning::from_name(text).ok_or_else(|| FieldsError::Unknown(text.to_owned())),
     }
 }
 
@@ -105,7 +79,7 @@ pub enum FieldsError {
     NoName(String),
     /// No part of a request has this name.
     #[error(
-        "unknown field `{0}`: a field is `time`, `client`, `method`, `path`, `request`, `status`, `host` or `header:NAME`"
+        "unknown field `{0}`: a field is `time`, `client`, `date`, `method`, `path`, `query`, `request`, `status`, `host` or `header:NAME`"
     )]
     Unknown(String),
     /// The name of a header is invalid.
@@ -113,14 +87,30 @@ pub enum FieldsError {
     Header(String),
 }
 
-/// The names that nginx, Apache, Caddy, Envoy, Traefik and others use, or that their manuals suggest.
-const USUAL: [(&str, &str); 8] = [
-    ("time", "time ts timestamp @timestamp time_iso8601 msec time_local start_time StartUTC"),
-    ("client", "client client_ip remote_addr remote_ip ip request.remote_ip ClientHost"),
-    ("method", "method request_method request.method RequestMethod"),
-    ("path", "path uri request_uri url request.uri RequestPath"),
+/// The names that nginx, Apache, Caddy, Envoy, Istio, Traefik, Cloudflare, `CloudFront` and others use, or that their manuals suggest.
+const USUAL: [(&str, &str); 11] = [
+    (
+        "time",
+        "time ts timestamp @timestamp time_iso8601 msec time_local start_time StartUTC EdgeStartTimestamp",
+    ),
+    ("date", "date"),
+    (
+        "client",
+        "client client_ip remote_addr remote_ip ip request.remote_ip request.remote_addr ClientHost ClientIP c-ip \
+         downstream_remote_address downstream_direct_remote_address",
+    ),
+    ("method", "method request_method request.method RequestMethod ClientRequestMethod cs-method :method"),
+    (
+        "path",
+        "path uri request_uri url request.uri RequestPath ClientRequestURI cs-uri-stem x-envoy-origin-path :path",
+    ),
+    ("query", "args query_string cs-uri-query"),
     ("request", "request"),
-    ("status", "status response_code DownstreamStatus"),
-    ("host", "host http_host authority request.host RequestHost"),
-    ("header:user-agent", "user_agent http_user_agent"),
+    ("status", "status response_code DownstreamStatus EdgeResponseStatus sc-status"),
+    ("host", "host http_host authority :authority request.host RequestHost ClientRequestHost x-host-header"),
+    ("header:user-agent", "user_agent user-agent http_user_agent request_User-Agent ClientRequestUserAgent"),
+    (
+        "header:x-forwarded-for",
+        "x_forwarded_for x-forwarded-for http_x_forwarded_for request_X-Forwarded-For",
+    ),
 ];
