@@ -29,5 +29,5 @@ pub use line::Line;
 pub use log::{BadLine, Fields, FieldsError, Format, LogReader, Notes, Pattern, Plain, Skipped};
 pub use run::Simulate;
 pub use series::{Bucket, Peak, Series};
-pub use suggest::Suggestion;
+pub use suggest::{Abuser, Peaks, Suggestion, Target};
 pub use upstream::Upstream;

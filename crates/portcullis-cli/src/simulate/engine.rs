@@ -21,7 +21,7 @@ use tower::{Layer, Service};
 use super::counts::{Counts, Recorder};
 use super::line::Line;
 use super::store::{Recording, RecordingStore};
-use super::suggest::{self, Suggestion};
+use super::suggest::{self, Suggestion, Target};
 use super::upstream::Upstream;
 
 /// What a simulation keeps and shows.
@@ -127,9 +127,9 @@ where
             .total_bytes(usize::MAX)
             .build();
         let recording = (options.kept_checks > 0).then(|| Recording::new(options.kept_checks));
-        let store = Arc::new(RecordingStore::new(inner, clock.clone(), recording));
-        let registry = Arc::new(Registry::new(Arc::clone(&store) as _, Secret::published()));
         let recorder = Recorder::new(options.kept_callers);
+        let store = Arc::new(RecordingStore::new(inner, clock.clone(), recording, recorder.clone()));
+        let registry = Arc::new(Registry::new(Arc::clone(&store) as _, Secret::published()));
         registry.observe(Arc::new(recorder.clone()));
         let upstream = Upstream::default();
         let service = {
@@ -193,9 +193,9 @@ where
         self.store.inner.stats()
     }
 
-    /// For each policy, the smallest quota under which at most `share` of its requests would have been rejected.
-    pub fn suggestions(&self, share: f64) -> Vec<Suggestion> {
-        self.store.recording().map_or_else(Vec::new, |recording| suggest::suggest(&recording, share))
+    /// For each policy, the smallest quota that would have rejected no more than the target.
+    pub fn suggestions(&self, target: Target) -> Vec<Suggestion> {
+        self.store.recording().map_or_else(Vec::new, |recording| suggest::suggest(&recording, target))
     }
 
     fn request(&mut self, line: &Line) -> Option<Request<String>> {

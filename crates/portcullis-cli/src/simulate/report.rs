@@ -7,7 +7,7 @@ mod json;
 mod table;
 
 use super::counts::Counts;
-use super::suggest::Suggestion;
+use super::suggest::{self, Suggestion, Target};
 use crate::calendar;
 
 pub(super) use crate::table::Table;
@@ -16,8 +16,8 @@ pub(super) use crate::table::Table;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Report<'a> {
     pub(super) counts: &'a Counts,
-    /// For the share of rejections.
-    pub(super) suggestions: Option<&'a (f64, Vec<Suggestion>)>,
+    /// With what they may reject.
+    pub(super) suggestions: Option<&'a (Target, Vec<Suggestion>)>,
     /// How many callers are shown.
     pub(super) top: usize,
 }

@@ -9,6 +9,7 @@ use clap::Args;
 
 use super::input::{self, Input};
 use super::report::Report;
+use super::suggest::Target;
 use crate::load::LoadArguments;
 
 /// Shows which requests of an access log rules would have rejected: by rule, by caller and over time.
@@ -27,7 +28,13 @@ pub struct Simulate {
     #[command(flatten)]
     input: Input,
 
-    /// Suggests for each policy the smallest quota that would have rejected at most this share of its requests, such as `0.1%`.
+    /// Suggests for each policy the smallest quota that would have rejected a request of at most this share of its callers, such as `1%`,
+    /// and names the callers that it would have rejected. A caller is a key of the policy.
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, conflicts_with = "target_rejections")]
+    target_callers: Option<f64>,
+
+    /// Suggests for each policy the smallest quota that would have rejected at most this share of its requests, such as `0.1%`. One caller
+    /// with most of the requests sets the quota for all: `--target-callers` does not let it.
     #[arg(long, value_name = "SHARE", value_parser = parse_share)]
     target_rejections: Option<f64>,
 
@@ -39,7 +46,7 @@ pub struct Simulate {
     #[arg(long)]
     json: bool,
 
-    /// Also writes a page with plots, in one file without scripts.
+    /// Also writes a page with plots, in one file without scripts. Its quotas are those for 1% of the callers, if no other target is given.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -53,21 +60,25 @@ impl Simulate {
     pub fn run(self) -> anyhow::Result<bool> {
         let Some(rules) = self.load.rules(&self.file)? else { return Ok(false) };
         let headers = input::headers_of([&rules]);
-        let kept_checks = if self.target_rejections.is_some() { KEPT_CHECKS } else { 0 };
+        let target = self.target_callers.map(Target::Callers);
+        let target = target.or(self.target_rejections.map(Target::Rejections));
+        let page_target = self.html.is_some().then_some(Target::Callers(0.01));
+        let kept_checks = if target.or(page_target).is_some() { KEPT_CHECKS } else { 0 };
         let mut engine = input::engine_of_rules(rules, self.input.options(kept_checks))?;
         let reading = self.input.read(headers, |line| {
             engine.handle(line);
         })?;
         let counts = engine.finish();
         reading.print();
-        let suggestions = self.target_rejections.map(|share| (share, engine.suggestions(share)));
-        let report = Report { counts: &counts, suggestions: suggestions.as_ref(), top: self.input.top };
+        let suggestions = target.or(page_target).map(|target| (target, engine.suggestions(target)));
+        let page = Report { counts: &counts, suggestions: suggestions.as_ref(), top: self.input.top };
+        let report = Report { suggestions: page.suggestions.filter(|_| target.is_some()), ..page };
         let overflowed = engine.store_stats().overflowed_checks;
         if overflowed > 0 {
             eprintln!("portcullis: {overflowed} checks had no room for their keys, and shared states");
         }
         if let Some(file) = &self.html {
-            let page = report.html(&self.file.display().to_string())?;
+            let page = page.html(&self.file.display().to_string())?;
             fs::write(file, page).with_context(|| file.display().to_string())?;
         }
         let text = match (self.csv, self.json) {

@@ -1,5 +1,6 @@
 //! A store that records what it is asked.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,8 @@ use portcullis_core::store::{
     CallObserver, Checks, Figure, Outcome, ReadyCheck, Renewal, Renewed, Standby, Store, StoreFuture,
 };
 use portcullis_core::{Clock, Decision, Key, ManualClock, Policy, Quota, Receipt, Settlement, StoreError};
+
+use super::counts::Recorder;
 
 /// A check: a key, an instant and a cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,6 +25,8 @@ pub(super) struct Charge {
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) policies: Vec<(Policy, Vec<Charge>)>,
+    /// The callers that have the keys.
+    names: HashMap<u64, CallerName>,
     kept: usize,
     most: usize,
     halvings: u32,
@@ -29,7 +34,7 @@ pub(super) struct Recording {
 
 impl Recording {
     pub(super) fn new(most: usize) -> Self {
-        Self { policies: Vec::new(), kept: 0, most, halvings: 0 }
+        Self { policies: Vec::new(), names: HashMap::new(), kept: 0, most, halvings: 0 }
     }
 
     /// One of how many keys is in the sample.
@@ -37,7 +42,16 @@ impl Recording {
         1 << self.halvings
     }
 
-    fn add(&mut self, policy: &Policy, key: Key, micros: u64, cost: u64) {
+    /// The caller that has a key, as the log shows it.
+    pub(super) fn name(&self, key: u64) -> String {
+        match self.names.get(&key) {
+            Some(CallerName { name, has_others: false }) => name.to_string(),
+            Some(CallerName { name, has_others: true }) => format!("{name} and others"),
+            None => String::new(),
+        }
+    }
+
+    pub(super) fn add(&mut self, policy: &Policy, key: Key, micros: u64, cost: u64, caller: &str) {
         // Any 64 bits of a fingerprint are as good as random.
         #[expect(clippy::cast_possible_truncation, reason = "a part of the fingerprint is enough")]
         let key = key.fingerprint() as u64;
@@ -51,12 +65,17 @@ impl Recording {
             None if self.policies.len() < MAX_POLICIES => self.policies.push((policy.clone(), vec![charge])),
             None => return,
         }
+        let caller = caller.char_indices().nth(MAX_NAME).map_or(caller, |(end, _)| &caller[..end]);
+        let name =
+            self.names.entry(key).or_insert_with(|| CallerName { name: caller.into(), has_others: false });
+        name.has_others |= *name.name != *caller;
         self.kept += 1;
         while self.kept > self.most && self.halvings < MAX_HALVINGS {
             self.halvings += 1;
             for (_, charges) in &mut self.policies {
                 charges.retain(|charge| is_sampled(charge.key, self.halvings));
             }
+            self.names.retain(|key, _| is_sampled(*key, self.halvings));
             self.kept = self.policies.iter().map(|(_, charges)| charges.len()).sum();
         }
         if self.kept > self.most {
@@ -66,6 +85,14 @@ impl Recording {
             }
         }
     }
+}
+
+/// Who has a key.
+#[derive(Debug)]
+struct CallerName {
+    /// The first caller.
+    name: Box<str>,
+    has_others: bool,
 }
 
 fn is_sampled(key: u64, halvings: u32) -> bool {
@@ -78,11 +105,18 @@ pub(super) struct RecordingStore<S> {
     pub(super) inner: S,
     clock: ManualClock,
     recording: Option<Mutex<Recording>>,
+    /// It knows the caller.
+    recorder: Recorder,
 }
 
 impl<S: Store> RecordingStore<S> {
-    pub(super) fn new(inner: S, clock: ManualClock, recording: Option<Recording>) -> Self {
-        Self { inner, clock, recording: recording.map(Mutex::new) }
+    pub(super) fn new(
+        inner: S,
+        clock: ManualClock,
+        recording: Option<Recording>,
+        recorder: Recorder,
+    ) -> Self {
+        Self { inner, clock, recording: recording.map(Mutex::new), recorder }
     }
 
     pub(super) fn recording(&self) -> Option<MutexGuard<'_, Recording>> {
@@ -92,8 +126,9 @@ impl<S: Store> RecordingStore<S> {
     fn record(&self, checks: &Checks) {
         if let Some(mut recording) = self.recording() {
             let now = self.clock.now().as_micros();
+            let state = self.recorder.state();
             for check in checks {
-                recording.add(&check.policy, check.key, now, check.cost);
+                recording.add(&check.policy, check.key, now, check.cost, &state.current.caller);
             }
         }
     }
@@ -119,7 +154,8 @@ impl<S: Store> Store for RecordingStore<S> {
         if answer.is_some()
             && let Some(mut recording) = self.recording()
         {
-            recording.add(policy, key, self.clock.now().as_micros(), cost);
+            let state = self.recorder.state();
+            recording.add(policy, key, self.clock.now().as_micros(), cost, &state.current.caller);
         }
         answer
     }
@@ -149,6 +185,8 @@ impl<S: Store> Store for RecordingStore<S> {
 /// Policies, each with every quota of callers that it has.
 const MAX_POLICIES: usize = 1_024;
 const MAX_HALVINGS: u32 = 40;
+/// The characters of the name of a caller that are kept.
+const MAX_NAME: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -158,7 +196,7 @@ mod tests {
 
     #[test]
     fn the_figures_of_the_inner_store_are_passed_on() {
-        let store = RecordingStore::new(MemoryStore::new(), ManualClock::default(), None);
+        let store = RecordingStore::new(MemoryStore::new(), ManualClock::default(), None, Recorder::new(1));
         let mut names = Vec::new();
         store.figures(&mut |figure| names.push(figure.name));
         assert!(names.contains(&"entries"), "{names:?}");

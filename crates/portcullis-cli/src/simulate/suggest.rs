@@ -1,15 +1,31 @@
-//! Quotas that would have rejected a given share of the requests.
+//! Quotas that would have rejected a given share of the requests or of the callers.
+
+mod form;
+mod peaks;
 
 use portcullis_core::algorithm::State;
-use portcullis_core::{CalendarWindow, Policy, Quota, Refill, Strategy, Timestamp};
+use portcullis_core::{Policy, Strategy, Timestamp};
 use serde::Serialize;
 
 use super::store::{Charge, Recording};
+use form::Form;
 
-/// The smallest quota of a policy that would have rejected at most a share of its requests.
+pub use peaks::Peaks;
+
+/// What a suggested quota may reject, as a share from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Target {
+    /// At most this share of the requests. One caller with most of the requests sets the quota for all.
+    Rejections(f64),
+    /// Any request of at most this share of the callers, however many requests they have.
+    Callers(f64),
+}
+
+/// The smallest quota of a policy that would have rejected at most a share of its requests or of its callers.
 ///
-/// The policy is regarded alone, with all requests that it was asked about. A rate-based algorithm keeps the ratio of its burst to
-/// its limit.
+/// The policy is regarded alone, with all requests that it was asked about. A caller is a key of the policy. A rate-based algorithm keeps
+/// the ratio of its burst to its limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Suggestion {
     /// The policy.
@@ -20,11 +36,20 @@ pub struct Suggestion {
     /// The share of its requests that it rejects alone.
     #[serde(rename = "now_share")]
     pub current_share: f64,
+    /// The share of its callers of which it rejects a request.
+    #[serde(rename = "now_callers_share")]
+    pub current_callers_share: f64,
     /// The quota that it needs, as a rules file has it. `None` if none is large enough, or if the algorithm has no quota.
     #[serde(rename = "suggestion")]
     pub quota: Option<String>,
-    /// The share that it would have rejected with that quota.
+    /// The share of the requests that it would have rejected with that quota.
     pub share: f64,
+    /// The share of the callers of which it would have rejected a request with that quota.
+    pub callers_share: f64,
+    /// The most that callers have asked for at once.
+    pub peaks: Peaks,
+    /// The callers of which that quota would have rejected most requests, at most 100.
+    pub abusers: Vec<Abuser>,
     /// The requests that this is based on.
     pub requests: u64,
     /// The keys that these requests have.
@@ -33,39 +58,49 @@ pub struct Suggestion {
     pub one_in: u64,
 }
 
-pub(super) fn suggest(recording: &Recording, share: f64) -> Vec<Suggestion> {
+/// A caller that asks for more than a quota that suits the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Abuser {
+    /// The caller, as the log shows it.
+    pub caller: String,
+    /// Its requests.
+    pub requests: u64,
+    /// The most units that it has asked for within one period of the quota that the policy has.
+    pub peak: u64,
+    /// The requests that the suggested quota would have rejected.
+    pub rejected: u64,
+}
+
+pub(super) fn suggest(recording: &Recording, target: Target) -> Vec<Suggestion> {
     let suggestions = recording.policies.iter().filter_map(|(policy, charges)| {
         let mut charges = charges.clone();
         // The order of requests with one key and instant does not matter if their costs are equal.
         charges.sort_by_key(|charge| (charge.key, charge.micros));
-        one(policy, &charges, share, recording.one_in())
+        one(policy, &charges, target, recording)
     });
     suggestions.collect()
 }
 
-fn one(policy: &Policy, charges: &[Charge], share: f64, one_in: u64) -> Option<Suggestion> {
+fn one(policy: &Policy, charges: &[Charge], target: Target, recording: &Recording) -> Option<Suggestion> {
     if charges.is_empty() {
         return None;
     }
-    let form = Form::of(policy.strategy())?;
-    let requests = charges.len() as u64;
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a share of fewer than 2^52 requests"
-    )]
-    let allowed = (share.clamp(0.0, 1.0) * requests as f64).floor() as u64;
-    #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52 requests")]
-    let share_of = |rejected: u64| rejected as f64 / requests as f64;
-
+    let strategy = policy.strategy();
+    let form = Form::of(strategy)?;
+    let (requests, keys) = (charges.len() as u64, of_keys(charges).count() as u64);
+    let is_too_much = |rejections: Rejections| match target {
+        Target::Rejections(share) => rejections.requests > part(share, requests),
+        Target::Callers(share) => rejections.keys > part(share, keys),
+    };
     let rejected_at = |limit: u64| form.strategy(limit).map(|strategy| rejections(&strategy, charges));
-    let current = rejections(policy.strategy(), charges);
+    let current = rejections(strategy, charges);
     // The highest limit that is known to be too small, and the smallest that is known to suffice.
     let (mut too_small, mut limit) = (0, form.limit);
     let mut enough = loop {
         match rejected_at(limit) {
-            Some(rejected) if rejected > allowed => (too_small, limit) = (limit, limit.saturating_mul(4)),
+            Some(rejected) if is_too_much(rejected) => {
+                (too_small, limit) = (limit, limit.saturating_mul(4));
+            }
             last => break last.map(|rejected| (limit, rejected)),
         }
     };
@@ -74,117 +109,103 @@ fn one(policy: &Policy, charges: &[Charge], share: f64, one_in: u64) -> Option<S
     {
         let middle = too_small + (limit - too_small) / 2;
         match rejected_at(middle) {
-            Some(rejected) if rejected <= allowed => enough = Some((middle, rejected)),
+            Some(rejected) if !is_too_much(rejected) => enough = Some((middle, rejected)),
             _ => too_small = middle,
         }
     }
+    let rejected = enough.map_or(current, |(_, rejected)| rejected);
+    let suggested = enough.and_then(|(limit, _)| form.strategy(limit));
     Some(Suggestion {
         policy: policy.name().to_string(),
-        current: policy.strategy().quota().map(written).or_else(|| form.text(form.limit))?,
-        current_share: share_of(current),
+        current: strategy.quota().map(form::written).or_else(|| form.text(form.limit))?,
+        current_share: share_of(current.requests, requests),
+        current_callers_share: share_of(current.keys, keys),
         quota: enough.and_then(|(limit, _)| form.text(limit)),
-        share: share_of(enough.map_or(current, |(_, rejected)| rejected)),
+        share: share_of(rejected.requests, requests),
+        callers_share: share_of(rejected.keys, keys),
+        peaks: Peaks::of(strategy, charges),
+        abusers: suggested
+            .map_or_else(Vec::new, |suggested| abusers((strategy, &suggested), charges, recording)),
         requests,
-        keys: charges.chunk_by(|one, other| one.key == other.key).count() as u64,
-        one_in,
+        keys,
+        one_in: recording.one_in(),
     })
 }
 
+/// How many of a number a share is at most.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share of fewer than 2^52"
+)]
+pub(super) fn part(share: f64, whole: u64) -> u64 {
+    (share.clamp(0.0, 1.0) * whole as f64).floor() as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52")]
+fn share_of(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// The callers of which the second strategy rejects requests, those with the most of them.
+fn abusers(
+    (current, suggested): (&Strategy, &Strategy),
+    charges: &[Charge],
+    recording: &Recording,
+) -> Vec<Abuser> {
+    let mut most: Vec<_> = of_keys(charges)
+        .map(|of_key| (rejections(suggested, of_key).requests, of_key))
+        .filter(|(rejected, _)| *rejected > 0)
+        .collect();
+    most.sort_by_key(|(rejected, of_key)| (std::cmp::Reverse(*rejected), of_key[0].key));
+    most.truncate(MAX_ABUSERS);
+    let abuser = |(rejected, of_key): (u64, &[Charge])| Abuser {
+        caller: recording.name(of_key[0].key),
+        requests: of_key.len() as u64,
+        peak: peaks::peak(current, of_key),
+        rejected,
+    };
+    most.into_iter().map(abuser).collect()
+}
+
+/// The charges of each key.
+fn of_keys(charges: &[Charge]) -> impl Iterator<Item = &[Charge]> {
+    charges.chunk_by(|one, other| one.key == other.key)
+}
+
+/// What a strategy denies.
+#[derive(Clone, Copy, Default)]
+struct Rejections {
+    requests: u64,
+    /// The keys with a denied request.
+    keys: u64,
+}
+
 /// The charges that the algorithm denies, of keys that begin without a state.
-fn rejections(strategy: &Strategy, charges: &[Charge]) -> u64 {
-    let mut rejected = 0;
-    for of_key in charges.chunk_by(|one, other| one.key == other.key) {
+fn rejections(strategy: &Strategy, charges: &[Charge]) -> Rejections {
+    let mut rejected = Rejections::default();
+    for of_key in of_keys(charges) {
         let mut state: Option<State> = None;
+        let before = rejected.requests;
         for charge in of_key {
             let now = Timestamp::from_micros(charge.micros);
             let evaluation = strategy.evaluate(state.as_ref(), now, charge.cost);
             let admitted = evaluation.admitted;
             strategy.apply_decision(&mut state, now, charge.cost, evaluation, admitted);
-            rejected += u64::from(!admitted);
+            rejected.requests += u64::from(!admitted);
         }
+        rejected.keys += u64::from(rejected.requests > before);
     }
     rejected
 }
 
-/// How a strategy is written in a file, so that its limit can be replaced.
-struct Form {
-    strategy: Strategy,
-    /// `None` for a calendar window, which has a limit alone.
-    quota: Option<Quota>,
-    /// The limit in this form.
-    limit: u64,
-    /// The burst of a rate-based algorithm.
-    burst: Option<u64>,
-}
-
-impl Form {
-    /// `None` for requests in flight, whose number a log does not show.
-    fn of(strategy: &Strategy) -> Option<Self> {
-        let strategy = *strategy;
-        let (quota, burst) = match strategy {
-            Strategy::InFlight(_) => return None,
-            Strategy::CalendarWindow(_) => (None, None),
-            Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => {
-                (Some(strategy.quota()?), None)
-            }
-            Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                (Some(finer(&strategy)?), Some(strategy.limit()))
-            }
-        };
-        let limit = quota.map_or(strategy.limit(), Quota::limit);
-        Some(Self { strategy, quota, limit, burst })
-    }
-
-    /// The quota with another limit, and a burst that has grown or shrunk as much.
-    fn quota(&self, limit: u64) -> Option<Quota> {
-        let scaled = |burst| (u128::from(burst) * u128::from(limit)).div_ceil(u128::from(self.limit)).max(1);
-        let burst = self.burst.map(|burst| u64::try_from(scaled(burst))).transpose().ok()?;
-        Quota::new(limit, self.quota?.period(), burst).ok()
-    }
-
-    fn strategy(&self, limit: u64) -> Option<Strategy> {
-        if limit == self.limit {
-            return Some(self.strategy);
-        }
-        if let Strategy::CalendarWindow(window) = self.strategy {
-            return CalendarWindow::new(limit, window.table()).ok().map(Strategy::CalendarWindow);
-        }
-        let mut written = serde_json::to_value(self.strategy).ok()?;
-        *written.get_mut("quota")? = self.quota(limit)?.to_string().into();
-        serde_json::from_value(written).ok()
-    }
-
-    /// The fields of a rules file.
-    fn text(&self, limit: u64) -> Option<String> {
-        match self.quota {
-            None => Some(format!("limit = {limit}")),
-            Some(_) => self.quota(limit).map(written),
-        }
-    }
-}
-
-fn written(quota: Quota) -> String {
-    format!("quota = \"{quota}\"")
-}
-
-/// The rate of a strategy with a longer period, so that its limit has more than one digit. With refill in intervals the period matters.
-fn finer(strategy: &Strategy) -> Option<Quota> {
-    let mut quota = strategy.quota()?;
-    if matches!(strategy, Strategy::TokenBucket(bucket) if bucket.refill() == Refill::Interval) {
-        return Some(quota);
-    }
-    while quota.limit() < 60 {
-        let longer = quota.limit().checked_mul(60).zip(quota.period().checked_mul(60));
-        match longer.and_then(|(limit, period)| Quota::new(limit, period, None).ok()) {
-            Some(longer) => quota = longer,
-            None => break,
-        }
-    }
-    Some(quota)
-}
+const MAX_ABUSERS: usize = 100;
 
 #[cfg(test)]
 mod tests {
+    use portcullis_core::{Quota, Secret};
+
     use super::*;
 
     /// `per_minute` requests of each of 10 keys, evenly spread over 10 minutes.
@@ -200,7 +221,46 @@ mod tests {
     }
 
     fn suggestion(policy: &Policy, share: f64) -> Suggestion {
-        one(policy, &traffic(120), share, 1).expect("this policy has a quota")
+        let target = Target::Rejections(share);
+        one(policy, &traffic(120), target, &Recording::new(9)).expect("this policy has a quota")
+    }
+
+    /// 99 callers with 3 to 12 requests a minute, and a scraper with 100 times as many as all of them.
+    #[test]
+    fn one_scraper_does_not_set_the_quota_for_all() {
+        let mut recording = Recording::new(1_000_000);
+        let policy = Policy::fixed_window("pages", Quota::per_minute(500));
+        let mut requests = |caller: u64, number: u64| {
+            let mut hasher = Secret::published().hasher();
+            hasher.writer().part("caller", &caller.to_be_bytes());
+            let key = hasher.finish().unwrap();
+            for request in 0..number {
+                // A whole minute.
+                let micros = 960_000_000 + request * 60_000_000 / number;
+                recording.add(&policy, key, micros, 1, &format!("caller {caller}"));
+            }
+        };
+        (0..99).for_each(|caller| requests(caller, 3 + caller / 10));
+        requests(99, 7_000);
+        let [by_requests] = &suggest(&recording, Target::Rejections(0.01))[..] else { panic!() };
+        assert_eq!(by_requests.quota.as_deref(), Some("quota = \"6923/min\""));
+        let [by_callers] = &suggest(&recording, Target::Callers(0.01))[..] else { panic!() };
+        assert_eq!(by_callers.quota.as_deref(), Some("quota = \"12/min\""));
+        assert_eq!(
+            (by_callers.callers_share, by_callers.current_callers_share, by_callers.keys),
+            (0.01, 0.01, 100)
+        );
+        let scraper =
+            Abuser { caller: "caller 99".to_owned(), requests: 7_000, peak: 7_000, rejected: 6_988 };
+        assert_eq!(by_callers.abusers, [scraper]);
+        let Peaks { p50, p95, p99, max, .. } = by_callers.peaks;
+        assert_eq!((p50, p95, p99, max), (7, 12, 12, 7_000));
+        // Half of the callers may be rejected.
+        let [half] = &suggest(&recording, Target::Callers(0.5))[..] else { panic!() };
+        assert_eq!(half.quota.as_deref(), Some("quota = \"7/min\""));
+        assert!(half.callers_share <= 0.5 && half.abusers.len() as u64 <= 50);
+        let [none] = &suggest(&recording, Target::Callers(0.0))[..] else { panic!() };
+        assert_eq!((none.callers_share, none.abusers.len()), (0.0, 0));
     }
 
     #[test]
@@ -233,6 +293,6 @@ mod tests {
     #[test]
     fn requests_in_flight_have_no_suggestion() {
         let in_flight = portcullis_core::Concurrency::new("exports", 4).policy();
-        assert_eq!(one(&in_flight, &traffic(1), 0.0, 1), None);
+        assert_eq!(one(&in_flight, &traffic(1), Target::Callers(0.0), &Recording::new(9)), None);
     }
 }

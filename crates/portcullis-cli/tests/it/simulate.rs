@@ -247,6 +247,36 @@ fn skipped_lines_come_with_what_would_read_them() {
 }
 
 #[test]
+fn a_scraper_is_named_and_sets_no_quota() {
+    let rules = rules("simulate-scraper.toml", "500/min");
+    let mut requests = log(60);
+    // The scraper has more requests than all others together.
+    for _ in 0..8_000 {
+        requests += "198.51.100.7 - - [10/Oct/2000:13:00:30 -0700] \"GET /search HTTP/1.1\" 200 17\n";
+    }
+    let page = path("simulate-scraper.html");
+    let output =
+        portcullis(&["simulate", &rules, "--json", "--target-callers", "1%", "--top", "5"], &requests);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let search = &report["suggestions"][0];
+    assert_eq!((&search["suggestion"], &search["keys"]), (&"quota = \"60/min\"".into(), &101.into()));
+    assert_eq!((&search["peaks"]["p99"], &search["peaks"]["max"]), (&60.into(), &8_000.into()));
+    assert_eq!(search["abusers"].as_array().map(Vec::len), Some(1));
+    let scraper = &search["abusers"][0];
+    assert_eq!((&scraper["caller"], &scraper["rejected"]), (&"198.51.100.7".into(), &7_940.into()));
+
+    // The page has quotas without a target, and the terminal has not.
+    let output = portcullis(&["simulate", &rules, "--html", page.to_str().unwrap()], &requests);
+    assert!(!text(&output.stdout).contains("quota"), "{output:?}");
+    let page = std::fs::read_to_string(page).unwrap();
+    for cell in ["quota = &quot;60/min&quot;", "198.51.100.7", "p99"] {
+        assert!(page.contains(&format!(">{cell}</t")), "{cell} is not in\n{page}");
+    }
+    let both = portcullis(&["simulate", &rules, "--target-callers", "1%", "--target-rejections", "1%"], "");
+    assert_eq!(both.status.code(), Some(2), "{both:?}");
+}
+
+#[test]
 fn compressed_logs_are_files_or_the_standard_input() {
     let rules = rules("simulate-compressed.toml", "10/min");
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

@@ -112,7 +112,9 @@ fn checks_beyond_the_bound_are_a_sample_of_keys() {
             engine.handle(&line((60 + second) * SECOND, [10, 0, high, low]));
         }
     }
-    let [suggestion] = &engine.suggestions(0.0)[..] else { panic!("one policy is one suggestion") };
+    let [suggestion] = &engine.suggestions(Target::Rejections(0.0))[..] else {
+        panic!("one policy is one suggestion")
+    };
     assert!(suggestion.requests <= 1_000 && suggestion.keys > 50 && suggestion.one_in >= 4, "{suggestion:?}");
     assert_eq!(suggestion.quota.as_deref(), Some("quota = \"4/min\""));
 }

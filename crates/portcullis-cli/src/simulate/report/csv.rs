@@ -26,7 +26,29 @@ impl Report<'_> {
         }
         for one in self.suggestions.iter().flat_map(|(_, suggestions)| suggestions) {
             let quota = as_text(one.quota.as_deref().unwrap_or_default());
-            writer.serialize(("suggestion", as_text(&one.policy), "", "", one.requests, "", "", quota))?;
+            let policy = as_text(&one.policy);
+            writer.serialize(("suggestion", &policy, "", "", one.requests, "", "", quota))?;
+            for (what, peak) in [
+                ("peak p50", one.peaks.p50),
+                ("peak p95", one.peaks.p95),
+                ("peak p99", one.peaks.p99),
+                ("peak max", one.peaks.max),
+            ] {
+                writer.serialize((what, &policy, "", "", peak, "", "", ""))?;
+            }
+            for abuser in one.abusers.iter().take(self.top) {
+                let caller = as_text(&abuser.caller);
+                writer.serialize((
+                    "abuser",
+                    &policy,
+                    caller,
+                    "",
+                    abuser.requests,
+                    abuser.rejected,
+                    "",
+                    "",
+                ))?;
+            }
         }
         let bytes = writer.into_inner().context("cannot write CSV")?;
         Ok(String::from_utf8(bytes)?)

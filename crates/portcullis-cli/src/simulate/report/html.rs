@@ -51,7 +51,7 @@ impl Report<'_> {
     }
 }
 
-fn write_section(page: &mut String, Section { title, table, note }: &Section) {
+fn write_section(page: &mut String, Section { title, table, notes }: &Section) {
     let _ = writeln!(page, "<h2>{}</h2>\n<table>", escaped(title));
     for (index, row) in table.rows().iter().enumerate() {
         let tag = if index == 0 { "th" } else { "td" };
@@ -62,8 +62,8 @@ fn write_section(page: &mut String, Section { title, table, note }: &Section) {
         page.push_str("</tr>\n");
     }
     page.push_str("</table>\n");
-    if let Some(note) = note {
-        let _ = writeln!(page, "<p>{note}</p>");
+    for note in notes {
+        let _ = writeln!(page, "<p>{}</p>", escaped(note));
     }
 }
 

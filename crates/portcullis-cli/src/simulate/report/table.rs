@@ -3,23 +3,24 @@
 use std::cmp::Reverse;
 use std::fmt::Write as _;
 
-use super::{Report, Table, calendar, percent};
+use super::suggest::{self, Abuser};
+use super::{Report, Suggestion, Table, Target, calendar, percent};
 
 /// A table with its title.
 pub(super) struct Section {
     pub(super) title: String,
     pub(super) table: Table,
     /// What bounds the figures.
-    pub(super) note: Option<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Report<'_> {
     pub(in crate::simulate) fn table(&self) -> String {
         let mut out = self.summary().join("\n") + "\n";
-        for Section { title, table, note } in self.sections() {
+        for Section { title, table, notes } in self.sections() {
             let _ = writeln!(out, "\n{title}");
             table.write(&mut out);
-            out.extend(note.map(|note| note + "\n"));
+            out.extend(notes.into_iter().map(|note| note + "\n"));
         }
         out
     }
@@ -51,7 +52,7 @@ impl Report<'_> {
     /// The tables that have rows.
     pub(super) fn sections(&self) -> Vec<Section> {
         let mut sections = vec![self.rules(), self.callers(), self.busiest()];
-        sections.extend(self.quotas());
+        sections.extend([self.quotas(), self.peaks(), self.abusers()].into_iter().flatten());
         sections.retain(|section| !section.table.is_empty());
         sections
     }
@@ -69,7 +70,7 @@ impl Report<'_> {
                 rule.peak.highest.to_string(),
             ]);
         }
-        Section { title: "By rule".to_owned(), table, note: None }
+        Section { title: "By rule".to_owned(), table, notes: Vec::new() }
     }
 
     fn callers(&self) -> Section {
@@ -81,7 +82,7 @@ impl Report<'_> {
         let title = "Callers that were rejected most, or would have been in shadow mode".to_owned();
         let error = counts.callers.error();
         let note = (error > 0).then(|| format!("each count may be too low by up to {error}"));
-        Section { title, table, note }
+        Section { title, table, notes: note.into_iter().collect() }
     }
 
     fn busiest(&self) -> Section {
@@ -100,30 +101,106 @@ impl Report<'_> {
             ]);
         }
         let title = format!("Times with the most rejections, in steps of {} s", series.seconds());
-        Section { title, table, note: None }
+        Section { title, table, notes: Vec::new() }
     }
 
     fn quotas(&self) -> Option<Section> {
-        let (share, suggestions) = self.suggestions?;
-        let mut table =
-            Table::new(&["policy", "now", "rejects", "suggestion", "rejects", "requests", "keys"]);
+        let (target, suggestions) = self.suggestions?;
+        let mut table = Table::new(&[
+            "policy",
+            "now",
+            "rejects",
+            "callers",
+            "suggestion",
+            "rejects",
+            "callers",
+            "requests",
+            "keys",
+        ]);
         for one in suggestions {
             let percent = |share: f64| format!("{:.3} %", 100.0 * share);
             table.row([
                 one.policy.clone(),
                 one.current.clone(),
                 percent(one.current_share),
+                percent(one.current_callers_share),
                 one.quota.clone().unwrap_or_else(|| "none suffices".to_owned()),
                 percent(one.share),
+                percent(one.callers_share),
                 one.requests.to_string(),
                 one.keys.to_string(),
             ]);
         }
-        let title = format!("The smallest quotas that reject at most {} %", 100.0 * share);
+        let title = match target {
+            Target::Rejections(share) => {
+                format!("The smallest quotas that reject at most {} % of the requests", 100.0 * share)
+            }
+            Target::Callers(share) => {
+                format!(
+                    "The smallest quotas that reject requests of at most {} % of the callers",
+                    100.0 * share
+                )
+            }
+        };
         let sampled = suggestions.iter().find(|one| one.one_in > 1);
-        let note = sampled.map(|one| format!("from a sample: one of {} keys", one.one_in));
-        Some(Section { title, table, note })
+        let sampled = sampled.map(|one| format!("from a sample: one of {} keys", one.one_in));
+        let few = suggestions.iter().filter_map(|one| too_few(*target, one));
+        Some(Section { title, table, notes: sampled.into_iter().chain(few).collect() })
     }
+
+    fn peaks(&self) -> Option<Section> {
+        let (_, suggestions) = self.suggestions?;
+        let mut table = Table::new(&["policy", "per", "p50", "p95", "p99", "max"]);
+        for Suggestion { policy, peaks, .. } in suggestions {
+            let figures = [peaks.p50, peaks.p95, peaks.p99, peaks.max].map(|figure| figure.to_string());
+            let [p50, p95, p99, max] = figures;
+            table.row([policy.clone(), peaks.per.clone(), p50, p95, p99, max]);
+        }
+        let title = "The most that callers asked for within one period".to_owned();
+        Some(Section { title, table, notes: Vec::new() })
+    }
+
+    fn abusers(&self) -> Option<Section> {
+        let (_, suggestions) = self.suggestions?;
+        let mut table = Table::new(&["caller", "policy", "requests", "peak", "rejected"]);
+        for (policy, one) in self.top_abusers(suggestions) {
+            table.row([
+                one.caller.clone(),
+                policy.to_owned(),
+                one.requests.to_string(),
+                one.peak.to_string(),
+                one.rejected.to_string(),
+            ]);
+        }
+        let title = "Callers that the suggested quotas reject".to_owned();
+        Some(Section { title, table, notes: Vec::new() })
+    }
+
+    /// The callers that are shown, by policy.
+    pub(super) fn top_abusers<'s>(
+        &self,
+        suggestions: &'s [Suggestion],
+    ) -> impl Iterator<Item = (&'s str, &'s Abuser)> {
+        let top = self.top;
+        suggestions
+            .iter()
+            .flat_map(move |one| one.abusers.iter().take(top).map(|abuser| (&*one.policy, abuser)))
+    }
+}
+
+/// A note if a share of the callers of a policy is none of them, so that the busiest one sets the quota.
+fn too_few(target: Target, one: &Suggestion) -> Option<String> {
+    let Target::Callers(share) = target else { return None };
+    if share <= 0.0 || one.keys < 2 || suggest::part(share, one.keys) > 0 {
+        return None;
+    }
+    let percent = 100_u64.div_ceil(one.keys);
+    Some(format!(
+        "{} % of the {} callers of {} is none, and the busiest one sets the quota: --target-callers {percent}% leaves it out",
+        100.0 * share,
+        one.keys,
+        one.policy
+    ))
 }
 
 const MAX_TIMES: usize = 10;

@@ -9,7 +9,7 @@ use crate::simulate::{Engine, Line, Options, Upstream};
 const EVIL: &str = "<script>\u{1b}[31m\"=1";
 
 /// Ten requests in ten seconds, of which five are rejected, by a caller that is no friend of pages and terminals.
-fn simulated() -> (Counts, (f64, Vec<Suggestion>)) {
+fn simulated() -> (Counts, (Target, Vec<Suggestion>)) {
     let layer = |registry: &Arc<Registry>| {
         let pages = Policy::fixed_window("pages", Quota::per_minute(5));
         RateLimitLayer::try_new(Arc::clone(registry), [pages.by(ClientIp::peer())])
@@ -24,8 +24,8 @@ fn simulated() -> (Counts, (f64, Vec<Suggestion>)) {
     let mut counts = engine.finish();
     counts.callers = super::super::Callers::new(9);
     counts.callers.add(0, EVIL);
-    let suggestions = engine.suggestions(0.0);
-    (counts, (0.0, suggestions))
+    let target = Target::Rejections(0.0);
+    (counts, (target, engine.suggestions(target)))
 }
 
 #[test]
@@ -69,4 +69,50 @@ fn what_a_log_contains_is_shown_as_text() {
     let html = report.html("<b>").unwrap();
     assert!(!html.contains("<script") && !html.contains('\u{1b}') && !html.contains("<b>"));
     assert!(html.contains("&lt;script&gt;\u{fffd}[31m&quot;=1"));
+}
+
+#[test]
+fn suggestions_name_peaks_and_abusers() {
+    let (mut counts, _) = simulated();
+    counts.callers = super::super::Callers::new(9);
+    let layer = |registry: &Arc<Registry>| {
+        let pages = Policy::fixed_window("pages", Quota::per_minute(5));
+        RateLimitLayer::try_new(Arc::clone(registry), [pages.by(ClientIp::peer())])
+    };
+    let mut engine: Engine<RateLimit<Upstream>> = Engine::new(Options::default(), layer).unwrap();
+    for request in 0..90_u8 {
+        let mut line = Line::default();
+        line.micros = 971_211_300_000_000 + u64::from(request) * 1_000_000;
+        // Every third request is of one caller.
+        line.peer = [192, 0, 2, if request % 3 == 0 { 99 } else { request / 3 }].into();
+        line.set_target(b"/");
+        engine.handle(&line);
+    }
+    let target = Target::Callers(0.05);
+    let suggestions = (target, engine.suggestions(target));
+    let report = Report { counts: &counts, suggestions: Some(&suggestions), top: 3 };
+    let (table, html) = (report.table(), report.html("limits.toml").unwrap());
+    assert!(
+        table.contains("The smallest quotas that reject requests of at most 5 % of the callers\n"),
+        "{table}"
+    );
+    assert!(table.contains("quota = \"2/min\""), "{table}");
+    assert!(table.contains("pages    1m    2    2   20   20\n"), "{table}");
+    assert!(table.contains("192.0.2.99   pages        30    20        26\n"), "{table}");
+    for cells in
+        [["pages", "1m", "2", "2", "20", "20"].as_slice(), &["192.0.2.99", "pages", "30", "20", "26"]]
+    {
+        let row = format!("<td>{}</td>", cells.join("</td><td>"));
+        assert!(html.contains(&row), "{html}");
+    }
+    let csv = report.csv().unwrap();
+    assert!(csv.contains("\npeak max,pages,,,20,,,\nabuser,pages,192.0.2.99,,30,26,,\n"), "{csv}");
+    let json = &report.json()["suggestions"][0];
+    assert_eq!((&json["peaks"]["p95"], &json["abusers"][0]["caller"]), (&2.into(), &"192.0.2.99".into()));
+    // One of a few callers is more than a small share of them.
+    let target = Target::Callers(0.01);
+    let suggestions = (target, engine.suggestions(target));
+    let report = Report { counts: &counts, suggestions: Some(&suggestions), top: 3 };
+    let note = "1 % of the 31 callers of pages is none, and the busiest one sets the quota: --target-callers 4% leaves it out";
+    assert!(report.table().contains(note), "{}", report.table());
 }
