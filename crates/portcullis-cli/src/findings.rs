@@ -54,6 +54,38 @@ pub fn usable<T>(
     Ok(loaded.ok())
 }
 
+/// What a service has loaded, with its warnings in the log, a line for each. `None` if there are errors, which are lines on standard error:
+/// the log goes there as well, and programs read it by lines.
+///
+/// # Errors
+///
+/// If standard error cannot be written.
+pub fn usable_by_service<T>(
+    loaded: Result<T, Diagnostics>,
+    warnings: impl FnOnce(&T) -> &Diagnostics,
+) -> io::Result<Option<T>> {
+    match loaded {
+        Ok(loaded) => {
+            let warnings = warnings(&loaded);
+            for one in warnings.iter() {
+                let place = warnings.location(one).map(tracing::field::display);
+                let (field, help) =
+                    (Some(&*one.field).filter(|field| !field.is_empty()), one.help.as_deref());
+                if one.severity == Severity::Note {
+                    tracing::info!(place, field, help, "{}", one.message);
+                } else {
+                    tracing::warn!(place, field, help, "{}", one.message);
+                }
+            }
+            Ok(Some(loaded))
+        }
+        Err(findings) => {
+            write(io::stderr().lock(), &findings, OutputFormat::Line)?;
+            Ok(None)
+        }
+    }
+}
+
 /// Whether a terminal is to have colours.
 pub fn has_colours() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

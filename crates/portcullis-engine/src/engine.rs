@@ -9,6 +9,8 @@ pub mod keyed_limit;
 mod limits;
 pub(crate) mod lock_outs;
 #[cfg(feature = "runtime")]
+mod outage;
+#[cfg(feature = "runtime")]
 pub mod permits;
 pub mod report;
 #[cfg(feature = "runtime")]
@@ -16,11 +18,11 @@ pub mod settler;
 #[cfg(feature = "runtime")]
 pub(crate) mod slots;
 #[cfg(feature = "runtime")]
-pub mod task;
-#[cfg(feature = "runtime")]
 pub(crate) mod windows;
 
 use std::sync::Arc;
+#[cfg(feature = "runtime")]
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::overrides::LockOut;
@@ -28,6 +30,8 @@ use portcullis_core::store::Store;
 use portcullis_core::{Clock, Key, Policy, PolicyName, Quota, Receipt, Strategy, Timestamp};
 
 use crate::event::Observers;
+#[cfg(feature = "runtime")]
+use crate::event::{Event, EventKind, EventLog};
 use crate::limit::PolicyLockOut;
 use crate::limit::is_in_flight;
 use crate::limit::rate::Rate;
@@ -35,12 +39,16 @@ use crate::limit::rate::Rate;
 pub use backlog::Backlog;
 pub use clients::{BlockReach, BlockedClient, FOLLOW_EVERY};
 pub use limits::{CallerPolicies, CallerQuotas, Limits, Signals};
+#[cfg(feature = "runtime")]
+pub use outage::PoliciesInUse;
 
 use clients::KnownClients;
 
 use crate::policies::{InstalledPolicy, Member, Membership, PolicyTable, reading_overrides};
 use crate::{LayerError, PolicyConflict};
 use keyed_limit::KeyedLimit;
+#[cfg(feature = "runtime")]
+use outage::StoreOutage;
 
 /// The store, with the policies that it was asked to register, and with the observers of its answers.
 pub struct Engine {
@@ -53,6 +61,8 @@ pub struct Engine {
     /// What is left to be done later.
     #[cfg(feature = "runtime")]
     pub backlog: Backlog,
+    #[cfg(feature = "runtime")]
+    outage: StoreOutage,
     time_zones_are_logged: AtomicBool,
 }
 
@@ -82,6 +92,8 @@ impl Engine {
             unsettled: KeyedLimit::new(keyed_limit::MAX_UNSETTLED),
             #[cfg(feature = "runtime")]
             backlog: Backlog::default(),
+            #[cfg(feature = "runtime")]
+            outage: StoreOutage::default(),
             time_zones_are_logged: AtomicBool::new(false),
         }
     }
@@ -99,6 +111,47 @@ impl Engine {
     /// The observers of events.
     pub fn observers(&self) -> &Observers {
         &self.observers
+    }
+
+    /// Emits an event to a log and to the observers.
+    #[cfg(feature = "runtime")]
+    pub fn emit(&self, log: &EventLog, event: &Event<'_>) {
+        if event.kind.is_logged() {
+            self.log_outage(event);
+            log.write(event, &self.backlog.unsaid_lines);
+        }
+        self.observers.emit(event);
+    }
+
+    /// Names policies in the lines about an outage of the store, those that are registered apart, as long as they exist.
+    #[cfg(feature = "runtime")]
+    pub fn name_in_outages(&self, policies: Weak<dyn PoliciesInUse>) {
+        self.outage.add(policies);
+    }
+
+    /// Logs what an event says about an outage of the store, once for all layers.
+    #[cfg(feature = "runtime")]
+    fn log_outage(&self, event: &Event<'_>) {
+        let registered = || self.policies.policies();
+        match event.kind {
+            EventKind::StoreFailed { error, .. } => self.outage.failed(self.now(), error, event, registered),
+            EventKind::OpenForExpired { policy } => self.outage.expired(policy, event, registered),
+            EventKind::StoreRecovered => self.outage.answered(|| self.now()),
+            _ => {}
+        }
+    }
+
+    /// Whether the log has an outage whose end it does not have.
+    #[cfg(feature = "runtime")]
+    #[inline]
+    pub(crate) fn is_store_failing(&self) -> bool {
+        self.outage.is_failing()
+    }
+
+    /// Logs the end of an outage that other layers have seen, if an answer shows it.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn store_answered(&self) {
+        self.outage.answered(|| self.now());
     }
 
     /// The policies as they are now.

@@ -10,12 +10,16 @@ mod kind;
 mod log;
 mod observers;
 mod reason;
+mod route;
 mod settlement;
 mod spans;
 mod uncounted;
 
 use std::fmt;
+use std::sync::Arc;
 
+#[cfg(feature = "runtime")]
+use portcullis_core::Policy;
 use portcullis_core::PolicyName;
 
 use crate::Mode;
@@ -26,9 +30,13 @@ pub use fingerprint::{Fingerprint, FingerprintError};
 pub use keys::{EventKeys, FoundKeys};
 pub use kind::EventKind;
 #[cfg(feature = "runtime")]
+pub(crate) use kind::logs_decisions;
+pub(crate) use kind::logs_rejections;
+#[cfg(feature = "runtime")]
 pub use log::EventLog;
 pub use observers::Observers;
 pub use reason::Reason;
+pub use route::Route;
 pub use settlement::SettlementLoss;
 pub use spans::SpanFields;
 pub use uncounted::Uncounted;
@@ -115,6 +123,7 @@ pub struct Event<'a> {
     pub kind: EventKind<'a>,
     keys: EventKeys<'a>,
     uncounted: Uncounted<'a>,
+    route: Option<&'a Route>,
 }
 
 /// The policies of a layer, in the order in which they were added. Displayed with their failure modes.
@@ -126,18 +135,41 @@ impl<'a> LayerPolicies<'a> {
     pub fn names(self) -> impl Iterator<Item = &'a PolicyName> {
         self.0.iter().map(|limit| limit.policy.name())
     }
+
+    /// The names with commas between, for the log.
+    #[cfg(feature = "runtime")]
+    fn joined(self) -> String {
+        self.names().map(PolicyName::as_str).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl<'a> Event<'a> {
     /// An event without keys.
     pub fn new(policies: &'a [Limit], kind: EventKind<'a>) -> Self {
-        Self { policies: LayerPolicies(policies), kind, keys: EventKeys::None, uncounted: Uncounted::None }
+        let (keys, uncounted, route) = (EventKeys::None, Uncounted::None, None);
+        Self { policies: LayerPolicies(policies), kind, keys, uncounted, route }
+    }
+
+    pub(crate) fn on_route(self, route: &'a Route) -> Self {
+        Self { route: Some(route), ..self }
+    }
+
+    /// Returns the route of the layer, for people: the one that it was given (`RateLimitLayer::route`), or those that Axum has found
+    /// for its requests. `None` if neither is known, and for events of no layer.
+    pub fn route(&self) -> Option<Arc<str>> {
+        self.route.and_then(Route::text)
     }
 
     /// Sets the keys that the event has [fingerprints](Self::fingerprints) of.
     #[must_use]
     pub fn with_keys(self, keys: EventKeys<'a>) -> Self {
         Self { keys, ..self }
+    }
+
+    /// Visits the policies of the layer with their modes.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn each_policy(&self, mut visit: impl FnMut(&Policy, Mode)) {
+        self.policies.0.iter().for_each(|limit| visit(&limit.policy, limit.mode));
     }
 
     pub(crate) fn with_kind(self, kind: EventKind<'a>) -> Self {
@@ -214,7 +246,7 @@ impl<'a> Event<'a> {
 impl fmt::Display for LayerPolicies<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, Limit { policy, mode, .. }) in self.0.iter().enumerate() {
-            let separator = if index > 0 { ", " } else { "" };
+            let separator = if index > 0 { "; " } else { "" };
             write!(f, "{separator}{}: {}", policy.name(), policy.failure_mode())?;
             if *mode != Mode::Enforce {
                 write!(f, " ({mode})")?;

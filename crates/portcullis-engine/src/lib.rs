@@ -33,6 +33,8 @@ mod limit;
 #[cfg(feature = "runtime")]
 pub mod log_throttle;
 pub mod policies;
+#[cfg(feature = "runtime")]
+pub mod task;
 
 pub use charge::{Asked, LaterCharge};
 #[cfg(feature = "runtime")]
@@ -40,6 +42,8 @@ pub use clock::RuntimeClock;
 #[cfg(feature = "runtime")]
 pub use decide::{Admitted, Attempt, Keep, Patience, Refunds};
 pub use decide::{Ask, Now, Rejected, StoreCall, now};
+#[cfg(feature = "runtime")]
+pub use engine::PoliciesInUse;
 pub use engine::{
     BlockReach, BlockedClient, CallerPolicies, CallerQuotas, Engine, FOLLOW_EVERY, Limits, Signals, report,
 };
@@ -50,7 +54,7 @@ pub use error::{
 pub use event::EventLog;
 pub use event::{
     Class, Event, EventKeys, EventKind, Fingerprint, FingerprintError, FoundKeys, LayerPolicies, Observer,
-    Reason, SettlementLoss, SpanFields, Uncounted,
+    Reason, Route, SettlementLoss, SpanFields, Uncounted,
 };
 pub use limit::{
     HeldUntil, Limit, Mode, OnAbort, OnMissing, ParseModeError, Percent, PercentError, PolicyLockOut,

@@ -1,57 +1,62 @@
-//! Throttled log lines, by the clock of the runtime.
+//! Counted log lines: some at once, and then one for all others when the interval is over, by the clock of the runtime.
 
-use std::sync::OnceLock;
+mod line;
+mod unsaid;
+
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use portcullis_core::Timestamp;
-use portcullis_core::log::LogThrottle as Throttle;
-use tokio::time::Instant;
+pub use line::Counted;
+use line::CountedLine;
+pub use unsaid::UnsaidLines;
 
-/// A [`Throttle`] with its interval.
+/// Writes the first lines of an interval at once, and counts the events after them. When the interval is over, one line has their
+/// number: a timer writes it on the runtime that has counted the first of them, and ends with it. Without a runtime the next event
+/// writes it, or the [end of the process](UnsaidLines).
 #[derive(Debug)]
 pub struct LogThrottle {
     interval: Duration,
-    start: OnceLock<Instant>,
-    throttle: Throttle,
+    at_once: u64,
+    line: OnceLock<Arc<CountedLine>>,
 }
 
 impl LogThrottle {
-    /// For lines about requests.
+    /// For lines about requests: one a minute.
     pub const fn per_minute() -> Self {
-        Self::new(Duration::from_secs(60))
+        Self::new(MINUTE, 1)
+    }
+
+    /// For lines about each of some requests: as many as this at once in a minute, and one for the others.
+    pub const fn at_most_per_minute(lines: u64) -> Self {
+        Self::new(MINUTE, lines)
     }
 
     /// For lines about a configuration, which last until an operator changes it.
     pub const fn hourly() -> Self {
-        Self::new(Duration::from_secs(3_600))
+        Self::new(Duration::from_secs(3_600), 1)
     }
 
-    const fn new(interval: Duration) -> Self {
-        Self { interval, start: OnceLock::new(), throttle: Throttle::new() }
+    const fn new(interval: Duration, at_once: u64) -> Self {
+        Self { interval, at_once, line: OnceLock::new() }
     }
 
-    /// Counts one occurrence. If a line may be logged now, returns the count since the last one, including this one.
-    pub fn due(&self) -> Option<u64> {
-        let elapsed = self.start.get_or_init(Instant::now).elapsed();
-        self.throttle.due(Timestamp::EPOCH.saturating_add(elapsed), self.interval)
+    /// Counts one event of so many units. `line` is called if a line is written now or later, and makes what writes it: a closure that
+    /// owns what it needs, as it may outlast the event. `unsaid` keeps lines for the end of the process.
+    pub fn count<W: FnOnce(Counted) + Send + 'static>(
+        &self,
+        units: u64,
+        unsaid: Option<&UnsaidLines>,
+        line: impl FnOnce() -> W,
+    ) {
+        let counted = self.line.get_or_init(|| Arc::new(CountedLine::new(self.interval, self.at_once)));
+        match counted.count(units) {
+            Some(now) => line()(now),
+            None => counted.write_later(unsaid, line),
+        }
     }
 }
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_line_is_due_at_once_and_then_per_interval() {
-        let throttle = LogThrottle::hourly();
-        assert_eq!(throttle.due(), Some(1));
-        for _ in 0..9 {
-            assert_eq!(throttle.due(), None);
-        }
-        tokio::time::advance(Duration::from_mins(59)).await;
-        assert_eq!(throttle.due(), None);
-        tokio::time::advance(Duration::from_mins(1)).await;
-        assert_eq!(throttle.due(), Some(11));
-        assert_eq!(throttle.due(), None);
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use http::{HeaderMap, StatusCode};
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
 use portcullis_core::{Key, Policy, Retry, overrides};
 use portcullis_engine::policies::Membership;
-use portcullis_engine::{Event, EventKeys, EventKind, EventLog, Observer as _, OverridingError};
+use portcullis_engine::{Event, EventKeys, EventKind, EventLog, OverridingError};
 use portcullis_identity::{Identity, KeyError, KeyExtractor};
 use portcullis_tower::{Charge, CheckBuilder, CheckFuture, Registry};
 use tokio::sync::oneshot;
@@ -87,15 +87,14 @@ impl Shared {
     }
 
     pub(crate) fn emit(&self, key: Option<Key>, kind: EventKind<'_>) {
-        let observers = self.config.registry.engine().observers();
+        let engine = self.config.registry.engine();
         let event = Event::new(&[], kind);
-        let key = key.filter(|_| observers.want_fingerprints());
+        let key = key.filter(|_| engine.observers().want_fingerprints());
         let event = match key {
             Some(key) => event.with_keys(EventKeys::One(self.config.policy.name(), key)),
             None => event,
         };
-        self.log.on_event(&event);
-        observers.emit(&event);
+        engine.emit(&self.log, &event);
     }
 
     /// Reads an answer. If it closes the key, it does so here at once, and returns what ends when the store knows it as well.

@@ -91,14 +91,14 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::{FailureMode, LayerError, Limiter, Policy, PolicySettings, StoreError};
 
 use call::Call;
-use limits::Limits;
+use limits::{Limits, LimitsInUse};
 use messages::{RateLimitRequest, RateLimitResponse};
 
 pub use error::CallError;
@@ -131,6 +131,7 @@ pub struct RateLimitService {
     shadow: bool,
     /// The limits of a call to which its own are added: all calls log together.
     no_limits: Arc<portcullis_engine::Limits>,
+    in_use: Arc<LimitsInUse>,
     charge_denied_hits: bool,
 }
 
@@ -176,6 +177,9 @@ impl RateLimitService {
 
     fn new(limiter: Limiter, limits: Limits) -> Self {
         let no_limits = portcullis_engine::Limits::new(Arc::clone(limiter.engine()), Vec::new());
+        let in_use = Arc::<LimitsInUse>::default();
+        let named: Weak<LimitsInUse> = Arc::downgrade(&in_use);
+        limiter.engine().name_in_outages(named);
         Self {
             limiter,
             limits,
@@ -183,6 +187,7 @@ impl RateLimitService {
             headers: ResponseHeaders::None,
             shadow: false,
             no_limits: Arc::new(no_limits),
+            in_use,
             charge_denied_hits: false,
         }
     }
@@ -218,7 +223,8 @@ impl RateLimitService {
         Self { charge_denied_hits: true, ..self }
     }
 
-    /// Registers all limits of Envoy's files with the store. Native rules are registered already.
+    /// Registers all limits of Envoy's files with the store, and logs each of them in one line, at most 100. Native rules are registered
+    /// and logged already.
     ///
     /// # Errors
     ///
@@ -247,7 +253,9 @@ impl RateLimitService {
 
     fn register_all(&self, descriptors: &Descriptors) -> Result<(), StoreError> {
         let mut policies = descriptors.limits().iter().filter_map(|limit| limit.policy().ok());
-        policies.try_for_each(|policy| self.limiter.store().register(&self.with_mode(policy)))
+        policies.try_for_each(|policy| self.limiter.store().register(&self.with_mode(policy)))?;
+        self.in_use.replace(descriptors.limits(), self.shadow, |policy| self.with_mode(policy));
+        Ok(())
     }
 
     /// Decides a call, whatever it arrived by.

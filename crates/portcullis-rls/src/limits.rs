@@ -2,6 +2,7 @@
 
 mod decide;
 mod descriptors;
+mod in_use;
 mod native;
 mod plan;
 
@@ -11,6 +12,7 @@ use portcullis::rules::LiveRules;
 use portcullis::{LayerError, Limiter};
 
 use crate::{CallError, RateLimitService, call, verdict};
+pub(crate) use in_use::LimitsInUse;
 use native::NativeRules;
 use plan::Plan;
 

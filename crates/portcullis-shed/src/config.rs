@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use portcullis_engine::{Class, Event, EventKind, Observer as _, Reason};
+use portcullis_engine::{Class, Event, EventKind, Reason};
 use portcullis_identity::matching::{PathReadings, RequestMatcher};
 use portcullis_response::Rejection;
 use portcullis_response::internal::{Cause, ResponseSettings, RetrySpread};
@@ -130,9 +130,7 @@ impl ShedConfig {
     }
 
     fn emit(&self, kind: EventKind<'_>) {
-        let event = Event::new(&[], kind);
-        self.shared.log.on_event(&event);
-        self.registry.engine().observers().emit(&event);
+        self.registry.engine().emit(&self.shared.log, &Event::new(&[], kind));
     }
 }
 

@@ -20,11 +20,11 @@ use crate::body::discard;
 use crate::limit::{KeySource, Limit};
 use crate::registry::policy_sets::PreparedSet;
 use crate::{LayerError, Registry};
-pub(crate) use live::LiveConfig;
 use live::Version;
+pub(crate) use live::{CurrentConfig, LiveConfig};
 use portcullis_engine::policies::Membership;
 use portcullis_engine::{EventKeys, EventKind, FoundKeys};
-use portcullis_engine::{Limits, Signals, report};
+use portcullis_engine::{Limits, Route, Signals, report};
 use portcullis_identity::lists::Lists;
 use portcullis_response::internal::{Fraction, ResponseSettings, ShownPolicy};
 
@@ -32,8 +32,6 @@ use portcullis_response::internal::{Fraction, ResponseSettings, ShownPolicy};
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
-    /// For people.
-    pub(crate) route: Option<Arc<str>>,
     /// The policies, with how their keys and costs are found.
     policies: Arc<Vec<Limit>>,
     /// What decides by the policies.
@@ -74,7 +72,6 @@ impl LayerConfig {
         let PreparedSet { policies, limits, responses, membership } = set;
         Self {
             registry,
-            route: None,
             policies,
             limits,
             responses,
@@ -90,6 +87,11 @@ impl LayerConfig {
             membership,
             version: Version::default(),
         }
+    }
+
+    /// Names the route of the layer.
+    pub(crate) fn set_route(&mut self, route: &str) {
+        self.limits = Arc::new(self.limits.with_route(Route::given(route)));
     }
 
     /// Returns this layer among others that are chosen for requests, which log together.
@@ -230,7 +232,6 @@ impl Clone for LayerConfig {
     fn clone(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
-            route: self.route.clone(),
             policies: Arc::clone(&self.policies),
             limits: Arc::new(self.limits.anew()),
             responses: Arc::clone(&self.responses),

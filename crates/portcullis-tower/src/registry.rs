@@ -14,7 +14,7 @@ pub(crate) mod policy_sets;
 mod shed;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use portcullis_core::store::{NoStore, Store};
@@ -67,14 +67,16 @@ pub struct Registry {
     lookup_counts: LookupCounts,
     shed_layers: shed::ShedLayers,
     /// The layers that limit services.
-    inventory: Inventory,
+    inventory: Arc<Inventory>,
 }
 
 impl Registry {
     /// Makes a registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
-        let engine = Arc::new(Engine::new(store));
+        let (engine, inventory) = (Arc::new(Engine::new(store)), Arc::<Inventory>::default());
         engine.follow_clients();
+        let in_use: Weak<Inventory> = Arc::downgrade(&inventory);
+        engine.name_in_outages(in_use);
         Self {
             engine,
             secret,
@@ -83,7 +85,7 @@ impl Registry {
             is_off: false,
             lookup_counts: LookupCounts::default(),
             shed_layers: shed::ShedLayers::default(),
-            inventory: Inventory::default(),
+            inventory,
         }
     }
 
@@ -232,7 +234,8 @@ impl Registry {
 
     /// Waits until the settlements of all [reservations](crate::Limit::reserve) whose responses have ended, and the releases
     /// of all [permits](crate::RateLimitLayer::and), are made or given up, then [returns](Store::drain) what the store holds
-    /// in advance, such as leases, and ends what it does in the background: at most for `deadline`. Returns what settlements are left and were given up. With a deadline of
+    /// in advance, such as leases, and ends what it does in the background: at most for `deadline`. Then the log gets the events that no
+    /// line has counted yet. Returns what settlements are left and were given up. With a deadline of
     /// zero, it returns at once and tries nothing, so that the figures may be polled.
     ///
     /// For the end of a process, after its server has ended all responses. Settlements that wait to be repeated are tried at once,
@@ -251,6 +254,7 @@ impl Registry {
         if !deadline.is_zero() {
             // What is not returned expires.
             let _ = timeout(deadline.saturating_sub(start.elapsed()), self.store().drain()).await;
+            self.engine.backlog.unsaid_lines.write();
         }
         drained
     }
@@ -310,11 +314,13 @@ impl Drop for Registry {
 }
 
 impl fmt::Debug for Registry {
-    /// Prints the id of the secret and the names of the policies.
+    /// Prints the id of the secret, the names of the policies, and whether limits are off.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry")
-            .field("secret", &self.secret)
-            .field("policies", &self.engine.policies().names())
-            .finish_non_exhaustive()
+        let mut fields = f.debug_struct("Registry");
+        fields.field("secret", &self.secret).field("policies", &self.engine.policies().names());
+        if self.is_off {
+            fields.field("limits", &"off");
+        }
+        fields.finish_non_exhaustive()
     }
 }

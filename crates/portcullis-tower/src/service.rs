@@ -3,18 +3,21 @@
 pub(crate) mod future;
 pub(crate) mod waiting_request;
 
+use std::fmt;
 use std::mem;
 use std::sync::Arc;
+#[cfg(feature = "axum")]
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use http::request::Parts;
-use http::{Request, Response};
+use http::{Extensions, Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{self, Decided, Started, Waiting, admit, fast_path};
 use crate::body::discard::discard;
-use crate::config::{LayerConfig, LiveConfig};
+use crate::config::{CurrentConfig, LayerConfig, LiveConfig};
 use crate::service::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
 
@@ -27,12 +30,48 @@ use crate::{ResponseBody, ResponseFuture};
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
+    place: Arc<ServicePlace>,
+}
+
+/// What all clones of one service share: the layer, in one place of a router.
+pub(crate) struct ServicePlace {
     config: Arc<LiveConfig>,
+    /// Whether the layer knows the route of the service.
+    #[cfg(feature = "axum")]
+    has_route: AtomicBool,
+}
+
+impl ServicePlace {
+    /// The configuration for a request. Its route is learnt by the first one.
+    #[inline]
+    fn config_for(&self, request: &Extensions) -> CurrentConfig<'_> {
+        #[cfg(feature = "axum")]
+        if !self.has_route.load(Relaxed) {
+            self.learn_route(request);
+        }
+        #[cfg(not(feature = "axum"))]
+        let _ = request;
+        self.config.current()
+    }
+
+    #[cfg(feature = "axum")]
+    #[cold]
+    fn learn_route(&self, request: &Extensions) {
+        self.has_route.store(true, Relaxed);
+        if let Some(route) = request.get::<axum::extract::MatchedPath>() {
+            self.config.learn_route(route.as_str());
+        }
+    }
 }
 
 impl<S> RateLimit<S> {
     pub(crate) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
-        Self { inner, config }
+        let place = ServicePlace {
+            config,
+            #[cfg(feature = "axum")]
+            has_route: AtomicBool::new(false),
+        };
+        Self { inner, place: Arc::new(place) }
     }
 
     /// Returns the inner service.
@@ -65,8 +104,8 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let Self { inner, config } = self;
-        limit(inner, &config.current(), request.into_parts())
+        let Self { inner, place } = self;
+        limit(inner, &place.config_for(request.extensions()), request.into_parts())
     }
 }
 
@@ -133,6 +172,12 @@ fn take_ready<S: Clone>(inner: &mut S) -> Instance<S> {
 fn release_ready<S: Clone>(inner: &mut S) -> Instance<S> {
     *inner = inner.clone();
     Instance::idle(inner.clone())
+}
+
+impl fmt::Debug for ServicePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.config, f)
+    }
 }
 
 #[cfg(feature = "tonic")]

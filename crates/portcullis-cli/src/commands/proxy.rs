@@ -113,7 +113,7 @@ impl Proxy {
             Some(clients) => loader.client_ip(clients),
             None => loader,
         };
-        Ok(findings::usable(Rules::load(&loader), Rules::warnings)?)
+        Ok(findings::usable_by_service(Rules::load(&loader), Rules::warnings)?)
     }
 
     /// The clients by the flags. `None` without them.

@@ -14,5 +14,6 @@ mod proxy;
 mod replay;
 mod rules;
 mod serve;
+mod service_log;
 mod simulate;
 mod snippets;

@@ -59,7 +59,7 @@ pub fn check_one(limits: &Limits, asked: Asked) -> One {
 
 #[inline]
 fn admitted(limits: &Limits, asked: Asked, ready: &ReadyCheck) {
-    if limits.outage().is_failing() {
+    if limits.is_store_failing() {
         limits.emit_store_state(None);
     }
     if limits.engine().observers().want_charges() {

@@ -9,7 +9,7 @@ use super::Ask;
 use crate::PolicySet;
 use crate::Reason;
 use crate::engine::{Limits, lock_outs};
-use crate::event::{EventKeys, EventKind, FoundKeys};
+use crate::event::{EventKeys, EventKind, FoundKeys, logs_rejections};
 
 /// Why the limits reject a request.
 #[derive(Clone, Debug)]
@@ -120,8 +120,8 @@ pub(super) fn emit(limits: &Arc<Limits>, rejected: &Rejected, keys: Option<&Foun
     if let Rejected::Limited { outcome, .. } = rejected {
         lock_outs::count(limits, outcome);
     }
-    // No line is logged for it, and its reason takes a while to find.
-    if limits.engine().observers().are_present() {
+    // Its reason takes a while to find.
+    if limits.engine().observers().are_present() || logs_rejections() {
         let kind = EventKind::Rejected { reason: rejected.reason(), decisions: rejected.decisions() };
         match keys {
             None => limits.emit(kind, || EventKeys::None),

@@ -7,6 +7,7 @@ use super::permits::InFlight;
 use super::settler::{NoTask, Settler, TaskPermit, Tasks};
 use super::slots::Queues;
 use super::windows::WindowQueues;
+use crate::log_throttle::UnsaidLines;
 
 /// What waits for a time or a task of the runtime.
 pub struct Backlog {
@@ -19,6 +20,8 @@ pub struct Backlog {
     pub settler: Settler,
     /// The permits of requests in flight.
     pub in_flight: InFlight,
+    /// The events that no line of a log has stated yet.
+    pub unsaid_lines: UnsaidLines,
 }
 
 opaque_debug!(Backlog);
@@ -33,6 +36,7 @@ impl Default for Backlog {
             window_queues: WindowQueues::default(),
             in_flight: InFlight::new(settler.clone()),
             settler,
+            unsaid_lines: UnsaidLines::default(),
         }
     }
 }

@@ -9,12 +9,12 @@ use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 
 use super::Engine;
+use crate::event::{Event, EventKeys, EventKind, Route, Uncounted};
 #[cfg(feature = "runtime")]
-use super::task;
-use crate::event::{Event, EventKeys, EventKind, Uncounted};
-#[cfg(feature = "runtime")]
-use crate::event::{EventLog, Observer as _};
+use crate::event::{EventLog, logs_decisions};
 use crate::limit::{Limit, is_in_flight};
+#[cfg(feature = "runtime")]
+use crate::task;
 use callers::KnownCallers;
 pub use callers::{CallerPolicies, CallerQuotas};
 
@@ -24,6 +24,7 @@ pub struct Limits {
     engine: Arc<Engine>,
     policies: Vec<Limit>,
     signals: Arc<Signals>,
+    route: Arc<Route>,
     /// Whether a policy limits requests in flight.
     holds_permits: bool,
     /// Whether a policy is charged when the outcome of the request is known.
@@ -48,40 +49,75 @@ opaque_debug!(Limits, Signals);
 impl Limits {
     /// Limits that have logged nothing, and have not called the store yet.
     pub fn new(engine: Arc<Engine>, policies: Vec<Limit>) -> Self {
-        Self::with(engine, policies, Arc::default(), false)
+        Self::with(engine, policies, Arc::default(), Arc::default(), false)
     }
 
-    fn with(engine: Arc<Engine>, policies: Vec<Limit>, signals: Arc<Signals>, is_trial: bool) -> Self {
+    fn with(
+        engine: Arc<Engine>,
+        policies: Vec<Limit>,
+        signals: Arc<Signals>,
+        route: Arc<Route>,
+        is_trial: bool,
+    ) -> Self {
         let holds_permits = policies.iter().any(|limit| is_in_flight(&limit.policy));
         let charges_later = policies.iter().any(|limit| limit.unsettled.is_some());
         let corrects = policies.iter().any(|limit| limit.corrects);
         let known_callers = KnownCallers::default();
-        Self { engine, policies, signals, holds_permits, charges_later, corrects, is_trial, known_callers }
+        Self {
+            engine,
+            policies,
+            signals,
+            route,
+            holds_permits,
+            charges_later,
+            corrects,
+            is_trial,
+            known_callers,
+        }
     }
 
     /// Returns these limits with other policies.
     #[must_use]
     pub fn with_policies(&self, policies: Vec<Limit>) -> Self {
-        Self::with(Arc::clone(&self.engine), policies, Arc::clone(&self.signals), self.is_trial)
+        let (engine, signals, route) = self.shared();
+        Self::with(engine, policies, signals, route, self.is_trial)
     }
 
     /// Returns these limits with a log that they share with others.
     #[must_use]
     pub fn with_signals(&self, signals: Arc<Signals>) -> Self {
-        Self::with(Arc::clone(&self.engine), self.policies.clone(), signals, self.is_trial)
+        let (engine, _, route) = self.shared();
+        Self::with(engine, self.policies.clone(), signals, route, self.is_trial)
     }
 
-    /// Returns these limits for another layer, which has logged nothing, and has not called the store yet.
+    /// Returns these limits under another route.
+    #[must_use]
+    pub fn with_route(&self, route: Route) -> Self {
+        let (engine, signals, _) = self.shared();
+        Self::with(engine, self.policies.clone(), signals, Arc::new(route), self.is_trial)
+    }
+
+    /// Returns these limits for another layer, which has logged nothing, has got no request, and has not called the store yet.
     #[must_use]
     pub fn anew(&self) -> Self {
-        self.with_signals(Arc::default())
+        self.with_signals(Arc::default()).with_route(self.route.anew())
     }
 
     /// Returns these limits for a door that lets requests pass which they reject. Events show what policies deny as those of policies
     /// that are [tried out](crate::Mode::Shadow).
     #[must_use]
     pub fn in_trial(&self) -> Self {
-        Self::with(Arc::clone(&self.engine), self.policies.clone(), Arc::clone(&self.signals), true)
+        let (engine, signals, route) = self.shared();
+        Self::with(engine, self.policies.clone(), signals, route, true)
+    }
+
+    fn shared(&self) -> (Arc<Engine>, Arc<Signals>, Arc<Route>) {
+        (Arc::clone(&self.engine), Arc::clone(&self.signals), Arc::clone(&self.route))
+    }
+
+    /// Where the requests come from, for people.
+    pub fn route(&self) -> &Route {
+        &self.route
     }
 
     /// The policies, in the order of their indexes.
@@ -187,7 +223,7 @@ impl Limits {
     pub fn emit<'a>(&'a self, kind: EventKind<'a>, keys: impl FnOnce() -> EventKeys<'a>) {
         if kind.is_logged() || self.engine.observers().are_present() {
             let keys = if self.wants_keys() { keys() } else { EventKeys::None };
-            self.send(Event::new(&self.policies, kind).with_keys(keys));
+            self.send(self.event(kind).with_keys(keys));
         }
     }
 
@@ -196,8 +232,21 @@ impl Limits {
     pub fn emit_uncounted<'a>(&'a self, why: Uncounted<'a>, keys: impl FnOnce() -> EventKeys<'a>) {
         if self.engine.observers().are_present() {
             let keys = if self.wants_keys() { keys() } else { EventKeys::None };
-            let event = Event::new(&self.policies, EventKind::Admitted { decisions: &[] });
+            let event = self.event(EventKind::Admitted { decisions: &[] });
             self.send(event.with_keys(keys).with_uncounted(why));
+        }
+    }
+
+    #[inline]
+    fn event<'a>(&'a self, kind: EventKind<'a>) -> Event<'a> {
+        Event::new(&self.policies, kind).on_route(&self.route)
+    }
+
+    /// Logs what policies that are tried out have decided and would not reject, where each decision is logged.
+    #[cfg(feature = "runtime")]
+    pub(crate) fn log_tried(&self, decisions: &[Decision]) {
+        if logs_decisions() {
+            EventLog::log_tried(&self.event(EventKind::Admitted { decisions }));
         }
     }
 
@@ -211,9 +260,8 @@ impl Limits {
 
     fn emit_now(&self, event: &Event<'_>) {
         #[cfg(feature = "runtime")]
-        if event.kind.is_logged() {
-            self.signals.log.on_event(event);
-        }
+        self.engine.emit(&self.signals.log, event);
+        #[cfg(not(feature = "runtime"))]
         self.engine.observers().emit(event);
     }
 
@@ -234,6 +282,10 @@ impl Limits {
     /// Emits that the store fails, or that it answers again.
     pub fn emit_store_state(&self, failure: Option<&StoreError>) {
         let outage = &self.signals.outage;
+        #[cfg(feature = "runtime")]
+        if failure.is_none() {
+            self.engine.store_answered();
+        }
         let kind = match failure {
             None if outage.answered(|| self.engine.now()) => EventKind::StoreRecovered,
             None => return,
@@ -243,7 +295,17 @@ impl Limits {
         self.emit(kind, || EventKeys::None);
     }
 
-    /// Whether the store has failed and not recovered since.
+    /// Whether an outage has begun whose end was not emitted or not logged.
+    #[inline]
+    pub fn is_store_failing(&self) -> bool {
+        #[cfg(feature = "runtime")]
+        if self.engine.is_store_failing() {
+            return true;
+        }
+        self.signals.outage.is_failing()
+    }
+
+    /// The outage as these limits have seen it.
     #[inline]
     pub fn outage(&self) -> &Outage {
         &self.signals.outage

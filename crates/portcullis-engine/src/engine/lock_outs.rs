@@ -71,6 +71,9 @@ fn emit(
         }
         Ok(None) => {}
         // The calls for requests show the state of the store, and emit it.
-        Err(error) => lock_out.log_failure(policy, error, store.engine().now()),
+        #[cfg(feature = "runtime")]
+        Err(error) => lock_out.log_failure(policy, error, &store.engine().backlog.unsaid_lines),
+        #[cfg(not(feature = "runtime"))]
+        Err(_) => _ = lock_out,
     }
 }

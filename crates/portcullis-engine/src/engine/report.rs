@@ -17,6 +17,10 @@ pub fn of_key<'a>(limits: &'a Limits, policy: &'a PolicyName, key: Key, kind: Ev
 /// Emits that a request is admitted. `shadows` are the decisions of the policies that are tried out.
 #[inline]
 pub fn admitted(limits: &Limits, decisions: &[Decision], shadows: &[Decision], keys: Option<&FoundKeys>) {
+    #[cfg(feature = "runtime")]
+    if !shadows.is_empty() {
+        limits.log_tried(shadows);
+    }
     if decisions.is_empty() {
         limits.emit_uncounted(Uncounted::Shadows(shadows), || EventKeys::found(keys));
     } else {
@@ -29,7 +33,7 @@ pub fn admitted(limits: &Limits, decisions: &[Decision], shadows: &[Decision], k
 pub fn answered(limits: &Limits, answer: Result<&Outcome, &StoreError>) {
     match answer {
         Ok(outcome) if outcome.is_remembered() || outcome.is_leased() => {}
-        Ok(outcome) if outcome.failure().is_none() && !limits.outage().is_failing() => {}
+        Ok(outcome) if outcome.failure().is_none() && !limits.is_store_failing() => {}
         Ok(outcome) => limits.emit_store_state(outcome.failure()),
         Err(error) => limits.emit_store_state(Some(error)),
     }

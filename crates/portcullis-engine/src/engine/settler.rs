@@ -27,9 +27,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::engine::Limits;
 use crate::engine::report;
-use crate::engine::task::spawn;
 use crate::event::{EventKind, SettlementLoss};
 use crate::limit::is_in_flight;
+use crate::task::spawn;
 use queue::{FIRST_DELAY, MAX_RELEASES, MAX_WAITING, Queue, backoff};
 pub(crate) use tasks::Tasks;
 pub use tasks::{NoTask, TaskPermit};

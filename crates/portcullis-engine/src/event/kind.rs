@@ -300,13 +300,28 @@ pub enum EventKind<'a> {
 }
 
 impl EventKind<'_> {
-    /// Whether the log counts the event. Most requests end with one that it does not.
+    /// Whether the log may have a line about the event. Most requests end with one that it does not.
     #[inline]
     pub fn is_logged(&self) -> bool {
         match self {
-            Self::Admitted { .. } => false,
-            Self::Rejected { reason, .. } => *reason == Reason::Denied,
+            Self::Admitted { .. } => logs_decisions(),
+            Self::Rejected { reason, .. } => *reason == Reason::Denied || logs_rejections(),
             _ => true,
         }
     }
 }
+
+/// Whether the log has a line about each rejection, up to a number of lines.
+#[inline]
+pub(crate) fn logs_rejections() -> bool {
+    tracing::enabled!(target: LOG_TARGET, tracing::Level::DEBUG)
+}
+
+/// Whether the log has a line about each decision.
+#[inline]
+pub(crate) fn logs_decisions() -> bool {
+    tracing::enabled!(target: LOG_TARGET, tracing::Level::TRACE)
+}
+
+/// The module that writes the lines, by which a subscriber may filter them.
+pub(super) const LOG_TARGET: &str = "portcullis_engine::event::log";

@@ -3,16 +3,18 @@
 #[cfg(feature = "runtime")]
 mod later;
 
-use std::time::Duration;
-
-use portcullis_core::log::LogThrottle;
 use portcullis_core::overrides::LockOut;
-use portcullis_core::{PolicyName, StoreError, Timestamp};
+#[cfg(feature = "runtime")]
+use portcullis_core::{PolicyName, StoreError};
+
+#[cfg(feature = "runtime")]
+use crate::log_throttle::{LogThrottle, UnsaidLines};
 
 /// The lock-out of one policy, which all layers with the policy share.
 #[derive(Debug)]
 pub struct PolicyLockOut {
     rule: LockOut,
+    #[cfg(feature = "runtime")]
     failed: LogThrottle,
     #[cfg(feature = "runtime")]
     pub(crate) later: later::Later,
@@ -22,25 +24,31 @@ impl PolicyLockOut {
     pub(crate) fn new(rule: LockOut) -> Self {
         Self {
             rule,
-            failed: LogThrottle::new(),
+            #[cfg(feature = "runtime")]
+            failed: LogThrottle::per_minute(),
             #[cfg(feature = "runtime")]
             later: later::Later::default(),
         }
     }
 
-    pub(crate) fn rule(&self) -> &LockOut {
+    /// After how many denials keys are blocked, and for how long.
+    pub fn rule(&self) -> &LockOut {
         &self.rule
     }
 
     /// Logs that a report has failed, once a minute.
-    pub(crate) fn log_failure(&self, policy: &PolicyName, error: &StoreError, now: Timestamp) {
-        if let Some(reports) = self.failed.due(now, Duration::from_secs(60)) {
-            tracing::warn!(
-                %policy,
-                %error,
-                reports,
-                "reports of denials fail, so that clients are locked out late or not at all; counted since the last such line"
-            );
-        }
+    #[cfg(feature = "runtime")]
+    pub(crate) fn log_failure(&self, policy: &PolicyName, error: &StoreError, unsaid: &UnsaidLines) {
+        self.failed.count(0, Some(unsaid), || {
+            let (policy, error) = (policy.clone(), error.to_string());
+            move |counted| {
+                tracing::warn!(
+                    %policy,
+                    %error,
+                    reports = counted.events,
+                    "reports of denials fail, so that clients are locked out late or not at all; counted since the last such line"
+                );
+            }
+        });
     }
 }

@@ -158,24 +158,28 @@ impl Checks {
             return answer::text(StatusCode::INTERNAL_SERVER_ERROR, "the server is misconfigured");
         };
         if !self.trusted.contains(peer.ip()) {
-            if let Some(times) = self.untrusted.due() {
-                tracing::warn!(times, "a peer that is not trusted asked for a check, and got 403");
-            }
+            self.untrusted.count(0, None, || {
+                |counted| {
+                    let times = counted.events;
+                    tracing::warn!(times, "a peer that is not trusted asked for a check, and got 403");
+                }
+            });
             return answer::text(StatusCode::FORBIDDEN, "this address may not ask for checks");
         }
         let request = match client_request(dialect, parts.headers) {
             Ok(request) => request,
             Err(malformed) => {
-                if !malformed.is_of_client()
-                    && let Some(times) = self.malformed.due()
-                {
-                    tracing::warn!(
-                        times,
-                        path = dialect.path(),
-                        "a proxy sends malformed checks: {malformed}"
-                    );
+                let text = malformed.to_string();
+                if !malformed.is_of_client() {
+                    self.malformed.count(0, None, || {
+                        let text = text.clone();
+                        move |counted| {
+                            let (times, path) = (counted.events, dialect.path());
+                            tracing::warn!(times, path, "a proxy sends malformed checks: {text}");
+                        }
+                    });
                 }
-                return answer::malformed(dialect, malformed.is_of_client(), &malformed.to_string());
+                return answer::malformed(dialect, malformed.is_of_client(), &text);
             }
         };
         let Ok(response) = self.service.clone().oneshot(request).await;

@@ -156,7 +156,7 @@ impl DescriptorFiles {
                 readiness.report(EventKind::RulesReloaded { generation });
             }
             Err(findings) => {
-                tracing::warn!(
+                tracing::error!(
                     findings,
                     "changed descriptor files are refused, and the last good ones apply"
                 );

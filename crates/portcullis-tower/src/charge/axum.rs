@@ -66,9 +66,11 @@ impl IntoResponse for MissingCharge {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        if let Some(requests) = THROTTLE.due() {
-            tracing::error!(requests, "{self}; counted since the last such line");
-        }
+        THROTTLE.count(0, None, || {
+            move |counted| {
+                tracing::error!(requests = counted.events, "{self}; counted since the last such line");
+            }
+        });
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")
             .into_response()
     }
@@ -88,9 +90,11 @@ impl IntoResponse for MissingUsage {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        if let Some(requests) = THROTTLE.due() {
-            tracing::error!(requests, "{self}; counted since the last such line");
-        }
+        THROTTLE.count(0, None, || {
+            move |counted| {
+                tracing::error!(requests = counted.events, "{self}; counted since the last such line");
+            }
+        });
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot count what this request uses\n")
             .into_response()
     }

@@ -11,7 +11,7 @@ use crate::config::LayerConfig;
 use crate::registry::policy_sets::PreparedSet;
 use crate::{Global, KeyError, LayerError, Limit, PolicyExt as _, Reason, Registry};
 use portcullis_core::Mistakes;
-use portcullis_engine::{Event, EventKind, Observer as _};
+use portcullis_engine::{Event, EventKind};
 
 /// The configuration of checks under `policies`, of which there is at least one.
 ///
@@ -75,8 +75,7 @@ pub(super) fn refuse<'a>(
     let rejected = EventKind::Rejected { reason: Reason::Misconfigured, decisions: &[] };
     for kind in [EventKind::Misconfigured { error: &error }, rejected] {
         let event = Event::new(&policies, kind);
-        registry.policy_sets().log().on_event(&event);
-        registry.engine().observers().emit(&event);
+        registry.engine().emit(registry.policy_sets().log(), &event);
     }
     let responses = Arc::new(registry.default_responses());
     Limited::new(responses, Refusal::NoKey(error), accept)

@@ -53,6 +53,14 @@ impl LiveConfig {
         live
     }
 
+    /// Adds the route of a request, unless the layer was given one. The first ones are logged.
+    #[cfg(feature = "axum")]
+    pub(crate) fn learn_route(&self, route: &str) {
+        if self.built.limits.route().see(route) {
+            self.built.registry.inventory().log_route(route, &self.built);
+        }
+    }
+
     /// Lists the layer for as long as it exists.
     pub(crate) fn list(self: &Arc<Self>) {
         let weak: Weak<Self> = Arc::downgrade(self);
@@ -138,14 +146,18 @@ impl LiveConfig {
     }
 
     fn log_ignored_share(&self, policy: &PolicyName) {
-        if let Some(times) = self.ignored_share.due() {
-            tracing::warn!(
-                %policy,
-                times,
-                "a policy is enforced for a share of its keys, but not in a layer that was built later and whose keys clients \
-                 choose: it keeps its own mode"
-            );
-        }
+        let unsaid = &self.built.registry.engine().backlog.unsaid_lines;
+        self.ignored_share.count(0, Some(unsaid), || {
+            let policy = policy.clone();
+            move |counted| {
+                tracing::warn!(
+                    %policy,
+                    times = counted.events,
+                    "a policy is enforced for a share of its keys, but not in a layer that was built later and whose keys clients \
+                     choose: it keeps its own mode"
+                );
+            }
+        });
     }
 }
 
@@ -153,8 +165,12 @@ impl ListedLayer for LiveConfig {
     fn summary(&self) -> LayerSummary {
         let built = self.built.policies();
         let registered = self.table.registered(built.iter().map(|one| one.policy.name())).1;
-        let policies = built.iter().zip(registered).map(|(one, now)| one.as_registered_or_off(now));
-        let (route, secret) = (self.built.route.clone(), self.built.registry.secret().clone());
+        let is_off = self.built.registry.is_off();
+        let policies = built.iter().zip(registered).map(|(one, now)| {
+            let now = one.as_registered_or_off(now);
+            if is_off { now.switched_off() } else { now }
+        });
+        let (route, secret) = (self.built.limits.route().text(), self.built.registry.secret().clone());
         LayerSummary::new(route, policies.collect(), secret)
     }
 }

@@ -8,8 +8,11 @@ use crate::{LayerError, RateLimitLayer};
 use portcullis_response::internal::ResponseSettings;
 
 impl RateLimitLayer {
-    /// Names the route that the layer is on, such as `GET /search`: for the line that the layer logs when it starts, and for
+    /// Names the route that the layer is on, such as `GET /search`: for the lines that the layer logs, and for
     /// [`Registry::layers`](crate::Registry::layers). It matches no requests.
+    ///
+    /// In a router of Axum a layer learns its routes by itself, from the first request to each (`MatchedPath`), and shows up to eight of
+    /// them, unless this names one. That needs the feature `axum`.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -26,7 +29,7 @@ impl RateLimitLayer {
     /// # drop(service);
     /// ```
     pub fn route(mut self, route: impl Into<Box<str>>) -> Self {
-        Arc::make_mut(&mut self.config).route = Some(Arc::from(route.into()));
+        Arc::make_mut(&mut self.config).set_route(&route.into());
         self
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::{Decision, Policy, PolicyName, Quota, StoreError, StoreErrorKind, Timestamp};
 
-use portcullis_engine::{Class, Event, EventKind, EventLog, Observer, QuotaRefusal, Reason, SettlementLoss};
+use portcullis_engine::{Class, Event, EventKind, EventLog, QuotaRefusal, Reason, SettlementLoss};
 
 use crate::{KeyError, OnMissing, Registry};
 
@@ -49,10 +49,9 @@ impl Subjects {
             ("`OutcomePanicked`", EventKind::OutcomePanicked { policy }),
             ("`RulesRejected`", EventKind::RulesRejected { generation: 1, findings: "none" }),
             (
-                "`StoreFailed`, the first of an outage",
+                "`StoreFailed`, the first of an outage of the store",
                 EventKind::StoreFailed { error: store_error, is_new: true },
             ),
-            ("", EventKind::StoreFailed { error: store_error, is_new: false }),
             ("`OpenForExpired`", EventKind::OpenForExpired { policy }),
             ("`StoreOverloaded`", EventKind::StoreOverloaded { error: store_error }),
             ("`TooManyWaiting`", EventKind::TooManyWaiting),
@@ -85,18 +84,18 @@ impl Subjects {
                 "`Rejected` with `Reason::Denied`",
                 EventKind::Rejected { reason: Reason::Denied, decisions: &[] },
             ),
-            ("", EventKind::Rejected { reason: Reason::Limited, decisions }),
             ("`SoftLimitReached`", EventKind::SoftLimitReached { decision }),
             ("`Shed` in shadow mode", shed(true)),
             ("`ShadowWouldReject`", EventKind::ShadowWouldReject { decision }),
-            ("", EventKind::Admitted { decisions }),
+            ("`Rejected`", EventKind::Rejected { reason: Reason::Limited, decisions }),
+            ("`Admitted`", EventKind::Admitted { decisions }),
+            ("`ChargedMore`", EventKind::ChargedMore { decisions, units: 1 }),
+            ("`ChargeDenied`", EventKind::ChargeDenied { decisions, units: 1 }),
             ("", EventKind::Exempt { policy }),
             ("", EventKind::Skipped),
             ("", EventKind::Preflight { is_counted: true }),
             ("", EventKind::Waited { policy, waited: Duration::from_secs(1) }),
             ("", EventKind::Charged { decision, units: 1 }),
-            ("", EventKind::ChargedMore { decisions, units: 1 }),
-            ("", EventKind::ChargeDenied { decisions, units: 1 }),
             ("", EventKind::Refunded { decision, units: 1 }),
             ("", EventKind::PermitAcquired { decision }),
             ("", EventKind::PermitReleased { decision }),
@@ -104,13 +103,23 @@ impl Subjects {
     }
 }
 
-/// What is logged within an hour of an event that happens 20 times at its beginning, and again after 59 s, 60 s and an hour.
-async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, [usize; 4])> {
+/// What is logged within an hour of an event that happens 200 times at its beginning, and again after 59 s, 60 s and an hour, with the
+/// lines between them, and what is left in the end.
+async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, [usize; 5])> {
     let (registry, log) = (Registry::off(), EventLog::default());
     let mut counts = Vec::new();
-    for (seconds, times) in [(0, 20), (59, 1), (1, 1), (3_540, 1)] {
-        tokio::time::advance(Duration::from_secs(seconds)).await;
-        captured.take();
+    if let EventKind::StoreRecovered = kind {
+        let error = StoreError::new(StoreErrorKind::Unavailable, "no connection");
+        let failed = EventKind::StoreFailed { error: &error, is_new: true };
+        registry.engine().emit(&log, &Event::new(&[], failed));
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    captured.take();
+    for (seconds, times) in [(0, 200), (59, 1), (1, 1), (3_540, 1)] {
+        for _ in 0..seconds {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            tokio::task::yield_now().await;
+        }
         for _ in 0..times {
             match kind {
                 // No layer emits these.
@@ -118,24 +127,30 @@ async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, 
                 EventKind::RulesRejected { generation, findings } => {
                     registry.rules_rejected(generation, findings);
                 }
-                kind => log.on_event(&Event::new(&[], kind)),
+                kind => registry.engine().emit(&log, &Event::new(&[], kind)),
             }
         }
         counts.push(captured.take());
     }
+    let _ = registry.drain(Duration::from_secs(1)).await;
+    counts.push(captured.take());
     let of_level = |level: &'static str| {
         let count = |lines: &str| lines.lines().filter(|line| line.trim_start().starts_with(level)).count();
-        (level, [0, 1, 2, 3].map(|index| count(&counts[index])))
+        (level, [0, 1, 2, 3, 4].map(|index| count(&counts[index])))
     };
     let levels = ["ERROR", "WARN", "INFO", "DEBUG", "TRACE"].map(of_level);
-    levels.into_iter().filter(|(_, counts)| *counts != [0; 4]).collect()
+    levels.into_iter().filter(|(_, counts)| *counts != [0; 5]).collect()
 }
 
-fn how_often(counts: [usize; 4]) -> &'static str {
+fn how_often(counts: [usize; 5]) -> &'static str {
     match counts {
-        [20, 1, 1, 1] => "each",
-        [1, 0, 1, 1] => "once a minute",
-        [1, 0, 0, 1] => "once an hour",
+        [200, 1, 1, 1, 0] => "each",
+        // The others when the minute is over.
+        [100, 0, 2, 1, 0] => "each, at most 100 a minute",
+        // The last but one as well.
+        [1, 0, 1, 2, 0] => "once a minute",
+        [1, 0, 0, 1, 1] => "once an hour",
+        [1, 0, 0, 0, 0] => "once an outage",
         _ => "in no way that an operator expects",
     }
 }

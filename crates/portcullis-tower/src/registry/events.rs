@@ -1,7 +1,7 @@
 //! Events of requests that are decided without a layer.
 
 use super::Registry;
-use portcullis_engine::{Event, EventKind, Observer as _};
+use portcullis_engine::{Event, EventKind};
 
 impl Registry {
     /// Emits an event to the log and to the observers, as a layer does. For programs that decide with the [store](Self::store) itself, such as a
@@ -19,8 +19,7 @@ impl Registry {
             return;
         }
         let event = Event::new(&[], kind);
-        self.policy_sets.log().on_event(&event);
-        observers.emit(&event);
+        self.engine.emit(self.policy_sets.log(), &event);
     }
 }
 

@@ -5,6 +5,10 @@ mod summary;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError, Weak};
 
+use portcullis_core::Policy;
+use portcullis_engine::PoliciesInUse;
+
+use crate::Mode;
 pub use summary::{LayerSummary, PolicySummary};
 
 /// A layer that can be listed.
@@ -57,16 +61,40 @@ impl Inventory {
 
     /// Logs what a layer limits, for the first layers.
     pub(crate) fn log_start(&self, layer: &LayerSummary) {
-        let number = self.lines.fetch_add(1, Relaxed);
-        if number < MAX_LINES {
+        self.log(|| {
             let (route, policies) = (layer.route(), layer.policies_text());
             tracing::info!(route, policies, "a layer of the rate limiter limits requests");
+        });
+    }
+
+    /// Logs a route that a layer has learnt, for the first layers.
+    #[cfg(feature = "axum")]
+    pub(crate) fn log_route(&self, route: &str, layer: &impl std::fmt::Debug) {
+        self.log(|| {
+            tracing::info!(route, policies = ?layer, "a layer of the rate limiter limits requests of this route, which its first request has shown");
+        });
+    }
+
+    fn log(&self, line: impl FnOnce()) {
+        let number = self.lines.fetch_add(1, Relaxed);
+        if number < MAX_LINES {
+            line();
         } else {
             if number == MAX_LINES {
                 tracing::info!("more layers of the rate limiter limit requests: they are not logged");
             }
             // The number stays behind the last line, however many layers follow.
             self.lines.store(MAX_LINES + 1, Relaxed);
+        }
+    }
+}
+
+impl PoliciesInUse for Inventory {
+    fn visit(&self, visit: &mut dyn FnMut(&Policy, Mode, Option<&str>)) {
+        for layer in self.layers() {
+            for own in layer.policies().iter().filter(|own| own.mode() != Mode::Off) {
+                visit(own.policy(), own.mode(), layer.route());
+            }
         }
     }
 }

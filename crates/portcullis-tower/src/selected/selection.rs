@@ -15,7 +15,7 @@ use crate::registry::layers::ListedLayer as _;
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
 use portcullis_core::Mistakes;
 use portcullis_engine::Signals;
-use portcullis_engine::{Event, EventKind, Observer as _};
+use portcullis_engine::{Event, EventKind};
 use portcullis_response::internal::Cause;
 
 /// The log of layers that are chosen among each other: their lines are throttled together, and an outage of the store is one for all of
@@ -117,8 +117,7 @@ impl Refusal {
         let rejected = EventKind::Rejected { reason: Reason::Misconfigured, decisions: &[] };
         for kind in [EventKind::Misconfigured { error }, rejected] {
             let event = Event::new(&[], kind);
-            registry.policy_sets().log().on_event(&event);
-            registry.engine().observers().emit(&event);
+            registry.engine().emit(registry.policy_sets().log(), &event);
         }
         let rejection = Rejection::new(parts, Cause::NoKey(error));
         registry.default_responses().reject(&rejection, admission::is_nested(&parts.extensions))

@@ -103,8 +103,8 @@ async fn outages_are_logged_once_per_transition() {
         }
     }
     let (down, up) = (
-        "WARN the store of the rate limiter cannot answer error=the store is down meanwhile=open: open",
-        "INFO the store of the rate limiter answers again",
+        "WARN the store of the rate limiter cannot answer error=the store is down meanwhile=\"open: open\"",
+        "INFO the store of the rate limiter answers again policies=\"open: open\"",
     );
     assert_eq!(log.lines(), [down, up, down, up, down]);
 }
@@ -138,4 +138,44 @@ async fn a_server_without_addresses_answers_500_and_logs_why() {
         lines[0].starts_with("ERROR")
             && lines[0].contains("into_make_service_with_connect_info::<SocketAddr>()")
     );
+}
+
+/// One line for the store, whichever layers see it fail, and whichever sees it answer.
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_logged_once_with_all_policies_and_routes() {
+    let (log, _guard) = log();
+    let store = Arc::<TestStore>::default();
+    let registry = registry_of(Arc::clone(&store));
+    let daily = |name| Policy::fixed_window(name, Quota::per_day(9));
+    let layer = |policy: Policy, route: &str| {
+        RateLimitLayer::new(Arc::clone(&registry), policy.by(Global)).route(route.to_owned())
+    };
+    let closed = daily("pay").on_store_failure(FailureMode::Closed);
+    let services = [
+        probed(&layer(daily("all"), "GET /search")).0,
+        probed(&layer(daily("all"), "GET /items")).0,
+        probed(&layer(closed, "POST /pay").and(daily("tried").by(Global).shadow())).0,
+    ];
+    let checked = portcullis_tower::CheckBuilder::new(&registry, &daily("check"))
+        .by(|key| key.part("user", b"ada"))
+        .await;
+    assert!(checked.is_ok());
+    store.set(Mode::Down);
+    for service in &services {
+        send(service, request(&[])).await;
+    }
+    tokio::time::advance(Duration::from_secs(2)).await;
+    store.set(Mode::Ready);
+    // Not the layer whose request has failed first.
+    send(&services[2], request(&[])).await;
+    send(&services[0], request(&[])).await;
+    let policies = "all: local, whole limit on GET /search, GET /items; pay: closed on POST /pay; tried: local, whole limit (shadow) on \
+                    POST /pay; check: local, whole limit";
+    let expected = [
+        format!(
+            r#"WARN the store of the rate limiter cannot answer error=the store is down meanwhile="{policies}""#
+        ),
+        format!(r#"INFO the store of the rate limiter answers again policies="{policies}""#),
+    ];
+    assert_eq!(log.lines(), expected);
 }

@@ -79,7 +79,8 @@ async fn overload_is_logged_separately_and_throttled() {
     assert_eq!(log.lines(), [overloaded]);
 
     // It neither ends an outage nor begins one.
-    let down = "WARN the store of the rate limiter cannot answer error=the store is down meanwhile=all: open";
+    let down =
+        r#"WARN the store of the rate limiter cannot answer error=the store is down meanwhile="all: open""#;
     for mode in [Mode::Down, Mode::Overloaded, Mode::Down] {
         store.set(mode);
         send(&service, request(&[])).await;
@@ -105,7 +106,7 @@ async fn a_remembered_denial_is_limited_and_ends_no_outage() {
         tokio::time::advance(Duration::from_secs(2)).await;
     }
     assert_eq!(probe.calls(), 2);
-    let meanwhile = "meanwhile=all: open, day: open";
+    let meanwhile = r#"meanwhile="all: open; day: open""#;
     let down =
         format!("WARN the store of the rate limiter cannot answer error=the store is down {meanwhile}");
     assert_eq!(log.lines(), [down]);

@@ -139,7 +139,7 @@ async fn shadow_rejections_are_counted_in_the_log() {
     assert_eq!(
         log.lines(),
         [
-            "INFO shadow policies would have rejected requests, this one the latest; counted since the last such line \
+            "INFO shadow policies would have rejected requests, this one some of them; counted since the last such line \
           policy=planned requests=1"
         ]
     );

@@ -124,13 +124,13 @@ impl Limits {
                 let loader = Loader::file(path).for_door(Door::Serve);
                 let has_check = arguments.has_check(listeners);
                 let loader = if has_check { loader.for_door(Door::Check) } else { loader };
-                findings::usable(Rules::load(&loader), Rules::warnings)?.map(Self::Native)
+                findings::usable_by_service(Rules::load(&loader), Rules::warnings)?.map(Self::Native)
             }
             Kind::Envoy => {
                 let files = DescriptorFiles::new(PathBuf::from(path))
                     .merge_domains(arguments.merge_domains)
                     .allow_empty(arguments.allow_empty);
-                let loaded = findings::usable(files.load(), Descriptors::warnings)?;
+                let loaded = findings::usable_by_service(files.load(), Descriptors::warnings)?;
                 loaded.map(|descriptors| Self::Envoy { files, descriptors })
             }
         })

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use super::emit;
 use crate::engine::Limits;
-use crate::engine::task::spawn;
 use crate::limit::PolicyLockOut;
+use crate::task::spawn;
 
 /// Counts a denial, which a task reports. Outside of a runtime it is not reported.
 pub(super) fn count(limits: &Arc<Limits>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {

@@ -10,8 +10,9 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Held, HeldPolicy, Shared};
-use crate::engine::{report, task};
+use crate::engine::report;
 use crate::event::EventKind;
+use crate::task;
 
 impl Shared {
     /// Makes sure that a task renews what is held. Without a runtime, nothing is renewed until another permit is taken in one.

@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-use crate::engine::task::spawn;
+use crate::task::spawn;
 
 /// The tasks of all layers of one limiter. Clones share their number.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Buf;
 use http_body::Body;
 use http_body_util::BodyExt as _;
-use portcullis_engine::engine::task;
+use portcullis_engine::task;
 use tokio::runtime::Handle;
 use tokio::task::coop;
 use tokio::time::{Instant, timeout_at};
