@@ -61,6 +61,11 @@ pub(crate) struct PolicyInUse {
     pub(crate) routes: Vec<String>,
     /// What finds the key in a request, such as `client_ip`; if layers differ, four of them with commas.
     pub(crate) key: String,
+    /// What else is set, each in some words, such as `costs 5` or `waits for at most 1s`: costs, reservations, charges by the outcome, quotas
+    /// of callers, lock-outs, waits and others; at most 32, those of all layers together.
+    pub(crate) options: Vec<String>,
+    /// What happens to a request while the store cannot answer, such as `closed`.
+    pub(crate) failure_mode: String,
     /// Whether it reads grants and blocks.
     pub(crate) allows_overrides: bool,
     /// How many layers and rules of files limit by it. Those that were built and never applied to a service do not, nor do checks in handlers.

@@ -1,5 +1,7 @@
 //! A document as a tree of values, each with its place, whatever the format.
 
+use std::fmt;
+
 use crate::source::Span;
 
 /// A value and its place.
@@ -78,6 +80,39 @@ pub(crate) struct Entry {
     /// The place of the name.
     pub(crate) name_span: Span,
     pub(crate) node: Node,
+}
+
+impl fmt::Display for Node {
+    /// Prints the value in one line, as TOML has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.value {
+            Value::Null => f.write_str("null"),
+            Value::Bool(value) => write!(f, "{value}"),
+            Value::Integer(value) => write!(f, "{value}"),
+            Value::Float(value) => write!(f, "{value}"),
+            Value::String(value) => write!(f, "{value:?}"),
+            Value::List(list) => {
+                f.write_str("[")?;
+                for (index, one) in list.iter().enumerate() {
+                    write!(f, "{}{one}", if index == 0 { "" } else { ", " })?;
+                }
+                f.write_str("]")
+            }
+            Value::Map(entries) => {
+                f.write_str("{")?;
+                for (index, Entry { name, node, .. }) in entries.iter().enumerate() {
+                    let separator = if index == 0 { " " } else { ", " };
+                    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+                    if name.bytes().all(is_bare) {
+                        write!(f, "{separator}{name} = {node}")?;
+                    } else {
+                        write!(f, "{separator}{name:?} = {node}")?;
+                    }
+                }
+                f.write_str(" }")
+            }
+        }
+    }
 }
 
 impl Value {

@@ -9,6 +9,7 @@ mod lease;
 mod name;
 mod overrides;
 mod settings;
+mod text;
 mod wait;
 
 use alloc::sync::Arc;
@@ -54,7 +55,7 @@ use crate::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[cfg_attr(feature = "serde", doc = include_str!("serde_form/policy.md"))]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Policy {
     name: PolicyName,
     strategy: Strategy,

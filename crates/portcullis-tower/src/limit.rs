@@ -2,6 +2,7 @@
 
 mod apply;
 pub(crate) mod cost;
+mod description;
 mod in_flight;
 mod key;
 mod keyed;
@@ -22,6 +23,7 @@ use portcullis_core::Policy;
 use portcullis_core::overrides::LockOut;
 
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing};
+use description::FunctionTexts;
 pub(crate) use key::{KeySource, ResolvedKey, missing_message};
 pub use keyed::KeyedLimit;
 pub use policy_ext::PolicyExt;
@@ -82,6 +84,7 @@ pub struct Limit {
     lock_out: Option<LockOut>,
     /// Blocks keys with many denials. All layers with the policy share it.
     pub(crate) shared_lock_out: Option<Arc<PolicyLockOut>>,
+    texts: FunctionTexts,
 }
 
 impl Limit {
@@ -105,6 +108,7 @@ impl Limit {
             held_until: HeldUntil::default(),
             lock_out: None,
             shared_lock_out: None,
+            texts: FunctionTexts::default(),
         }
     }
 
@@ -353,6 +357,7 @@ impl fmt::Debug for Limit {
             .field("policy", policy)
             .field("key", &self.key_description())
             .field("mode", mode)
+            .field("options", &self.options())
             .finish_non_exhaustive()
     }
 }

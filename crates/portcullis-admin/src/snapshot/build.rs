@@ -98,16 +98,26 @@ pub(crate) fn policies_in_use(registry: &Registry, counts: &HashMap<PolicyName, 
             of_policy.routes.extend(layer.route());
             of_policy.modes.insert(summary.mode().to_string());
             of_policy.keys.insert(summary.key());
+            for option in summary.options() {
+                if !of_policy.options.contains(&option) && of_policy.options.len() < MAX_OPTIONS {
+                    of_policy.options.push(option);
+                }
+            }
         }
     }
     let none = Use::default();
     let mut routes_left = MAX_ALL_ROUTES;
     let in_use = |policy: Policy| {
         let name = policy.name();
-        let Use { layers, is_trial, routes, modes, keys } = uses.get(name.as_str()).unwrap_or(&none);
+        let Use { layers, is_trial, routes, modes, keys, options } = uses.get(name.as_str()).unwrap_or(&none);
         let of_all_layers = registry.mode(name);
         let is_trial = of_all_layers.map_or(*is_trial, Mode::is_trial);
+        let options = match layers {
+            0 => policy.settings_texts(),
+            _ => options.iter().map(|option| shown_text(option).into_owned()).collect(),
+        };
         let mode = match of_all_layers {
+            _ if registry.is_off() => Mode::Off.to_string(),
             Some(mode) => mode.to_string(),
             None if modes.is_empty() => Mode::Enforce.to_string(),
             None => modes.iter().take(MAX_DIFFERENT).map(String::as_str).collect::<Vec<_>>().join(", "),
@@ -124,6 +134,8 @@ pub(crate) fn policies_in_use(registry: &Registry, counts: &HashMap<PolicyName, 
             mode,
             routes,
             key: keys.iter().take(MAX_DIFFERENT).map(|key| shown_text(key)).collect::<Vec<_>>().join(", "),
+            options,
+            failure_mode: policy.failure_mode().to_string(),
             allows_overrides: policy.reads_overrides(),
             layers: to_u64(*layers),
             registered_since: registry.registered_since(name).map(since_epoch_ms),
@@ -143,6 +155,8 @@ struct Use<'a> {
     routes: BTreeSet<&'a str>,
     modes: BTreeSet<String>,
     keys: BTreeSet<&'a str>,
+    /// In the order of the layers.
+    options: Vec<Cow<'a, str>>,
 }
 
 /// The layers that exist, at most 1 000.
@@ -203,6 +217,9 @@ const MAX_TEXT: usize = 200;
 
 /// How many modes and keys of one policy are shown, if layers differ.
 const MAX_DIFFERENT: usize = 4;
+
+/// How many options of one policy are shown.
+const MAX_OPTIONS: usize = 32;
 
 /// How many routes an answer has in all.
 const MAX_ALL_ROUTES: usize = 5_000;

@@ -24,6 +24,7 @@ async fn a_snapshot_shows_policies_callers_and_rejections() {
         snapshot["policies"],
         json!([{
             "name": "search", "strategy": "fixed_window 3/w", "mode": "enforce", "routes": ["GET /search"], "key": snapshot["policies"][0]["key"],
+            "options": ["grants and blocks apply"], "failure_mode": "local, whole limit",
             "allows_overrides": true, "layers": 1, "registered_since": snapshot["policies"][0]["registered_since"], "tried_out_since": null,
             "counted": true, "admitted": 4, "rejected": 1, "would_reject": 0, "exempt": 0, "charged_units": 4,
         }])

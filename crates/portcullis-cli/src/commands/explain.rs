@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use http::{HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use portcullis_config::{Match, Rules};
-use portcullis_core::{Secret, Strategy};
+use portcullis_core::{Decision, Secret, Strategy};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Charge, Registry};
+use portcullis_tower::Registry;
 use serde_json::{Map, Value, json};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -44,6 +44,10 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "ADDR", default_value = "192.0.2.1", value_parser = parse_peer)]
     peer: IpAddr,
 
+    /// The status of the response of the service, which decides under rules that charge by the outcome.
+    #[arg(long, value_name = "STATUS", default_value = "200")]
+    status: StatusCode,
+
     /// Prints a JSON object.
     #[arg(long)]
     json: bool,
@@ -61,7 +65,7 @@ impl Explain {
         };
         findings::print_beside_output(rules.warnings())?;
         let matches = rules.explain(&self.request().into_parts().0);
-        let response = respond(&rules, self.request())?;
+        let response = respond(&rules, self.request(), self.status)?;
         if self.json {
             println!("{}", as_json(&matches, &response));
         } else {
@@ -83,28 +87,33 @@ impl Explain {
 }
 
 /// The response of an inner service that answers every request with 200.
-fn respond(rules: &Rules, request: Request<String>) -> anyhow::Result<Response<()>> {
+fn respond(rules: &Rules, request: Request<String>, status: StatusCode) -> anyhow::Result<Response<()>> {
     let (parts, body) = request.into_parts();
     let store = Arc::new(MemoryStore::new());
     let registry = Arc::new(Registry::new(store, Secret::published()));
     let Some(layer) = rules.layer(&registry, &rules.matching(&parts))? else { return Ok(Response::new(())) };
-    let service = layer.layer(service_fn(|request: Request<String>| {
+    let service = layer.decision_in_response().layer(service_fn(|_: Request<String>| {
         let mut response = Response::new(String::new());
-        if let Some(charge) = request.extensions().get::<Charge>() {
-            let decision = charge.decision();
-            let (limit, policy) = (decision.limit(), decision.policy());
-            let left = format!("{} of {limit} left under {policy}", decision.remaining());
-            response.extensions_mut().insert(Left(left));
-        }
+        *response.status_mut() = status;
+        response.extensions_mut().insert(Left::default());
         ready(Ok::<_, Infallible>(response))
     }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    Ok(runtime.block_on(service.oneshot(Request::from_parts(parts, body)))?.map(drop))
+    let mut response = runtime.block_on(service.oneshot(Request::from_parts(parts, body)))?.map(drop);
+    // As the response leaves, in which an outcome that is not charged is refunded.
+    if let Some(decision) = response.extensions().get::<Decision>() {
+        let (limit, policy) = (decision.limit(), decision.policy());
+        let left = format!("{} of {limit} left under {policy}", decision.remaining());
+        if let Some(Left(shown)) = response.extensions_mut().get_mut() {
+            *shown = Some(left);
+        }
+    }
+    Ok(response)
 }
 
 /// What the decisive policy has left, as text.
-#[derive(Clone)]
-struct Left(String);
+#[derive(Clone, Default)]
+struct Left(Option<String>);
 
 /// A strategy as a file states it: `token_bucket, quota 10/s burst 20`.
 fn described(strategy: &Strategy) -> String {
@@ -128,7 +137,12 @@ fn as_text(matches: &[Match<'_>], response: &Response<()>) -> String {
             None => {
                 let strategy = described(rule.policy().strategy());
                 let (key, mode) = (rule.key(), rule.mode());
-                writeln!(text, "{name}: matches\n  {strategy}\n  charged to {key}\n  mode {mode}")
+                let failure = rule.policy().failure_mode();
+                let options: String = rule.options().iter().map(|option| format!("\n  {option}")).collect();
+                writeln!(
+                    text,
+                    "{name}: matches\n  {strategy}\n  charged to {key}\n  mode {mode}{options}\n  if the store fails: {failure}"
+                )
             }
             Some(condition) => writeln!(text, "{name}: does not match {condition}"),
         };
@@ -138,7 +152,7 @@ fn as_text(matches: &[Match<'_>], response: &Response<()>) -> String {
         return text;
     }
     let _ = writeln!(text, "the first such request gets {}", response.status().as_u16());
-    if let Some(Left(left)) = response.extensions().get() {
+    if let Some(Left(Some(left))) = response.extensions().get() {
         let _ = writeln!(text, "  {left}");
     }
     for (name, value) in response.headers() {
@@ -157,6 +171,8 @@ fn as_json(matches: &[Match<'_>], response: &Response<()>) -> Value {
             "strategy": described(rule.policy().strategy()),
             "key": rule.key().to_string(),
             "mode": rule.mode().to_string(),
+            "options": rule.options(),
+            "if_store_fails": rule.policy().failure_mode().to_string(),
         })
     });
     let headers = response.headers().iter();
@@ -166,7 +182,7 @@ fn as_json(matches: &[Match<'_>], response: &Response<()>) -> Value {
         "rules": rules.collect::<Vec<_>>(),
         "response": {
             "status": response.status().as_u16(),
-            "left": response.extensions().get().map(|Left(left)| left),
+            "left": response.extensions().get().and_then(|Left(left)| left.as_ref()),
             "headers": headers.collect::<Map<_, Value>>(),
         },
     })

@@ -39,10 +39,12 @@ search: matches
   token_bucket, quota 10/s burst 20
   charged to header x-api-key, else client_ip
   mode enforce
+  if the store fails: local, whole limit
 address: matches
   fixed_window, quota 50/min
   charged to client_ip
   mode shadow
+  if the store fails: local, whole limit
 admin: does not match hosts = [\"admin.example.com\"]
 the first such request gets 200
   19 of 20 left under search
@@ -66,6 +68,8 @@ fn json_has_the_first_condition_that_fails() {
         "strategy": "token_bucket, quota 10/s burst 20",
         "key": "header x-api-key, else client_ip",
         "mode": "enforce",
+        "options": [],
+        "if_store_fails": "local, whole limit",
     });
     assert_eq!(explained["rules"][0], search);
     assert_eq!(explained["rules"][1]["matches"], true);
@@ -114,6 +118,66 @@ fn a_missing_key_is_shown_as_the_response_to_it() {
     let file = folder.write("bearer.toml", text);
     let (code, out, _) = portcullis(&["explain", &file, "--request", "GET /b"]);
     assert!(code == 0 && out.contains("the first such request gets 401"), "{out}");
+}
+
+const LOG_INS: &str = r#"
+[policy.log_ins]
+strategy = "fixed_window"
+quota = "5/h"
+key = "client_ip"
+match = { path = "/login" }
+charge_when = { status = [401] }
+lock_out = { after = 10, within = "10m", block_for = "1h" }
+on_store_failure = "closed"
+hide = true
+
+[policy.pages]
+strategy = "fixed_window"
+quota = "100/h"
+key = "client_ip"
+cost = { path = { "/login" = 5 } }
+tiers = { pro = "1000/h" }
+"#;
+
+#[test]
+fn each_option_of_a_rule_is_explained() {
+    let folder = Folder::new("explain-options");
+    let file = folder.write("limits.toml", LOG_INS);
+    let (code, out, error) = portcullis(&["explain", &file, "--request", "POST /login"]);
+    assert_eq!(code, 0, "{error}");
+    let expected = "\
+log_ins: matches
+  fixed_window, quota 5/h
+  charged to client_ip
+  mode enforce
+  charges responses of { status = [401] }
+  locks out for 3600s after 10 rejections within 600s
+  not in headers
+  if the store fails: closed
+pages: matches
+  fixed_window, quota 100/h
+  charged to client_ip
+  mode enforce
+  costs { path = { \"/login\" = 5 } }
+  quotas of callers { pro = \"1000/h\" }
+  callers have from 100/h to 1000/h
+  if the store fails: local, whole limit
+";
+    assert!(out.starts_with(expected), "{out}");
+}
+
+#[test]
+fn figures_are_those_of_the_response_that_a_client_gets() {
+    let folder = Folder::new("explain-outcome");
+    let file = folder.write("limits.toml", &LOG_INS.replace("hide = true", ""));
+    for (status, left) in [("200", 5), ("401", 4)] {
+        let (_, out, _) = portcullis(&["explain", &file, "--request", "POST /login", "--status", status]);
+        let expected = [
+            format!("the first such request gets {status}\n  {left} of 5 left under log_ins\n"),
+            format!("x-ratelimit-remaining: {left}\n"),
+        ];
+        assert!(expected.iter().all(|line| out.contains(line)), "{out}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! One rule.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -61,6 +62,11 @@ impl Rule {
     /// The key, such as `header x-api-key, else client_ip`. It shows no identity.
     pub fn key(&self) -> impl fmt::Display {
         &self.key
+    }
+
+    /// What else is set, each in some words, such as `costs 5` or `waits for at most 1s`. Empty for a rule without options.
+    pub fn options(&self) -> Vec<Cow<'_, str>> {
+        self.limit.options()
     }
 
     /// The requests that the rule applies to, such as `path = "/search", methods = ["GET"]`.

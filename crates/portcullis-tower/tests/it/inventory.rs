@@ -1,14 +1,15 @@
 //! The layers of a registry, for people: what is listed, and what is logged when a layer starts.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::Request;
-use portcullis_core::{FailureMode, Key, Policy, PolicyName, Quota, Secret};
+use portcullis_core::overrides::LockOut;
+use portcullis_core::{Concurrency, FailureMode, Key, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    ClientIp, Global, Header, Identity, KeyExtractor as _, LayerLog, Limit, Lookup, Mode, OnMissing, Percent,
-    PolicyExt as _, PreparedLayer, RateLimitLayer, Registry,
+    ClientIp, Global, Header, Identity, KeyExtractor as _, LayerLog, Limit, Lookup, Mode, OnAbort, OnMissing,
+    Percent, PolicyExt as _, PreparedLayer, RateLimitLayer, Registry,
 };
 use tower::Layer as _;
 
@@ -188,6 +189,95 @@ fn a_layer_logs_once_what_it_limits() {
         format!("{line} policies=\"{a}\""),
     ];
     assert_eq!(starts(&log), expected);
+}
+
+#[test]
+fn each_option_of_a_limit_is_shown() {
+    let setup = Setup::new();
+    let log_ins = daily("log-ins")
+        .by(Header::named("x-user"))
+        .charge_when(|_| true)
+        .charge_after_at_most(4)
+        .refund_unanswered();
+    let lock_out = LockOut::after(3).within(Duration::from_secs(60)).block_for(Duration::from_secs(600));
+    let log_ins = log_ins.lock_out(lock_out.up_to(Duration::from_secs(3_600))).hide().warn_at(0.8);
+    let tokens = daily("tokens").allow_debt(9).on_store_failure(FailureMode::Closed);
+    let tokens = Limit::new(tokens).by(Header::named("x-user")).reserve_or(|_| 500, OnAbort::Nothing);
+    let tokens = tokens.on_missing(OnMissing::Exempt).quota(|_: &http::request::Parts| None);
+    let calls = Policy::gcra("calls", Quota::per_second(10)).wait_at_most(Duration::from_secs(1));
+    let calls = calls.by(Global).cost(|_: &http::request::Parts| 2).count_rejections();
+    let in_flight = Limit::new(Concurrency::new("open", 4)).by(Global).release_at_headers();
+    let options = |limit: Limit| {
+        let registry = Arc::clone(&setup.registry);
+        let service = RateLimitLayer::new(registry, limit).layer(());
+        let layers = setup.registry.layers();
+        let policy = &layers[0].policies()[0];
+        let options: Vec<_> = policy.options().iter().map(ToString::to_string).collect();
+        // The line at the start, and `Debug`, have them as well.
+        assert!(format!("{policy:?}").contains(&options.join(", ")), "{policy:?}");
+        drop(service);
+        options
+    };
+    assert_eq!(options(daily("plain").by(Global)), Vec::<String>::new());
+    let expected = [
+        "charges responses by a function",
+        "charges after the response, and lets 4 of a key be without one",
+        "refunds requests without a response",
+        "locks out for 600s after 3 rejections within 60s, then for up to 3600s",
+        "grants and blocks apply",
+        "warns at 0.8 of the limit",
+        "not in headers",
+    ];
+    assert_eq!(options(log_ins), expected);
+    let expected = [
+        "reserves by the request, and charges nothing if the response is cut off",
+        "quotas of callers by the request",
+        "debts of up to 9 units",
+        "requests without an identity are exempt",
+    ];
+    assert_eq!(options(tokens), expected);
+    assert_eq!(options(calls), ["costs by the request", "waits for at most 1s", "counts rejected requests"]);
+    assert_eq!(options(in_flight), ["released at the headers"]);
+}
+
+#[test]
+fn limits_that_are_off_are_shown_as_off() {
+    let registry = Arc::new(Registry::off());
+    let service = RateLimitLayer::new(Arc::clone(&registry), daily("a").by(Global)).layer(());
+    let layers = registry.layers();
+    assert_eq!(layers[0].policies()[0].mode(), Mode::Off);
+    assert!(layers[0].policies()[0].to_string().contains(", off, "), "{layers:?}");
+    assert!(format!("{registry:?}").contains("limits: \"off\""), "{registry:?}");
+    drop(service);
+}
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn layer_learns_its_routes_from_first_requests() {
+    use axum::Router;
+    use axum::body::Body;
+    use axum::routing::get;
+    use tower::ServiceExt as _;
+
+    let (log, _guard) = log();
+    let setup = Setup::new();
+    let named = setup.layer("named").route("GET /named");
+    let app: Router = Router::new()
+        .route("/items/{id}", get(async || "item"))
+        .route("/search", get(async || "found"))
+        .layer(setup.layer("all"))
+        .route("/named", get(async || "named").layer(named));
+    assert_eq!(setup.routes(), ["-", "GET /named"]);
+    for path in ["/items/7", "/items/8", "/search", "/named", "/nowhere"] {
+        app.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+    }
+    assert_eq!(setup.routes(), ["/items/{id}, /search", "GET /named"]);
+    let learnt = |route: &str| {
+        let text = "INFO a layer of the rate limiter limits requests of this route, which its first request has shown";
+        format!("{text} route=\"{route}\" policies=[\"all\"]")
+    };
+    let lines = starts(&log);
+    assert_eq!(lines[lines.len() - 2..], [learnt("/items/{id}"), learnt("/search")]);
 }
 
 #[test]

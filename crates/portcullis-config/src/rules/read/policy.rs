@@ -93,8 +93,17 @@ impl Reader<'_> {
         if let Some(add_quota) = quota {
             limit = add_quota(limit);
         }
+        if let Some(tiers) = fields.node("tiers") {
+            limit = limit.describe_quotas(&format!("quotas of callers {tiers}"));
+        }
         if let Some(charge_when) = charge_when {
             limit = limit.charge_when(move |outcome| charge_when.charges(outcome));
+        }
+        if let Some(responses) = fields.node("charge_when") {
+            limit = limit.describe_charged(&format!("responses of {responses}"));
+        }
+        if let Some(cost) = fields.node("cost") {
+            limit = limit.describe_cost(&cost.to_string());
         }
         limit = Self::charge_after(fields, limit);
         if let Some(lock_out) = lock_out {

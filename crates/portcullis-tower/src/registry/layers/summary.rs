@@ -135,6 +135,12 @@ impl PolicySummary {
         matches!(self.limit.key, KeySource::Async(_))
     }
 
+    /// Returns what else is set, each in some words, such as `costs 5` or `waits for at most 1s`: costs, reservations, charges by the outcome,
+    /// quotas of callers, lock-outs, waits, and how requests without an identity are treated. Empty for a limit without options.
+    pub fn options(&self) -> Vec<Cow<'_, str>> {
+        self.limit.options()
+    }
+
     /// Returns [what its key is](crate::KeyExtractor::description), for people: `client_ip`.
     pub fn key(&self) -> &str {
         &self.key
@@ -142,8 +148,9 @@ impl PolicySummary {
 }
 
 impl fmt::Display for PolicySummary {
-    /// Prints what the policy limits: `search: token_bucket 10/s burst 20 by client_ip, enforce, if the store fails: closed`. Behind its mode
-    /// stands what passes all the same, if the policy is tried out: `shadow (tried out: it rejects no request)`.
+    /// Prints what the policy limits: `search: token_bucket 10/s burst 20 by client_ip, enforce, costs 5, if the store fails: closed`. Behind its
+    /// mode stands what passes all the same, if the policy is tried out: `shadow (tried out: it rejects no request)`. Then follow its
+    /// [options](Self::options).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let policy = self.policy();
         let (mode, failure) = (self.mode(), policy.failure_mode());
@@ -153,6 +160,7 @@ impl fmt::Display for PolicySummary {
             Mode::Percent(_) => f.write_str(" (tried out: requests of the other keys pass)")?,
             _ => {}
         }
+        self.options().iter().try_for_each(|option| write!(f, ", {option}"))?;
         write!(f, ", if the store fails: {failure}")
     }
 }
