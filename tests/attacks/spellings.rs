@@ -10,7 +10,7 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor};
+use portcullis::key::{Bearer, Cookie, Extension, Header, Host, KeyExtractor, PathKey};
 use portcullis::{Limiter, Policy, PolicyExt as _, RateLimitLayer};
 use portcullis_tests::per_half_century;
 use tokio::net::{TcpListener, TcpStream};
@@ -73,6 +73,44 @@ async fn blanks_around_a_value_do_not_change_the_key() {
     let mut client = limited(Cookie::named("sid")).await;
     let spellings = ["sid=1 ", "sid=1", " sid=1", "\tsid\t=\t1\t", "sid=1 ;", " ; sid= 1"];
     assert_eq!(budgets(&mut client, "cookie", &spellings).await, 1);
+}
+
+/// The statuses of one request after the other, with a budget of one request for each key.
+async fn statuses(key: impl KeyExtractor, targets: &[&str]) -> Vec<u16> {
+    let mut client = serve(Router::new().fallback(|| async {}).layer(one_request(key))).await;
+    let mut statuses = Vec::new();
+    for target in targets {
+        client.ready().await.unwrap();
+        let request = Request::get(*target).body(Empty::new()).unwrap();
+        statuses.push(client.send_request(request).await.unwrap().status().as_u16());
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn spellings_of_path_and_host_are_one_budget() {
+    let paths = [
+        "http://localhost/channels/a-b",
+        "http://localhost/Channels/A-B",
+        "http://localhost/channels/%61-b?x=1",
+        "http://localhost/channels/%2561-b",
+        "http://localhost/channels//a-b/",
+        "http://localhost/channels/a-b;x=1",
+        "http://localhost/channels%2Fa-b.",
+    ];
+    for key in [PathKey::whole(), PathKey::of("/channels/{channel}")] {
+        assert_eq!(statuses(key, &paths).await, [200, 429, 429, 429, 429, 429, 429]);
+    }
+    // In one of the two a server finds the channel that is used up.
+    let odd = [
+        "http://localhost/channels/a",
+        "http://localhost/channels/x%3F/../a",
+        "http://localhost/channels/y/../a",
+    ];
+    assert_eq!(statuses(PathKey::of("/channels/{channel}"), &odd).await, [200, 400, 429]);
+    assert_eq!(statuses(PathKey::whole(), &odd).await, [200, 400, 400]);
+    let hosts = ["http://a.example/", "http://A.example:8080/", "http://a.example./x", "http://b.example/"];
+    assert_eq!(statuses(Host, &hosts).await, [200, 429, 429, 200]);
 }
 
 /// The verifier normalises padding: what it has verified is one key, while the value as sent is one key per spelling.

@@ -5,6 +5,7 @@
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod host;
 mod key;
 pub mod lists;
 mod log;
@@ -17,8 +18,8 @@ mod written_path;
 pub use key::header_name;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture, Networks, Or,
-    ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
+    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture, Networks, Or,
+    PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
 };
 pub use lookup_cache::LookupCounts;
 pub use portcullis_core::KeyWriter;

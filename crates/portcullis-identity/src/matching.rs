@@ -51,14 +51,18 @@ pub use error::{MatcherError, Undecided};
 pub use extension::ExtensionValue;
 pub use grpc::{GrpcMethod, grpc_content_type};
 pub use network::Network;
+pub(crate) use path::{PathText, ReadSegment, said_alike, trimmed};
 pub use path::{PlainPath, RequestPath, matched_path};
 
 pub use crate::written_path::original_path;
 
 #[doc(hidden)]
-pub use crate::method::{is_taken_for, may_be};
+pub use crate::host::hosts;
 #[doc(hidden)]
-pub use path::{PathPattern, PathReading, PathReadings, PatternError, PatternSegment};
+pub use crate::method::{is_taken_for, may_be};
+pub use path::{PathPattern, PatternError};
+#[doc(hidden)]
+pub use path::{PathReading, PathReadings, PatternSegment};
 
 /// Decides whether a request is one of those that an exemption or a list of a layer names.
 ///

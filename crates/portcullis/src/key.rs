@@ -43,6 +43,9 @@
 //! | [`Cookie`] | `cookie`, `cookie name` | the value as it was sent; the name |
 //! | [`Query`] | `query`, `query name` | the decoded value; the name |
 //! | [`Extension::new`] | [`type_name`](std::any::type_name) of the type | the bytes of the value |
+//! | [`Host`] | `host`, shared | the name in lower case, without its port |
+//! | [`PathKey::whole`] | `path`, shared | the path in its one reading |
+//! | [`PathKey::of`] | `path segment` for each segment, `path pattern`, shared | what is in place of each parameter; the pattern |
 //! | [`Route::matched_path`] | `route`, shared | the path of the route |
 //! | [`Route::http_method`] | `http method`, shared | the method, empty for unknown ones |
 //! | [`Route::grpc_service`] | `grpc service`, shared | the service |
@@ -54,6 +57,6 @@
 pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
 pub use portcullis_tower::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture,
-    Networks, Or, ProxiesWithoutHeader, Query, Route, Trust, TrustError,
+    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts, LookupFuture,
+    Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError,
 };

@@ -74,6 +74,7 @@ fn of_plain_keys(path: &str, node: &Node, found: &mut Vec<Need>) {
         Value::String(name) if name == "bearer" => {
             push(Kind::Header(header::AUTHORIZATION), path, node, found);
         }
+        Value::String(name) if name == "host" => push(Kind::Header(header::HOST), path, node, found),
         Value::List(parts) => parts.iter().for_each(|part| of_plain_keys(path, part, found)),
         _ => {}
     }

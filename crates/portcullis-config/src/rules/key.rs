@@ -7,10 +7,11 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use portcullis_core::Policy;
-use portcullis_tower::matching::{RequestMatcher, matched_path};
+use portcullis_tower::matching::{PathPattern, RequestMatcher, matched_path};
 use portcullis_tower::{
-    AsyncKeyExtractor, Bearer, ClientIp, Cookie, Credential, Global, Header, Identity, KeyError,
-    KeyExtractor, KeyWriter, Limit, Lookup, LookupCounts, LookupFuture, PolicyExt as _, Query, Route,
+    AsyncKeyExtractor, Bearer, ClientIp, Cookie, Credential, Global, Header, Host, Identity, KeyError,
+    KeyExtractor, KeyWriter, Limit, Lookup, LookupCounts, LookupFuture, PathKey, PolicyExt as _, Query,
+    Route,
 };
 
 use crate::hooks::Hooks;
@@ -27,9 +28,13 @@ pub(crate) enum Key {
     GrpcService,
     GrpcMethod,
     Bearer,
+    Path,
+    Host,
     Header(HeaderName),
     Cookie(String),
     Query(String),
+    /// All named segments, or the one of this name.
+    Segments(PathPattern, Option<String>),
     Extension(String),
     Lookup(String),
     /// With the challenge of responses to requests without it.
@@ -50,6 +55,8 @@ const PLAIN: [Key; PLAIN_KEYS.len()] = [
     Key::GrpcService,
     Key::GrpcMethod,
     Key::Bearer,
+    Key::Path,
+    Key::Host,
 ];
 
 /// The extractor of a rule, which all of its layers share.
@@ -68,7 +75,13 @@ impl Key {
     /// Whether a client can change it from request to request.
     pub(super) fn is_chosen_by_client(&self) -> bool {
         match self {
-            Self::Bearer | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => true,
+            Self::Bearer
+            | Self::Path
+            | Self::Host
+            | Self::Header(_)
+            | Self::Cookie(_)
+            | Self::Query(_)
+            | Self::Segments(..) => true,
             Self::Credential(key, _) => key.is_chosen_by_client(),
             Self::All(parts) | Self::First(parts) => parts.iter().any(Self::is_chosen_by_client),
             Self::ClientIp
@@ -114,9 +127,18 @@ impl Key {
             Self::GrpcService => Arc::new(Route::grpc_service()),
             Self::GrpcMethod => Arc::new(Route::grpc_method()),
             Self::Bearer => Arc::new(Bearer),
+            Self::Path => Arc::new(PathKey::whole()),
+            Self::Host => Arc::new(Host),
             Self::Header(name) => Arc::new(Header::named(name)),
             Self::Cookie(name) => Arc::new(Cookie::named(name)),
             Self::Query(name) => Arc::new(Query::named(name)),
+            Self::Segments(pattern, name) => {
+                let key = PathKey::of(pattern.clone());
+                Arc::new(match name {
+                    Some(name) => key.segment(name),
+                    None => key,
+                })
+            }
             Self::Extension(name) => hooks.keys.get(name).cloned().unwrap_or_else(|| Arc::new(Unregistered)),
             Self::Lookup(_) => return None,
             Self::Credential(key, challenge) => {
@@ -270,6 +292,8 @@ impl fmt::Display for Key {
             Self::Header(name) => write!(f, "header {name}"),
             Self::Cookie(name) => write!(f, "cookie {name}"),
             Self::Query(name) => write!(f, "query {name}"),
+            Self::Segments(pattern, None) => write!(f, "path {pattern}"),
+            Self::Segments(pattern, Some(name)) => write!(f, "{{{name}}} of path {pattern}"),
             Self::Extension(name) => write!(f, "extension {name}"),
             Self::Lookup(name) => write!(f, "lookup {name}"),
             Self::Credential(key, _) => key.fmt(f),

@@ -1,5 +1,6 @@
 //! Requests that more policies match than one decision may have.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::iter;
 
@@ -134,17 +135,31 @@ impl<'r> Search<'r> {
                 None => others.push(one),
             }
         }
-        let literals = by_literal.iter().map(|(literal, ones)| (Some(*literal), ones.as_slice()));
-        let has_parameter = others.iter().any(|one| one.has_parameter());
-        for (segment, ones) in literals.chain(has_parameter.then_some((None, &[][..]))) {
+        let literals = by_literal.iter().map(|(literal, ones)| (Cow::Borrowed(*literal), ones.as_slice()));
+        let parameters = self.parameters(&others);
+        for (segment, ones) in literals.chain(parameters.into_iter().map(|one| (one.into(), &[][..]))) {
             let length = self.path.len();
             self.path.push('/');
-            self.path.push_str(segment.unwrap_or("x"));
+            self.path.push_str(&segment);
             self.steps += ones.len() + others.len();
-            let next: Vec<_> = ones.iter().chain(&others).filter_map(|one| one.after(segment)).collect();
+            let next: Vec<_> = ones.iter().chain(&others).filter_map(|one| one.after(&segment)).collect();
             self.run(&next);
             self.path.truncate(length);
         }
+    }
+
+    /// Segments for the parameters that can follow, so that each set of them that one segment matches has one here: of such a set, the longest
+    /// prefix and the longest suffix have those of all others at their ends.
+    fn parameters(&mut self, active: &[&Active<'r>]) -> BTreeSet<String> {
+        let ends: BTreeSet<_> = active.iter().flat_map(|one| one.parameters()).collect();
+        let (prefixes, suffixes): (BTreeSet<_>, BTreeSet<_>) = ends.into_iter().unzip();
+        self.steps = self.steps.saturating_add(prefixes.len().saturating_mul(suffixes.len()));
+        if self.steps > MAX_STEPS {
+            self.found = Some(Overlap::Unchecked);
+            return BTreeSet::new();
+        }
+        let pairs = prefixes.iter().flat_map(|prefix| suffixes.iter().map(move |suffix| (prefix, suffix)));
+        pairs.map(|(prefix, suffix)| format!("{prefix}x{suffix}")).collect()
     }
 
     /// Whether these are too many together.
@@ -174,18 +189,19 @@ impl<'r> Active<'r> {
         })
     }
 
-    /// Whether a segment that no pattern names can follow.
-    fn has_parameter(&self) -> bool {
-        self.paths.iter().any(|left| matches!(left, Left::Segments([Segment::One | Segment::Rest, ..])))
+    /// What the segments that no pattern names begin and end with, if such can follow.
+    fn parameters(&self) -> impl Iterator<Item = (&'r str, &'r str)> {
+        self.paths.iter().filter_map(|left| match left {
+            Left::Segments([Segment::One | Segment::Rest, ..]) => Some(("", "")),
+            Left::Segments([Segment::Within { prefix, suffix }, ..]) => Some((&**prefix, &**suffix)),
+            _ => None,
+        })
     }
 
-    fn after(&self, segment: Option<&str>) -> Option<Self> {
+    fn after(&self, segment: &str) -> Option<Self> {
         let after = |left: &Left<'r>| match *left {
             Left::Anything | Left::Segments([Segment::Rest, ..]) => Some(Left::Anything),
-            Left::Segments([Segment::One, after @ ..]) => Some(Left::Segments(after)),
-            Left::Segments([Segment::Literal(literal), after @ ..]) if segment == Some(&**literal) => {
-                Some(Left::Segments(after))
-            }
+            Left::Segments([first, after @ ..]) if first.admits(segment) => Some(Left::Segments(after)),
             Left::Segments(_) => None,
         };
         let paths = self.paths.iter().map(after).collect::<Option<_>>()?;

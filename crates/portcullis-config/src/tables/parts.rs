@@ -33,6 +33,8 @@ table! { pub(crate) KEY_SOURCE, "key_source", "What is limited.", 1 to ANY;
     "header", Text, "A header.";
     "cookie", Text, "A cookie.";
     "query", Text, "A parameter of the query.";
+    "path", Text, "A pattern of paths, such as \"/channels/{channel}\": its named segments, of requests that match it.";
+    "segment", Text, "The segment of `path` that counts. Without it, all that have a name.";
     "extension", Text, "An extension that the program registered by this name.";
     "lookup", Text, "A look-up that the program registered by this name.";
     "all", List(&Named("key", &KEY), 1, ANY), "All of these together.";
@@ -40,7 +42,7 @@ table! { pub(crate) KEY_SOURCE, "key_source", "What is limited.", 1 to ANY;
 }
 
 table! { pub(crate) MATCH, "match", "A condition, all of whose parts have to hold.", 0 to ANY;
-    "path", Text, "A path, with {name} for a segment and {*rest} for the rest.";
+    "path", Text, "A path, with {name} for a segment or a part of one, and {*rest} for the rest.";
     "methods", TEXTS, "Methods of HTTP.";
     "hosts", TEXTS, "Hosts, with *. for all below.";
     "grpc", Text, "A service or method of gRPC.";
@@ -83,8 +85,18 @@ pub(super) static KEY: ValueKind =
     AnyOf(&[Choice(&PLAIN_KEYS), Nested(&KEY_SOURCE), List(&Named("key", &KEY), 1, ANY)]);
 
 /// The keys that are a name and nothing else.
-pub(crate) const PLAIN_KEYS: [&str; 8] =
-    ["client_ip", "peer", "global", "route", "method", "grpc_service", "grpc_method", "bearer"];
+pub(crate) const PLAIN_KEYS: [&str; 10] = [
+    "client_ip",
+    "peer",
+    "global",
+    "route",
+    "method",
+    "grpc_service",
+    "grpc_method",
+    "bearer",
+    "path",
+    "host",
+];
 
 pub(super) static ON_STORE_FAILURE: ValueKind =
     AnyOf(&[Choice(&["open", "closed", "local"]), Nested(&FAILURE_MODE)]);

@@ -19,6 +19,8 @@ use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 /// The client chooses a header that is not verified, and gets a new budget with each new value. Put the layer inside of the
 /// verification, or add a policy by [`ClientIp`](super::ClientIp).
 ///
+/// The host is no header over HTTP/2: see [`Host`](super::Host).
+///
 /// A verified value may have several spellings that the verifier treats as equal, such as with and without the padding of
 /// base64, in upper and lower case, or percent-encoded. Each is a separate key here. Charge the verified identity instead, by
 /// [`Extension`](super::Extension), or let the verifier reject all spellings but one.

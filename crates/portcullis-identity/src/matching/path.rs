@@ -12,8 +12,11 @@ use portcullis_core::or_panic;
 use super::{MatcherError, RequestMatcher, Undecided};
 use crate::written_path::is_plain;
 
+pub(crate) use fold::trimmed;
+pub(crate) use pattern::ReadSegment;
 pub use pattern::{PathPattern, PatternError, PatternSegment};
 pub use readings::{PathReading, PathReadings};
+pub(crate) use readings::{PathText, said_alike};
 
 /// Matches requests by their path: one path, all paths below one, or a route of Axum.
 ///

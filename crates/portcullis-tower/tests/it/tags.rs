@@ -8,7 +8,7 @@ use http::Request;
 use http::request::Parts;
 use portcullis_core::{Key, KeyWriter, Secret};
 use portcullis_tower::{
-    Bearer, ClientIp, Cookie, Extension, Global, Header, Identity, KeyExtractor, Query, Route,
+    Bearer, ClientIp, Cookie, Extension, Global, Header, Host, Identity, KeyExtractor, PathKey, Query, Route,
 };
 
 /// The tags in the second column of the table, by the extractor in the first.
@@ -38,6 +38,7 @@ fn parts(peer: &str) -> Parts {
         .header("x-api-key", "k-17")
         .header("authorization", "Bearer abc")
         .header("cookie", "sid=31d4")
+        .header("host", "API.example.com:80")
         .extension(peer.parse::<SocketAddr>().unwrap())
         .extension("ada");
     request.body(()).unwrap().into_parts().0
@@ -52,7 +53,7 @@ fn the_documented_parts_are_those_that_are_written() {
     let (v4, v6): (&str, &str) = ("192.0.2.1:1024", "[2001:db8:1:2:3::4]:1024");
     let network = [0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 64];
     let type_name = std::any::type_name::<&str>();
-    let cases: [Case<'_>; 11] = [
+    let cases: [Case<'_>; 14] = [
         ("ClientIp, IPv4", &ClientIp::peer(), v4, &[&[192, 0, 2, 1, 32]], false),
         ("ClientIp, IPv6", &ClientIp::peer(), v6, &[&network], false),
         ("Header", &Header::named("X-Api-Key"), v4, &[b"k-17", b"x-api-key"], false),
@@ -60,6 +61,9 @@ fn the_documented_parts_are_those_that_are_written() {
         ("Cookie", &Cookie::named("sid"), v4, &[b"31d4", b"sid"], false),
         ("Query", &Query::named("tenant"), v4, &[b"acme", b"tenant"], false),
         ("Extension::new", &by_user, v4, &[b"ada"], false),
+        ("Host", &Host, v4, &[b"api.example.com"], true),
+        ("PathKey::whole", &PathKey::whole(), v4, &[b"/pkg.service/call"], true),
+        ("PathKey::of", &PathKey::of("/{service}/call"), v4, &[b"pkg.service", b"/{service}/call"], true),
         ("Route::http_method", &Route::http_method(), v4, &[b"GET"], true),
         ("Route::grpc_service", &Route::grpc_service(), v4, &[b"pkg.Service"], true),
         ("Route::grpc_method", &Route::grpc_method(), v4, &[b"pkg.Service/Call"], true),

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use http::header::HOST;
 use http::request::Parts;
+use portcullis_tower::matching::hosts;
 
 /// `api.example.com`, or `*.example.com` for all names below `example.com`. In lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +60,7 @@ impl HostPattern {
 
     /// Whether a request names such a host, in its URI or in a header `Host`.
     pub(crate) fn matches_request(&self, parts: &Parts) -> bool {
-        names(parts).any(|host| self.matches(host))
+        hosts(parts).any(|host| self.matches(host))
     }
 
     /// A host that it matches, and that no other pattern matches except those that cover it.
@@ -100,26 +100,10 @@ impl<'p> HostSet<'p> {
     }
 }
 
-/// The names of a request's host, which differ only if the request is malformed.
-fn names(parts: &Parts) -> impl Iterator<Item = &str> {
-    let headers = parts.headers.get_all(HOST).iter().filter_map(|value| value.to_str().ok());
-    parts.uri.host().into_iter().chain(headers).map(name_of)
-}
-
 /// Whether a request has at most one host.
 pub(crate) fn is_one(parts: &Parts) -> bool {
-    let mut names = names(parts);
+    let mut names = hosts(parts);
     names.next().is_none_or(|first| names.all(|other| other.eq_ignore_ascii_case(first)))
-}
-
-/// Without user information, the port and the dot of the root.
-fn name_of(host: &str) -> &str {
-    let host = host.rfind('@').and_then(|at| host.get(at + 1..)).unwrap_or(host);
-    let host = match host.rfind(':') {
-        Some(at) if !host.get(at..).is_some_and(|port| port.contains(']')) => host.get(..at).unwrap_or(host),
-        _ => host,
-    };
-    host.strip_suffix('.').unwrap_or(host)
 }
 
 impl fmt::Display for HostPattern {

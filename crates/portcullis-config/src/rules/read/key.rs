@@ -1,6 +1,8 @@
 //! `key`: what requests are charged to.
 
 use http::HeaderValue;
+use http::header::HOST;
+use portcullis_tower::matching::PathPattern;
 
 use super::super::key::Key;
 use super::Reader;
@@ -66,6 +68,15 @@ impl Reader<'_> {
     fn key_table(&self, node: &Node, path: &str, is_part: bool) -> Option<Key> {
         let fields = Fields::of(node, path, &KEY_SOURCE, self.findings)?;
         let header = fields.header("header");
+        if header == Some(HOST) {
+            fields
+                .warning(
+                    "header",
+                    "over HTTP/2 requests have no header host, and its spellings are several keys",
+                )
+                .help("write key = \"host\"");
+        }
+        let segments = Self::segments(&fields);
         let [cookie, query, extension, lookup] =
             ["cookie", "query", "extension", "lookup"].map(|field| fields.read::<String>(field));
         let all = fields.node("all");
@@ -85,7 +96,7 @@ impl Reader<'_> {
             let misspelt = if given == 0 { &SOURCES[..] } else { &[] };
             fields
                 .missing(misspelt, format!("the table names {given} sources of a key"))
-                .help("write one of `header`, `cookie`, `query`, `extension`, `lookup` and `all`");
+                .help("write one of `header`, `cookie`, `query`, `path`, `extension`, `lookup` and `all`");
         }
         self.check_names(&fields, extension.as_ref(), lookup.as_ref(), is_part);
         if given != 1 {
@@ -95,6 +106,7 @@ impl Reader<'_> {
             .map(Key::Header)
             .or(cookie.map(Key::Cookie))
             .or(query.map(Key::Query))
+            .or(segments)
             .or(extension.map(Key::Extension))
             .or(lookup.map(Key::Lookup))
             .or(all.map(|keys| single_or(keys, Key::All)))?;
@@ -102,6 +114,31 @@ impl Reader<'_> {
             Some(challenge) if !matches!(key, Key::Lookup(_)) => Key::Credential(Box::new(key), challenge),
             _ => key,
         })
+    }
+
+    /// `path` and `segment`.
+    fn segments(fields: &Fields<'_>) -> Option<Key> {
+        let segment: Option<String> = fields.read("segment");
+        if fields.has("segment") && !fields.has("path") {
+            fields.missing(&["path"], "`segment` is one of a path").help("write the pattern in `path`");
+        }
+        let pattern = fields.parse_with("path", PathPattern::parse)?;
+        let names: Vec<_> = pattern.parameters().map(|(_, name)| name).collect();
+        if names.is_empty() {
+            let whole = "key = \"path\" is the whole path";
+            fields
+                .error("path", format!("{} names no segment", quoted(pattern.text())))
+                .help(format!("write {{name}} in place of the segment; {whole}"));
+            return None;
+        }
+        if let Some(name) = segment.as_deref().filter(|name| !names.contains(name)) {
+            let known = did_you_mean(name, names.iter().copied());
+            fields
+                .error("segment", format!("{} has no segment {}", quoted(pattern.text()), quoted(name)))
+                .help(known.unwrap_or_else(|| format!("it has {}", names.join(", "))));
+            return None;
+        }
+        Some(Key::Segments(pattern, segment))
     }
 
     /// The names that a program registers.
@@ -137,4 +174,4 @@ fn single_or(mut keys: Vec<Key>, many: fn(Vec<Key>) -> Key) -> Key {
 }
 
 const NO_KEY: &str = "the rule limits nothing";
-const SOURCES: [&str; 6] = ["header", "cookie", "query", "extension", "lookup", "all"];
+const SOURCES: [&str; 7] = ["header", "cookie", "query", "path", "extension", "lookup", "all"];

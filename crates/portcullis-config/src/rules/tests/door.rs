@@ -31,6 +31,9 @@ fn rules_by_heads_are_for_every_door() {
         "key = \"client_ip\"\nwait = \"1s\"\ncost = { header = \"x-cost\", max = 5 }",
         "key = \"client_ip\"\ntiers = { pro = \"9/s\" }\ntier = { header = \"x-plan\" }",
         "key = [{ query = \"user\" }, \"client_ip\"]\nlock_out = { after = 5 }",
+        "key = [{ all = [\"path\", \"client_ip\"] }, \"host\"]\n\
+         [policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
+        "key = { path = \"/a/{b}\" }\n[policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
         "key = \"grpc_method\"\nwarn_at = 0.8\nrefund_unanswered = false\ndebt = 5",
         "key = { header = \"upgrade-insecure-requests\" }\non_missing = \"exempt\"\n\
          [policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",

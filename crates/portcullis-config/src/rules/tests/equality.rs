@@ -2,6 +2,7 @@
 
 mod callers;
 mod functions;
+mod keys;
 mod layers;
 
 use std::convert::Infallible;
@@ -17,8 +18,8 @@ use portcullis_core::{
 };
 use portcullis_tower::matching::{GrpcMethod, Network, RequestMatcher as _, RequestPath};
 use portcullis_tower::{
-    Bearer, ClientIp, Cookie, Global, Header, KeyExtractor as _, Limit, Mode, OnAbort, OnMissing, Percent,
-    PolicyExt as _, Query, QuotaLookup, RateLimitHeaders, RateLimitLayer, Registry, Route, Trust,
+    ClientIp, Header, KeyExtractor as _, Limit, Mode, OnAbort, OnMissing, Percent, PolicyExt as _,
+    QuotaLookup, RateLimitHeaders, RateLimitLayer, Registry, Trust,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -42,6 +43,7 @@ fn requests() -> Vec<(u64, Request<String>)> {
                     .method(if number == 4 { Method::POST } else { Method::GET })
                     .extension(address.parse::<SocketAddr>().unwrap())
                     .header("x-forwarded-for", "198.51.100.7")
+                    .header("host", if number == 3 { "a.example" } else { "B.example:80" })
                     .header("answer", if number == 1 { "401" } else { "200" });
                 if number != 2 {
                     request = request
@@ -239,46 +241,6 @@ async fn strategies_are_those_of_the_builders() {
         assert_eq!(rules.get("p").unwrap().policy(), &policy, "{fields}");
         assert_same(&text, |registry| peer(registry, policy)).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn keys_are_those_of_the_builders() {
-    let same = async |key: &str, limit: fn(Policy) -> Limit| {
-        assert_same(&keyed(key), |registry| beside(registry, limit(gcra()))).await;
-    };
-    same("{ header = \"x-api-key\" }", |policy| policy.by(Header::named("x-api-key"))).await;
-    same("{ cookie = \"session\" }", |policy| policy.by(Cookie::named("session"))).await;
-    same("{ query = \"user\" }", |policy| policy.by(Query::named("user"))).await;
-    same("\"bearer\"", |policy| policy.by(Bearer)).await;
-    same("\"global\"", |policy| policy.by(Global)).await;
-    same("\"peer\"", |policy| policy.by(ClientIp::peer())).await;
-    same("\"method\"", |policy| policy.by(Route::http_method())).await;
-    same("\"grpc_service\"", |policy| policy.by(Route::grpc_service())).await;
-    same("\"grpc_method\"", |policy| policy.by(Route::grpc_method())).await;
-    same("[{ header = \"x-api-key\" }, \"client_ip\"]", |policy| {
-        policy.by(Header::named("x-api-key").or(ClientIp::peer()))
-    })
-    .await;
-    same("{ all = [\"client_ip\", { query = \"user\" }] }", |policy| {
-        policy.by(ClientIp::peer().and(Query::named("user")))
-    })
-    .await;
-    same("{ extension = \"account\" }", |policy| {
-        policy.by(portcullis_tower::Extension::with(|account: &Account, key| {
-            key.part("account", &account.0.to_be_bytes());
-        }))
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn challenge_is_that_of_a_credential() {
-    let text = keyed("{ header = \"x-api-key\", challenge = \"ApiKey\" }").replace("shared", "reject");
-    let key = || Header::named("x-api-key");
-    let credential = key().credential(HeaderValue::from_static("ApiKey"));
-    assert_same(&text, |registry| rejecting(registry, gcra().by(credential))).await;
-    let text = keyed("{ header = \"x-api-key\" }").replace("\"shared\"", "\"reject\"\nhide_key = true");
-    assert_same(&text, |registry| rejecting(registry, gcra().by(key()).hide_key())).await;
 }
 
 #[tokio::test(start_paused = true)]

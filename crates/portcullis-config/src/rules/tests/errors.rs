@@ -143,6 +143,26 @@ fn keys_are_checked() {
         "policy.p.key.lookup: a look-up cannot be combined",
     );
     assert_errors(&key("[]"), "policy.p.key: the list is empty");
+    assert_errors(
+        &key("{ path = \"channels\" }"),
+        "policy.p.key.path: \"channels\" does not begin with a slash",
+    );
+    assert_errors(
+        &key("{ path = \"/channels\" }"),
+        "policy.p.key.path: \"/channels\" names no segment (help: write {name} in place of the segment; key = \"path\" is the whole path)",
+    );
+    assert_errors(
+        &key("{ path = \"/channels/{channel}\", segment = \"chanel\" }"),
+        "policy.p.key.segment: \"/channels/{channel}\" has no segment \"chanel\" (help: did you mean \"channel\"?)",
+    );
+    assert_errors(&key("{ segment = \"channel\" }"), "policy.p.key: `segment` is one of a path");
+    for unverified in ["\"path\"", "\"host\"", "{ path = \"/a/{b}\" }"] {
+        assert_errors(&key(unverified), "policy.p.key: nothing verifies the key");
+    }
+    assert_warns(
+        &key("[{ header = \"host\" }, \"client_ip\"]"),
+        "policy.p.key.header: over HTTP/2 requests have no header host, and its spellings are several keys (help: write key = \"host\")",
+    );
     assert_errors("[policy.p]\nstrategy = \"gcra\"\nquota = \"1/s\"", "policy.p: `key` is missing");
     assert_warns(&key("[\"client_ip\", \"global\"]"), "each request has client_ip");
 }

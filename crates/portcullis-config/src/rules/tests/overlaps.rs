@@ -45,6 +45,28 @@ fn an_overlap_of_patterns_is_found_where_it_is() {
 }
 
 #[test]
+fn overlap_within_segments_is_found_where_it_is() {
+    let begin = (0..8).map(|_| "{ path = \"/user-{id}\" }".to_owned());
+    let end = (0..8).map(|_| "{ path = \"/{name}:follow\" }".to_owned());
+    let all = || begin.clone().chain(end.clone());
+    let both = errors(&policies(all().chain(["{ path = \"/user-a{x}d:follow\" }".to_owned()])));
+    assert!(
+        both.contains("17 policies match a request for /user-axd:follow: one decision may have 16"),
+        "{both}"
+    );
+    let literal = errors(&policies(all().chain(["{ path = \"/user-7:follow\" }".to_owned()])));
+    assert!(literal.contains("17 policies match a request for /user-7:follow: "), "{literal}");
+    for apart in ["/group-{id}", "/{name}:block", "/user-"] {
+        rules(&policies(all().chain([format!("{{ path = \"{apart}\" }}")])));
+    }
+}
+
+#[test]
+fn many_patterns_within_segments_are_checked_quickly() {
+    rules(&policies((0..300).map(|number| format!("{{ path = \"/v1/{{id}}:verb{number}\" }}"))));
+}
+
+#[test]
 fn many_patterns_apart_are_checked_quickly() {
     rules(&policies(
         (0..500)

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::{parts, rules};
+use super::{errors, parts, rules};
 
 #[test]
 fn known_spellings_of_a_path_match() {
@@ -49,6 +49,7 @@ fn known_spellings_of_a_path_match() {
         "/a/%u0073earch",
         "/a/\u{17f}earch",
         "/a/%C5%BFearch",
+        "/;x/host/a/search",
     ] {
         assert!(!rules.matching(&parts("GET", path)).is_empty(), "{path}");
     }
@@ -102,6 +103,30 @@ fn cases() -> impl Strategy<Value = (String, String)> {
         let path: Vec<_> = segments.into_iter().map(|(_, text)| spelled(text)).collect();
         path.prop_map(move |path| (pattern.clone(), format!("/{}{end}", path.join("/"))))
     })
+}
+
+#[test]
+fn pattern_within_segment_matches_its_spellings() {
+    let text = |pattern: &str| {
+        format!(
+            "[policy.p]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = \"global\"\nmatch = {{ path = \"{pattern}\" }}"
+        )
+    };
+    let rules = rules(&text("/v1/User-{id}:follow"));
+    for (path, matches) in [
+        ("/v1/User-7:follow", true),
+        ("/v1/user-7:FOLLOW/", true),
+        ("/v1/user%2d7%3afollow", true),
+        ("/v1//user-%37:follow.;x", true),
+        ("/v1/user-:follow", false),
+        ("/v1/user-7:follows", false),
+        ("/v1/user-7", false),
+    ] {
+        assert_eq!(!rules.matching(&parts("GET", path)).is_empty(), matches, "{path}");
+    }
+    for pattern in ["/{a}-{b}", "/a{*rest}", "/a{}", "/a{b", "/a}b", "/:a{b}"] {
+        assert!(errors(&text(pattern)).contains("is no segment: write `{name}`"), "{pattern}");
+    }
 }
 
 proptest! {

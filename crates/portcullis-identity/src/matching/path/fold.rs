@@ -22,6 +22,12 @@ pub(super) fn is_trimmed_byte(byte: u8) -> bool {
     byte == b'.' || is_blank(byte)
 }
 
+/// A segment without blanks and dots at its end.
+pub(crate) fn trimmed(segment: &[u8]) -> &[u8] {
+    let end = segment.iter().rposition(|byte| !is_trimmed_byte(*byte)).map_or(0, |last| last + 1);
+    segment.get(..end).unwrap_or_default()
+}
+
 pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -4,7 +4,17 @@ use std::fmt;
 
 use super::fold;
 
-/// A pattern such as `/users/{id}/files/{*rest}`.
+/// A pattern of paths such as `/users/{id}/files/{*rest}`, with at most 64 segments: `{name}` stands for one segment, or for a part of one, as
+/// in `{name}.json`, and `{*name}` for one segment or more at its end.
+///
+/// ```
+/// use portcullis_tower::matching::PathPattern;
+///
+/// let pattern = PathPattern::parse("/users/{id}/files/{name}.json")?;
+/// assert_eq!(pattern.parameters().map(|(_, name)| name).collect::<Vec<_>>(), ["id", "name"]);
+/// assert!(["users", "/users/", "/{a}-{b}", "/users/:id"].iter().all(|text| PathPattern::parse(text).is_err()));
+/// # Ok::<(), portcullis_tower::matching::PatternError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathPattern {
     text: Box<str>,
@@ -22,15 +32,22 @@ pub enum PatternSegment {
     Literal(Box<str>),
     /// One segment, not empty.
     One,
+    /// One segment with something between these two texts, which are folded.
+    Within {
+        /// What it begins with.
+        prefix: Box<str>,
+        /// What it ends with, trimmed.
+        suffix: Box<str>,
+    },
     /// One segment or more. The last of a pattern.
     Rest,
 }
 
 /// A segment of one reading of a path, folded.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReadSegment<'p> {
+pub(crate) struct ReadSegment<'p> {
     /// Without blanks and dots at its end.
-    pub(super) trimmed: &'p [u8],
+    pub(crate) trimmed: &'p [u8],
     pub(super) is_empty: bool,
 }
 
@@ -47,7 +64,7 @@ pub enum PatternError {
     #[error("{text:?} contains {character:?}: write the path itself, without escapes, parameters and query")]
     Character { text: String, character: char },
     #[error(
-        "{segment:?} is no segment: write `{{name}}` for a whole segment, and `{{*name}}` for the rest of a path"
+        "{segment:?} is no segment: write `{{name}}` for a segment, once and with or without text around it, and `{{*name}}` for the rest of a path"
     )]
     Parameter { segment: String },
     #[error("{segment:?} matches the rest of a path, so nothing can follow it")]
@@ -113,21 +130,31 @@ impl PathPattern {
         &self.text
     }
 
+    /// The names of its parameters, each with the index of its segment.
+    pub fn parameters(&self) -> impl Iterator<Item = (usize, &str)> {
+        let segments = self.text.strip_prefix('/').unwrap_or(&self.text).split('/').enumerate();
+        segments.filter_map(|(at, segment)| {
+            let (_, name, _) = parameter(segment)?;
+            Some((at, name.strip_prefix('*').unwrap_or(name)))
+        })
+    }
+
     /// Its segments, folded.
     pub fn segments(&self) -> &[PatternSegment] {
         &self.segments
     }
 
     /// Whether the segments of a reading are those of the pattern. An empty one at the end, after a slash, may be ignored.
-    pub(super) fn matches<'s>(&self, reading: impl IntoIterator<Item = ReadSegment<'s>>) -> bool {
+    pub(crate) fn matches<'s>(&self, reading: impl IntoIterator<Item = ReadSegment<'s>>) -> bool {
         let mut reading = reading.into_iter();
         for expected in &self.segments {
             let Some(segment) = reading.next() else { return false };
             match expected {
                 PatternSegment::Literal(literal) if segment.trimmed != literal.as_bytes() => return false,
                 PatternSegment::One if segment.is_empty => return false,
+                PatternSegment::Within { .. } if expected.value(segment.trimmed).is_none() => return false,
                 PatternSegment::Rest => return true,
-                PatternSegment::Literal(_) | PatternSegment::One => {}
+                _ => {}
             }
         }
         self.is_prefix
@@ -148,8 +175,9 @@ impl PathPattern {
             match expected {
                 PatternSegment::Literal(_) if segment != written => return false,
                 PatternSegment::One if segment.is_empty() => return false,
+                PatternSegment::Within { .. } if !is_around(fixed(written), segment) => return false,
                 PatternSegment::Rest => return true,
-                PatternSegment::Literal(_) | PatternSegment::One => {}
+                _ => {}
             }
         }
         self.is_prefix || path.next().is_none()
@@ -164,14 +192,10 @@ impl PathPattern {
     pub fn covers(&self, other: &Self) -> bool {
         let mut others = other.segments.iter();
         for segment in &self.segments {
-            let covered = match (segment, others.next()) {
+            match (segment, others.next()) {
                 (PatternSegment::Rest, Some(_)) => return true,
-                (PatternSegment::Literal(one), Some(PatternSegment::Literal(other))) => one == other,
-                (PatternSegment::One, Some(PatternSegment::One | PatternSegment::Literal(_))) => true,
-                _ => false,
-            };
-            if !covered {
-                return false;
+                (segment, Some(other)) if segment.covers(other) => {}
+                _ => return false,
             }
         }
         others.next().is_none()
@@ -188,11 +212,7 @@ impl PathPattern {
                     return true;
                 }
                 (None, _) | (_, None) => return false,
-                (Some(PatternSegment::Literal(one)), Some(PatternSegment::Literal(other)))
-                    if one != other =>
-                {
-                    return false;
-                }
+                (Some(one), Some(other)) if !one.overlaps(other) => return false,
                 _ => {}
             }
         }
@@ -201,21 +221,92 @@ impl PathPattern {
 
 impl PatternSegment {
     fn literal(text: &str) -> Self {
-        Self::Literal(fold::folded(text).trim_end_matches(fold::is_trimmed).into())
+        Self::Literal(folded(text))
+    }
+
+    /// What a folded and trimmed segment has in place of the parameter. `None` if it is not such a segment, and for a literal.
+    pub(crate) fn value<'s>(&self, segment: &'s [u8]) -> Option<&'s [u8]> {
+        match self {
+            Self::Literal(_) => None,
+            Self::One | Self::Rest => Some(segment),
+            Self::Within { prefix, suffix } => {
+                let value = segment.strip_prefix(prefix.as_bytes())?.strip_suffix(suffix.as_bytes())?;
+                (!value.is_empty()).then_some(value)
+            }
+        }
+    }
+
+    /// Whether a segment of this text, which is not empty, is one of these.
+    pub fn admits(&self, text: &str) -> bool {
+        match self {
+            Self::Literal(literal) => **literal == *text,
+            _ => self.value(text.as_bytes()).is_some(),
+        }
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (_, Self::Literal(text)) => self.admits(text),
+            (Self::One, Self::One | Self::Within { .. }) => true,
+            (Self::Within { prefix, suffix }, Self::Within { prefix: longer, suffix: end }) => {
+                longer.starts_with(&**prefix) && end.ends_with(&**suffix)
+            }
+            _ => false,
+        }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Literal(text), segment) | (segment, Self::Literal(text)) => segment.admits(text),
+            (Self::Within { prefix, suffix }, Self::Within { prefix: other, suffix: end }) => {
+                (prefix.starts_with(&**other) || other.starts_with(&**prefix))
+                    && (suffix.ends_with(&**end) || end.ends_with(&**suffix))
+            }
+            _ => true,
+        }
     }
 }
 
+fn folded(text: &str) -> Box<str> {
+    fold::folded(text).trim_end_matches(fold::is_trimmed).into()
+}
+
+/// The text before the parameter of a segment, its name, and the text behind it. `None` for a literal.
+fn parameter(segment: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = segment.split_once('{')?;
+    let (name, behind) = rest.split_once('}')?;
+    Some((before, name, behind))
+}
+
+/// What a segment has around its parameter, or the whole literal.
+pub(super) fn fixed(segment: &str) -> (&str, &str) {
+    parameter(segment).map_or((segment, ""), |(before, _, behind)| (before, behind))
+}
+
+fn is_around((before, behind): (&str, &str), segment: &str) -> bool {
+    let value = segment.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind));
+    value.is_some_and(|value| !value.is_empty())
+}
+
 fn segment(text: &str, pattern: &str) -> Result<PatternSegment, PatternError> {
-    let is_name = |name: &str| !name.is_empty() && !name.contains(['{', '}', '*', ':']);
-    if let Some(name) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) {
-        if is_name(name) {
-            return Ok(PatternSegment::One);
-        }
-        if name.strip_prefix('*').is_some_and(is_name) {
+    let is_text = |text: &str| !text.contains(['{', '}', '*']);
+    if let Some((before, name, behind)) = parameter(text).filter(|_| !text.starts_with(':')) {
+        let is_name = |name: &str| !name.is_empty() && is_text(name) && !name.contains(':');
+        let is_whole = before.is_empty() && behind.is_empty();
+        if is_whole && name.strip_prefix('*').is_some_and(is_name) {
             return Ok(PatternSegment::Rest);
         }
+        if is_name(name) && is_text(before) && is_text(behind) {
+            let (prefix, suffix) = (fold::folded(before).into(), folded(behind));
+            let is_whole = before.is_empty() && suffix.is_empty();
+            return Ok(if is_whole {
+                PatternSegment::One
+            } else {
+                PatternSegment::Within { prefix, suffix }
+            });
+        }
     }
-    if text.contains(['{', '}', '*']) || text.starts_with(':') {
+    if !is_text(text) || text.starts_with(':') {
         return Err(PatternError::Parameter { segment: text.to_owned() });
     }
     // Also of more dots and of blanks, which are trimmed.

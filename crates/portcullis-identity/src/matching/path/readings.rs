@@ -8,12 +8,13 @@ mod forwarded;
 use std::cell::OnceCell;
 
 use http::request::Parts;
+use smallvec::SmallVec;
 
 use super::matched_path;
-use super::pattern::{PathPattern, ReadSegment};
+use super::pattern::{PathPattern, ReadSegment, fixed};
 use crate::matching::Undecided;
 use crate::written_path::{Form, original_path};
-use build::Readings;
+use build::{KEPT, Readings};
 
 /// The path of a request, with all its readings.
 ///
@@ -153,11 +154,45 @@ impl PathReading<'_, '_> {
     }
 }
 
+/// What a path says, folded and decoded: `say` gets the segments of each of its readings.
+///
+/// A spelling therefore changes nothing, and a path in which servers may find different things says none of them.
+///
+/// # Errors
+///
+/// If two readings say different things, or servers may read it in further ways.
+pub(crate) fn said_alike(
+    path: &str,
+    say: impl Fn(&[ReadSegment<'_>]) -> Option<PathText>,
+) -> Result<Option<PathText>, Undecided> {
+    if Form::of(path) != Form::Several {
+        let folded: PathText = path.bytes().skip(1).map(|byte| byte.to_ascii_lowercase()).collect();
+        let segments = folded.split(|byte| *byte == b'/').take(KEPT);
+        let segments = segments.map(|segment| ReadSegment { trimmed: segment, is_empty: segment.is_empty() });
+        return Ok(say(&segments.collect::<Segments<'_>>()));
+    }
+    let readings = Some(path).filter(|path| path.len() <= LONGEST).and_then(Readings::decoded);
+    let readings = readings.ok_or(Undecided::Ambiguous)?;
+    let mut said = None;
+    for reading in readings.iter() {
+        let Some(text) = say(&reading.collect::<Segments<'_>>()) else { continue };
+        if said.as_ref().is_some_and(|said| *said != text) {
+            return Err(Undecided::Ambiguous);
+        }
+        said = Some(text);
+    }
+    Ok(said)
+}
+
+/// On the stack where it is short.
+pub(crate) type PathText = SmallVec<[u8; 256]>;
+type Segments<'s> = SmallVec<[ReadSegment<'s>; 16]>;
+
 /// Whether a route differs from a pattern in the case of its literals, and in nothing but case and a slash at its end.
 fn is_in_other_case(route: &str, pattern: &str) -> bool {
     let route = without_slash(route);
     let mut segments = route.split('/').zip(pattern.split('/'));
-    route.eq_ignore_ascii_case(pattern) && segments.any(|(one, other)| one != other && !one.starts_with('{'))
+    route.eq_ignore_ascii_case(pattern) && segments.any(|(one, other)| fixed(one) != fixed(other))
 }
 
 fn without_slash(path: &str) -> &str {

@@ -38,7 +38,7 @@ struct Part {
 }
 
 /// A pattern looks at two segments behind its own.
-const KEPT: usize = MAX_SEGMENTS + 2;
+pub(super) const KEPT: usize = MAX_SEGMENTS + 2;
 
 /// How a path is split.
 #[derive(Clone, Copy)]
@@ -75,6 +75,25 @@ impl Readings {
             readings.add_written(&text);
         }
         readings
+    }
+
+    /// The readings of a path in which everything is decoded. `None` if servers read something of it in too many ways.
+    pub(super) fn decoded(path: &str) -> Option<Self> {
+        let mut readings = Self::default();
+        let path = path.strip_prefix('/')?.as_bytes();
+        readings.add_last(path)?;
+        forwarded(path).iter().try_for_each(|text| readings.add_last(text))?;
+        Some(readings)
+    }
+
+    fn add_last(&mut self, path: &[u8]) -> Option<()> {
+        let (mut decoded, mut last) = (Decoded::written(path), 0);
+        for times in 1..=TIMES {
+            let Some(next) = decoded.decode(times, true) else { break };
+            (decoded, last) = (next, times);
+        }
+        let is_legible = !decoded.is_illegible && !decoded.has_escapes();
+        is_legible.then(|| self.add_decoded(&decoded, last))
     }
 
     fn add_written(&mut self, path: &[u8]) {

@@ -16,7 +16,10 @@ pub(super) fn forwarded(path: &[u8]) -> SmallVec<[Bytes; 4]> {
         }
     };
     let has_two_slashes = path.windows(2).any(|two| two == b"//");
-    if !path.iter().any(|byte| matches!(byte, b'%' | b'\\')) && !has_two_slashes {
+    // Without its parameters it may begin with two slashes.
+    let begins_with_parameter = path.first() == Some(&b';');
+    let is_split_alike = !path.iter().any(|byte| matches!(byte, b'%' | b'\\'));
+    if is_split_alike && !has_two_slashes && !begins_with_parameter {
         return texts;
     }
     if has(path, Dots::of) {

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use self::servers::servers;
 use super::*;
+use crate::PathKey;
 
 fn pattern(plain: &str, is_prefix: bool) -> PathPattern {
     let pattern = PathPattern::literal(plain).unwrap();
@@ -230,6 +231,26 @@ proptest! {
                     Err(_) => prop_assert!(path != plain, "{}", path),
                 }
                 prop_assert!(may.is_none() || meets(&path, plain, is_prefix), "{} is {} for {:?}", path, plain, may);
+            }
+        }
+    }
+
+    /// Whatever a server makes of a path, what it finds has the key that it has in plain.
+    #[test]
+    fn spelling_makes_no_new_key(path in path()) {
+        let plain = |read: &[Vec<u8>]| {
+            let is_plain = |name: &Vec<u8>| !name.is_empty() && name.iter().all(u8::is_ascii_alphanumeric);
+            let names = read.iter().map(|name| String::from_utf8_lossy(name)).collect::<Vec<_>>();
+            read.iter().all(is_plain).then(|| format!("/{}", names.join("/")))
+        };
+        let keys = [PathKey::whole(), PathKey::of("/a/{x}"), PathKey::of("/{x}/{*y}"), PathKey::of("/a{x}/b").segment("x")];
+        let said = keys.each_ref().map(|key| key.said(&path));
+        for server in servers() {
+            let Some(read) = plain(&server.read(&path)) else { continue };
+            for (key, said) in keys.iter().zip(&said) {
+                let expected = key.said(&read).unwrap();
+                let is_same = *said == Ok(expected.clone());
+                prop_assert!(is_same || said.is_err() || expected.is_none(), "{} is {} for {:?}", path, read, server);
             }
         }
     }
