@@ -7,6 +7,7 @@
 mod abandoned_queue;
 mod charge_more;
 mod collected_refunds;
+mod conditions;
 mod exemptions;
 mod flood;
 mod forwarding;

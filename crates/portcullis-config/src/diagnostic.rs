@@ -10,7 +10,8 @@ use crate::source::{Sources, Span};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// The file refers to what only a program has, and [`Loader::accept_unknown_names`](crate::Loader::accept_unknown_names) lets it.
+    /// Nothing is wrong, and there is something to know: what has to be true outside of the file, such as a header that a proxy overwrites, or a name
+    /// that only a program has and that [`Loader::accept_unknown_names`](crate::Loader::accept_unknown_names) lets pass.
     Note,
     /// The rules work, and probably not as their author expects.
     Warning,

@@ -55,6 +55,8 @@ enum Kind {
     ShownHeader,
     /// The response to a call of gRPC.
     GrpcResponse,
+    /// The connection of a named proxy, whose header is believed.
+    NamedProxy,
     /// A header of the request, whose value decides.
     Header(HeaderName),
     /// A header of the request, which asks for one in the response.
@@ -92,7 +94,7 @@ impl Door {
         match (self, kind) {
             (Self::Code, _)
             | (Self::Proxy, Kind::Response | Kind::End | Kind::GrpcResponse)
-            | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader) => true,
+            | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader | Kind::NamedProxy) => true,
             (_, Kind::Header(name) | Kind::AskingHeader(name)) => !self.hides(name),
             _ => false,
         }
@@ -131,6 +133,10 @@ impl Need {
             Kind::GrpcResponse => (
                 "the response to a call of gRPC",
                 "remove the field, and set the status at the proxy, which makes that response",
+            ),
+            Kind::NamedProxy => (
+                "the connection of a named proxy",
+                "remove the field, and let a policy with key = \"client_ip\" be beside this one",
             ),
             Kind::ShownHeader => ("a header of its own in each response", "remove the field"),
             Kind::Header(name) | Kind::AskingHeader(name) => return self.hidden(name),

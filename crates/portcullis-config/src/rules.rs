@@ -17,6 +17,8 @@ mod tier;
 #[cfg(test)]
 mod tests;
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -55,6 +57,8 @@ struct Inner {
     files: Vec<PathBuf>,
     folders: Vec<PathBuf>,
     options: LayerOptions,
+    /// The headers that are believed of named proxies.
+    trusted: HashSet<HeaderName>,
     /// What not every door can do.
     needs: Vec<Need>,
     #[cfg(feature = "signed")]
@@ -98,15 +102,18 @@ impl Rules {
             hooks: &loader.hooks,
             clients: ClientIp::peer(),
             shares_places: false,
+            trusted: RefCell::default(),
         };
         let Read { rules, options, layer } = reader.documents(&read.documents);
         let (clients, shares_places) = (reader.clients, reader.shares_places);
+        let trusted = reader.trusted.into_inner();
         // A part that is not known matches every request, so that these would find too many.
         if !findings.has_errors() {
             check::no_policies(&rules, &read.documents, &findings);
             overlap::check(&rules, &findings);
         }
         check::unverified_keys(&rules, &findings);
+        check::written_conditions(&rules, &findings);
         check::layer_options(&rules, &options, layer, &findings);
         let needs = needs(&read.documents);
         for refusal in loader.hooks.doors.iter().flat_map(|door| door.refused(&needs)) {
@@ -130,6 +137,7 @@ impl Rules {
             files,
             folders,
             options,
+            trusted,
             needs,
             #[cfg(feature = "signed")]
             remote: read.remote,
@@ -213,6 +221,17 @@ impl Rules {
     /// The headers of a request by which the rules decide, each with the field that reads it, such as `policy.search.key.header`.
     pub fn headers_read(&self) -> impl Iterator<Item = (&str, &HeaderName)> {
         self.0.needs.iter().filter_map(Need::read_header)
+    }
+
+    /// The headers that are believed of the [named proxies](ClientIp::named_proxies) of [`client_ip`](Self::client_ip), and of no other peer.
+    pub fn trusted_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.0.trusted.iter()
+    }
+
+    /// Whether such a header has this name, or one that servers take for it: `_` counts as `-`.
+    pub fn is_trusted_header(&self, name: &HeaderName) -> bool {
+        let folded = |name: &HeaderName| name.as_str().replace('_', "-");
+        !self.0.trusted.is_empty() && self.trusted_headers().any(|trusted| folded(trusted) == folded(name))
     }
 
     /// The rules, in the order of the files.

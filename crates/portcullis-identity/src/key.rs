@@ -288,7 +288,7 @@ pub enum Identity {
 ///
 /// Source: RFC 9110, section 5.5; RFC 9113, section 8.2.1.
 #[inline]
-fn without_whitespace(value: &HeaderValue) -> &[u8] {
+pub(crate) fn without_whitespace(value: &HeaderValue) -> &[u8] {
     match value.as_bytes() {
         bytes @ ([b' ' | b'\t', ..] | [.., b' ' | b'\t']) => trimmed(bytes),
         bytes => bytes,

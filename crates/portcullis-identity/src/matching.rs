@@ -8,6 +8,7 @@
 //! | [`RequestPath`] | for this path, for the paths below it, or for this route of Axum |
 //! | [`Method`] | with this HTTP method |
 //! | [`GrpcMethod`] | that call this gRPC method, or any method of a service |
+//! | [`RequestValue`] | with a header or a parameter of the query, which is present, absent, equal to a text or begins with one |
 //! | [`ExtensionValue`] | with a value in their extensions that a closure accepts: an account found by authentication |
 //! | a closure `Fn(&Parts) -> bool` | that it accepts |
 //! | an array or a vector of matchers | that one of them accepts |
@@ -42,6 +43,7 @@ mod extension;
 mod grpc;
 mod network;
 mod path;
+mod value;
 
 use http::Method;
 use http::request::Parts;
@@ -53,6 +55,7 @@ pub use grpc::{GrpcMethod, grpc_content_type};
 pub use network::Network;
 pub(crate) use path::{PathText, ReadSegment, said_alike, trimmed};
 pub use path::{PlainPath, RequestPath, matched_path};
+pub use value::RequestValue;
 
 pub use crate::written_path::original_path;
 
@@ -95,6 +98,14 @@ pub trait RequestMatcher: Send + Sync + 'static {
     ///
     /// If the request cannot be compared. It is then treated as described in the [module](self#undecided-requests).
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided>;
+
+    /// Returns whether a client can choose, with each request anew, whether it matches, by what it writes and nothing verifies. Such a matcher neither
+    /// exempts requests nor limits them alone.
+    ///
+    /// `false` by default; [`RequestValue`] returns `true`, unless it is trusted. Combinations return `true` if a part does.
+    fn is_chosen_by_client(&self) -> bool {
+        false
+    }
 
     /// Like [`matches`](Self::matches). The matchers of a request share the readings of its path.
     #[doc(hidden)]

@@ -20,13 +20,14 @@ use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use portcullis::Charge;
+use portcullis::rules::Rules;
 use portcullis_server::listener::{Client, ClientBody};
 use tokio::time::{Instant, timeout, timeout_at};
 use tower_service::Service;
 
 use crate::failure::{Failure, Form};
 use crate::headers::forwarded::{self, Origin};
-use crate::headers::hop_by_hop;
+use crate::headers::{hop_by_hop, trusted};
 use crate::request::{Activity, Prepared, RequestBody, RequestPlace, add_via};
 use crate::upstream::{Lease, Reusable, SendError};
 use response_stream::{Held, ResponseStream};
@@ -80,10 +81,11 @@ async fn forward(
     let upgrade = is_upgrade.then(|| parts.extensions.remove::<OnUpgrade>()).flatten();
     // Held to the end, so that the permits of requests in flight can be given to a web socket.
     let charge = parts.extensions.remove::<Charge>();
-    rewrite(shared, &mut parts, &prepared);
+    let rules = shared.rules.current();
+    rewrite(shared, &rules, &mut parts, &prepared);
     let activity = Arc::new(Activity::new());
-    let mut request =
-        Request::from_parts(parts, RequestBody::new(body, Arc::clone(&activity), Arc::clone(&place)));
+    let body = RequestBody::new(body, Arc::clone(&activity), Arc::clone(&place), rules);
+    let mut request = Request::from_parts(parts, body);
     *request.version_mut() = Version::HTTP_11;
     let (mut response, connection) = send(shared, request, &prepared, &activity, &place).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -122,10 +124,11 @@ fn client(shared: &Shared, parts: &Parts) -> Option<Client> {
 }
 
 /// Makes the head of a request that of one to the upstream.
-fn rewrite(shared: &Shared, parts: &mut Parts, prepared: &Prepared) {
+fn rewrite(shared: &Shared, rules: &Rules, parts: &mut Parts, prepared: &Prepared) {
     if let Some(ConnectInfo(peer)) = parts.extensions.get::<ConnectInfo<SocketAddr>>().copied() {
         let origin = Origin { peer, scheme: shared.scheme, host: prepared.host.as_ref() };
-        forwarded::write(&mut parts.headers, &origin, shared.rules.current().client_ip());
+        trusted::clean(&mut parts.headers, rules, rules.client_ip().trusts(peer.ip()));
+        forwarded::write(&mut parts.headers, &origin, rules.client_ip());
     }
     add_via(&mut parts.headers, prepared.version, &shared.pseudonym);
     // A server has sent 100 when it begins to read the body. Sent on, the field would ask for a second one. It stays until here,

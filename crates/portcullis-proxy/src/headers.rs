@@ -2,6 +2,7 @@
 
 pub(super) mod forwarded;
 pub(super) mod hop_by_hop;
+pub(super) mod trusted;
 
 use http::{HeaderMap, HeaderName};
 

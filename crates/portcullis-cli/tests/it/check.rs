@@ -37,6 +37,7 @@ fn valid_files_exit_with_0_and_print_nothing() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rules/limits.toml");
     let (code, out, _) = portcullis(&["check", "--no-env", example]);
     assert!(code == 0 && out.contains("nothing verifies the key"), "{code} {out}");
+    assert_eq!(portcullis(&["check", "--deny-warnings", "--no-env", example]).0, 0);
     let empty = folder.write("empty.toml", "");
     let (code, out, _) = portcullis(&["check", "--format", "line", &empty]);
     assert!(code == 0 && out.contains("warning: policy: there are no policies"), "{code} {out}");
@@ -102,6 +103,48 @@ fn warnings_exit_with_1_only_where_they_are_denied() {
     assert_eq!(portcullis(&["check", "--deny-warnings", &file]).0, 1);
     let good = folder.write("good.toml", GOOD);
     assert_eq!(portcullis(&["check", "--deny-warnings", &good]).0, 0);
+}
+
+#[test]
+fn trusted_header_has_lines_for_proxies() {
+    let folder = Folder::new("trusted");
+    let text = r#"
+[client_ip]
+header = "x-forwarded-for"
+trusted_proxies = ["10.0.0.0/8"]
+
+[policy.consumer]
+strategy = "gcra"
+quota = "10/s"
+key = { header = "x-consumer-id", trusted = true }
+"#;
+    let file = folder.write("trusted.toml", text);
+    let (code, out, _) =
+        portcullis(&["check", "--deny-warnings", "--format", "line", "--for", "proxy", &file]);
+    assert_eq!(code, 0, "{out}");
+    for expected in [
+        ":9:44: note: policy.consumer.key.trusted: header x-consumer-id is believed of 10.0.0.0/8, ",
+        "nginx: proxy_set_header x-consumer-id $",
+        "HAProxy: http-request set-header x-consumer-id %",
+        "Caddy: header_up x-consumer-id {",
+        "Traefik: authResponseHeaders = [\"x-consumer-id\"]",
+        "append_action: OVERWRITE_IF_EXISTS_OR_ADD",
+    ] {
+        assert!(out.contains(expected), "{expected} is not in {out}");
+    }
+    for (proxies, problem) in [
+        ("hops = 1", "`hops` names no proxy"),
+        ("trusted_proxies = \"0.0.0.0/0\"", "every address is trusted"),
+    ] {
+        let file = folder.write("any.toml", &text.replace("trusted_proxies = [\"10.0.0.0/8\"]", proxies));
+        let (code, out, _) = portcullis(&["check", "--format", "line", &file]);
+        let error = format!(
+            "error: policy.consumer.key.trusted: {problem}, so that any client could write header x-consumer-id"
+        );
+        assert!(code == 1 && out.contains(&error), "{out}");
+    }
+    let (code, out, _) = portcullis(&["check", "--for", "serve", "--format", "line", &file]);
+    assert!(code == 1 && out.contains("`trusted` needs the connection of a named proxy"), "{out}");
 }
 
 #[test]

@@ -57,6 +57,15 @@ fn of_field(field: [&str; 2], path: &str, table: &Node, node: &Node, found: &mut
         ["policy", "reserve"] => Some(Kind::Usage),
         ["policy", "tiers"] if table.get("tier").is_none() => Some(Kind::Tier),
         ["policy", "key"] | ["key_source", "all"] => return of_plain_keys(path, node, found),
+        ["match" | "requests", "headers"] => {
+            for entry in node.entries() {
+                if let Ok(name) = entry.name.parse() {
+                    push(Kind::Header(name), &join(path, &entry.name), &entry.node, found);
+                }
+            }
+            None
+        }
+        [_, "trusted"] if is_on(node) => Some(Kind::NamedProxy),
         ["key_source", "extension"] => Some(Kind::Extension),
         ["key_source", "cookie"] => Some(Kind::Header(header::COOKIE)),
         ["client_ip" | "cost" | "tier" | "key_source", "header"] => header().map(Kind::Header),

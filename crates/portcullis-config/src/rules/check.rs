@@ -2,10 +2,11 @@
 
 use portcullis_tower::{LayerError, LayerOptionError, Mode, RateLimitLayer};
 
-use super::matcher::Condition;
 use super::matcher::covers::Comparisons;
+use super::matcher::{Condition, Matcher};
 use super::options::LayerOptions;
 use super::rule::Rule;
+use crate::diagnostic::Diagnostic;
 use crate::fields::{Findings, join};
 use crate::source::Span;
 use crate::tree::Node;
@@ -14,24 +15,8 @@ use crate::tree::Node;
 ///
 /// With other errors among the findings, only what is certain is one.
 pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
-    // A policy that could not be read may be the one beside.
-    if !findings.errors_are_all(|field| is_of_a_rule(field, rules)) {
-        return;
-    }
-    let addresses = rules
-        .iter()
-        .filter(|rule| rule.mode == Mode::Enforce && rule.key.is_address() && !rule.charges_by_outcome);
-    // Those for all requests first, which are compared at once.
-    let (mut beside, narrower): (Vec<_>, Vec<_>) = addresses.partition(|rule| is_everything(rule));
-    beside.extend(narrower);
-    let mut comparisons = Comparisons::at_most(MAX_COMPARISONS);
-    for (index, rule) in rules.iter().enumerate() {
-        let is_first_of_table = index
-            .checked_sub(1)
-            .is_none_or(|before| rules.get(before).is_none_or(|before| before.table() != rule.table()));
-        if !matches!(rule.mode, Mode::Enforce) || !rule.key.is_chosen_by_client() || !is_first_of_table {
-            continue;
-        }
+    let Some(mut addresses) = Addresses::of(rules, findings) else { return };
+    for rule in enforced(rules).filter(|rule| rule.key.is_chosen_by_client()) {
         let table = join("policy", rule.table());
         if ["mode", "match"].iter().any(|field| findings.has_error_in(&join(&table, field))) {
             continue;
@@ -41,8 +26,7 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
             "nothing verifies the key ({}): a client may send another one with each request",
             rule.key
         );
-        let mut covering = beside.iter().map(|other| other.matcher.covers(&rule.matcher, &mut comparisons));
-        let Some(has_beside) = covering.find(|covers| *covers != Some(false)).unwrap_or(Some(false)) else {
+        let Some(has_beside) = addresses.cover(&rule.matcher, |_| true) else {
             findings
                 .error(path, span, "the conditions of the policies are too many to find one by address beside this key")
                 .help("shorten the lists in `match`, or add a policy with key = \"client_ip\" and without `match`");
@@ -53,9 +37,8 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
             continue;
         }
         if has_beside {
-            findings
-                .warning(path, span, message)
-                .help("such a client meets only the policies by address beside this one: see that they are strict enough");
+            let help = "such a client meets only the policies by address beside this one: see that they are strict enough";
+            findings.add(Diagnostic::note(path, span, message).help(help));
         } else if rule.key.falls_back_to_address() {
             findings
                 .warning(path, span, message)
@@ -65,6 +48,90 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
                 .error(path, span, format!("{message}, and no policy by address is beside it"))
                 .help("such a client is not limited: add an enforced policy with key = \"client_ip\" and a `match` that includes that of this one");
         }
+    }
+}
+
+/// A condition that a client writes may add a limit or raise a cost. Where it takes one away, a policy by address without such a condition has to
+/// be beside it.
+pub(super) fn written_conditions(rules: &[Rule], findings: &Findings) {
+    let Some(mut addresses) = Addresses::of(rules, findings) else { return };
+    for rule in enforced(rules) {
+        let of_match = rule
+            .matcher
+            .written()
+            .next()
+            .map(|_| (join(&join("policy", rule.table()), "match"), rule.match_span));
+        if of_match.is_none() && rule.relaxed.is_empty() {
+            continue;
+        }
+        let is_strict = |other: &Rule| other.matcher.written().next().is_none() && other.relaxed.is_empty();
+        match addresses.cover(&rule.matcher.without_written(), is_strict) {
+            Some(false) => {}
+            Some(true) => continue,
+            None => {
+                findings
+                    .error("policy", rule.span, "the conditions of the policies are too many to find one by address beside this one")
+                    .help("shorten the lists in `match`, or add a policy with key = \"client_ip\" and without `match`");
+                return;
+            }
+        }
+        let left = rule.matcher.written().find(|value| value.is_left_by_writing());
+        for (path, span) in left.and(of_match.clone()).iter().chain(&rule.relaxed) {
+            let what = left.map_or_else(
+                || "the header or parameter".to_owned(),
+                |value| format!("{}.{}", value.written.field, value.written.name),
+            );
+            findings
+                .error(path.as_str(), *span, format!("a client that writes {what} is limited less, and no policy by address without such a condition is beside it"))
+                .help("add an enforced policy with key = \"client_ip\" and a `match` that includes these requests, or name a header that a proxy overwrites: trusted = true");
+        }
+        if let (None, Some((path, span))) = (left, of_match) {
+            let names: Vec<_> = rule.matcher.written().map(ToString::to_string).collect();
+            findings
+                .warning(path, span, format!("a client that does not write {} is not limited by this policy, nor by one by address", names.join(", ")))
+                .help("add a policy with key = \"client_ip\" and a `match` that includes these requests");
+        }
+    }
+}
+
+/// The enforced rules, one of each table.
+fn enforced(rules: &[Rule]) -> impl Iterator<Item = &Rule> {
+    let before = std::iter::once(None).chain(rules.iter().map(Some));
+    let first = rules
+        .iter()
+        .zip(before)
+        .filter(|(rule, before)| before.is_none_or(|before| before.table() != rule.table()));
+    first.map(|(rule, _)| rule).filter(|rule| matches!(rule.mode, Mode::Enforce))
+}
+
+/// The enforced policies by address, those for all requests first, which are compared at once.
+struct Addresses<'r> {
+    rules: Vec<&'r Rule>,
+    comparisons: Comparisons,
+}
+
+impl<'r> Addresses<'r> {
+    /// `None` if a policy could not be read, which may be one of them.
+    fn of(rules: &'r [Rule], findings: &Findings) -> Option<Self> {
+        if !findings.errors_are_all(|field| is_of_a_rule(field, rules)) {
+            return None;
+        }
+        let addresses = rules
+            .iter()
+            .filter(|rule| rule.mode == Mode::Enforce && rule.key.is_address() && !rule.charges_by_outcome);
+        let (mut all, narrower): (Vec<_>, Vec<_>) = addresses.partition(|rule| is_everything(rule));
+        all.extend(narrower);
+        Some(Self { rules: all, comparisons: Comparisons::at_most(MAX_COMPARISONS) })
+    }
+
+    /// Whether one of those of which this holds applies to all requests of a matcher. `None` if that takes too many comparisons.
+    fn cover(&mut self, matcher: &Matcher, holds: impl Fn(&Rule) -> bool) -> Option<bool> {
+        for other in self.rules.iter().filter(|other| holds(other)) {
+            if other.matcher.covers(matcher, &mut self.comparisons)? {
+                return Some(true);
+            }
+        }
+        Some(false)
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) enum Key {
     Path,
     Host,
     Header(HeaderName),
+    /// Of named proxies alone.
+    Trusted(HeaderName),
     Cookie(String),
     Query(String),
     /// All named segments, or the one of this name.
@@ -91,6 +93,7 @@ impl Key {
             | Self::Method
             | Self::GrpcService
             | Self::GrpcMethod
+            | Self::Trusted(_)
             | Self::Extension(_)
             | Self::Lookup(_) => false,
         }
@@ -130,6 +133,7 @@ impl Key {
             Self::Path => Arc::new(PathKey::whole()),
             Self::Host => Arc::new(Host),
             Self::Header(name) => Arc::new(Header::named(name)),
+            Self::Trusted(name) => Arc::new(Header::named(name).trusted(clients)),
             Self::Cookie(name) => Arc::new(Cookie::named(name)),
             Self::Query(name) => Arc::new(Query::named(name)),
             Self::Segments(pattern, name) => {
@@ -290,6 +294,7 @@ impl fmt::Display for Key {
         };
         match self {
             Self::Header(name) => write!(f, "header {name}"),
+            Self::Trusted(name) => write!(f, "trusted header {name}"),
             Self::Cookie(name) => write!(f, "cookie {name}"),
             Self::Query(name) => write!(f, "query {name}"),
             Self::Segments(pattern, None) => write!(f, "path {pattern}"),

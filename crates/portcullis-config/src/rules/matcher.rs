@@ -2,6 +2,7 @@
 
 pub(super) mod covers;
 pub(super) mod host;
+pub(super) mod value;
 
 use std::fmt;
 
@@ -10,6 +11,7 @@ use http::request::Parts;
 use portcullis_tower::matching::{PathPattern, PathReading, PathReadings, is_taken_for, may_be};
 
 use host::HostPattern;
+use value::ValueCondition;
 
 /// Some alternatives, of which one has to hold.
 #[derive(Clone, Debug)]
@@ -25,6 +27,8 @@ pub(crate) struct Condition {
     pub(super) grpc: Option<PathPattern>,
     pub(super) methods: Option<Vec<Method>>,
     pub(super) hosts: Option<Vec<HostPattern>>,
+    /// Of headers and of the query. All have to hold.
+    pub(super) values: Vec<ValueCondition>,
 }
 
 /// What the conditions of all rules compare.
@@ -61,6 +65,19 @@ impl Matcher {
         Self { any: vec![Condition::default()] }
     }
 
+    /// The conditions that a client meets or not by what it writes.
+    pub(super) fn written(&self) -> impl Iterator<Item = &ValueCondition> {
+        let values = self.any.iter().flat_map(|condition| &condition.values);
+        values.filter(|value| !value.written.is_trusted)
+    }
+
+    /// The requests that it matches whatever a client writes.
+    pub(super) fn without_written(&self) -> Self {
+        let mut any = self.any.clone();
+        any.iter_mut().for_each(|condition| condition.values.retain(|value| value.written.is_trusted));
+        Self { any }
+    }
+
     pub(crate) fn matches(&self, request: &RequestView<'_, '_>) -> bool {
         self.any.iter().any(|condition| condition.mismatch(request).is_none())
     }
@@ -84,6 +101,8 @@ enum Part {
     Grpc,
     Methods,
     Hosts,
+    /// The value of this index.
+    Value(usize),
 }
 
 impl Condition {
@@ -104,7 +123,8 @@ impl Condition {
         if !self.hosts.as_ref().is_none_or(holds) {
             return Some((2, Part::Hosts));
         }
-        None
+        let unmet = self.values.iter().position(|value| !value.is_met(parts));
+        unmet.map(|index| (3 + index, Part::Value(index)))
     }
 
     /// Whether it holds for a method, whatever the path.
@@ -138,6 +158,7 @@ impl Condition {
                 self.methods.as_ref().map(|methods| format!("methods = [{}]", quoted_list(methods)))
             }
             Part::Hosts => self.hosts.as_ref().map(|hosts| format!("hosts = [{}]", quoted_list(hosts))),
+            Part::Value(index) => self.values.get(index).map(ToString::to_string),
         }
         .unwrap_or_default()
     }
@@ -154,9 +175,10 @@ fn quoted_list(values: &[impl fmt::Display]) -> String {
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let parts = [Part::Path, Part::Grpc, Part::Methods, Part::Hosts];
+        let parts = [Part::Path, Part::Grpc, Part::Methods, Part::Hosts].into_iter();
+        let values = (0..self.values.len()).map(Part::Value);
         let texts: Vec<_> =
-            parts.into_iter().map(|part| self.part_text(part)).filter(|text| !text.is_empty()).collect();
+            parts.chain(values).map(|part| self.part_text(part)).filter(|text| !text.is_empty()).collect();
         if texts.is_empty() { f.write_str("every request") } else { f.write_str(&texts.join(", ")) }
     }
 }

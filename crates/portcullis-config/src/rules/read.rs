@@ -13,8 +13,10 @@ mod policy;
 mod refusals;
 mod registered;
 mod tiers;
+mod values;
 
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 use http::HeaderName;
 use portcullis_tower::ClientIp;
@@ -35,6 +37,8 @@ pub(super) struct Reader<'a> {
     pub(super) hooks: &'a Hooks,
     pub(super) clients: ClientIp,
     pub(super) shares_places: bool,
+    /// The headers that are believed of named proxies.
+    pub(super) trusted: RefCell<HashSet<HeaderName>>,
 }
 
 /// What the documents say.

@@ -25,6 +25,9 @@ pub struct Rule {
     pub(super) key: Key,
     pub(super) key_span: Span,
     pub(super) matcher: Matcher,
+    pub(super) match_span: Span,
+    /// What a client lowers or leaves by what it writes, beside `match`: the path of each field, and its place.
+    pub(super) relaxed: Vec<(String, Span)>,
     pub(super) reject_with: RejectWithOption,
 }
 

@@ -10,6 +10,7 @@ mod overlaps;
 mod rejections;
 mod spellings;
 mod unregistered;
+mod values;
 
 use std::sync::Arc;
 

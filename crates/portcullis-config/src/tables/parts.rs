@@ -1,7 +1,7 @@
 //! The tables inside of policies and of the layer.
 
 use super::ValueKind::{
-    self, AnyOf, Choice, Form, Integer, List, Map, Named, Nested, Number, OneOrMore, Text,
+    self, AnyOf, Bool, Choice, Form, Integer, List, Map, Named, Nested, Number, OneOrMore, Text,
 };
 use super::kind::{ANY, DURATION, POSITIVE, TEXTS, UNITS, names};
 use super::{Field, Table};
@@ -14,6 +14,8 @@ table! { pub(crate) REQUESTS, "requests", "Requests, by properties that all have
     "method", Text, "A method of HTTP.";
     "grpc", Text, "A service or method of gRPC.";
     "function", Text, "A matcher that the program registered by this name.";
+    "headers", Map(&VALUE), "Headers by name, as of `match`.";
+    "query", Map(&VALUE), "Parameters of the query by name, as of `match`.";
 }
 
 table! { pub(super) REJECT_WITH, "reject_with", "What makes the responses to rejected requests.", 0 to ANY;
@@ -31,6 +33,7 @@ table! { pub(super) FAILURE_MODE, "failure_mode", "What happens while the store 
 
 table! { pub(crate) KEY_SOURCE, "key_source", "What is limited.", 1 to ANY;
     "header", Text, "A header.";
+    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer. It is verified then.", default("false");
     "cookie", Text, "A cookie.";
     "query", Text, "A parameter of the query.";
     "path", Text, "A pattern of paths, such as \"/channels/{channel}\": its named segments, of requests that match it.";
@@ -46,17 +49,34 @@ table! { pub(crate) MATCH, "match", "A condition, all of whose parts have to hol
     "methods", TEXTS, "Methods of HTTP.";
     "hosts", TEXTS, "Hosts, with *. for all below.";
     "grpc", Text, "A service or method of gRPC.";
+    "headers", Map(&VALUE), "Headers by name: `\"present\"`, `\"absent\"` or what they have to be. All have to hold.";
+    "query", Map(&VALUE), "Parameters of the query by name, as of `headers`.";
+}
+
+table! { pub(crate) VALUE_TABLE, "value", "What a header or a parameter of the query has to be.", 1 to ANY;
+    "present", Bool, "Whether it is there.";
+    "equals", TEXTS, "It is this text, or one of these.";
+    "prefix", TEXTS, "It begins with this text, or one of these.";
+    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
 }
 
 table! { pub(super) TIER, "tier", "Where the tier of a request comes from.", 0 to ANY;
     "header", Text, "A header, which a proxy in front has to overwrite.", required();
+    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
 }
 
-table! { pub(super) COST, "cost", "The units of a request.", 1 to ANY;
+table! { pub(crate) COST, "cost", "The units of a request.", 1 to ANY;
     "header", Text, "The header with the units.";
     "max", POSITIVE, "The most units by header.";
+    "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
     "path", Map(&UNITS), "Units by path. Other paths cost 1.";
     "function", Text, "A function that the program registered by this name.";
+    "when", OneOrMore(&Nested(&COST_WHEN)), "Units by what requests match. Of several, the highest.";
+}
+
+table! { pub(crate) COST_WHEN, "cost_when", "The units of the requests that match.", 0 to ANY;
+    "match", OneOrMore(&Nested(&MATCH)), "The requests: a condition, or a list of which any suffices.", required();
+    "units", POSITIVE, "Their units. Other requests cost 1.", required();
 }
 
 table! { pub(super) LOCK_OUT, "lock_out", "Blocks keys that are rejected again and again.", 0 to ANY;
@@ -78,6 +98,8 @@ table! { pub(super) CHARGE_WHEN, "charge_when", "The responses that are charged.
     "grpc_status", OneOrMore(&Integer(0, i32::MAX as u64)), "Their status of gRPC.";
     "function", Text, "A function that the program registered by this name.";
 }
+
+static VALUE: ValueKind = AnyOf(&[Choice(&["present", "absent"]), Nested(&VALUE_TABLE)]);
 
 pub(super) static REQUEST_LIST: ValueKind = OneOrMore(&Nested(&REQUESTS));
 

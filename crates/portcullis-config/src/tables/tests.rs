@@ -108,6 +108,14 @@ fn defaults_change_nothing() {
         });
         match table.name {
             "client_ip" => document["client_ip"] = json!({}),
+            // An exemption by what a client writes is an error.
+            "value" => document["policy"]["p"]["match"] = json!({ "headers": { "p": { "present": true } } }),
+            "key_source" => document["policy"]["p"]["key"] = json!({ "header": "x-plan" }),
+            "tier" => {
+                document["policy"]["p"]["tiers"] = json!({ "pro": "2/s" });
+                document["policy"]["p"]["tier"] = json!({ "header": "x-plan" });
+            }
+            "cost" => document["policy"]["p"]["cost"] = json!({ "header": "x-cost", "max": 5 }),
             "lock_out" => document["policy"]["p"]["lock_out"] = json!({ "after": 5 }),
             "in_flight" => document["policy"]["p"]["in_flight"] = json!({ "limit": 5 }),
             "remote" => {
@@ -116,7 +124,9 @@ fn defaults_change_nothing() {
             }
             _ => {}
         }
-        let without = load(&document).unwrap();
+        document["policy"]["q"] = json!({ "strategy": "gcra", "quota": "1/s", "key": "peer" });
+        let path = path.replace("layer.except.headers", "policy.p.match.headers");
+        let without = load(&document).unwrap_or_else(|findings| panic!("{path}: {findings}"));
         set(&mut document, &path, serde_json::from_str(default).unwrap_or_else(|_| json!(default)));
         let with = load(&document).unwrap_or_else(|findings| panic!("{path}: {findings}"));
         assert_eq!(meaning(&without), meaning(&with), "{path}");

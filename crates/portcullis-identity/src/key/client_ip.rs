@@ -136,6 +136,36 @@ impl ClientIp {
         self.proxies.as_ref().is_some_and(|(_, trust)| trust.trusts(address::fold(peer), 0))
     }
 
+    /// Returns the networks of the proxies that are trusted. `None` for [`peer`](Self::peer), and for proxies that are trusted by a number of
+    /// hops alone.
+    ///
+    /// ```
+    /// use portcullis_tower::{ClientIp, Trust};
+    ///
+    /// let named = ClientIp::behind(Trust::networks(["10.0.0.0/8"]).at_most(2)).x_forwarded_for();
+    /// assert_eq!(named.named_proxies().unwrap().to_string(), "10.0.0.0/8");
+    /// assert!(ClientIp::behind(Trust::hops(1)).x_forwarded_for().named_proxies().is_none());
+    /// ```
+    pub fn named_proxies(&self) -> Option<&Networks> {
+        self.proxies.as_ref().and_then(|(_, trust)| trust.named())
+    }
+
+    /// Returns whether the peer of a request is a proxy that is trusted. `false` without an address of the peer.
+    pub fn trusts_peer(&self, parts: &Parts) -> bool {
+        peer(&parts.extensions).is_some_and(|peer| self.trusts(peer.ip()))
+    }
+
+    /// Itself, if only proxies that are named can write a header that is believed.
+    #[track_caller]
+    pub(crate) fn for_trusted_headers(self) -> Self {
+        let is_named = self.named_proxies().is_some_and(|networks| !networks.are_everything());
+        assert!(
+            is_named,
+            "`clients` names no networks of proxies, so that any client could write the header"
+        );
+        self
+    }
+
     /// Returns the header that trusted proxies write. `None` for [`peer`](Self::peer).
     pub fn header(&self) -> Option<&HeaderName> {
         self.proxies.as_ref().map(|(source, _)| source.header())

@@ -8,7 +8,7 @@ use http::request::Parts;
 use portcullis_core::{KeyWriter, or_panic};
 
 use super::only_line::{OnlyLine, only_line};
-use super::{Identity, KeyError, KeyExtractor, without_whitespace};
+use super::{ClientIp, Identity, KeyError, KeyExtractor, without_whitespace};
 
 /// The value of a header, byte for byte except for the spaces and tabs around it.
 ///
@@ -39,6 +39,8 @@ use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 #[derive(Clone, Debug)]
 pub struct Header {
     name: HeaderName,
+    /// The peers of which it is believed. A client writes it, if `None`.
+    proxies: Option<Box<ClientIp>>,
 }
 
 impl Header {
@@ -49,7 +51,37 @@ impl Header {
     /// If `name` is a text that is not a valid header name.
     #[track_caller]
     pub fn named(name: &(impl AsRef<str> + ?Sized)) -> Self {
-        Self { name: header_name(name.as_ref()) }
+        Self { name: header_name(name.as_ref()), proxies: None }
+    }
+
+    /// Believes the header of peers in the networks that `clients` names: gateways that have verified the identity, and overwrite the header
+    /// whatever the client has sent. From any other peer it counts as absent. It is no longer [chosen by the client](KeyExtractor::is_chosen_by_client).
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use http::Request;
+    /// use portcullis_core::Secret;
+    /// use portcullis_tower::{ClientIp, Header, Identity, KeyExtractor, Trust};
+    ///
+    /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
+    /// let consumer = Header::named("x-consumer-id").trusted(&clients);
+    /// let identity = |peer: [u8; 4]| {
+    ///     let request = Request::builder().header("x-consumer-id", "acme").extension(SocketAddr::from((peer, 1024)));
+    ///     let (parts, ()) = request.body(()).unwrap().into_parts();
+    ///     consumer.extract(&parts, &mut Secret::published().hasher().writer())
+    /// };
+    /// assert_eq!(identity([10, 0, 0, 9]), Ok(Identity::Found));
+    /// assert_eq!(identity([192, 0, 2, 1]), Ok(Identity::Missing));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `clients` [names no proxies](ClientIp::named_proxies), or every address as one: then any client could write the header.
+    #[track_caller]
+    #[must_use]
+    pub fn trusted(self, clients: &ClientIp) -> Self {
+        Self { proxies: Some(Box::new(clients.clone().for_trusted_headers())), ..self }
     }
 }
 
@@ -66,6 +98,9 @@ pub fn header_name(name: &str) -> HeaderName {
 
 impl KeyExtractor for Header {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        if self.proxies.as_ref().is_some_and(|proxies| !proxies.trusts_peer(parts)) {
+            return Ok(Identity::Missing);
+        }
         let value = match only_line(&parts.headers, &self.name) {
             OnlyLine::One(value) => without_whitespace(value),
             OnlyLine::None => return Ok(Identity::Missing),
@@ -83,7 +118,7 @@ impl KeyExtractor for Header {
     }
 
     fn is_chosen_by_client(&self) -> bool {
-        true
+        self.proxies.is_none()
     }
 
     fn expected(&self, _: &Parts) -> Option<Cow<'static, str>> {
@@ -91,6 +126,7 @@ impl KeyExtractor for Header {
     }
 
     fn description(&self) -> Cow<'static, str> {
-        Cow::Owned(format!("header {}", self.name))
+        let kind = if self.proxies.is_some() { "trusted header" } else { "header" };
+        Cow::Owned(format!("{kind} {}", self.name))
     }
 }

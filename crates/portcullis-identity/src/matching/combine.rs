@@ -35,6 +35,10 @@ impl<L: RequestMatcher, R: RequestMatcher> RequestMatcher for Both<L, R> {
             },
         }
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        self.left.is_chosen_by_client() || self.right.is_chosen_by_client()
+    }
 }
 
 /// Matches the requests that another matcher does not match. Made by [`RequestMatcher::not`].
@@ -57,6 +61,10 @@ impl<M: RequestMatcher> RequestMatcher for Inverted<M> {
     fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
         self.matcher.matches_with(request).map(|matches| !matches)
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        self.matcher.is_chosen_by_client()
+    }
 }
 
 /// Matches the requests that one of them matches; otherwise undecided if one of them is.
@@ -68,6 +76,10 @@ impl<M: RequestMatcher, const N: usize> RequestMatcher for [M; N] {
     fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
         any(self, request)
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        self.iter().any(RequestMatcher::is_chosen_by_client)
+    }
 }
 
 /// Matches the requests that one of them matches; otherwise undecided if one of them is.
@@ -78,6 +90,10 @@ impl<M: RequestMatcher> RequestMatcher for Vec<M> {
 
     fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
         any(self, request)
+    }
+
+    fn is_chosen_by_client(&self) -> bool {
+        self.iter().any(RequestMatcher::is_chosen_by_client)
     }
 }
 
@@ -102,6 +118,10 @@ macro_rules! forward_to_pointee {
 
             fn matches_with(&self, request: &PathReadings<'_>) -> Result<bool, Undecided> {
                 (**self).matches_with(request)
+            }
+
+            fn is_chosen_by_client(&self) -> bool {
+                (**self).is_chosen_by_client()
             }
         }
     )*};

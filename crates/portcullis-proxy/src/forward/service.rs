@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use http::{HeaderValue, Request, Response, Version, header};
+use http::{HeaderName, HeaderValue, Request, Response, Version, header};
 use http_body_util::Either;
 use portcullis::ResponseBody;
 use portcullis::rules::RulesService;
@@ -44,7 +44,8 @@ impl Service<Request<ClientBody>> for ProxyService {
 
     fn call(&mut self, request: Request<ClientBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        match prepare(&mut parts, &self.shared.pseudonym) {
+        let is_trusted = |name: &HeaderName| self.shared.rules.current().is_trusted_header(name);
+        match prepare(&mut parts, &self.shared.pseudonym, is_trusted) {
             Ok(prepared) => {
                 parts.extensions.insert(prepared);
                 let limited = self.limited.call(Request::from_parts(parts, body));

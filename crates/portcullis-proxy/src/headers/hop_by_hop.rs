@@ -37,6 +37,18 @@ pub(crate) struct UnknownCoding;
 ///
 /// If the body has a transfer coding other than `chunked`: without the field it could not be decoded.
 pub(crate) fn remove(headers: &mut HeaderMap) -> Result<Removed, UnknownCoding> {
+    remove_except(headers, |_| false)
+}
+
+/// Like [`remove`], but keeps fields that `Connection` names, as those that a trusted proxy has written.
+///
+/// # Errors
+///
+/// As above.
+pub(crate) fn remove_except(
+    headers: &mut HeaderMap,
+    is_kept: impl Fn(&HeaderName) -> bool,
+) -> Result<Removed, UnknownCoding> {
     let mut codings = tokens(headers, &header::TRANSFER_ENCODING);
     let is_known = codings.next().is_none_or(|coding| coding.eq_ignore_ascii_case("chunked"));
     let is_one = codings.next().is_none();
@@ -58,7 +70,8 @@ pub(crate) fn remove(headers: &mut HeaderMap) -> Result<Removed, UnknownCoding> 
     };
     let named: Vec<HeaderName> =
         tokens(headers, &header::CONNECTION).filter_map(|name| name.parse().ok()).collect();
-    for name in named.iter().filter(|name| !KEPT.contains(name) && !forwarded::is_forwarding(name)) {
+    let is_kept = |name: &HeaderName| KEPT.contains(name) || forwarded::is_forwarding(name) || is_kept(name);
+    for name in named.iter().filter(|name| !is_kept(name)) {
         headers.remove(name);
     }
     remove_all(headers, |name| Door::Proxy.hides(name) || is_twin(name));

@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use portcullis::SlowBody;
+use portcullis::rules::Rules;
 use portcullis_server::listener::ClientBody;
 
 use super::activity::Activity;
 use super::place::Place;
-use crate::headers::hop_by_hop;
+use crate::headers::{hop_by_hop, trusted};
 
 /// The error of a body. It ends the connection, or the stream of HTTP/2.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -23,15 +24,18 @@ pub(crate) struct RequestBody {
     activity: Arc<Activity>,
     /// Until it ends: an upstream may respond before, and still be sent the rest.
     place: Option<Place>,
+    /// Where they believe headers, which trailers may not be taken for.
+    rules: Option<Rules>,
 }
 
 impl RequestBody {
-    pub(crate) fn new(body: ClientBody, activity: Arc<Activity>, place: Place) -> Self {
+    pub(crate) fn new(body: ClientBody, activity: Arc<Activity>, place: Place, rules: Rules) -> Self {
         if body.is_end_stream() {
             activity.sent();
-            return Self { body, activity, place: None };
+            return Self { body, activity, place: None, rules: None };
         }
-        Self { body, activity, place: Some(place) }
+        let rules = Some(rules).filter(|rules| rules.trusted_headers().next().is_some());
+        Self { body, activity, place: Some(place), rules }
     }
 }
 
@@ -50,6 +54,9 @@ impl Body for RequestBody {
             Poll::Ready(Some(Ok(frame))) => {
                 if let Some(trailers) = frame.trailers_mut() {
                     hop_by_hop::clean_trailers(trailers);
+                    if let Some(rules) = &self.rules {
+                        trusted::clean(trailers, rules, false);
+                    }
                 }
                 self.activity.progress();
                 if has_ended {

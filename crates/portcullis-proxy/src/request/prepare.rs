@@ -22,12 +22,16 @@ pub(crate) struct Prepared {
     pub(crate) version: Version,
 }
 
-/// Normalises a request. `pseudonym` is the name of this proxy in `Via`.
+/// Normalises a request. `pseudonym` is the name of this proxy in `Via`, and `is_trusted` whether rules believe a header of named proxies.
 ///
 /// # Errors
 ///
 /// If the request cannot be forwarded.
-pub(crate) fn prepare(request: &mut Parts, pseudonym: &str) -> Result<Prepared, Failure> {
+pub(crate) fn prepare(
+    request: &mut Parts,
+    pseudonym: &str,
+    is_trusted: impl Fn(&HeaderName) -> bool,
+) -> Result<Prepared, Failure> {
     match request.method {
         Method::CONNECT => return Err(Failure::NotImplemented("CONNECT is not forwarded")),
         Method::TRACE => return Err(Failure::NotImplemented("TRACE is not forwarded")),
@@ -47,7 +51,7 @@ pub(crate) fn prepare(request: &mut Parts, pseudonym: &str) -> Result<Prepared, 
         return Err(Failure::Loop);
     }
     let is_http1 = matches!(request.version, Version::HTTP_10 | Version::HTTP_11);
-    let mut removed = hop_by_hop::remove(&mut request.headers)
+    let mut removed = hop_by_hop::remove_except(&mut request.headers, is_trusted)
         .map_err(|_| Failure::NotImplemented("a transfer coding other than chunked"))?;
     removed.is_websocket &= request.version == Version::HTTP_11 && request.method == Method::GET;
     if !is_http1 {

@@ -50,7 +50,13 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the matcher is [chosen by the client](RequestMatcher::is_chosen_by_client), which would exempt itself.
+    #[track_caller]
     pub fn except(self, matcher: impl RequestMatcher) -> Self {
+        assert!(!matcher.is_chosen_by_client(), "a client that writes what is exempt exempts itself");
         self.with_lists(|lists| lists.except(matcher))
     }
 
@@ -104,7 +110,13 @@ impl RateLimitLayer {
     ///
     /// Prefer a layer around the routes that are to be limited, or [`except`](Self::except): a route that is added later is then
     /// limited unless it is named.
+    ///
+    /// # Panics
+    ///
+    /// If the matcher is [chosen by the client](RequestMatcher::is_chosen_by_client), which would leave it out.
+    #[track_caller]
     pub fn only(self, matcher: impl RequestMatcher) -> Self {
+        assert!(!matcher.is_chosen_by_client(), "a client that leaves out what is limited is not limited");
         self.with_lists(|lists| lists.only(matcher))
     }
 

@@ -62,12 +62,13 @@ impl Condition {
     /// Takes time that grows with the sum of the lengths of the lists.
     fn covers(&self, inner: &Self, comparisons: &mut Comparisons) -> Option<bool> {
         let paths = || self.paths().all(|outer| inner.paths().any(|path| outer.covers(path)));
-        comparisons.add(1)?;
+        comparisons.add(1 + self.values.len() * inner.values.len())?;
         if !paths() {
             return Some(false);
         }
         let is_named = (self.methods.is_none() || inner.methods.is_some())
-            && (self.hosts.is_none() || inner.hosts.is_some());
+            && (self.hosts.is_none() || inner.hosts.is_some())
+            && self.values.iter().all(|value| inner.values.contains(value));
         if !is_named {
             return Some(false);
         }

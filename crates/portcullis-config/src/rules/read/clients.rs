@@ -5,6 +5,7 @@ use portcullis_tower::{ClientIp, Trust};
 
 use super::Reader;
 use super::lists::parsed;
+use crate::diagnostic::Diagnostic;
 use crate::fields::Fields;
 use crate::tables::CLIENT_IP;
 use crate::tree::Node;
@@ -81,6 +82,55 @@ impl<'a> Reader<'a> {
         let shares_places = fields.read("share_places").unwrap_or(true);
         Some((clients?, shares_places))
     }
+}
+
+impl Reader<'_> {
+    /// Whether the proxies have names, so that a header of theirs can be believed.
+    pub(super) fn names_proxies(&self) -> bool {
+        self.clients.named_proxies().is_some_and(|networks| !networks.are_everything())
+    }
+
+    /// Whether the table has `trusted = true`. That is an error where it is about no header, and where any client could write the header.
+    pub(super) fn trusted(&self, fields: &Fields<'_>, header: Option<&HeaderName>) -> bool {
+        if !fields.read::<bool>("trusted").unwrap_or_default() {
+            return false;
+        }
+        let Some(header) = header else {
+            fields
+                .error("trusted", "a client writes it, so that it cannot be trusted")
+                .help("remove the field: only a header that a proxy overwrites is trusted");
+            return true;
+        };
+        let networks = self.clients.named_proxies();
+        if let Some(networks) = networks.filter(|_| self.names_proxies()) {
+            if self.trusted.borrow_mut().insert(header.clone()) {
+                let message = format!(
+                    "header {header} is believed of {networks}, where each proxy has to overwrite what clients send"
+                );
+                let note = Diagnostic::note(fields.path("trusted"), fields.span_of("trusted"), message);
+                self.findings.add(note.help(overwriting(header)));
+            }
+        } else if !self.findings.has_error_in("client_ip") {
+            let problem = match networks {
+                Some(_) => "every address is trusted",
+                None if self.clients.header().is_some() => "`hops` names no proxy",
+                None => "no proxy is named",
+            };
+            fields
+                .error("trusted", format!("{problem}, so that any client could write header {header}"))
+                .help("write the networks of the proxies: [client_ip] with header = \"x-forwarded-for\" and trusted_proxies = [\"10.0.0.0/8\"]");
+        }
+        true
+    }
+}
+
+/// The line that makes each proxy overwrite a header.
+fn overwriting(header: &HeaderName) -> String {
+    format!(
+        "nginx: proxy_set_header {header} $verified; HAProxy: http-request set-header {header} %[var(txn.verified)]; Caddy: header_up {header} \
+         {{vars.verified}}; Traefik: authResponseHeaders = [\"{header}\"]; Envoy: request_headers_to_add: [{{ header: {{ key: {header}, value: \
+         \"..\" }}, append_action: OVERWRITE_IF_EXISTS_OR_ADD }}]"
+    )
 }
 
 fn behind(fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {

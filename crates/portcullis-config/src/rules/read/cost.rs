@@ -7,13 +7,62 @@ use http::request::Parts;
 use portcullis_tower::Cost;
 use portcullis_tower::matching::{PathPattern, PathReadings};
 
+use super::super::matcher::value::ValueCondition;
+use super::super::matcher::{Matcher, RequestView};
 use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode, entries, join};
+use crate::tables::{COST, COST_WHEN};
 use crate::tree::{Node, Value};
+
+/// A cost, and whether a client lowers it by something that it writes.
+pub(super) struct ReadCost {
+    pub(super) cost: Box<dyn Cost>,
+    pub(super) is_left_by_writing: bool,
+}
 
 impl Reader<'_> {
     /// Reads the cost under a policy that admits at most `most` units at once, if that is known.
-    pub(super) fn cost(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<Box<dyn Cost>> {
+    pub(super) fn cost(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<ReadCost> {
+        if let Some(table) = fields.node("cost").filter(|node| node.get("when").is_some()) {
+            return self.cost_when(&Fields::of(table, fields.path("cost"), &COST, self.findings)?, most);
+        }
+        Some(ReadCost { cost: self.plain_cost(fields, most)?, is_left_by_writing: false })
+    }
+
+    /// The highest units whose conditions a request meets, or may meet to a server.
+    fn cost_when(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<ReadCost> {
+        if let Some(other) =
+            ["header", "max", "trusted", "path", "function"].into_iter().find(|other| fields.has(other))
+        {
+            fields.error(other, format!("`{other}` and `when` are both given")).help("write one of the two");
+        }
+        let path = fields.path("when");
+        let mut costs: Vec<(Matcher, u64)> = Vec::new();
+        for node in fields.each("when") {
+            let Some(one) = Fields::of(node, path.as_str(), &COST_WHEN, self.findings) else { continue };
+            let matcher = one.node("match").and_then(|node| self.conditions(node, &one.path("match")));
+            let units: Option<u64> = one.read("units");
+            if let Some((units, node)) = units.zip(one.node("units")) {
+                if units == 0 {
+                    one.error("units", "a cost of 0 relieves, which a condition of a client may not")
+                        .help("write 1 or more, or `except`");
+                }
+                self.never_fits(one.path("units"), node, units, most);
+            }
+            costs.extend(matcher.zip(units));
+        }
+        let is_left_by_writing =
+            costs.iter().any(|(matcher, _)| matcher.written().any(ValueCondition::is_left_by_writing));
+        let cost = Box::new(move |parts: &Parts| {
+            let readings = PathReadings::of(parts);
+            let request = RequestView::of(&readings);
+            let met = costs.iter().filter(|(matcher, _)| matcher.matches(&request));
+            met.map(|(_, units)| *units).max().unwrap_or(1)
+        });
+        Some(ReadCost { cost, is_left_by_writing })
+    }
+
+    fn plain_cost(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<Box<dyn Cost>> {
         let node = fields.node("cost")?;
         let path = fields.path("cost");
         if !matches!(node.value, Value::Map(_)) {
@@ -31,9 +80,10 @@ impl Reader<'_> {
         let header = fields.header("header");
         let max: Option<u64> = fields.read("max");
         let paths = fields.node("path");
+        let is_trusted = self.trusted(&fields, header.as_ref());
         let function: Option<String> = fields.read("function");
         match (fields.has("header"), paths, fields.has("function")) {
-            (true, None, false) => Self::header_cost(&fields, header, max),
+            (true, None, false) => self.header_cost(&fields, header, max, is_trusted),
             (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path"), most),
             (false, None, true) if max.is_none() => {
                 // A name of another kind is an error already.
@@ -45,17 +95,19 @@ impl Reader<'_> {
             }
             _ => {
                 fields
-                    .missing(&["header", "path", "function"], "the table is no cost")
-                    .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } } or { function = \"name\" }");
+                    .missing(&["header", "path", "function", "when"], "the table is no cost")
+                    .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } }, { when = { match = .., units = 5 } } or { function = \"name\" }");
                 None
             }
         }
     }
 
     fn header_cost(
+        &self,
         fields: &Fields<'_>,
         header: Option<HeaderName>,
         max: Option<u64>,
+        is_trusted: bool,
     ) -> Option<Box<dyn Cost>> {
         if max.is_none() && !fields.has("max") {
             fields
@@ -67,9 +119,17 @@ impl Reader<'_> {
             fields.error("max", "a cost of at most 0 charges nothing");
             return None;
         }
-        fields.warning("header", chosen_by_client(&header));
+        if !is_trusted {
+            fields
+                .warning("header", chosen_by_client(&header))
+                .help("name the networks of that proxy in [client_ip], and write trusted = true");
+        }
+        let proxies = is_trusted.then(|| self.clients.clone());
         // At least 1, because a cost of 0 is always admitted.
         Some(Box::new(move |parts: &Parts| {
+            if proxies.as_ref().is_some_and(|proxies| !proxies.trusts_peer(parts)) {
+                return 1;
+            }
             let mut values = parts.headers.get_all(&header).iter();
             let Some(value) = values.next() else { return 1 };
             let units = value.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());

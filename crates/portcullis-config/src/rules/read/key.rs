@@ -76,6 +76,7 @@ impl Reader<'_> {
                 )
                 .help("write key = \"host\"");
         }
+        let is_trusted = self.trusted(&fields, header.as_ref());
         let segments = Self::segments(&fields);
         let [cookie, query, extension, lookup] =
             ["cookie", "query", "extension", "lookup"].map(|field| fields.read::<String>(field));
@@ -102,8 +103,12 @@ impl Reader<'_> {
         if given != 1 {
             return None;
         }
+        if is_trusted && !self.names_proxies() {
+            // An error, and no client chooses what stands in for it.
+            return Some(Key::ClientIp);
+        }
         let key = header
-            .map(Key::Header)
+            .map(if is_trusted { Key::Trusted } else { Key::Header })
             .or(cookie.map(Key::Cookie))
             .or(query.map(Key::Query))
             .or(segments)

@@ -1,6 +1,7 @@
 //! `[layer]`: the options of the layer.
 
 use http::HeaderName;
+use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{GrpcCode, RateLimitHeaders};
 
 use super::super::options::LayerOptions;
@@ -14,6 +15,18 @@ impl Reader<'_> {
         let Some(fields) = Fields::of(node, "layer", &LAYER, self.findings) else {
             return LayerOptions::default();
         };
+        let [except, only] = ["except", "only"].map(|field| {
+            let list = self.request_list(&fields, field);
+            if list.iter().any(RequestMatcher::is_chosen_by_client) {
+                fields
+                    .error(
+                        field,
+                        "a client writes the header or parameter, and would be limited by no policy",
+                    )
+                    .help("write a header that a named proxy overwrites: { present = true, trusted = true }");
+            }
+            list
+        });
         LayerOptions {
             headers: self.headers(&fields),
             spread_retries: fields.duration("spread_retries"),
@@ -23,9 +36,9 @@ impl Reader<'_> {
             discard_bodies: fields.read("discard_bodies"),
             decision_in_response: fields.read("decision_in_response").unwrap_or_default(),
             without_charge: fields.read("without_charge").unwrap_or_default(),
-            except: self.request_list(&fields, "except"),
+            except,
             deny: self.request_list(&fields, "deny"),
-            only: self.request_list(&fields, "only"),
+            only,
             reject_with: self.reject_with(&fields),
             reject_as: fields.choice("reject_as", &FORMATS),
             grpc_status: Self::grpc_code(&fields),

@@ -37,16 +37,19 @@ impl Reader<'_> {
             fields.parse_with("route", route).map(shared),
             fields.parse_with("method", method).map(shared),
             fields.parse::<GrpcMethod>("grpc").map(shared),
-            // Last: the program is not asked about requests that another part excludes.
-            function,
         ]
         .into_iter()
         .flatten()
+        .chain(self.values(&fields).into_iter().map(|value| shared(value.matcher().clone())))
+        .chain(
+            // Last: the program is not asked about requests that another part excludes.
+            function,
+        )
         .collect();
         if fields.is_empty() {
             fields
                 .missing_any("the table names no requests")
-                .help("write one of `path`, `prefix`, `route`, `network`, `method`, `grpc` and `function`");
+                .help("write one of `path`, `prefix`, `route`, `network`, `method`, `grpc`, `function`, `headers` and `query`");
         }
         let mut all = all.into_iter();
         let first = all.next()?;

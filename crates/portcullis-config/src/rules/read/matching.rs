@@ -15,14 +15,18 @@ impl Reader<'_> {
     /// The default is every request.
     pub(super) fn matcher(&self, fields: &Fields<'_>) -> Option<Matcher> {
         let Some(node) = fields.node("match") else { return Some(Matcher::everything()) };
-        let path = fields.path("match");
+        self.conditions(node, &fields.path("match"))
+    }
+
+    /// The conditions of a field `match`, which is there.
+    pub(super) fn conditions(&self, node: &Node, path: &str) -> Option<Matcher> {
         let mut any = Vec::new();
         // All are read, so that all mistakes are found.
-        let conditions: Vec<_> = node.each().iter().map(|one| (one, self.condition(one, &path))).collect();
+        let conditions: Vec<_> = node.each().iter().map(|one| (one, self.condition(one, path))).collect();
         for (one, condition) in conditions {
             let condition = condition?;
             if condition.is_impossible() {
-                self.findings.warning(&*path, one.span, "no request can fulfil this condition");
+                self.findings.warning(path, one.span, "no request can fulfil this condition");
             }
             any.push(condition);
         }
@@ -42,7 +46,7 @@ impl Reader<'_> {
             finding.help(format!("write {{ path = {text} }}"));
             return None;
         }
-        let before = self.findings.len();
+        let before = self.findings.errors();
         let fields = Fields::of(node, path, &MATCH, self.findings)?;
         let condition = Condition {
             path: fields.parse_with("path", PathPattern::parse),
@@ -51,8 +55,9 @@ impl Reader<'_> {
             hosts: self.list(&fields, "hosts", |text| {
                 text.parse::<HostPattern>().map_err(|error| error.to_string())
             }),
+            values: self.values(&fields),
         };
-        (self.findings.len() == before).then_some(condition)
+        (self.findings.errors() == before).then_some(condition)
     }
 
     fn list<T>(

@@ -7,6 +7,7 @@ use portcullis_core::{
     Concurrency, FailureMode, InFlight, LeaseError, Policy, PolicyError, PolicyName, PolicyPartError,
     PolicySettings, Quota, QuotaError, Strategy, WindowTable,
 };
+use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{Cost, Limit, Mode, OnMissing};
 
 use super::super::key::{Key, KeySource};
@@ -44,6 +45,9 @@ impl Reader<'_> {
         let key = fields.node("key");
         let key = key.and_then(|node| self.key(node, &fields.path("key"))).unwrap_or(Key::ClientIp);
         let except = self.request_list(fields, "except");
+        let relaxed = except.iter().any(RequestMatcher::is_chosen_by_client);
+        let relaxed =
+            relaxed.then(|| (fields.path("except"), fields.span_of("except"))).into_iter().collect();
         let source = key.source(&self.clients, self.hooks, except);
         let on_missing = fields.choice("on_missing", &ON_MISSING).unwrap_or_default();
         if on_missing == OnMissing::Shared {
@@ -58,6 +62,8 @@ impl Reader<'_> {
             key,
             key_span: fields.span_of("key"),
             matcher: self.matcher(fields).unwrap_or_else(Matcher::everything),
+            match_span: fields.span_of("match"),
+            relaxed,
             on_missing,
             count_rejections: fields.read("count_rejections").unwrap_or_default(),
             hide: fields.read("hide").unwrap_or_default(),
@@ -87,6 +93,7 @@ impl Reader<'_> {
         // Other quotas of single callers, and charges by the outcome, may admit what the policy's own limit does not.
         let is_exact = policy.quota_range().is_none() && !policy.reads_overrides() && charge_when.is_none();
         let cost = self.cost(fields, (is_valid && is_exact).then(|| policy.strategy().limit()));
+        let (cost, is_left) = cost.map_or((None, false), |read| (Some(read.cost), read.is_left_by_writing));
         let charges_by_outcome = charge_when.is_some();
         let lock_out = self.lock_out(fields);
         let mut limit = parts.limit(policy);
@@ -111,7 +118,9 @@ impl Reader<'_> {
         }
         limit = Self::plain_options(fields, limit, cost);
         self.refuse(&limit, fields);
-        parts.rule(limit, lock_out, charges_by_outcome)
+        let mut rule = parts.rule(limit, lock_out, charges_by_outcome);
+        rule.relaxed.extend(is_left.then(|| (fields.path("cost"), fields.span_of("cost"))));
+        rule
     }
 
     /// The options that are a value and nothing else.
@@ -197,6 +206,8 @@ struct Parts {
     key_span: Span,
     source: KeySource,
     matcher: Matcher,
+    match_span: Span,
+    relaxed: Vec<(String, Span)>,
     on_missing: OnMissing,
     count_rejections: bool,
     hide: bool,
@@ -229,6 +240,8 @@ impl Parts {
             key: self.key.clone(),
             key_span: self.key_span,
             matcher: self.matcher.clone(),
+            match_span: self.match_span,
+            relaxed: self.relaxed.clone(),
             reject_with: self.reject_with.clone(),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 use portcullis_core::{CallerQuotasError, Policy, PolicyError, PolicySettings, Quota, Strategy};
-use portcullis_tower::{Limit, QuotaLookup};
+use portcullis_tower::{ClientIp, Limit, QuotaLookup};
 use serde::Deserialize as _;
 
 use super::super::Tier;
@@ -19,6 +19,12 @@ type AddQuota = Box<dyn FnOnce(Limit) -> Limit>;
 
 /// A limit, and a burst where the strategy has one.
 type Size = (u64, Option<u64>);
+
+/// Where the tier of a request is, and the peers of which it is believed: all, if `None`.
+struct TierHeader {
+    header: HeaderName,
+    proxies: Option<ClientIp>,
+}
 
 /// A tier of a file.
 struct Quotas {
@@ -74,13 +80,16 @@ impl Reader<'_> {
         let own_size = own.map(size);
         let sized = |tier: Quotas| (tier.name, (tier.quota, size(tier.quota)));
         let by_name: HashMap<String, _> = tiers.into_iter().map(sized).collect();
-        let Some(header) = header else {
+        let Some(TierHeader { header, proxies }) = header else {
             let quota = move |parts: &Parts| {
                 by_name.get(parts.extensions.get::<Tier>()?.name()).map(|(quota, _)| *quota)
             };
             return (policy, Some(Box::new(|limit| limit.quota(quota))));
         };
         let quota = move |parts: &Parts| {
+            if proxies.as_ref().is_some_and(|proxies| !proxies.trusts_peer(parts)) {
+                return None;
+            }
             let named = |value: &HeaderValue| by_name.get(value.to_str().ok()?.trim()).copied();
             let quotas = || parts.headers.get_all(&header).iter().map(named);
             let size = |named: Option<(Quota, Size)>| named.map_or(own_size, |(_, size)| Some(size));
@@ -148,18 +157,19 @@ impl Reader<'_> {
         quotas
     }
 
-    fn tier_header(&self, fields: &Fields<'_>) -> Option<HeaderName> {
+    fn tier_header(&self, fields: &Fields<'_>) -> Option<TierHeader> {
         let tier = fields.table("tier")?;
         let header: Option<HeaderName> = tier.parse("header");
-        if let Some(header) = &header {
+        let is_trusted = self.trusted(&tier, header.as_ref());
+        if let Some(header) = header.as_ref().filter(|_| !is_trusted) {
             self.findings
                 .warning(tier.path("header"), tier.node.span, chosen_by_client(header))
-                .help("let the program insert the tier into the extensions of the request");
+                .help("name the networks of that proxy in [client_ip], and write trusted = true");
         }
         if !fields.has("tiers") {
             fields.missing_at(&["tiers"], tier.path, tier.node.span, "there are no `tiers` to choose from");
         }
-        header
+        header.map(|header| TierHeader { header, proxies: is_trusted.then(|| self.clients.clone()) })
     }
 
     /// From the smallest limit and burst to the largest, the policy's own among them.

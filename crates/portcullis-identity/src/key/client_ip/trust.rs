@@ -57,11 +57,13 @@ impl Trust {
             && self.networks.as_ref().is_none_or(|networks| networks.contain(&address))
     }
 
+    pub(super) fn named(&self) -> Option<&Networks> {
+        self.networks.as_ref()
+    }
+
     /// Whether every address of one family is in the networks.
     pub(super) fn is_everything(&self) -> bool {
-        self.networks
-            .as_ref()
-            .is_some_and(|networks| networks.0.iter().any(|network| network.prefix_len() == 0))
+        self.networks.as_ref().is_some_and(Networks::are_everything)
     }
 }
 
@@ -112,8 +114,23 @@ impl Networks {
         Ok(Self(IpNet::aggregate(&networks)))
     }
 
+    /// Returns whether every address of one family is in them.
+    pub fn are_everything(&self) -> bool {
+        self.0.iter().any(|network| network.prefix_len() == 0)
+    }
+
     pub(crate) fn contain(&self, address: &IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(address))
+    }
+}
+
+impl fmt::Display for Networks {
+    /// Writes the networks with commas between them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, network) in self.0.iter().enumerate() {
+            write!(f, "{}{network}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 

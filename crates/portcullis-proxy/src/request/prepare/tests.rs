@@ -1,8 +1,15 @@
 use http::Request;
+use portcullis::rules::{Format, Loader, Rules};
 
 use super::*;
 
 const NAME: &str = "portcullis-1";
+
+fn rules() -> Rules {
+    let text = "[client_ip]\nheader = 'x-forwarded-for'\ntrusted_proxies = '10.0.0.0/8'\n\
+                [policy.p]\nstrategy = 'gcra'\nquota = '1/s'\nkey = { header = 'x-consumer-id', trusted = true }\n";
+    Rules::load(&Loader::text("limits.toml", Format::Toml, text)).unwrap()
+}
 
 /// Prepares a request of HTTP/1.1, or of HTTP/2 if it begins with `2 `.
 fn prepared(line: &str, lines: &[(&str, &str)]) -> Result<Parts, Failure> {
@@ -16,7 +23,7 @@ fn prepared(line: &str, lines: &[(&str, &str)]) -> Result<Parts, Failure> {
         request = request.header(*name, *value);
     }
     let mut parts = request.body(()).unwrap().into_parts().0;
-    let prepared = prepare(&mut parts, NAME)?;
+    let prepared = prepare(&mut parts, NAME, |name| rules().is_trusted_header(name))?;
     parts.extensions.insert(prepared);
     Ok(parts)
 }
@@ -89,4 +96,17 @@ fn only_a_get_of_http_1_1_is_upgraded() {
 fn other_transfer_codings_are_not_forwarded() {
     let request = prepared("POST /", &[("host", "a"), ("transfer-encoding", "gzip, chunked")]);
     assert!(matches!(request, Err(Failure::NotImplemented(_))));
+}
+
+#[test]
+fn trusted_header_is_not_one_of_connection() {
+    let lines = [
+        ("host", "a"),
+        ("connection", "x-consumer-id, x-other"),
+        ("x-consumer-id", "acme"),
+        ("x-other", "1"),
+    ];
+    let headers = prepared("GET /", &lines).unwrap().headers;
+    assert_eq!(headers.get("x-consumer-id").unwrap(), "acme");
+    assert!(!headers.contains_key("x-other"));
 }
