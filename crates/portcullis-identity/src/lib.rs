@@ -18,8 +18,8 @@ mod written_path;
 pub use key::header_name;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture, Networks, Or,
-    PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
+    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture,
+    Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
 };
 pub use lookup_cache::LookupCounts;
 pub use portcullis_core::KeyWriter;
