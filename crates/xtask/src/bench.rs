@@ -56,6 +56,8 @@ enum Tables {
     Regions,
     /// requests with and without metrics
     Metrics,
+    /// lines of access logs per second of `portcullis simulate`
+    Simulate,
     /// crates, build time and bytes of a first program
     Hello,
     /// instructions of decisions, which do not depend on the machine's speed
@@ -121,9 +123,9 @@ fn commands(workspace: &Workspace, tables: Tables, options: &BenchOptions) -> Ve
     match tables {
         Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
         Tables::Serve | Tables::Redis => vec![peers("times")],
-        Tables::ServeEnvoy => {
+        Tables::ServeEnvoy | Tables::Simulate => {
             let server = "build --quiet --locked --release --package portcullis-cli --bin portcullis";
-            vec![Cmd::cargo().args(server), with_quick(own("serve-envoy"), options)]
+            vec![Cmd::cargo().args(server), with_quick(own(&tables.to_string()), options)]
         }
         Tables::Responses
         | Tables::Decisions
@@ -215,6 +217,8 @@ mod tests {
             "flood --",
             "regions --",
             "metrics --",
+            "portcullis",
+            "simulate --",
             "hello --",
         ];
         assert_eq!(lines(&[]), all);

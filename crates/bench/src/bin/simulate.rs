@@ -1,0 +1,148 @@
+//! Lines of access logs per second of `portcullis simulate`: `cargo xtask bench simulate`.
+//!
+//! The command is a process of its own, and states its rate. The logs are files, which the system keeps in its memory.
+
+use std::env;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser as _;
+use portcullis_bench::{BenchOptions, Round, Spread, interleaved, machine, markdown};
+
+/// A form of the log: its name, its lines, and what the command is told about it.
+struct Case(&'static str, fn(&Entry) -> String, &'static [&'static str]);
+
+/// A request of the log.
+struct Entry {
+    client: u32,
+    second: u32,
+}
+
+const CASES: [Case; 5] = [
+    Case("combined", combined, &[]),
+    Case("combined, `--target-callers 1%`", combined, &["--target-callers", "1%"]),
+    Case("Caddy, JSON", caddy, &[]),
+    Case("HAProxy", haproxy, &[]),
+    Case(
+        "text of `log_format`",
+        text,
+        &["--format", "$time_iso8601 $remote_addr \"$request\" $status \"$http_user_agent\""],
+    ),
+];
+
+const RULES: &str = "[policy.search]\nstrategy = \"gcra\"\nquota = \"10/s burst 20\"\nkey = \"client_ip\"\nmatch = { path = \"/search\" }\n";
+const AGENT: &str = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+const CLIENTS: u32 = 10_000;
+/// In each second.
+const LINES: u32 = 1_000;
+
+fn main() -> Result<()> {
+    let options = BenchOptions::parse();
+    let (rounds, seconds) = if options.quick { (1, 20) } else { (5, 1_000) };
+    let folder = env::temp_dir().join(format!("portcullis-bench-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let figures = measure(&folder, rounds, seconds);
+    fs::remove_dir_all(&folder)?;
+    let rows: Vec<_> = CASES
+        .iter()
+        .zip(figures?)
+        .map(|(Case(name, ..), figures)| {
+            let Spread { median, low, high, .. } = Spread::of(figures);
+            vec![(*name).to_owned(), format!("{median:.0}"), format!("{low:.0} to {high:.0}")]
+        })
+        .collect();
+    println!(
+        "{}\n## Lines of a log per second\n\n`portcullis simulate limits.toml --log access.log` with one limit by address, {} lines of {CLIENTS} \
+         clients, on one thread. Medians of {rounds} interleaved rounds.\n\n{}",
+        options.heading("simulate", &format!("{}.", machine()?)),
+        seconds * LINES,
+        markdown(&["log", "lines per second", "of 8 in 10 rounds"], &rows)
+    );
+    Ok(())
+}
+
+/// The lines per second of each case.
+fn measure(folder: &Path, rounds: usize, seconds: u32) -> Result<Vec<Vec<f64>>> {
+    let command = env::current_exe()?.with_file_name("portcullis");
+    ensure!(command.exists(), "build portcullis-cli first: there is no {}", command.display());
+    let rules = folder.join("limits.toml");
+    fs::write(&rules, RULES)?;
+    let mut logs: Vec<PathBuf> = Vec::new();
+    for (number, Case(_, line, _)) in CASES.iter().enumerate() {
+        let log = folder.join(format!("{number}.log"));
+        fs::write(&log, lines(*line, seconds))?;
+        logs.push(log);
+    }
+    let mut cases: Vec<Round<'_, f64, anyhow::Error>> = Vec::new();
+    for (Case(name, _, arguments), log) in CASES.iter().zip(&logs) {
+        let (command, rules) = (&command, &rules);
+        cases.push(Box::new(move || {
+            let output = Command::new(command)
+                .arg("simulate")
+                .arg(rules)
+                .arg("--log")
+                .arg(log)
+                .args(*arguments)
+                .output()?;
+            let notes = String::from_utf8(output.stderr)?;
+            ensure!(output.status.success() && !notes.contains("skipped"), "{name}: {notes}");
+            rate(&notes).with_context(|| format!("{name}: no rate in {notes}"))
+        }));
+    }
+    interleaved(rounds, &mut cases)
+}
+
+/// The rate that the command states.
+fn rate(notes: &str) -> Option<f64> {
+    let (_, rate) = notes.lines().last()?.strip_suffix(" lines/s")?.rsplit_once(' ')?;
+    rate.parse().ok()
+}
+
+fn lines(line: fn(&Entry) -> String, seconds: u32) -> String {
+    let mut log = String::new();
+    for second in 0..seconds {
+        for number in 0..LINES {
+            // Any odd factor spreads the clients.
+            let client = (second * LINES + number).wrapping_mul(2_654_435_761) % CLIENTS;
+            let _ = writeln!(log, "{}", line(&Entry { client, second }));
+        }
+    }
+    log
+}
+
+impl Entry {
+    fn client(&self) -> String {
+        format!("10.0.{}.{}", self.client / 256, self.client % 256)
+    }
+
+    fn time(&self) -> String {
+        format!("{:02}:{:02}:{:02}", 12 + self.second / 3_600, self.second / 60 % 60, self.second % 60)
+    }
+}
+
+fn combined(entry: &Entry) -> String {
+    let (client, time) = (entry.client(), entry.time());
+    format!(r#"{client} - - [23/Nov/2026:{time} +0000] "GET /search?q=a HTTP/1.1" 200 1713 "-" "{AGENT}""#)
+}
+
+fn caddy(entry: &Entry) -> String {
+    format!(
+        r#"{{"level":"info","ts":{}.25,"logger":"http.log.access","msg":"handled request","request":{{"remote_ip":"{}","remote_port":"41342","proto":"HTTP/2.0","method":"GET","host":"example.com","uri":"/search?q=a","headers":{{"User-Agent":["{AGENT}"],"Accept":["*/*"]}}}},"duration":0.0009,"size":1713,"status":200}}"#,
+        1_795_521_600 + entry.second,
+        entry.client(),
+    )
+}
+
+fn haproxy(entry: &Entry) -> String {
+    let (client, time) = (entry.client(), entry.time());
+    format!(
+        r#"{client}:33317 [23/Nov/2026:{time}.250] http-in static/srv1 10/0/30/69/109 200 1713 - - ---- 1/1/1/1/0 0/0 "GET /search?q=a HTTP/1.1""#
+    )
+}
+
+fn text(entry: &Entry) -> String {
+    format!(r#"2026-11-23T{}Z {} "GET /search?q=a HTTP/1.1" 200 "{AGENT}""#, entry.time(), entry.client())
+}
