@@ -22,10 +22,10 @@ pub(crate) struct Proto {
 impl Proto {
     /// Prints the texts, or the paths of what was written.
     pub(crate) fn run(self) -> anyhow::Result<()> {
-        let mut printed = String::new();
+        let mut printed = Vec::new();
         for (path, text) in PROTO_FILES {
             let Some(folder) = &self.folder else {
-                printed += &format!("// {path}\n{text}\n");
+                printed.push(format!("// {path}\n{text}"));
                 continue;
             };
             let file = folder.join(path);
@@ -39,10 +39,10 @@ impl Proto {
             let parent = file.parent().unwrap_or(folder);
             fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
             fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
-            printed += &format!("{}\n", file.display());
+            printed.push(file.display().to_string());
         }
         // The reader of a pipe may have closed it.
-        let _ = io::stdout().write_all(printed.as_bytes());
+        let _ = writeln!(io::stdout(), "{}", printed.join("\n"));
         Ok(())
     }
 }

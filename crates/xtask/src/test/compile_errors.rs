@@ -86,13 +86,12 @@ impl Mistakes {
 
     /// The errors that lack a text, with the texts.
     fn missing(&self) -> String {
-        let mut missing = String::new();
+        let mut missing = Vec::new();
         for ((line, error), expected) in self.errors.iter().zip(self.expected.values()) {
-            for text in expected.iter().filter(|text| !error.contains(*text)) {
-                missing += &format!("{SOURCE}:{line}: {text:?} is not in\n{error}\n");
-            }
+            let texts = expected.iter().filter(|text| !error.contains(*text));
+            missing.extend(texts.map(|text| format!("{SOURCE}:{line}: {text:?} is not in\n{error}\n")));
         }
-        missing
+        missing.concat()
     }
 }
 
