@@ -81,7 +81,7 @@ async fn each_door_logs_rejections_with_policy_and_wait() {
         [policy.paths]
         strategy = "fixed_window"
         quota = "1/day"
-        key = { header = "x-user" }
+        key = "global"
         match = { path = "/search" }
     "#;
     let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, rules)).unwrap();

@@ -51,7 +51,12 @@ impl LogThrottle {
         let counted = self.line.get_or_init(|| Arc::new(CountedLine::new(self.interval, self.at_once)));
         match counted.count(units) {
             Some(now) => line()(now),
-            None => counted.write_later(unsaid, line),
+            None => {
+                counted.write_later(line);
+                if let Some(unsaid) = unsaid {
+                    unsaid.add(counted);
+                }
+            }
         }
     }
 }

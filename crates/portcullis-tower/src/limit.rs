@@ -5,13 +5,11 @@ pub(crate) mod cost;
 mod description;
 mod in_flight;
 mod key;
-mod keyed;
 mod lock_out;
 mod mistakes;
 mod outcome;
 mod policy_ext;
 pub(crate) mod quota;
-mod reserve;
 pub(crate) mod response_outcome;
 mod trial;
 
@@ -24,8 +22,8 @@ use portcullis_core::overrides::LockOut;
 
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, Mode, OnAbort, OnMissing};
 use description::FunctionTexts;
+pub use key::KeyedLimit;
 pub(crate) use key::{KeySource, ResolvedKey, missing_message};
-pub use keyed::KeyedLimit;
 pub use policy_ext::PolicyExt;
 use portcullis_engine::{HeldUntil, PolicyLockOut};
 use quota::QuotaSource;

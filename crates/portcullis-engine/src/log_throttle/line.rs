@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::UnsaidLines;
 use crate::task;
 
 /// What a line counts since the last one.
@@ -96,7 +95,6 @@ impl CountedLine {
     /// Keeps what writes the events that were counted, and starts the timer that does so.
     pub(super) fn write_later<W: FnOnce(Counted) + Send + 'static>(
         self: &Arc<Self>,
-        listed: Option<&UnsaidLines>,
         line: impl FnOnce() -> W,
     ) {
         if !self.is_unsaid.load(SeqCst) {
@@ -106,9 +104,6 @@ impl CountedLine {
             let write = move |counted| tracing::dispatcher::with_default(&dispatch, || write(counted));
             *self.lock() = Some(Box::new(write));
             self.is_unsaid.store(true, SeqCst);
-            if let Some(listed) = listed {
-                listed.add(self);
-            }
         }
         self.start_timer();
     }

@@ -19,7 +19,7 @@ struct Listed {
 impl UnsaidLines {
     /// Lists a line, once.
     pub(super) fn add(&self, line: &Arc<CountedLine>) {
-        if line.is_listed.swap(true, Relaxed) {
+        if line.is_listed.load(Relaxed) || line.is_listed.swap(true, Relaxed) {
             return;
         }
         let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,11 @@
-//! The closure that computes the units that a request costs.
+//! The units that a request costs, and reservations: charges that are settled when the response has ended.
+
+use std::sync::Arc;
 
 use http::request::Parts;
+
+use super::Limit;
+use crate::OnAbort;
 
 /// The cost of a request in units: the argument of [`Limit::cost`](crate::Limit::cost).
 ///
@@ -42,3 +47,72 @@ pub trait Cost: Fn(&Parts) -> u64 + Send + Sync + 'static {}
 // Without the attribute the compiler describes `Fn` in place of this trait.
 #[diagnostic::do_not_recommend]
 impl<F> Cost for F where F: Fn(&Parts) -> u64 + Send + Sync + 'static {}
+
+impl Limit {
+    /// Charges a request the estimated units under the policy, and settles the charge when the response body
+    /// ends, at the units that the handler or its body has [counted](crate::Usage) by then. For units that are known only once
+    /// they are streamed: tokens of a language model, bytes, rows.
+    ///
+    /// The estimate takes the place of a [`cost`](Self::cost): a request whose estimate does not fit is rejected, and one whose
+    /// estimate can never fit is answered with 400. A handler finds the [`Usage`](crate::Usage) in the extensions of the request.
+    /// When the body has ended, complete or not, one call of the store refunds what was not used, or charges what was used in
+    /// addition, whether that fits or not. The headers of the response show the figures at the reservation.
+    ///
+    /// - **A handler that does not count.** If nothing was added to the counter, not even 0, the reservation stays charged.
+    /// - **An aborted response** is charged what was counted; [`reserve_or`](Self::reserve_or) chooses differently.
+    /// - **A debt is bounded.** A settlement charges at most the largest [debt](portcullis_core::Policy::allow_debt) beyond the full
+    ///   limit, by default one burst (limit). What exceeds that stays uncharged:
+    ///   [`EventKind::DebtExceeded`](crate::EventKind::DebtExceeded). Parallel streams of one client can each use more
+    ///   than they have reserved, so reserve what a response usually takes, not 1.
+    /// - **Failures of the store.** If the store has [certainly not made](portcullis_core::StoreErrorKind::may_repeat) a settlement,
+    ///   it waits in a queue of the limiter and is repeated up to 15 times, within about 90 s: after 100 ms, then after twice the
+    ///   time before, at most 10 s. The queue has room for 1 024 settlements. A settlement whose result is unknown is never
+    ///   repeated. What is given up is an event: [`EventKind::SettlementLost`](crate::EventKind::SettlementLost).
+    /// - **Shutdown.** [`Registry::drain`](crate::Registry::drain) waits for settlements. A process that is killed leaves its
+    ///   reservations charged.
+    /// - **A [`Charge`](crate::Charge)** is kept until the end. A handler that [settles](crate::Charge::settle) or refunds it itself
+    ///   has settled it: there is no second settlement. The settlement after the end is not in its
+    ///   [figures](crate::Charge::decision).
+    /// - **By outcome.** With [`charge_when`](Self::charge_when) on the same policy, a response that is not charged refunds the
+    ///   reservation; any other is settled at what it used.
+    /// - **Without a body**, as with `HEAD` or 304, a response is complete with its head.
+    /// - **Queues.** Under a leaky bucket, units are refunded only while no later request has its slot behind them.
+    /// - A [shadow](Self::shadow) policy charges the estimate for good. After an upgrade, as to a WebSocket, the body ends at once.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use http_body_util::BodyExt as _;
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry, Usage};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
+    /// let layer = RateLimitLayer::new(registry, tokens.by(Global).reserve(|_| 100));
+    /// let service = layer.layer(service_fn(async |request: Request<String>| {
+    ///     let usage = request.extensions().get::<Usage>().expect("the layer reserves").clone();
+    ///     usage.add(30); // a body adds while it streams
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("the answer")))
+    /// }));
+    /// let first = service.clone().oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(first.headers()["x-ratelimit-remaining"], "900");
+    /// first.into_body().collect().await?; // settles at 30
+    /// let second = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(second.headers()["x-ratelimit-remaining"], "870");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reserve(self, estimate: impl Cost) -> Self {
+        self.reserve_or(estimate, OnAbort::Used)
+    }
+
+    /// Like [`reserve`](Self::reserve), with what is charged for a response that is aborted.
+    pub fn reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Self {
+        Self { cost: Some(Arc::new(estimate)), reservation: Some(on_abort), ..self }
+    }
+}

@@ -201,7 +201,7 @@ fn each_option_of_a_limit_is_shown() {
         .refund_unanswered();
     let lock_out = LockOut::after(3).within(Duration::from_secs(60)).block_for(Duration::from_secs(600));
     let log_ins = log_ins.lock_out(lock_out.up_to(Duration::from_secs(3_600))).hide().warn_at(0.8);
-    let tokens = daily("tokens").allow_debt(9).on_store_failure(FailureMode::Closed);
+    let tokens = daily("tokens").allow_debt(9).caller_quotas(Quota::per_day(10), Quota::per_day(9_000));
     let tokens = Limit::new(tokens).by(Header::named("x-user")).reserve_or(|_| 500, OnAbort::Nothing);
     let tokens = tokens.on_missing(OnMissing::Exempt).quota(|_: &http::request::Parts| None);
     let calls = Policy::gcra("calls", Quota::per_second(10)).wait_at_most(Duration::from_secs(1));
@@ -233,6 +233,7 @@ fn each_option_of_a_limit_is_shown() {
         "reserves by the request, and charges nothing if the response is cut off",
         "quotas of callers by the request",
         "debts of up to 9 units",
+        "callers have from 10/d to 9000/d",
         "requests without an identity are exempt",
     ];
     assert_eq!(options(tokens), expected);
