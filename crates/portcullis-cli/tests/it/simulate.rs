@@ -247,7 +247,7 @@ fn skipped_lines_come_with_what_would_read_them() {
 }
 
 #[test]
-fn a_scraper_is_named_and_sets_no_quota() {
+fn scraper_is_named_and_sets_no_quota() {
     let rules = rules("simulate-scraper.toml", "500/min");
     let mut requests = log(60);
     // The scraper has more requests than all others together.
