@@ -27,7 +27,7 @@ pub enum CalendarError {
     /// A text does not describe windows.
     #[error(
         "`{}` are no windows: write, for example, `months in UTC`, `months from day 15 in Europe/Berlin`, \
-         `months from the last day in UTC` or `weeks from Sunday in UTC`",
+         `months from the last day in UTC`, `weeks from Sunday in UTC`, `days in UTC` or `hours in Asia/Kolkata`",
         start_of(text)
     )]
     Malformed {

@@ -1,4 +1,4 @@
-//! Windows by calendar: a limit per month, billing period or week in a time zone.
+//! Windows by calendar: a limit per month, billing period, week, day or hour in a time zone.
 //!
 //! ```
 //! use portcullis_calendar::{Calendar, Weekday};
@@ -14,20 +14,24 @@
 //! // ISO weeks, from Monday, and weeks from Sunday.
 //! let weeks = Calendar::weekly().in_zone("UTC")?;
 //! let from_sunday = Calendar::weekly_from(Weekday::Sunday).in_zone("UTC")?;
+//! let days = Calendar::daily().in_zone("America/New_York")?;
+//! let hours = Calendar::hourly().in_zone("Asia/Kolkata")?;
 //! assert_eq!(api.strategy().limit(), 100_000);
-//! # let _ = (billed, month_end, weeks, from_sunday);
+//! # let _ = (billed, month_end, weeks, from_sunday, days, hours);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A window begins at midnight. Where daylight saving time skips midnight, it begins at the first instant after the gap; where midnight
-//! comes twice, at the first. So a month may be an hour longer or shorter than its days.
+//! comes twice, at the first. So a month may be an hour longer or shorter than its days, and a day has 23 to 25 hours. A day that a zone
+//! has skipped has no window. An hour begins when the clocks of the zone show a full hour: in Kolkata half an hour after it begins in UTC.
 //!
 //! The time zone data is [bundled](time_zone_data_version), and new data comes with a new build. A count belongs to the number of its
-//! month or week, which does not depend on the data: processes with different versions never reset each other's counts. While their
+//! month, week, day or hour, which does not depend on the data: processes with different versions never reset each other's counts. While their
 //! clocks are between the two ends of a window, the earlier end applies.
 //!
 //! Files describe windows as `"months in Europe/Berlin"`, `"months from day 15 in America/New_York"`,
-//! `"months from the last day in UTC"`, `"weeks in UTC"` or `"weeks from Sunday in Asia/Kolkata"`: see [`windows`] and, with the
+//! `"months from the last day in UTC"`, `"weeks in UTC"`, `"weeks from Sunday in Asia/Kolkata"`, `"days in UTC"` or
+//! `"hours in Asia/Kolkata"`: see [`windows`] and, with the
 //! feature `serde`, `deserialize_policy`.
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -56,6 +60,8 @@ enum Rule {
     MonthsFromDay(u8),
     MonthsFromLastDay,
     WeeksFrom(Weekday),
+    Days,
+    Hours,
 }
 
 /// A day of the week.
@@ -80,7 +86,8 @@ pub enum Weekday {
 
 impl Calendar {
     /// The highest number of different calendars and time zones in one process: 256. Their tables are kept until it exits, and take
-    /// 14 kB for months and 60 kB for weeks.
+    /// 14 kB for months, 60 kB for weeks and 420 kB for days. Hours take 10 MB, which zones share whose clocks show full hours at the same
+    /// instants, as nearly all do.
     ///
     /// ```standalone_crate
     /// use portcullis_calendar::{Calendar, CalendarError};
@@ -140,6 +147,18 @@ impl Calendar {
     /// Weeks that begin on this day.
     pub const fn weekly_from(day: Weekday) -> Self {
         Self { rule: Rule::WeeksFrom(day) }
+    }
+
+    /// Days, from midnight.
+    pub const fn daily() -> Self {
+        Self { rule: Rule::Days }
+    }
+
+    /// Hours, from each instant at which the clocks of the zone show a full hour.
+    ///
+    /// Where daylight saving time moves them by less than an hour, as in Lord Howe, the hours around the change are longer or shorter.
+    pub const fn hourly() -> Self {
+        Self { rule: Rule::Hours }
     }
 
     /// The windows from 1970 to 2112 in a time zone, by its name in the IANA database, in any case.

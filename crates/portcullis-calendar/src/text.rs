@@ -64,6 +64,8 @@ fn calendar_of(text: &str) -> Option<Result<Calendar, CalendarError>> {
         "months" => return Some(Ok(Calendar::monthly())),
         "months from the last day" => return Some(Ok(Calendar::monthly_from_last_day())),
         "weeks" => return Some(Ok(Calendar::weekly())),
+        "days" => return Some(Ok(Calendar::daily())),
+        "hours" => return Some(Ok(Calendar::hourly())),
         _ => {}
     }
     if let Some(day) = text.strip_prefix("months from day ") {
@@ -82,6 +84,8 @@ impl fmt::Display for Calendar {
             Rule::MonthsFromLastDay => f.write_str("months from the last day"),
             Rule::WeeksFrom(Weekday::Monday) => f.write_str("weeks"),
             Rule::WeeksFrom(day) => write!(f, "weeks from {day:?}"),
+            Rule::Days => f.write_str("days"),
+            Rule::Hours => f.write_str("hours"),
         }
     }
 }

@@ -203,6 +203,8 @@ fn descriptions_are_read_as_they_are_printed() {
         "months from the last day in America/New_York",
         "weeks in UTC",
         "weeks from Sunday in Asia/Kolkata",
+        "days in America/New_York",
+        "hours in Asia/Kolkata",
     ] {
         assert_eq!(windows(text).unwrap().name(), text);
     }
