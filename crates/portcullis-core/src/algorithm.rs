@@ -191,7 +191,7 @@ pub(crate) fn answer(admitted: bool, cost: u64, most: u64, wait: impl FnOnce() -
 
 /// The limit and the period for one of `instances` that share a window: `limit / n` in the same period or, if that is zero,
 /// one unit per several periods, as many as keep all instances together within the limit.
-#[expect(clippy::arithmetic_side_effects, reason = "a limit is never zero")]
+#[expect(clippy::arithmetic_side_effects, reason = "the limit is not zero")]
 pub(crate) const fn share(limit: u64, period: u64, instances: NonZeroU32) -> Result<(u64, u64), QuotaError> {
     let count = instances.get() as u64;
     let share = limit / count;

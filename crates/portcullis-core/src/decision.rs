@@ -5,7 +5,7 @@ use core::time::Duration;
 use crate::algorithm::snapshot::Answer;
 use crate::algorithm::{Figures, Snapshot};
 use crate::compact::Nanos;
-use crate::{Policy, PolicyName, Retry, Timestamp};
+use crate::{Policy, PolicyName, Quota, Retry, Timestamp};
 
 /// The decision on one request under one policy.
 ///
@@ -68,6 +68,9 @@ impl Decision {
     #[inline]
     pub fn new(policy: &Policy, at: Timestamp, snapshot: Snapshot) -> Self {
         let Snapshot { limit, remaining, reset_after, next_after, retry, delay, is_blocked } = snapshot;
+        if policy.is_unlimited() && !is_blocked {
+            return Self::unlimited(policy, at);
+        }
         let (answer, wait) = match retry {
             None => (Answer::Allow, delay),
             Some(Retry::After(wait)) if is_blocked => (Answer::Blocked, wait),
@@ -108,17 +111,26 @@ impl Decision {
     /// A decision that allows a request because no store was asked, or the store could not answer. It reports the full
     /// limit as remaining.
     pub fn degraded(policy: &Policy, at: Timestamp) -> Self {
+        if policy.is_unlimited() {
+            return Self::unlimited(policy, at);
+        }
+        Self { basis: Basis::Unmetered, ..Self::full(policy, at) }
+    }
+
+    /// The decision of a policy that is [unlimited](Policy::is_unlimited): it allows the request, and nothing is charged. It is neither
+    /// [metered](Decision::is_metered) nor [degraded](Decision::is_degraded), and its limit and what remains are those of
+    /// [`Quota::UNLIMITED`](crate::Quota::UNLIMITED).
+    pub fn unlimited(policy: &Policy, at: Timestamp) -> Self {
+        let limit = Quota::UNLIMITED.limit();
+        Self { limit, remaining: limit, basis: Basis::NotAsked, ..Self::full(policy, at) }
+    }
+
+    /// The full limit, which allows the request.
+    fn full(policy: &Policy, at: Timestamp) -> Self {
         let limit = policy.strategy().limit();
-        let snapshot = Snapshot {
-            limit,
-            remaining: limit,
-            reset_after: Duration::ZERO,
-            next_after: Duration::ZERO,
-            retry: None,
-            delay: Duration::ZERO,
-            is_blocked: false,
-        };
-        Self { basis: Basis::Unmetered, ..Self::new(policy, at, snapshot) }
+        let answer = Answer::Allow;
+        let figures = Figures { limit, remaining: limit, reset_after: 0, next_after: 0, wait: 0, answer };
+        Self::with_figures(policy, at, figures)
     }
 
     /// The decision of a policy that was not evaluated, because another policy had already denied the request, or because limits
@@ -130,7 +142,12 @@ impl Decision {
 
     /// Marks the decision as made by the fallback while the store cannot answer. Its figures refer to a share of the limit.
     pub fn as_fallback(self) -> Self {
-        Self { basis: Basis::Fallback, ..self }
+        if self.is_unlimited() { self } else { Self { basis: Basis::Fallback, ..self } }
+    }
+
+    /// Whether the policy is [unlimited](Policy::is_unlimited) for the key: it counts nothing.
+    pub const fn is_unlimited(&self) -> bool {
+        self.limit >= Quota::UNLIMITED.limit()
     }
 
     /// The figures that the decision was made of.
@@ -206,17 +223,17 @@ impl Decision {
         self.remaining
     }
 
-    /// The smallest wait after which the full limit is available again; whole microseconds.
+    /// The smallest wait after which the full limit is available again; zero for a limit of zero. Whole microseconds.
     #[inline]
     pub const fn reset_after(&self) -> Duration {
-        self.reset_after.get()
+        if self.limit == 0 { Duration::ZERO } else { self.reset_after.get() }
     }
 
     /// The wait until [`remaining`](Decision::remaining) increases; zero if it is at the limit, or if the wait is
     /// [unknown](Retry::Unknown). Whole microseconds.
     #[inline]
     pub const fn next_after(&self) -> Duration {
-        self.next_after.get()
+        if self.limit == 0 { Duration::ZERO } else { self.next_after.get() }
     }
 
     /// The instant of the decision, on the store's clock.
@@ -267,9 +284,13 @@ impl Decision {
 
     /// Denies until [`remaining`](Decision::remaining), which is 0, increases.
     pub(crate) fn denied(self) -> Self {
-        let is_known = self.next_after > Nanos::from_micros(0);
-        let answer = if is_known { Answer::RetryAfter } else { Answer::RetryUnknown };
-        Self { answer, wait: self.next_after, ..self }
+        let wait = Nanos::new(self.next_after());
+        let answer = match self.limit {
+            0 => Answer::RetryNever,
+            _ if wait > Nanos::from_micros(0) => Answer::RetryAfter,
+            _ => Answer::RetryUnknown,
+        };
+        Self { wait, answer, ..self }
     }
 
     pub(crate) fn delayed_by(&mut self, longest: Duration) {

@@ -10,6 +10,7 @@ mod name;
 mod overrides;
 mod settings;
 mod text;
+mod unlimited;
 mod wait;
 
 use alloc::sync::Arc;

@@ -41,10 +41,26 @@ impl Quota {
     /// Source: RFC 9651, section 3.3.1.
     pub const MAX_UNITS: u64 = 999_999_999_999_999;
 
+    /// No limit: requests are admitted and nothing is counted, so that no state is kept and no header is written. Its text is
+    /// `unlimited`.
+    ///
+    /// It is the quota of an internal caller, or of a plan without a limit, and fits each policy, whatever its period.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// assert_eq!("unlimited".parse(), Ok(Quota::UNLIMITED));
+    /// assert!(Policy::gcra("internal", Quota::UNLIMITED).is_unlimited());
+    /// ```
+    pub const UNLIMITED: Self = Self { limit: UNLIMITED_UNITS, period_micros: 1_000_000, burst: None };
+
     /// The longest period, and the longest time that a burst may take to refill: 2^51 microseconds, about 71 years.
     pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_MICROS);
 
     /// `limit` units per `period`, and a [burst](Quota::burst) if there is one, for numbers that are not constants.
+    ///
+    /// A quota of zero units admits nothing, with a burst of 0 or none: it closes a policy, or an account whose limit in a database is 0.
+    /// A client is rejected without a time after which to retry.
     ///
     /// ```
     /// use core::time::Duration;
@@ -54,16 +70,15 @@ impl Quota {
     /// assert_eq!(Quota::new(10, second, Some(20)), Ok(Quota::per_second(10).burst(20)));
     /// assert_eq!(Quota::new(10, second, None), Ok(Quota::per_second(10)));
     /// assert_eq!(Quota::new(10, second, Some(0)), Err(QuotaError::ZeroBurst));
+    /// assert!(Quota::new(0, second, None)?.is_zero());
+    /// # Ok::<(), QuotaError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// If `limit` or `burst` is zero or more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or
+    /// If `limit` or `burst` is more than [`Quota::MAX_UNITS`], one of the two is zero and the other is not, or `period` is zero, longer than [`Quota::MAX_PERIOD`] or
     /// not whole microseconds.
     pub const fn new(limit: u64, period: Duration, burst: Option<u64>) -> Result<Self, QuotaError> {
-        if limit == 0 {
-            return Err(QuotaError::ZeroLimit);
-        }
         if limit > Self::MAX_UNITS {
             return Err(QuotaError::TooManyUnits { units: limit });
         }
@@ -78,6 +93,8 @@ impl Quota {
             return Err(QuotaError::FractionalPeriod(period));
         }
         match burst {
+            Some(0) if limit == 0 => Ok(Self { limit, period_micros, burst: None }),
+            Some(burst) if limit == 0 => Err(QuotaError::BurstOfZero { burst }),
             Some(0) => Err(QuotaError::ZeroBurst),
             Some(units) if units > Self::MAX_UNITS => Err(QuotaError::TooManyUnits { units }),
             _ => Ok(Self { limit, period_micros, burst }),
@@ -88,7 +105,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
+    /// If `limit` is more than [`Quota::MAX_UNITS`].
     #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         Self::literal(limit, 1)
@@ -98,7 +115,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
+    /// If `limit` is more than [`Quota::MAX_UNITS`].
     #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         Self::literal(limit, 60)
@@ -108,7 +125,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
+    /// If `limit` is more than [`Quota::MAX_UNITS`].
     #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         Self::literal(limit, 3_600)
@@ -118,7 +135,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
+    /// If `limit` is more than [`Quota::MAX_UNITS`].
     #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         Self::literal(limit, 86_400)
@@ -128,7 +145,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
+    /// If `limit` is more than [`Quota::MAX_UNITS`].
     #[track_caller]
     pub const fn per_week(limit: u64) -> Self {
         Self::literal(limit, 604_800)
@@ -147,7 +164,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero or more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not whole microseconds. Use
+    /// If `limit` is more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not whole microseconds. Use
     /// [`Quota::new`] for values that are not constants.
     #[track_caller]
     pub const fn per(limit: u64, period: Duration) -> Self {
@@ -163,7 +180,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `burst` is zero or more than [`Quota::MAX_UNITS`].
+    /// If `burst` is zero or more than [`Quota::MAX_UNITS`], or the limit is zero or [unlimited](Quota::UNLIMITED).
     #[must_use]
     #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
@@ -173,7 +190,27 @@ impl Quota {
         }
     }
 
-    /// Units per period in steady state, from 1 to [`Quota::MAX_UNITS`].
+    /// Whether the quota [admits nothing](Quota::new).
+    #[inline]
+    pub const fn is_zero(self) -> bool {
+        self.limit == 0
+    }
+
+    /// Whether the quota is [`Quota::UNLIMITED`].
+    #[inline]
+    pub const fn is_unlimited(self) -> bool {
+        self.limit == UNLIMITED_UNITS
+    }
+
+    /// The same quota per another period of a valid quota.
+    pub(crate) const fn with_period(self, period: Option<Duration>) -> Self {
+        match period {
+            Some(period) => Self { period_micros: crate::time::saturating_micros(period), ..self },
+            None => self,
+        }
+    }
+
+    /// Units per period in steady state, from 0 to [`Quota::MAX_UNITS`]; one more if the quota is [unlimited](Quota::UNLIMITED).
     pub const fn limit(self) -> u64 {
         self.limit
     }
@@ -200,8 +237,11 @@ impl Quota {
 
 impl fmt::Display for Quota {
     /// Prints a form that parses to the same quota, in the largest unit that divides its period: `100/min`, `5/10s`,
-    /// `10/s burst 20`.
+    /// `10/s burst 20`, `unlimited`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unlimited() {
+            return f.write_str(parse::UNLIMITED);
+        }
         let (count, unit) = parse::largest_unit(self.period_micros);
         write!(f, "{}/", self.limit)?;
         if count != 1 {
@@ -219,9 +259,14 @@ impl fmt::Display for Quota {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuotaError {
-    /// The limit is zero.
-    #[error("a quota of zero units admits nothing: the limit must be at least 1")]
-    ZeroLimit,
+    /// The limit is zero, and the burst is not.
+    #[error(
+        "a quota of zero units admits nothing, so it cannot have a burst of {burst}: leave out the burst"
+    )]
+    BurstOfZero {
+        /// The burst of the quota.
+        burst: u64,
+    },
     /// The limit or the burst is more than [`Quota::MAX_UNITS`].
     #[error("{units} units are more than the maximum of 999999999999999")]
     TooManyUnits {
@@ -308,7 +353,7 @@ impl QuotaError {
     #[track_caller]
     pub(crate) const fn panic(self) -> ! {
         match self {
-            Self::ZeroLimit => panic!("a quota of zero units admits nothing: the limit must be at least 1"),
+            Self::BurstOfZero { .. } => panic!("a quota of zero units has no burst"),
             Self::TooManyUnits { .. } => panic!("a limit or a burst is at most 999999999999999 units"),
             Self::ZeroPeriod => panic!("the period is zero: it must be at least 1 microsecond"),
             Self::ZeroBurst => panic!("a burst of zero admits nothing: it must be at least 1"),
@@ -334,6 +379,8 @@ impl QuotaError {
     }
 }
 
+/// The limit of a quota without one, which fits what fits a limit.
+pub(crate) const UNLIMITED_UNITS: u64 = Quota::MAX_UNITS + 1;
 /// 2^51: twice this, added to an instant of our century, stays exact in a double.
 pub(crate) const MAX_MICROS: u64 = 1 << 51;
 const NANOS_PER_MICRO: u32 = 1_000;

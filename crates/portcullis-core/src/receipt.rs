@@ -201,7 +201,7 @@ impl Receipt {
 
     /// The units that a settlement to `cost` charges in addition.
     pub const fn missing(&self, cost: u64) -> u64 {
-        cost.saturating_sub(self.units)
+        self.policy.units(cost).saturating_sub(self.units)
     }
 
     /// The receipt after a settlement to `cost`: without the units that it [refunds](Receipt::refund_to), and with the run

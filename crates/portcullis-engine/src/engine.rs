@@ -252,8 +252,10 @@ impl Engine {
     }
 
     fn replace_policy(&self, policy: Policy, is_quota: bool) -> Result<Policy, LayerError> {
+        let registered = self.policies.policy(policy.name());
+        let policy = registered.iter().fold(policy, Policy::with_states_of);
         // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
-        if let Some(registered) = self.policies.policy(policy.name()) {
+        if let Some(registered) = registered {
             PolicyConflict::check_change(&registered, &policy)?;
             let reads_overrides = registered.reads_overrides();
             self.ask_store(&if reads_overrides { reading_overrides(&policy)? } else { policy.clone() })?;

@@ -111,8 +111,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Decides a single check, which most calls have. Returns `None`, and decides nothing, if another quota is granted to the key.
     #[inline]
     fn decide(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
-        if policy.reads_overrides() {
-            return self.decide_with_override(policy, key, cost).transpose();
+        if policy.has_exceptions() {
+            return self.decide_exceptional(policy, key, cost).transpose();
         }
         match policy.strategy() {
             Strategy::TokenBucket(bucket) => self.check_small_entry((policy, *bucket), key, cost),
@@ -275,7 +275,7 @@ impl<C: Clock> Store for MemoryStore<C> {
                 None => self.check_with_overrides(checks),
             });
         }
-        if checks.iter().any(|check| check.policy.reads_overrides()) {
+        if checks.iter().any(|check| check.policy.has_exceptions()) {
             return StoreFuture::ready(self.check_with_overrides(checks));
         }
         StoreFuture::ready(match self.check_several(&checks) {

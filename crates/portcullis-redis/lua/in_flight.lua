@@ -12,7 +12,7 @@
 if algorithm == IN_FLIGHT then
   local limit, cost, last = p2, p3, now + p1
   local HEADER, PERMIT, MOST_PERMITS = 24, 16, 2000
-  if limit == 0 or limit > 1000 or last >= EXACT then return redis.error_reply('PORTCULLIS bad limit') end
+  if limit > 1000 or last >= EXACT then return redis.error_reply('PORTCULLIS bad limit') end
 
   -- A state with its header, and where the permits begin that are held.
   local permits, held = raw or '', HEADER + 1

@@ -160,7 +160,7 @@ if algorithm == SLIDING_LOG then
 
       local function prove(expiry) return log:prove(expiry) end
       local function view(write, count, newest, instant, prove)
-        local oldest = instant(math.max(count - limit, 0))
+        local oldest = instant(math.max(count - math.max(limit, 1), 0))
         return { count, oldest, newest, 0, expires = newest + period, write = write, prove = prove }
       end
       local before = used > 0 and view(

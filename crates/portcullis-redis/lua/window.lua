@@ -6,8 +6,8 @@
 -- Parameters of a fixed window: the period, the phase (equal to the period if each key has its own windows), the limit (or, for a forced
 -- charge, the most units of a window), and the cost. A run to refund is its units and the start of its window.
 --
--- Parameters of a calendar window: the limit (or the most units), the cost, the number of a window, its start and its end, and the end of
--- the next one. These are the two windows nearest to the caller's clock; in which of them the server's clock is, is decided here. A run
+-- Parameters of a calendar window: the end of the window after it, the limit (or the most units), the cost, the number of the window, its
+-- start and its end. These are the two windows nearest to the caller's clock; in which of them the server's clock is, is decided here. A run
 -- to refund is its units and the number of its window.
 if algorithm == FIXED_WINDOW or algorithm == CALENDAR_WINDOW then
   local number, ends, limit, cost = nil, nil, p3, p4
@@ -15,12 +15,12 @@ if algorithm == FIXED_WINDOW or algorithm == CALENDAR_WINDOW then
     ends = now + p1
     if p2 < p1 then ends = ends - (ends - p2) % p1 end
   else
-    if now < p4 or now >= p6 then
+    if now < p5 or now >= p1 then
       return redis.error_reply(string.format('PORTCULLIS bad clock: the server is at %.0f us, outside of the two calendar windows nearest '
-        .. 'to the clock of the caller, from %.0f us to %.0f us', now, p4, p6))
+        .. 'to the clock of the caller, from %.0f us to %.0f us', now, p5, p1))
     end
-    number, ends, limit, cost = p3, p5, p1, p2
-    if now >= p5 then number, ends = p3 + 1, p6 end
+    number, ends, limit, cost = p4, p6, p2, p3
+    if now >= p6 then number, ends = p4 + 1, p1 end
   end
 
   local held, is_changed = 0, false

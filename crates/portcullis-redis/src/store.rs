@@ -284,7 +284,7 @@ impl Inner {
         let mut answers = Answers::default();
         for check in checks {
             let (admitted, stored) = self.read_stored(&mut reply, check, at)?;
-            answers.push(at, stored.check_result(at, check.cost, admitted));
+            answers.push(at, stored.check_result(at, check.units(), admitted));
         }
         Ok(answers)
     }

@@ -81,6 +81,9 @@ impl Shares {
     /// If the region's part of the whole limit has less than one unit, or if it takes a time beyond
     /// [`Quota::MAX_PERIOD`](portcullis_core::Quota::MAX_PERIOD) to fill.
     pub fn region(&self, policy: &Policy) -> Result<Policy, StoreError> {
+        if is_constant(policy) {
+            return Ok(policy.clone());
+        }
         let instances = if self.is_purchasable(policy) { self.fixed_of(self.weight) } else { self.alone() };
         if policy.strategy().limit() < u64::from(instances.get()) {
             let message = format!(
@@ -129,6 +132,7 @@ impl Shares {
             Strategy::CalendarWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => true,
         };
         is_sold
+            && !is_constant(policy)
             && policy.max_wait().is_none()
             // The share of the lightest region, whatever the weight of this one is: all regions have to come to the same answer, else
             // what one has of the whole limit is sold to the others as well.
@@ -200,6 +204,11 @@ impl Shares {
 }
 
 /// Rounded up, so that the sum of the shares is at most the whole.
+/// Whether all requests are admitted, or none, in each region.
+fn is_constant(policy: &Policy) -> bool {
+    policy.is_unlimited() || policy.strategy().limit() == 0
+}
+
 fn instances(total: u64, part: u64) -> NonZeroU32 {
     let count = u32::try_from(total.div_ceil(part.max(1))).unwrap_or(u32::MAX);
     NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)

@@ -51,6 +51,8 @@ struct Rendered {
     /// The item of `RateLimit-Policy`.
     item: HeaderValue,
     is_in_flight: bool,
+    /// Whether it counts nothing, so that it is not shown.
+    is_unlimited: bool,
     may_be_individual: bool,
     /// Present if a denial shows the three lines of `X-RateLimit` alone.
     denial: Option<PreparedDenial>,
@@ -171,7 +173,7 @@ impl Fields {
         lines: &mut Lines<'_>,
     ) {
         // Under a limit on requests in flight it is unknown when more remain.
-        let has_reset = !listed.is_in_flight;
+        let has_reset = !listed.is_in_flight && decision.limit() > 0;
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
@@ -194,10 +196,11 @@ impl Fields {
         if let Some(all) = &self.all {
             let list = if self.any_individual && individual.any() {
                 self.list_individual(individual, counts)
-            } else if self.listed.iter().all(&counts) {
+            } else if self.listed.iter().all(|listed| !listed.is_unlimited && counts(listed)) {
                 all.clone()
             } else {
-                join(self.listed.iter().filter(|listed| counts(listed)).map(|listed| &listed.item))
+                let shown = |listed: &&Rendered| !listed.is_unlimited && counts(listed);
+                join(self.listed.iter().filter(shown).map(|listed| &listed.item))
             };
             lines.push(names::ratelimit_policy, list);
             lines.render(names::ratelimit, |text| push_item(text, decision, retry_after, has_reset));
@@ -207,9 +210,11 @@ impl Fields {
     /// The value of `RateLimit-Policy` for a caller or key with a quota of its own.
     #[cold]
     fn list_individual(&self, individual: Individual<'_>, counts: impl Fn(&Rendered) -> bool) -> HeaderValue {
-        join(self.listed.iter().filter(|listed| counts(listed)).map(|listed| {
+        join(self.listed.iter().filter(|listed| counts(listed)).filter_map(|listed| {
             let policy = individual.policy(&listed.name);
-            policy.map_or_else(|| listed.item.clone(), |policy| Rendered::new(listed.index, policy).item)
+            let own = policy.map(|policy| Rendered::new(listed.index, policy));
+            let shown = own.as_ref().unwrap_or(listed);
+            (!shown.is_unlimited).then(|| shown.item.clone())
         }))
     }
 }
@@ -247,6 +252,7 @@ impl Rendered {
             limit_value,
             item,
             is_in_flight,
+            is_unlimited: policy.is_unlimited(),
             may_be_individual,
             denial: None,
         }

@@ -216,6 +216,7 @@ impl<'a> Rejection<'a> {
                     Some(wait) if self.is_blocked() => format!("{BLOCKED}{wait} s").into(),
                     Some(wait) => format!("{RETRY_AFTER}{wait} s").into(),
                     None if self.is_in_flight() => IN_PROGRESS.into(),
+                    None if self.is_zero() => ZERO.into(),
                     None => "the cost of this request exceeds what the rate limit can ever admit".into(),
                 }
             }
@@ -250,6 +251,11 @@ impl<'a> Rejection<'a> {
         self.cause
     }
 
+    /// Whether the quota admits nothing.
+    fn is_zero(&self) -> bool {
+        self.decision().is_some_and(|decision| decision.limit() == 0)
+    }
+
     /// Whether too many requests are in flight, so that the wait is unknown.
     fn is_in_flight(&self) -> bool {
         self.decision().and_then(Decision::retry) == Some(Retry::Unknown)
@@ -265,6 +271,7 @@ impl<'a> Rejection<'a> {
 
 const RETRY_AFTER: &str = "rate limit exceeded: retry after ";
 const IN_PROGRESS: &str = "too many requests of this client are in progress";
+const ZERO: &str = "rate limit exceeded: the quota of this client is zero, so that it admits no requests";
 const OVERLOADED: &str = "the service is overloaded: retry after ";
 const BLOCKED: &str = "this client is blocked: retry after ";
 const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";

@@ -73,6 +73,7 @@ pub(crate) async fn post_budget(
         policy: decision.policy().to_string(),
         caller: state.caller(key),
         limit: decision.limit(),
+        unlimited: decision.is_unlimited(),
         remaining: decision.remaining(),
         reset_after_ms: millis(decision.reset_after()),
         next_after_ms: millis(decision.next_after()),

@@ -210,8 +210,10 @@ pub(crate) struct Budget {
     #[serde(flatten)]
     #[schema(inline)]
     pub(crate) caller: Caller,
-    /// The highest value of `remaining`.
+    /// The highest value of `remaining`; 10^15 if there is no limit.
     pub(crate) limit: u64,
+    /// Whether the caller has no limit.
+    pub(crate) unlimited: bool,
     /// Units that would be admitted now.
     pub(crate) remaining: u64,
     /// Milliseconds until the full limit is available again.

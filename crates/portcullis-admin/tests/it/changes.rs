@@ -44,6 +44,23 @@ async fn a_grant_applies_until_it_is_revoked() {
 }
 
 #[tokio::test]
+async fn grants_of_zero_and_unlimited_are_shown() {
+    let limited = Limited::new();
+    let grant = |quota: &str| with(of(ADA), &json!({ "quota": quota, "duration_seconds": 3_600 }));
+    for (quota, status, is_unlimited) in [("unlimited", 200, true), ("0/w", 429, false)] {
+        assert_eq!(limited.post("/v1/grant", &grant(quota)).await.status, 200);
+        for _ in 0..10 {
+            assert_eq!(limited.request(ADA).await.as_u16(), status);
+        }
+        assert_eq!(limited.post("/v1/overrides", &of(ADA)).await.json()["grant"]["quota"], quota);
+        let budget = limited.post("/v1/budget", &of(ADA)).await.json();
+        assert_eq!((&budget["unlimited"], budget["limit"] == 0), (&json!(is_unlimited), !is_unlimited));
+    }
+    assert_eq!(limited.post("/v1/revoke", &of(ADA)).await.status, 200);
+    assert_eq!(limited.post("/v1/budget", &of(ADA)).await.json()["remaining"], 3);
+}
+
+#[tokio::test]
 async fn a_reset_makes_the_full_limit_available() {
     let limited = Limited::new();
     for _ in 0..4 {

@@ -185,6 +185,9 @@ pub(super) fn policy(
     unit: Option<Unit>,
 ) -> Result<Policy, NoPolicy> {
     let unit = unit.ok_or(NoPolicy::Unlimited)?;
+    if requests_per_unit == 0 {
+        return Err(NoPolicy::AlwaysDenied);
+    }
     let window = Quota::new(u64::from(requests_per_unit), unit.duration(), None).and_then(FixedWindow::new);
     Policy::try_new(name.as_str(), window, PolicySettings::default()).map_err(|_| NoPolicy::AlwaysDenied)
 }

@@ -108,7 +108,7 @@ limits:3:5: error: c: expected a duration, not a number: 5 (help: write a number
 limits:4:5: error: d: "shadw" is not one of "shadow", "enforce" or "off" (help: did you mean "shadow"?)
 limits:5:5: error: e: "5 parsecs" is no duration (help: write a number with a unit: "500ms", "2s", "1m 30s")
 limits:6:5: error: f: expected a whole number from 0 to 255, not a number: 300
-limits:7:5: error: g: cannot read the quota "x": expected `<limit>/<period>` and optionally `burst <n>`, as in `10/s burst 20`
+limits:7:5: error: g: cannot read the quota "x": expected `<limit>/<period>` and optionally `burst <n>`, as in `10/s burst 20`, or `unlimited`
 limits:8:5: error: h: expected one of "shadow" or "off", not a table"#
     );
 }
@@ -215,7 +215,7 @@ limits:1:1: error: missing field `quota`, such as "10/s burst 20"
 limits:1:1: error: missing field `strategy`, one of `token_bucket`, `gcra`, `leaky_bucket`, `fixed_window`, `calendar_window`, `sliding_window`, `sliding_log`, `in_flight`
 limits:3:9: error: slots: unknown field `slots` of gcra, which has its quota and `burst`: `slots` is for `sliding_window`
 limits:3:9: error: slots: `slots` of sliding_window: a period of 1s cannot have 5000 slots: there must be 1 to 1000, each a whole number of microseconds
-limits:2:9: error: limit: expected `limit`, a whole number of units, not a text: "x"
+limits:2:9: error: limit: expected `limit`, a whole number of units or "unlimited", not a text: "x"
 limits:3:10: error: period: expected `period`, a duration such as "15min", not a number: 5
 limits:3:9: error: limit: `quota = "1/s"` and `limit` are both given: write either `quota`, with the burst in it, or `limit`, `period` and `burst`
 "#

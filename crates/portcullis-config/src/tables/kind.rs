@@ -50,7 +50,9 @@ pub(super) const ANY: usize = usize::MAX;
 pub(super) const UNITS: ValueKind = ValueKind::Integer(0, u64::MAX);
 pub(super) const POSITIVE: ValueKind = ValueKind::Integer(1, u64::MAX);
 pub(super) const TEXTS: ValueKind = ValueKind::OneOrMore(&ValueKind::Text);
-pub(super) const QUOTA: ValueKind = ValueKind::Form(r"^\s*[0-9_]+\s*/\s*\S", "10/s burst 20");
+/// Any number of units, or no limit.
+pub(super) const LIMIT: ValueKind = ValueKind::AnyOf(&[UNITS, ValueKind::Choice(&["unlimited"])]);
+pub(super) const QUOTA: ValueKind = ValueKind::Form(r"^\s*([0-9_]+\s*/\s*\S|unlimited\s*$)", "10/s burst 20");
 pub(super) const DURATION: ValueKind = ValueKind::Form(r"^\s*[0-9]", "1m 30s");
 
 /// The names of the choices of a field.

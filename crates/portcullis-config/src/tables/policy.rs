@@ -5,7 +5,7 @@ use portcullis_tower::{OnAbort, OnMissing};
 use super::ValueKind::{
     self, AnyOf, Bool, Choice, Form, Integer, List, Map, Named, Nested, Number, OneOrMore, Text,
 };
-use super::kind::{ANY, DURATION, POSITIVE, QUOTA, UNITS, names};
+use super::kind::{ANY, DURATION, LIMIT, POSITIVE, QUOTA, UNITS, names};
 use super::parts::{
     CHARGE_WHEN, COST, IN_FLIGHT, KEY, LOCK_OUT, MATCH, MODE_PERCENT, ON_STORE_FAILURE, REJECT_WITH,
     REQUEST_LIST, TIER, UNTIL,
@@ -14,10 +14,10 @@ use super::{Field, Table};
 
 table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it applies.", 0 to ANY;
     "strategy", Choice(&STRATEGIES), "How requests are counted.", by_strategy();
-    "quota", QUOTA, "The quota, such as \"10/s burst 20\".";
-    "limit", POSITIVE, "The units of a period, in place of a quota.";
+    "quota", QUOTA, "The quota, such as \"10/s burst 20\". \"0/s\" admits nothing, \"unlimited\" everything, and counts nothing.";
+    "limit", LIMIT, "The units of a period, in place of a quota.";
     "period", DURATION, "The period of `limit`.";
-    "burst", POSITIVE, "The most units at once, beside `limit`.";
+    "burst", UNITS, "The most units at once, beside `limit`.";
     "refill", Choice(&["greedy", "interval"]), "When units come back to a token bucket.", default("greedy");
     "anchor", AnyOf(&[Choice(&["epoch", "first_request"]), UNITS]), "Where fixed windows begin. A number is an instant in microseconds since the Unix epoch.", default("epoch");
     "slots", Integer(1, 1_000), "The slots of a sliding window.", default("1");

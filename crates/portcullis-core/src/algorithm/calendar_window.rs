@@ -7,6 +7,7 @@ use core::num::NonZeroU32;
 use super::debt::{Debt, impl_debt};
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, sealed::Sealed};
 use crate::charge::Position;
+use crate::quota::UNLIMITED_UNITS;
 use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
 
@@ -72,10 +73,7 @@ impl CalendarWindow {
     ///
     /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     pub const fn new(limit: u64, table: &'static WindowTable) -> Result<Self, QuotaError> {
-        if limit == 0 {
-            return Err(QuotaError::ZeroLimit);
-        }
-        if limit > Quota::MAX_UNITS {
+        if limit > UNLIMITED_UNITS {
             return Err(QuotaError::TooManyUnits { units: limit });
         }
         Ok(Self { limit, table, debt: Debt::DEFAULT })

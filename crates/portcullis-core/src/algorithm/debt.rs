@@ -15,6 +15,15 @@ impl Debt {
     /// One burst (limit), and a ceiling for one quota alone.
     pub(crate) const DEFAULT: Self = Self(0);
 
+    /// The default for a quota. Under one of zero or none a level that another quota has left stays.
+    pub(crate) const fn of(quota: Quota) -> Self {
+        if quota.is_zero() || quota.is_unlimited() {
+            Self::DEFAULT.with_ceiling(MAX_CEILING)
+        } else {
+            Self::DEFAULT
+        }
+    }
+
     /// Sets the largest debt to this number of units, at most [`Quota::MAX_UNITS`].
     pub(crate) const fn with_units(self, units: u64) -> Self {
         let units = if units < Quota::MAX_UNITS { units } else { Quota::MAX_UNITS };
@@ -27,6 +36,11 @@ impl Debt {
         let exponent = u64::BITS.saturating_sub(micros.leading_zeros()).saturating_sub(MANTISSA_BITS);
         let mantissa = micros.div_ceil(1 << exponent);
         Self((self.0 & UNITS) | ((exponent as u64) << EXPONENT_AT) | (mantissa << MANTISSA_AT))
+    }
+
+    /// Sets the ceiling to that of another debt, if that has one.
+    pub(crate) const fn with_ceiling_of(self, other: Self) -> Self {
+        Self((self.0 & UNITS) | (other.0 & !UNITS))
     }
 
     /// The largest debt in units; `None` for one burst (limit).

@@ -9,6 +9,7 @@ pub use permits::{Permit, Permits, PermitsView};
 
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, Snapshot, sealed::Sealed, snapshot::Answer};
 use crate::charge::{Position, Run};
+use crate::quota::UNLIMITED_UNITS;
 use crate::refund::Refund;
 use crate::{QuotaError, Timestamp};
 
@@ -74,10 +75,7 @@ impl InFlight {
     ///
     /// If `limit` is zero or more than [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub const fn new(limit: u64) -> Result<Self, QuotaError> {
-        if limit == 0 {
-            return Err(QuotaError::ZeroLimit);
-        }
-        if limit > Self::MAX_LIMIT {
+        if limit > Self::MAX_LIMIT && limit != UNLIMITED_UNITS {
             return Err(QuotaError::TooManyInFlight { limit });
         }
         Ok(Self { limit, lease: crate::time::saturating_micros(Self::DEFAULT_LEASE) })

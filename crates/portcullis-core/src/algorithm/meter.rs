@@ -93,18 +93,20 @@ impl Meter {
     ///
     /// # Errors
     ///
-    /// If `burst` is zero or more than [`Quota::MAX_UNITS`], or if the burst would take longer than 2^51 microseconds to refill.
+    /// If `burst` is zero while the limit is not, or more than [`Quota::MAX_UNITS`], or if the burst would take longer than 2^51 microseconds to refill.
     pub const fn new(quota: Quota, burst: u64) -> Result<Self, QuotaError> {
-        let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), quota.limit()) else {
+        // Under a quota of zero a level sinks at any rate.
+        let units = if quota.is_zero() { 1 } else { quota.limit() };
+        let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), units) else {
             return Err(QuotaError::ZeroPeriod);
         };
-        if burst == 0 {
+        if burst == 0 && !quota.is_zero() {
             return Err(QuotaError::ZeroBurst);
         }
-        if burst > Quota::MAX_UNITS {
+        if burst > Quota::MAX_UNITS && !quota.is_unlimited() {
             return Err(QuotaError::TooManyUnits { units: burst });
         }
-        let (step, room, debt) = (Step::MICROSECOND, Room::NONE, Debt::DEFAULT);
+        let (step, room, debt) = (Step::MICROSECOND, Room::NONE, Debt::of(quota));
         Self { burst, interval, q, step, room, debt }.with_wait(0)
     }
 
@@ -123,6 +125,7 @@ impl Meter {
     pub(crate) const fn for_quota(quota: Quota, default_burst: u64) -> Result<Self, QuotaError> {
         match quota.explicit_burst() {
             Some(burst) => Self::new(quota, burst),
+            None if quota.is_zero() || quota.is_unlimited() => Self::new(quota, quota.limit()),
             None => Self::new(quota, default_burst),
         }
     }
@@ -232,7 +235,11 @@ impl Meter {
     /// Like [`span`](Meter::span), for a check: it exceeds the [`highest`](Meter::highest) level exactly if the cost can never fit,
     /// because it is more than the burst.
     pub const fn span_to_check(&self, cost: u64) -> Span {
-        if cost > self.burst { self.span_of(self.highest_level().saturating_mul(2)) } else { self.span(cost) }
+        if cost <= self.burst {
+            return self.span(cost);
+        }
+        let beyond = self.highest_level().saturating_mul(2);
+        self.span_of(if beyond == 0 { 1 } else { beyond })
     }
 
     /// The position that a charge would have without its newest `units` units.

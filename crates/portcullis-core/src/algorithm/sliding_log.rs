@@ -55,7 +55,7 @@ impl SlidingLog {
         if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
         }
-        if quota.limit() > Self::MAX_LIMIT {
+        if quota.limit() > Self::MAX_LIMIT && !quota.is_unlimited() {
             return Err(QuotaError::LogTooLong { limit: quota.limit() });
         }
         Ok(Self { limit: quota.limit(), period: quota.period_micros(), debt: Debt::DEFAULT })
@@ -92,7 +92,8 @@ impl SlidingLog {
         let fits = used.saturating_add(cost).checked_sub(limit).and_then(|last| last.checked_sub(1));
         Some(LogView {
             used,
-            next: live.stamp(used.saturating_sub(limit)).unwrap_or(0),
+            // Under a limit of zero the newest one.
+            next: live.stamp(used.saturating_sub(limit.max(1))).unwrap_or(0),
             newest: live.newest(),
             fits: fits.and_then(|index| live.stamp(index)).unwrap_or(0),
         })

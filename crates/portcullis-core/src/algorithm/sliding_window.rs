@@ -76,7 +76,7 @@ impl SlidingWindow {
         if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
         }
-        if quota.limit() > Self::MAX_LIMIT {
+        if quota.limit() > Self::MAX_LIMIT && !quota.is_unlimited() {
             return Err(QuotaError::WindowTooLarge { limit: quota.limit() });
         }
         let period = quota.period_micros();

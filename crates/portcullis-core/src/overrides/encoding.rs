@@ -38,7 +38,7 @@ impl Override {
     /// | denials | 4 | `until`, `length`, `count` |
     /// | strikes | 8 | `until`, `length`, `count` |
     ///
-    /// Instants, lengths and periods are in microseconds, below 2^53.
+    /// Instants, lengths and periods are in microseconds, below 2^53. The limit of [`Quota::UNLIMITED`] is 10^15.
     ///
     /// ```
     /// use core::time::Duration;
@@ -126,9 +126,12 @@ impl Numbers<'_> {
         let span = self.span()?;
         let (limit, period, burst) = (self.next()?, self.next()?, self.next()?);
         let burst = (burst > 0).then_some(burst);
+        if limit == Quota::UNLIMITED.limit() {
+            return Ok(Grant { quota: Quota::UNLIMITED, span });
+        }
         match Quota::new(limit, Duration::from_micros(period), burst) {
             Ok(quota) => Ok(Grant { quota, span }),
-            Err(QuotaError::ZeroLimit) => Err(DecodeOverrideError::Number(limit)),
+            Err(QuotaError::BurstOfZero { burst }) => Err(DecodeOverrideError::Number(burst)),
             Err(QuotaError::TooManyUnits { units }) => Err(DecodeOverrideError::Number(units)),
             Err(_) => Err(DecodeOverrideError::Number(period)),
         }

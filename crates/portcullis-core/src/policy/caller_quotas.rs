@@ -8,6 +8,7 @@ use core::time::Duration;
 
 pub use error::{CallerQuotaError, CallerQuotasError};
 
+use super::unlimited::is_constant;
 use super::wait::LeaseOrWait;
 use super::{Policy, lease};
 use crate::algorithm::Meter;
@@ -87,6 +88,9 @@ impl Policy {
     /// The algorithm and the period stay the same, and so do the longest wait, the debt in units and the failure mode. A lease is at most the caller's
     /// burst (limit); there is none for a burst below [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST).
     ///
+    /// A quota of zero and [`Quota::UNLIMITED`] are in each range, whatever their period: such a caller gets nothing, or all. Its decisions
+    /// do not depend on the store, so that the failure mode does not apply.
+    ///
     /// # Errors
     ///
     /// If the policy declares no [`caller_quotas`](Policy::caller_quotas), or if the quota is not among them: if it has another
@@ -96,14 +100,23 @@ impl Policy {
         let Some(range) = &self.caller_quotas else {
             return Err(CallerQuotaError::NotDeclared { policy: policy(), quota });
         };
-        let period = range.smallest.period();
+        let (smallest, largest) = (range.smallest, range.largest);
+        let of_caller = |policy: Self| {
+            let caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: Some(quota) }));
+            Self { caller_quotas, ..policy }
+        };
+        if quota.is_unlimited() {
+            return Ok(if self.is_unlimited() { self.clone() } else { of_caller(self.without_limit()) });
+        }
+        let quota = if quota.is_zero() { quota.with_period(Some(smallest.period())) } else { quota };
+        let period = smallest.period();
         if quota.period() != period {
             return Err(CallerQuotaError::OtherPeriod { policy: policy(), quota, period });
         }
         let size = self.strategy.size_of(quota);
-        let within = self.strategy.size_of(range.smallest).is_within(size)
-            && size.is_within(self.strategy.size_of(range.largest));
-        let (smallest, largest) = (range.smallest, range.largest);
+        let within = quota.is_zero()
+            || self.strategy.size_of(range.smallest).is_within(size)
+                && size.is_within(self.strategy.size_of(range.largest));
         if !self.strategy.has_burst()
             && let Some(burst) = quota.explicit_burst()
         {
@@ -123,10 +136,10 @@ impl Policy {
         }
         let lease_or_wait = match self.max_lease() {
             Some(units) => lease_of(&strategy, units.get()),
-            None => self.lease_or_wait,
+            None => self.lease_or_wait.with_quota(),
         };
-        let caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: Some(quota) }));
-        Ok(Self { strategy, lease_or_wait, caller_quotas, ..self.clone() })
+        let policy = of_caller(Self { strategy, lease_or_wait, ..self.clone() });
+        Ok(if quota.is_zero() { policy.decided_without_store() } else { policy })
     }
 
     /// The quota of the caller that the policy was [made](Policy::with_quota) for; `None` for a policy of all callers, which is that of a
@@ -156,6 +169,15 @@ impl Policy {
         &mut self,
         (smallest, largest): (Quota, Quota),
     ) -> Result<(), CallerQuotasError> {
+        if let Some(quota) = [smallest, largest].into_iter().find(|quota| is_constant(*quota)) {
+            return Err(CallerQuotasError::Constant { quota });
+        }
+        if self.strategy.is_unlimited() {
+            // Its own period is any, and that of the callers is one.
+            let quota = Quota::UNLIMITED.with_period(Some(smallest.period()));
+            let own = self.strategy_for(quota).map_err(|error| CallerQuotasError::Quota { quota, error })?;
+            *self = Self { digest: Self::new(self.name.clone(), own).digest, strategy: own, ..self.clone() };
+        }
         self.strategy = self.validate_range(smallest, largest)?;
         self.caller_quotas = Some(Arc::new(QuotaRange { smallest, largest, own: None }));
         Ok(())
@@ -209,6 +231,9 @@ impl Policy {
 
     /// Whether the policy's own quota is in a range. A meter keeps only its rate, whose period is another one perhaps.
     fn is_between(&self, smallest: Quota, largest: Quota) -> bool {
+        if self.is_constant() {
+            return true;
+        }
         let own = self.strategy.limit();
         let [least, most] = [smallest, largest].map(|quota| self.strategy.size_of(quota));
         match self.strategy.meter() {
@@ -232,7 +257,12 @@ impl Policy {
         if let FailureMode::Local { instances } = self.failure_mode() {
             strategy.share(instances)?;
         }
-        Ok(strategy.with_debt(self.strategy.debt()))
+        let debt = self.strategy.debt();
+        Ok(strategy.with_debt(if debt.ceiling().is_none() {
+            debt.with_ceiling_of(strategy.debt())
+        } else {
+            debt
+        }))
     }
 }
 

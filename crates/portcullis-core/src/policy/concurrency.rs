@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_limit_or_lease_out_of_range_names_the_policy() {
-        for (limit, why) in [(0, "zero units"), (1_001, "1001 requests")] {
+        for (limit, why) in [(1_001, "1001 requests"), (u64::MAX, "18446744073709551615 requests")] {
             let exports = Policy::try_new("exports", InFlight::new(limit), PolicySettings::default());
             let error = exports.unwrap_err().to_string();
             assert!(error.contains("exports") && error.contains(why), "{error}");

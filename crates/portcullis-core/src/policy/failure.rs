@@ -230,7 +230,7 @@ impl Policy {
 impl Strategy {
     pub(super) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         // The default mode is set without a call of `validate`, so every strategy must have this share.
-        if instances.get() == 1 {
+        if instances.get() == 1 || self.limit() == 0 || self.is_unlimited() {
             return Ok(*self);
         }
         macro_rules! share {

@@ -78,16 +78,25 @@ impl Policy {
     ///
     /// It need not be among the declared quotas of callers: those bound what look-ups return, and a grant is given to one key.
     pub(crate) fn granted(&self, quota: Quota) -> Result<Self, GrantedQuotaError> {
+        if quota.is_unlimited() {
+            let policy = self.without_limit();
+            return Ok(Self { lease_or_wait: policy.lease_or_wait.with_grant(), ..policy });
+        }
         let declared = self.quota_range().map(|(smallest, _)| smallest.period());
         let period = self.strategy.period().or(declared);
-        match period {
-            Some(period) if period != quota.period() => Err(GrantedQuotaError::OtherPeriod { period }),
-            _ => Ok(Self {
-                strategy: self.strategy_for(quota).map_err(GrantedQuotaError::Quota)?.within_bounds(),
-                lease_or_wait: self.lease_or_wait.with_grant(),
-                ..self.clone()
-            }),
-        }
+        let quota = match period {
+            Some(period) if quota.is_zero() => Quota::new(0, period, None)?,
+            Some(period) if period != quota.period() && !self.strategy.is_unlimited() => {
+                return Err(GrantedQuotaError::OtherPeriod { period });
+            }
+            _ => quota,
+        };
+        let policy = Self {
+            strategy: self.strategy_for(quota)?.within_bounds(),
+            lease_or_wait: self.lease_or_wait.with_quota().with_grant(),
+            ..self.clone()
+        };
+        Ok(if quota.is_zero() { policy.decided_without_store() } else { policy })
     }
 }
 

@@ -157,7 +157,7 @@ impl Policy {
 
     pub(super) const fn set_failure_mode(&mut self, mode: FailureMode) -> Result<(), FailureModeError> {
         let validated = mode.validate(&self.strategy);
-        if validated.is_ok() {
+        if validated.is_ok() && !self.is_constant() {
             self.failure_mode = PackedMode::new(mode);
         }
         validated

@@ -12,7 +12,9 @@ const POLICY: Policy = Policy::calendar_window("monthly", 10, &TABLE).on_store_f
 
 #[test]
 fn a_limit_out_of_range_names_the_policy() {
-    for (limit, why) in [(0, "zero units"), (u64::MAX, "18446744073709551615 units")] {
+    for (limit, why) in
+        [(Quota::MAX_UNITS + 2, "1000000000000001 units"), (u64::MAX, "18446744073709551615 units")]
+    {
         let window = CalendarWindow::new(limit, &TABLE);
         let error = Policy::try_new("monthly", window, PolicySettings::default()).unwrap_err().to_string();
         assert!(error.contains("monthly") && error.contains(why), "{error}");

@@ -187,6 +187,8 @@ impl Strategy {
             };
         }
         match self {
+            // No request waits under it.
+            Self::LeakyBucket(_) if self.limit() == 0 || self.is_unlimited() => Ok(self),
             Self::TokenBucket(bucket) => with_wait!(bucket, TokenBucket),
             Self::Gcra(gcra) => with_wait!(gcra, Gcra),
             Self::LeakyBucket(bucket) => with_wait!(bucket, LeakyBucket),
@@ -208,6 +210,9 @@ impl LeaseOrWait {
 
     /// The wait of a strategy that was taken from a policy with one.
     pub(super) const fn of(strategy: &Strategy) -> Self {
+        if strategy.is_unlimited() {
+            return Self::NONE.with_unlimited();
+        }
         let micros = match strategy {
             Strategy::TokenBucket(bucket) => bucket.meter().wait(),
             Strategy::Gcra(gcra) => gcra.meter().wait(),
@@ -262,6 +267,26 @@ impl LeaseOrWait {
         self.0 & OVERRIDES != 0
     }
 
+    /// A policy that counts nothing, in which no request waits.
+    pub(super) const fn with_unlimited(self) -> Self {
+        Self((self.0 & MARKS) | UNLIMITED)
+    }
+
+    /// The policy of a caller that has a quota while the policy's own is none.
+    pub(super) const fn with_quota(self) -> Self {
+        Self(self.0 & !UNLIMITED)
+    }
+
+    #[inline]
+    pub(super) const fn is_unlimited(self) -> bool {
+        self.0 & UNLIMITED != 0
+    }
+
+    #[inline]
+    pub(super) const fn has_exceptions(self) -> bool {
+        self.0 & (OVERRIDES | UNLIMITED) != 0
+    }
+
     const fn is_wait(self) -> bool {
         self.0 >= WAIT
     }
@@ -273,7 +298,9 @@ const WAIT: u64 = 1 << 63;
 const OVERRIDES: u64 = 1 << 62;
 /// Marks a policy with the quota of a grant.
 const GRANTED: u64 = 1 << 61;
-const MARKS: u64 = OVERRIDES | GRANTED;
+/// Marks a policy that counts nothing.
+const UNLIMITED: u64 = 1 << 60;
+const MARKS: u64 = OVERRIDES | GRANTED | UNLIMITED;
 
 const NANOS_PER_MICRO: u32 = 1_000;
 

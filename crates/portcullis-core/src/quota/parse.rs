@@ -10,7 +10,7 @@ use super::{Quota, QuotaError};
 impl FromStr for Quota {
     type Err = ParseQuotaError;
 
-    /// Parses `<limit>/[<count>]<unit>[ burst <n>]`.
+    /// Parses `<limit>/[<count>]<unit>[ burst <n>]`, or `unlimited`.
     ///
     /// Units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or the words `second`, `minute`, `hour`, `day` and `week`.
     ///
@@ -39,9 +39,14 @@ impl fmt::Display for ParseQuotaError {
         write!(f, "cannot read the quota {:?}: ", self.text)?;
         match self.reason {
             Reason::Shape => {
-                f.write_str("expected `<limit>/<period>` and optionally `burst <n>`, as in `10/s burst 20`")
+                f.write_str(
+                "expected `<limit>/<period>` and optionally `burst <n>`, as in `10/s burst 20`, or `unlimited`",
+            )
             }
-            Reason::Number(what) => write!(f, "the {what} is not a number from 1 to {}", Quota::MAX_UNITS),
+            Reason::Number(what) => {
+                let least = u8::from(what != LIMIT);
+                write!(f, "the {what} is not a number from {least} to {}", Quota::MAX_UNITS)
+            }
             Reason::Unit => f.write_str("the period must end in us, ms, s, min, h, d or w"),
             Reason::Quota(error) => error.fmt(f),
         }
@@ -59,12 +64,15 @@ enum Reason {
 }
 
 fn parse(text: &str) -> Result<Quota, Reason> {
+    if text.trim() == UNLIMITED {
+        return Ok(Quota::UNLIMITED);
+    }
     let (limit, rest) = text.split_once('/').ok_or(Reason::Shape)?;
     let (period, burst) = match rest.split_once("burst") {
         Some((period, burst)) => (period, Some(burst)),
         None => (rest, None),
     };
-    let (limit, period) = (number(limit, "limit")?, parse_period(period.trim())?);
+    let (limit, period) = (number(limit, LIMIT)?, parse_period(period.trim())?);
     let burst = burst.map(|burst| number(burst, "burst")).transpose()?;
     Quota::new(limit, period, burst).map_err(Reason::Quota)
 }
@@ -153,5 +161,8 @@ pub(crate) fn duration_text(duration: Duration) -> Option<String> {
     Some(alloc::format!("{count}{unit}"))
 }
 
+/// The text of [`Quota::UNLIMITED`].
+pub(super) const UNLIMITED: &str = "unlimited";
+const LIMIT: &str = "limit";
 const SECOND: u64 = 1_000_000;
 const MAX_ECHOED_CHARS: usize = 64;

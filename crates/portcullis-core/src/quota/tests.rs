@@ -17,7 +17,7 @@ fn per_second_is_always_that_many_per_second() {
 #[test]
 fn invalid_quotas_have_specific_errors() {
     let second = Duration::from_secs(1);
-    assert_eq!(Quota::new(0, second, None), Err(QuotaError::ZeroLimit));
+    assert_eq!(Quota::new(0, second, Some(1)), Err(QuotaError::BurstOfZero { burst: 1 }));
     assert_eq!(Quota::new(1, Duration::ZERO, None), Err(QuotaError::ZeroPeriod));
     assert_eq!(Quota::new(1, second, Some(0)), Err(QuotaError::ZeroBurst));
     let most = Quota::MAX_UNITS;
@@ -34,9 +34,23 @@ fn invalid_quotas_have_specific_errors() {
 }
 
 #[test]
-#[should_panic(expected = "the limit must be at least 1")]
-fn literal_limit_of_zero_panics() {
-    let _ = Quota::per_second(0);
+#[should_panic(expected = "a quota of zero units has no burst")]
+fn burst_of_literal_zero_panics() {
+    let _ = Quota::per_second(0).burst(1);
+}
+
+#[test]
+fn zero_and_unlimited_have_texts() {
+    let zero = Quota::per_day(0);
+    assert!(zero.is_zero() && !zero.is_unlimited() && zero.explicit_burst().is_none());
+    assert_eq!(
+        (zero.to_string().as_str(), "0/d".parse(), "0/d burst 0".parse()),
+        ("0/d", Ok(zero), Ok(zero))
+    );
+    let unlimited = Quota::UNLIMITED;
+    assert!(unlimited.is_unlimited() && !unlimited.is_zero());
+    assert_eq!((unlimited.to_string().as_str(), " unlimited ".parse()), ("unlimited", Ok(unlimited)));
+    assert!("unlimited/d".parse::<Quota>().is_err() && "Unlimited".parse::<Quota>().is_err());
 }
 
 #[test]
@@ -48,9 +62,12 @@ fn parse_errors_name_the_reason_and_the_text() {
         ("-1/s", "the limit is not a number"),
         ("+1/s", "the limit is not a number"),
         ("1000000000000000/s", "1000000000000000 units are more than the maximum of 999999999999999"),
-        ("99999999999999999999/s", "from 1 to 999999999999999"),
+        ("99999999999999999999/s", "from 0 to 999999999999999"),
+        ("1/s burst 99999999999999999999", "from 1 to 999999999999999"),
         ("1/s burst 1000000000000000", "more than the maximum of 999999999999999"),
-        ("0/s", "at least 1"),
+        ("0/s burst 3", "cannot have a burst of 3"),
+        ("0/0s", "at least 1 microsecond"),
+        ("many", "or `unlimited`"),
         ("1/0s", "at least 1 microsecond"),
         ("1/parsec", "us, ms, s, min, h, d or w"),
         ("1/s burst", "the burst is not a number"),

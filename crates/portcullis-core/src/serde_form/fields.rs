@@ -10,7 +10,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Expected, MapAccess, Unexpected, Visitor};
 
 use super::kind::Kind;
-use super::values::{Number, Text, one_of, quoted, unexpected_text};
+use super::values::{Limit, Number, Text, one_of, quoted, unexpected_text};
 use super::windows::ReadWindows;
 use crate::quota::duration;
 use crate::{Anchor, FailureMode, PolicyName, Quota, Refill, Timestamp, WindowTable};
@@ -21,7 +21,9 @@ use lease::{Lease, LeaseVisitor};
 pub(super) struct Fields {
     pub(super) kind: Option<Kind>,
     pub(super) quota: Option<Quota>,
+    /// That of an unlimited quota where the text of one is given.
     pub(super) limit: Option<u64>,
+    pub(super) is_unlimited: bool,
     pub(super) period: Option<Duration>,
     pub(super) burst: Option<u64>,
     pub(super) refill: Option<Refill>,
@@ -80,11 +82,11 @@ impl Fields {
                 store(&mut self.kind, "strategy", map.next_value_seed(text)?)
             }
             Field::Quota => store(&mut self.quota, "quota", map.next_value()?),
-            Field::Limit => store(
-                &mut self.limit,
-                "limit",
-                map.next_value_seed(Number::new("`limit`, a whole number of units"))?,
-            ),
+            Field::Limit => {
+                let limit = map.next_value_seed(Limit)?;
+                self.is_unlimited = limit.is_none();
+                store(&mut self.limit, "limit", limit.unwrap_or(Quota::UNLIMITED.limit()))
+            }
             Field::Period => {
                 let text = Text { expecting: "`period`, a duration such as \"15min\"", parse: duration };
                 store(&mut self.period, "period", map.next_value_seed(text)?)

@@ -64,12 +64,12 @@ pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) ->
     let name = Kind::of(strategy).name();
     if let Strategy::CalendarWindow(window) = strategy {
         map.serialize_entry("strategy", name)?;
-        map.serialize_entry("limit", &window.limit())?;
+        write_limit(map, strategy)?;
         return map.serialize_entry("windows", window.table().name());
     }
     if let Strategy::InFlight(limit) = strategy {
         map.serialize_entry("strategy", name)?;
-        map.serialize_entry("limit", &limit.limit())?;
+        write_limit(map, strategy)?;
         return match duration_text(limit.lease()).filter(|_| limit.lease() != InFlight::DEFAULT_LEASE) {
             Some(lease) => map.serialize_entry("lease", &lease),
             None => Ok(()),
@@ -99,6 +99,14 @@ pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) ->
         | Strategy::LeakyBucket(_)
         | Strategy::SlidingLog(_)
         | Strategy::InFlight(_) => Ok(()),
+    }
+}
+
+fn write_limit<M: SerializeMap>(map: &mut M, strategy: &Strategy) -> Result<(), M::Error> {
+    if strategy.is_unlimited() {
+        map.serialize_entry("limit", &Quota::UNLIMITED)
+    } else {
+        map.serialize_entry("limit", &strategy.limit())
     }
 }
 
@@ -135,10 +143,20 @@ impl Fields {
                 kind.name()
             ));
         }
-        let limit = self.limit.ok_or("missing field `limit`, the units of each window")?;
+        let limit = self.limit(kind)?.ok_or("missing field `limit`, the units of each window")?;
         let table = self.windows.ok_or("missing field `windows`, such as \"months in Europe/Berlin\"")?;
         let window = CalendarWindow::new(limit, table).map_err(|error| self.invalid(kind, error))?;
         Ok(Strategy::CalendarWindow(window))
+    }
+
+    /// The limit of a strategy without a quota. No number stands for an unlimited one.
+    pub(super) fn limit(&self, kind: Kind) -> Result<Option<u64>, String> {
+        match self.limit {
+            Some(units) if units == Quota::UNLIMITED.limit() && !self.is_unlimited => {
+                Err(self.invalid(kind, QuotaError::TooManyUnits { units }))
+            }
+            limit => Ok(limit),
+        }
     }
 
     fn quota(&self, kind: Kind) -> Result<Quota, String> {
@@ -157,6 +175,7 @@ impl Fields {
                 ));
             }
             (None, None, ..) => return Err("missing field `quota`, such as \"10/s burst 20\"".to_string()),
+            (None, ..) if self.is_unlimited => return Ok(Quota::UNLIMITED),
             (None, _, None, _) => {
                 return Err("missing field `limit`: write `limit` and `period`, or `quota` alone".to_string());
             }
@@ -178,8 +197,7 @@ impl Fields {
             QuotaError::InvalidLease(_) => "lease",
             _ if self.quota.is_some() => "quota",
             QuotaError::TooManyUnits { units } if self.limit != Some(units) => "burst",
-            QuotaError::ZeroLimit
-            | QuotaError::TooManyUnits { .. }
+            QuotaError::TooManyUnits { .. }
             | QuotaError::WindowTooLarge { .. }
             | QuotaError::ShareBelowOne { .. }
             | QuotaError::TooManyInFlight { .. }
@@ -188,6 +206,7 @@ impl Fields {
                 "period"
             }
             QuotaError::ZeroBurst
+            | QuotaError::BurstOfZero { .. }
             | QuotaError::FillsTooSlowly { .. }
             | QuotaError::BurstNotSupported { .. } => "burst",
         };

@@ -99,7 +99,7 @@ fn calendar_windows_are_read_with_time_zone_data() {
     for (fields, why) in [
         (r#""windows":"seconds in UTC""#, "missing field `limit`"),
         (r#""limit":5"#, "missing field `windows`"),
-        (r#""limit":0,"windows":"seconds in UTC""#, "`limit` of calendar_window"),
+        (r#""limit":1000000000000000,"windows":"seconds in UTC""#, "`limit` of calendar_window"),
         (r#""quota":"5/s","windows":"seconds in UTC""#, "unknown field `quota`"),
         (r#""limit":5,"period":"1s","windows":"seconds in UTC""#, "unknown field `period`"),
         (r#""limit":5,"slots":2,"windows":"seconds in UTC""#, "which has its limit and `windows`"),

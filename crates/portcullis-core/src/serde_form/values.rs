@@ -9,6 +9,8 @@ use core::marker::PhantomData;
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Expected, Unexpected, Visitor};
 
+use crate::Quota;
+
 /// A text with its meaning.
 pub(super) struct Text<T> {
     /// What stands here, for the error about a value that is not a text.
@@ -78,6 +80,44 @@ impl<T: TryFrom<u64>> Visitor<'_> for Number<T> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
         Err(unexpected_text(text, &self))
+    }
+}
+
+/// A limit: a whole number of units, or none.
+pub(super) struct Limit;
+
+impl Limit {
+    const NUMBER: Number<u64> = Number::new("`limit`, a whole number of units or \"unlimited\"");
+}
+
+impl<'de> DeserializeSeed<'de> for Limit {
+    type Value = Option<u64>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Limit {
+    type Value = Option<u64>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Self::NUMBER.expecting(f)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Some(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Self::Value, E> {
+        Self::NUMBER.visit_i64(number).map(Some)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Self::Value, E> {
+        match text.parse() {
+            Ok(Quota::UNLIMITED) => Ok(None),
+            _ => Self::NUMBER.visit_str(text).map(Some),
+        }
     }
 }
 

@@ -20,6 +20,12 @@ pub struct Check {
 }
 
 impl Check {
+    /// The units that the check asks for: its cost, or 0 under a policy that is [unlimited](Policy::is_unlimited).
+    #[inline]
+    pub const fn units(&self) -> u64 {
+        self.policy.units(self.cost)
+    }
+
     /// Whether it is about this key under the policy of this name.
     #[inline]
     pub fn is_about(&self, policy: &PolicyName, key: Key) -> bool {

@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{Evaluation, State};
 use crate::charge::Run;
 use crate::refund::Refund;
-use crate::store::{Check, CheckResult, Checks, Outcome, ReadyCheck, Renewal, Renewed};
+use crate::store::{CheckResult, Checks, Outcome, ReadyCheck, Renewal, Renewed};
 use crate::{Decision, Policy, Receipt, Settlement, Strategy, Timestamp};
 
 #[doc(hidden)]
@@ -128,10 +128,11 @@ fn results_with_blocks<S: States + ?Sized>(
     left: impl Fn(usize) -> Option<Duration>,
 ) -> Results {
     let mut evaluations: SmallVec<[CheckEvaluation; 2]> = SmallVec::new();
-    for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
+    for (index, check) in checks.iter().enumerate() {
+        let (policy, cost) = (&check.policy, check.units());
         let earlier = (0..evaluations.len()).rfind(|other| states.is_same(index, *other));
-        let total = earlier.map_or(0, |earlier| evaluations[earlier].total).saturating_add(*cost);
-        let units = if *cost == 0 { 0 } else { total };
+        let total = earlier.map_or(0, |earlier| evaluations[earlier].total).saturating_add(cost);
+        let units = if cost == 0 { 0 } else { total };
         let evaluation = policy.strategy().evaluate(states.get(index), now, units);
         evaluations.push(CheckEvaluation { evaluation, total });
     }
@@ -141,16 +142,17 @@ fn results_with_blocks<S: States + ?Sized>(
         decision: Decision::new(policy, now, snapshot),
         position,
     };
-    Results::of(checks, |index, Check { policy, cost, .. }| {
+    Results::of(checks, |index, check| {
+        let (policy, cost) = (&check.policy, check.units());
         let CheckEvaluation { evaluation, total } = evaluations[index];
         let strategy = policy.strategy();
         if let Some(left) = left(index) {
             return ready(policy, CheckResult::blocked(strategy, states.get(index), now, left));
         }
-        let charged = if charge { *cost } else { 0 };
-        states.change(index, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, charge));
+        let charged = if charge { cost } else { 0 };
+        states.change(index, charged, |state| strategy.apply_decision(state, now, cost, evaluation, charge));
         // Checks that share a state are denied for the sum of their costs.
-        let units = if evaluation.admitted { *cost } else { total };
+        let units = if evaluation.admitted { cost } else { total };
         ready(policy, CheckResult::of(strategy, states.get(index), now, units, evaluation.admitted))
     })
 }

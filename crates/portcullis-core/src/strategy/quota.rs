@@ -23,7 +23,16 @@ impl Strategy {
     /// assert_eq!(Policy::from(Concurrency::new("exports", 4)).strategy().quota(), None);
     /// ```
     pub fn quota(&self) -> Option<Quota> {
+        let of_limit = |limit, period| Quota::new(limit, period, None).ok();
         match self {
+            // Its windows differ in length, and permits have no period.
+            Strategy::CalendarWindow(_) | Strategy::InFlight(_) => None,
+            _ if self.is_unlimited() => Some(Quota::UNLIMITED),
+            Strategy::Gcra(gcra) if self.limit() == 0 => zero(gcra.meter()),
+            Strategy::LeakyBucket(bucket) if self.limit() == 0 => zero(bucket.meter()),
+            Strategy::TokenBucket(bucket) if self.limit() == 0 => {
+                of_limit(0, Duration::from_micros(bucket.period_micros()))
+            }
             Strategy::TokenBucket(bucket) => {
                 let quota = per(bucket.meter(), bucket.period_micros())?;
                 with_burst(quota, bucket.meter().burst(), quota.limit())
@@ -34,11 +43,9 @@ impl Strategy {
                 let without_burst = quotas(bucket.meter()).find(|quota| quota.limit() == burst);
                 without_burst.or_else(|| with_burst(quotas(bucket.meter()).next()?, burst, 0))
             }
-            Strategy::FixedWindow(window) => Quota::new(window.limit(), window.period(), None).ok(),
-            // Its windows differ in length, and permits have no period.
-            Strategy::CalendarWindow(_) | Strategy::InFlight(_) => None,
-            Strategy::SlidingWindow(window) => Quota::new(window.limit(), window.period(), None).ok(),
-            Strategy::SlidingLog(log) => Quota::new(log.limit(), log.period(), None).ok(),
+            Strategy::FixedWindow(window) => of_limit(window.limit(), window.period()),
+            Strategy::SlidingWindow(window) => of_limit(window.limit(), window.period()),
+            Strategy::SlidingLog(log) => of_limit(log.limit(), log.period()),
         }
     }
 }
@@ -48,9 +55,15 @@ impl fmt::Display for Strategy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.quota() {
             Some(quota) => write!(f, "{} {quota}", self.tag()),
+            None if self.is_unlimited() => write!(f, "{} {}", self.tag(), Quota::UNLIMITED),
             None => write!(f, "{} {}", self.tag(), self.limit()),
         }
     }
+}
+
+/// A meter of zero units has an interval of one period.
+fn zero(meter: &Meter) -> Option<Quota> {
+    Quota::new(0, Duration::from_micros(meter.interval().get()), None).ok()
 }
 
 fn with_burst(quota: Quota, burst: u64, default: u64) -> Option<Quota> {
@@ -91,5 +104,28 @@ mod tests {
         assert_eq!(text(Policy::gcra("a", Quota::per_minute(5))), "gcra 5/min");
         assert_eq!(text(Policy::sliding_window("a", Quota::per_day(100))), "sliding_window 100/d");
         assert_eq!(text(Concurrency::new("a", 4).into()), "in_flight 4");
+    }
+
+    #[test]
+    fn zero_and_unlimited_are_displayed() {
+        type New = fn(&'static str, Quota) -> Policy;
+        let policies: [New; 6] = [
+            Policy::token_bucket,
+            Policy::gcra,
+            Policy::leaky_bucket,
+            Policy::fixed_window,
+            Policy::sliding_window,
+            Policy::sliding_log,
+        ];
+        for policy in policies {
+            for quota in [Quota::per_day(0), Quota::UNLIMITED] {
+                let strategy = *policy("a", quota).strategy();
+                assert_eq!(strategy.quota(), Some(quota));
+                assert_eq!(strategy.to_string(), alloc::format!("{} {quota}", strategy.tag()));
+            }
+        }
+        let exports = |limit| Policy::from(Concurrency::new("a", limit)).strategy().to_string();
+        assert_eq!(exports(0), "in_flight 0");
+        assert_eq!(exports(Quota::UNLIMITED.limit()), "in_flight unlimited");
     }
 }

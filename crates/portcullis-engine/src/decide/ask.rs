@@ -91,10 +91,15 @@ impl Ask {
         }
     }
 
-    /// Adds the check of the policy at `index`. It is tried out after the others if the policy is not enforced for the key.
+    /// Adds the check of the policy at `index`. It is tried out after the others if the policy is not enforced for the key. A policy
+    /// that is [unlimited](portcullis_core::Policy::is_unlimited) for the caller is not asked, unless the key may be blocked.
     pub fn add(&mut self, limits: &Limits, index: usize, key: Key, cost: u64) {
         let limit = &limits.policies()[index];
         self.found(index, key);
+        let policy = self.callers.policy(limits, index);
+        if policy.is_unlimited() && !policy.reads_overrides() {
+            return self.emit(limits, EventKind::Exempt { policy: policy.name() });
+        }
         let asked = Asked { index, key, cost };
         if !limit.is_enforced_for(key) {
             self.shadow.push(asked);

@@ -44,6 +44,7 @@ impl Rejected {
     pub fn reason(&self) -> Reason {
         match self {
             Self::Limited { outcome, .. } | Self::Late { outcome, .. } => match outcome.decision().retry() {
+                Some(Retry::Never) if outcome.decision().limit() == 0 => Reason::Limited,
                 Some(Retry::Never) | None => Reason::NeverFits,
                 _ if outcome.decisions().iter().any(Decision::is_blocked) => Reason::Blocked,
                 Some(Retry::After(_) | Retry::Unknown) => Reason::Limited,

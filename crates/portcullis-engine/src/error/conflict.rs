@@ -97,6 +97,9 @@ impl<'a> Described<'a> {
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let strategy = self.policy.strategy();
+        if self.policy.is_unlimited() || strategy.limit() == 0 {
+            return write!(f, "{strategy}");
+        }
         write!(f, "{} ", strategy.tag())?;
         match strategy {
             Strategy::TokenBucket(bucket) => {

@@ -34,7 +34,8 @@ pub enum EventKind<'a> {
         /// The decision of each enforced policy if the request was limited; empty for any other reason.
         decisions: &'a [Decision],
     },
-    /// A policy does not count a request, because its extractor has found that it is exempt.
+    /// A policy does not count a request, because its extractor has found that it is exempt, or because it is
+    /// [unlimited](portcullis_core::Policy::is_unlimited) for the caller.
     Exempt {
         /// The policy.
         policy: &'a PolicyName,

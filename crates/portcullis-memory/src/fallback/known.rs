@@ -32,7 +32,10 @@ impl KnownOverrides {
         }
         for (index, Check { policy, key, .. }) in answer.checks().iter().enumerate() {
             let decision = &answer.decisions()[index];
-            if !policy.reads_overrides() || !decision.is_metered() || decision.is_degraded() {
+            if !policy.reads_overrides()
+                || !(decision.is_metered() || decision.is_unlimited())
+                || decision.is_degraded()
+            {
                 continue;
             }
             if let (true, Some(Retry::After(left))) = (decision.is_blocked(), decision.retry()) {

@@ -7,7 +7,7 @@ use portcullis_core::overrides::{
     Block, Effect, Grant, LockOut, Override, validate_block, validate_grant, validate_policy,
 };
 use portcullis_core::store::protocol::{self, States as _};
-use portcullis_core::store::{CheckResult, Checks, Outcome, ReadyCheck};
+use portcullis_core::store::{CheckResult, Checks, Outcome, Position, ReadyCheck};
 use portcullis_core::{Clock, Decision, Key, Policy, Quota, StoreError};
 use smallvec::SmallVec;
 
@@ -16,17 +16,23 @@ use super::call::CallStates;
 use crate::overrides::Displaces;
 
 impl<C: Clock> MemoryStore<C> {
-    /// Decides a single check of a policy that reads overrides, under the lock of its state.
+    /// Decides a single check of a policy that reads overrides, under the lock of its state, or that counts nothing.
     /// Returns `None`, and decides nothing, if another quota is granted to the key.
     #[inline(never)]
-    pub(super) fn decide_with_override(
+    pub(super) fn decide_exceptional(
         &self,
         policy: &Policy,
         key: Key,
         cost: u64,
     ) -> Result<Option<ReadyCheck>, StoreError> {
+        let unlimited =
+            |now| ReadyCheck { decision: Decision::unlimited(policy, now), position: Position::default() };
+        if !policy.reads_overrides() {
+            return Ok(Some(unlimited(self.clock.now())));
+        }
         let (key, mut shard, now) = self.lock_shard(policy, key)?;
         let left = match shard.effect(key.id, policy, now) {
+            Effect::None if policy.is_unlimited() => return Ok(Some(unlimited(now))),
             Effect::None => None,
             Effect::Blocked(left) => Some(left),
             Effect::Granted(..) => return Ok(None),
@@ -65,8 +71,9 @@ impl<C: Clock> MemoryStore<C> {
             if let Effect::Granted(granted, grant) = effect {
                 let found =
                     states.shards.sweep_and_locate(key, granted.strategy(), now, self.swept_per_check);
-                // Keys without such a grant share an overflow state.
-                if !found.0.is_overflow() {
+                // Keys without such a grant share an overflow state, which a grant of nothing or of all does not change.
+                let is_constant = granted.is_unlimited() || granted.strategy().limit() == 0;
+                if is_constant || !found.0.is_overflow() {
                     strategy = *granted.strategy();
                     located = Some(found);
                     grants.push((index, grant));

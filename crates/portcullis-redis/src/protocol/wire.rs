@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use portcullis_core::algorithm::{Meter, Span};
 use portcullis_core::store::{Check, Checks, Refund, Run};
-use portcullis_core::{Quota, Strategy, Timestamp};
+use portcullis_core::{InFlight, Quota, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ pub(crate) fn encode<'a>(
     checks: impl Iterator<Item = &'a Check> + Clone,
     guards: &[Guard],
 ) -> (Words, Words) {
-    let strategies = checks.clone().map(|check| (check.policy.strategy(), check.cost));
+    let strategies = checks.clone().map(|check| (check.policy.strategy(), check.units()));
     let mut request = Request::new(operation, near, strategies);
     for guard in guards {
         request.add(guard.record());
@@ -182,17 +182,20 @@ fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64, near: Timest
             let (number, instants) = window.table().nearest_two(near);
             let [start, end, next_end] = instants.map(Timestamp::as_micros);
             let most = most(window.limit(), window.ceiling());
-            (CALENDAR_WINDOW, [most, units, number, start, end, next_end], None)
+            (CALENDAR_WINDOW, [next_end, most, units, number, start, end], None)
         }
         Strategy::SlidingWindow(window) => {
-            let most = most(window.limit(), window.ceiling());
+            // An unlimited one counts nothing.
+            let limit = window.limit().min(SlidingWindow::MAX_LIMIT);
+            let most = most(limit, window.ceiling());
             (SLIDING_WINDOW, [micros(window.slot()), window.slots().into(), most, units, 0, 0], None)
         }
         Strategy::SlidingLog(log) => {
             (SLIDING_LOG, [micros(log.period()), log.limit(), units, most(0, log.ceiling()), 0, 0], None)
         }
         Strategy::InFlight(limit) => {
-            (IN_FLIGHT, [micros(limit.lease()), limit.limit(), units, 0, 0, 0], None)
+            let most = limit.limit().min(InFlight::MAX_LIMIT);
+            (IN_FLIGHT, [micros(limit.lease()), most, units, 0, 0, 0], None)
         }
     };
     let mut record = [0; MAX_RECORD];

@@ -198,7 +198,8 @@ impl RedisStore {
                 continue;
             }
             let own = answers.under_grants(group.checks(partial.checks()));
-            for (check, (_, result)) in own.iter().zip(answers.iter()).filter(|(check, _)| check.cost > 0) {
+            for (check, (_, result)) in own.iter().zip(answers.iter()).filter(|(check, _)| check.units() > 0)
+            {
                 drop(self.refund_at(check, result.position).await);
             }
         }
@@ -209,9 +210,9 @@ impl RedisStore {
         check: &Check,
         position: Position,
     ) -> Result<(Timestamp, CheckResult), StoreError> {
-        let runs = [Run { units: check.cost, position }];
+        let runs = [Run { units: check.units(), position }];
         let mut reply = self.0.refund_unused(check, Refund::of(&runs)).await?;
-        self.0.result_of(&mut reply, check, check.cost)
+        self.0.result_of(&mut reply, check, check.units())
     }
 }
 

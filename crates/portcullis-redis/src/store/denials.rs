@@ -97,14 +97,14 @@ impl DenialMemory {
 
     /// Records that the server has admitted a check at an instant of its clock.
     pub(crate) fn admitted(&self, check: &Check, at: Timestamp) {
-        if check.cost == 0 || check.key.is_shared() || self.now_before(&self.held_until).is_none() {
+        if check.units() == 0 || check.key.is_shared() || self.now_before(&self.held_until).is_none() {
             return;
         }
         let id = Id::of(&check.policy, check.key);
         let hash = self.hash(id);
         let is_held = self.set_held_until(hash).is_some_and(|end| self.now_before(end).is_some());
         if is_held && let Some(mut shard) = self.shard(hash) {
-            shard.remove(self.sets, hash, |denial| denial.id == id && denial.is_refuted(check.cost, at));
+            shard.remove(self.sets, hash, |denial| denial.id == id && denial.is_refuted(check.units(), at));
         }
     }
 
@@ -118,7 +118,7 @@ impl DenialMemory {
         snapshot: &Snapshot,
         sent: Instant,
     ) -> bool {
-        if (check.cost == 0 && !snapshot.is_blocked) || check.key.is_shared() {
+        if (check.units() == 0 && !snapshot.is_blocked) || check.key.is_shared() {
             return false;
         }
         let (sent, now) = (self.micros(sent), self.now());
@@ -148,7 +148,7 @@ impl DenialMemory {
     /// Returns the denial of a check before its `end`. Counts it, under the lock that is taken anyway, if it `is_hit` of a decision.
     fn get(&self, check: &Check, now: u64, end: fn(&Denial) -> u64, is_hit: bool) -> Option<Denial> {
         // A peek is denied by a block only.
-        if (check.cost == 0 && !check.policy.reads_overrides()) || check.key.is_shared() {
+        if (check.units() == 0 && !check.policy.reads_overrides()) || check.key.is_shared() {
             return None;
         }
         let id = Id::of(&check.policy, check.key);

@@ -140,17 +140,17 @@ impl Leases {
         let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Payment::Store };
         let rest = entry.adapt(check, max, now);
         if !matches!(call_wait, CallWait::For(_)) {
-            entry.sizing.requested(check.cost, now);
+            entry.sizing.requested(check.units(), now);
         }
-        let payment = if let Some(spend) = entry.lease.spend(check.policy.strategy(), check.cost, now) {
+        let payment = if let Some(spend) = entry.lease.spend(check.policy.strategy(), check.units(), now) {
             Payment::Spent(spend)
         } else {
             let call = match call_wait {
                 CallWait::Never => None,
-                CallWait::Once => entry.claim(check.cost),
+                CallWait::Once => entry.claim(check.units()),
                 CallWait::For(call) => entry.is_asking(call).then_some(call),
             };
-            call.map_or_else(|| Payment::Ask(entry.ask(check.cost, now)), Payment::Wait)
+            call.map_or_else(|| Payment::Ask(entry.ask(check.units(), now)), Payment::Wait)
         };
         drop(shard);
         if let Some((policy, rest)) = rest {
@@ -291,7 +291,7 @@ impl Leases {
 
 /// A peek is answered by the store.
 fn is_leasable(check: &Check) -> bool {
-    check.cost > 0 && check.policy.max_lease().is_some()
+    check.units() > 0 && check.policy.max_lease().is_some()
 }
 
 /// The number of shards, each with a lock of its own.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod combined;
+mod constant;
 mod format;
 mod in_flight;
 mod leases;

@@ -86,6 +86,11 @@ impl Walk {
         if self.rng.u64(..4) == 0 {
             return None;
         }
+        match self.rng.u64(..6) {
+            0 => return Some((Quota::per_minute(0), self.length())),
+            1 => return Some((Quota::UNLIMITED, self.length())),
+            _ => {}
+        }
         let quota = Quota::per_minute(1 + self.rng.u64(..20));
         let has_burst = matches!(policy.strategy().tag(), "gcra" | "token_bucket") && self.rng.u64(..2) == 0;
         let quota = if has_burst { quota.burst(1 + self.rng.u64(..20)) } else { quota };

@@ -96,8 +96,8 @@ fn unknown_strategies_and_operations_list_the_known_ones() {
 #[test]
 fn invalid_quotas_are_explained() {
     assert_contains(
-        &wrong_policy("policy = { strategy = \"gcra\", limit = 0, period = \"1s\" }"),
-        &["zero units"],
+        &wrong_policy("policy = { strategy = \"gcra\", limit = 0, period = \"1s\", burst = 2 }"),
+        &["zero units", "burst of 2"],
     );
     assert_contains(
         &wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"0s\" }"),

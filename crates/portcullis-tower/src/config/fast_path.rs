@@ -25,7 +25,10 @@ impl LayerConfig {
             || self.reserves
             || self.limits.corrects()
             || !self.responses.soft_limits().is_empty();
-        let is_simple = matches!(only.key, KeySource::Sync(_)) && !only.is_shadow() && !limit.may_wait();
+        let is_simple = matches!(only.key, KeySource::Sync(_))
+            && !only.is_shadow()
+            && !limit.may_wait()
+            && !limit.policy.is_unlimited();
         self.is_fast.store(!has_more && is_simple, Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! Quotas of the caller's own: plans, tiers and contracts.
 
+mod constant;
 mod corrections;
 mod later;
 mod lookups;

@@ -187,7 +187,7 @@ async fn a_document_that_changes_too_much_is_refused() {
     for (change, finding) in [
         (r#"{"policy":{"daily":{"limit":9,"key":"peer"}}}"#, "may not change `key`"),
         (r#"{"policy":{"daily":{"limit":9},"other":{"limit":9}}}"#, "does not have"),
-        (r#"{"policy":{"daily":{"limit":0}}}"#, "zero"),
+        (r#"{"policy":{"daily":{"limit":0,"burst":1}}}"#, "burst"),
         (r#"{"policy":{"daily":{"mode":"of"}}}"#, "mode"),
         ("{", "portcullis-rules (document 5)"),
     ] {

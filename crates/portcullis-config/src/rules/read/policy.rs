@@ -92,7 +92,8 @@ impl Reader<'_> {
         let charge_when = self.charge_when(fields);
         // Other quotas of single callers, and charges by the outcome, may admit what the policy's own limit does not.
         let is_exact = policy.quota_range().is_none() && !policy.reads_overrides() && charge_when.is_none();
-        let cost = self.cost(fields, (is_valid && is_exact).then(|| policy.strategy().limit()));
+        let most = (is_valid && is_exact).then(|| policy.strategy().limit());
+        let cost = self.cost(fields, most.filter(|most| *most > 0));
         let (cost, is_left) = cost.map_or((None, false), |read| (Some(read.cost), read.is_left_by_writing));
         let charges_by_outcome = charge_when.is_some();
         let lock_out = self.lock_out(fields);
@@ -175,6 +176,11 @@ impl Reader<'_> {
     fn in_flight(&self, fields: &Fields<'_>, beside: &Policy, parts: &Parts) -> Option<Rule> {
         let fields = fields.table("in_flight")?;
         let limit: Option<u64> = fields.read("limit");
+        if limit == Some(0) {
+            fields
+                .error("limit", "no request would be admitted")
+                .help("write 1 or more, or close the policy itself by quota = \"0/s\"");
+        }
         let lease = fields.duration("lease");
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let release_at_headers = fields.choice("until", &UNTIL).unwrap_or_default();
@@ -194,7 +200,7 @@ impl Reader<'_> {
                 .error(&*fields.path, fields.node.span, "the policy limits requests in flight already")
                 .help("leave out `in_flight`");
         }
-        let limit = parts.limit(policy.filter(|_| limit.is_some())?);
+        let limit = parts.limit(policy.filter(|_| limit.is_some_and(|limit| limit > 0))?);
         Some(parts.rule(if release_at_headers { limit.release_at_headers() } else { limit }, None, false))
     }
 }

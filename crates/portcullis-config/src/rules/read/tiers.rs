@@ -180,19 +180,24 @@ impl Reader<'_> {
         own: Option<Quota>,
         kind: &str,
     ) -> Option<(Quota, Quota)> {
-        let period =
-            own.map_or_else(|| tiers.first().map(|tier| tier.quota.period()), |own| Some(own.period()))?;
+        // Each caller may have no unit or no limit, so neither is in the range.
+        let is_finite = |quota: &Quota| !quota.is_zero() && !quota.is_unlimited();
+        let tiers = || tiers.iter().filter(|tier| is_finite(&tier.quota));
+        let first = tiers().next().map(|tier| tier.quota);
+        let period = own.filter(|own| !own.is_unlimited()).or(first).or(own)?.period();
         let mut is_valid = true;
-        for tier in tiers.iter().filter(|tier| tier.quota.period() != period) {
+        for tier in tiers().filter(|tier| tier.quota.period() != period) {
             let error = CallerQuotasError::OtherPeriod { quota: tier.quota, period };
             self.findings.error(&*tier.path, tier.span, error.to_string());
             is_valid = false;
         }
-        let own_limit = own.map_or_else(|| policy.strategy().limit(), Quota::limit);
-        let limits = || tiers.iter().map(|tier| tier.quota.limit()).chain([own_limit]);
+        let of_policy = Some(policy.strategy()).filter(|own| own.limit() > 0 && !own.is_unlimited());
+        let own_limit = of_policy.map(|of_policy| own.map_or_else(|| of_policy.limit(), Quota::limit));
+        let limits = || tiers().map(|tier| tier.quota.limit()).chain(own_limit);
         let of = |tier: &Quotas| strategy(kind, tier.quota).as_ref().and_then(burst);
-        let bursts: Option<Vec<u64>> = tiers.iter().map(of).chain([burst(policy.strategy())]).collect();
-        let bounds = |limit: Option<u64>, burst: Option<u64>| Quota::new(limit?, period, burst).ok();
+        let bursts: Option<Vec<u64>> = tiers().map(of).chain(of_policy.map(burst)).collect();
+        let bounds =
+            |limit: Option<u64>, burst: Option<u64>| Quota::new(limit.unwrap_or(1), period, burst).ok();
         let smallest =
             bounds(limits().min(), bursts.as_ref().and_then(|bursts| bursts.iter().copied().min()));
         let largest = bounds(limits().max(), bursts.as_ref().and_then(|bursts| bursts.iter().copied().max()));

@@ -305,14 +305,23 @@ fn fields_at_fault(fields: &str) -> Vec<String> {
 fn a_mistake_hides_no_other_one_beside_it() {
     for (fields, expected) in [
         ("strategy = \"gcra\"\nlimit = 10\nperiod = \"soon\"\nburst = 0", &["period", "burst"][..]),
-        ("strategy = \"gcra\"\nlimit = 0\nperiod = \"1s\"\nburst = 0", &["limit", "burst"]),
-        ("strategy = \"gcra\"\nlimit = 0\nperiod = \"soon\"\nburst = 0", &["limit", "period", "burst"]),
+        ("strategy = \"gcra\"\nlimit = 1000000000000000\nperiod = \"1s\"\nburst = 0", &["limit", "burst"]),
+        (
+            "strategy = \"gcra\"\nlimit = 1000000000000000\nperiod = \"soon\"\nburst = 0",
+            &["limit", "period", "burst"],
+        ),
         ("strategy = \"fixed_window\"\nquota = \"9/s burst 10\"\nburst = 5", &["quota", "burst"]),
         ("strategy = \"sliding_window\"\nquota = \"9/s\"\nslots = 7\nburst = 3", &["slots", "burst"]),
-        ("strategy = \"sliding_window\"\nlimit = 0\nperiod = \"1s\"\nslots = 7", &["limit", "slots"]),
+        (
+            "strategy = \"sliding_window\"\nlimit = 1000000000000000\nperiod = \"1s\"\nslots = 7",
+            &["limit", "slots"],
+        ),
         // Whether these are wrong depends on what is not known.
         ("strategy = \"sliding_window\"\nlimit = 5\nperiod = \"soon\"\nslots = 7", &["period"]),
-        ("strategy = \"gcra\"\nlimit = 0\nperiod = \"1s\"\nburst = 900000000000000", &["limit"]),
+        (
+            "strategy = \"gcra\"\nlimit = 1000000000000000\nperiod = \"1s\"\nburst = 900000000000000",
+            &["limit"],
+        ),
         ("strategy = \"gcra\"\nquota = \"1/x\"\nwait = \"400d\"", &["quota", "wait"]),
         (
             "strategy = \"gcra\"\nquota = \"1/s\"\nlock_out = { after = 0, within = \"x\", block_for = \"1h\", up_to = \"1m\" }",
@@ -323,7 +332,7 @@ fn a_mistake_hides_no_other_one_beside_it() {
             &["in_flight.limit", "in_flight.lease"],
         ),
         (
-            "strategy = \"gcra\"\nquota = \"1/s\"\ncaller_quotas = [\"0/s\", \"x\"]",
+            "strategy = \"gcra\"\nquota = \"1/s\"\ncaller_quotas = [\"0/x\", \"x\"]",
             &["caller_quotas[0]", "caller_quotas[1]"],
         ),
     ] {

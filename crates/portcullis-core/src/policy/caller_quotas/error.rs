@@ -16,6 +16,14 @@ pub enum CallerQuotasError {
         /// The period of the policy's own quota, or of the smallest one.
         period: Duration,
     },
+    /// The smallest or the largest quota is zero or unlimited, which each caller may have.
+    #[error(
+        "quotas of callers cannot be declared from or to {quota}: each caller may have 0 and unlimited, declare the others"
+    )]
+    Constant {
+        /// The quota.
+        quota: Quota,
+    },
     /// The limit or the burst of the smallest quota is more than that of the largest.
     #[error("quotas from {smallest} to {largest}: the limit and the burst of the first must not be more")]
     Reversed {

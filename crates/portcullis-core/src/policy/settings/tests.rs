@@ -133,7 +133,7 @@ fn right_settings_are_no_mistakes_of_a_wrong_strategy() {
     };
     let leased = PolicySettings { max_lease: Some(Quota::MAX_UNITS), ..PolicySettings::default() };
     for settings in [settings, leased] {
-        let errors = Policy::try_new("exports", InFlight::new(0), settings).unwrap_err();
+        let errors = Policy::try_new("exports", InFlight::new(1_001), settings).unwrap_err();
         assert!(
             matches!(errors.iter().as_slice(), [PolicyError::Part { error: PolicyPartError::Quota(_), .. }]),
             "{errors}"

@@ -66,7 +66,7 @@ impl Fields {
                 kind.name()
             ));
         }
-        let limit = self.limit.ok_or("missing field `limit`, the requests in flight")?;
+        let limit = self.limit(kind)?.ok_or("missing field `limit`, the requests in flight")?;
         let limit = InFlight::new(limit).map_err(|error| self.invalid(kind, error))?;
         let lease = match self.lease {
             None => return Ok(Strategy::InFlight(limit)),

@@ -96,7 +96,8 @@ fn invalid_values_are_named_with_their_field() {
     for (fields, parts) in [
         (r#""quota": "10 apples""#, ["\"10 apples\"", "<limit>/<period>"]),
         (r#""quota": 10"#, ["integer `10`", "a quota, such as \"10/s burst 20\""]),
-        (r#""limit": 0, "period": "1s""#, ["`limit` of gcra", "at least 1"]),
+        (r#""limit": 0, "period": "1s", "burst": 3"#, ["`burst` of gcra", "zero units"]),
+        (r#""limit": "all", "period": "1s""#, ["\"all\"", "whole number of units or \"unlimited\""]),
         (r#""limit": -1, "period": "1s""#, ["integer `-1`", "`limit`, a whole number"]),
         (r#""limit": 1.5, "period": "1s""#, ["`1.5`", "`limit`, a whole number"]),
         (r#""limit": 1000000000000000, "period": "1s""#, ["`limit` of gcra", "1000000000000000 units"]),

@@ -6,8 +6,8 @@ use proptest::prelude::{Just, any, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{Strategy as Generate, Union};
 
 use crate::{
-    Anchor, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName, PolicySettings, Quota,
-    Refill, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Anchor, Concurrency, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName,
+    PolicySettings, Quota, Refill, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 
 fn quotas() -> impl Generate<Value = Quota> {
@@ -133,4 +133,20 @@ proptest! {
         let fields = serde_json::json!({ "strategy": "sliding_window", "limit": limit, "period": "1s", "slots": slots });
         let _ = serde_json::from_value::<Strategy>(fields);
     }
+}
+
+#[test]
+fn zero_and_unlimited_are_read_back() {
+    let exports = |limit| Policy::from(Concurrency::new("a", limit));
+    for (text, policy) in [
+        (r#"{"name":"a","strategy":"gcra","quota":"0/d"}"#, Policy::gcra("a", Quota::per_day(0))),
+        (r#"{"name":"a","strategy":"gcra","quota":"unlimited"}"#, Policy::gcra("a", Quota::UNLIMITED)),
+        (r#"{"name":"a","strategy":"in_flight","limit":0}"#, exports(0)),
+        (r#"{"name":"a","strategy":"in_flight","limit":"unlimited"}"#, exports(Quota::UNLIMITED.limit())),
+    ] {
+        assert_eq!(serde_json::from_str::<Policy>(text).unwrap(), policy);
+        assert_eq!(serde_json::to_string(&policy).unwrap(), text);
+    }
+    let parts = r#"{"name":"a","strategy":"gcra","limit":"unlimited","period":"1d"}"#;
+    assert_eq!(serde_json::from_str::<Policy>(parts).unwrap(), Policy::gcra("a", Quota::UNLIMITED));
 }

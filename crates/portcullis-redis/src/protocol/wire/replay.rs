@@ -36,7 +36,7 @@ impl Replay {
         guards: &[Guard],
     ) -> Option<Self> {
         match (checks.next(), checks.next(), guards) {
-            (Some(check), None, []) => Self::of(check.policy.strategy(), check.cost),
+            (Some(check), None, []) => Self::of(check.policy.strategy(), check.units()),
             _ => None,
         }
     }

@@ -207,7 +207,7 @@ impl PartialOutcome {
         let answers = self.answers.iter().zip(&self.checks).enumerate();
         answers
             .filter_map(|(index, (answer, check))| match answer {
-                CheckAnswer::Answered { result, is_charged: true, .. } if check.cost > 0 => {
+                CheckAnswer::Answered { result, is_charged: true, .. } if check.units() > 0 => {
                     Some((index, check.clone(), result.position))
                 }
                 _ => None,

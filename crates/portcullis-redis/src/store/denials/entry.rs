@@ -67,7 +67,7 @@ impl Denial {
         Some(Self {
             id: Id::of(&check.policy, check.key),
             strategy: *check.policy.strategy(),
-            cost: if snapshot.is_blocked { 0 } else { check.cost },
+            cost: if snapshot.is_blocked { 0 } else { check.units() },
             limit: snapshot.limit,
             remaining: snapshot.remaining,
             reset_after: micros(snapshot.reset_after),
@@ -126,7 +126,7 @@ impl Denial {
 
     /// Whether a check of its policy and key is denied, until [`valid_until`](Self::valid_until) or [`held_until`](Self::held_until).
     pub(super) fn denies(&self, check: &Check) -> bool {
-        check.cost >= self.cost && *check.policy.strategy() == self.strategy
+        check.units() >= self.cost && *check.policy.strategy() == self.strategy
     }
 
     pub(super) fn retry(&self) -> u64 {
@@ -138,7 +138,7 @@ impl Denial {
         // Measured from the reply, not the request: a client that waits for the full retry time must not be denied again because
         // of the round trip.
         let age = Duration::from_micros(now.saturating_sub(self.answered));
-        let never = self.retry_after == u64::MAX || (check.cost > self.limit && !self.is_blocked);
+        let never = self.retry_after == u64::MAX || (check.units() > self.limit && !self.is_blocked);
         let retry = if never { Retry::Never } else { Retry::After(Duration::from_micros(self.retry_after)) };
         let snapshot = Snapshot {
             limit: self.limit,

@@ -126,7 +126,7 @@ impl Inner {
         let stored = stored?;
         let mut results: SmallVec<[(Timestamp, CheckResult); 2]> = SmallVec::new();
         for (check, (admitted, stored)) in checks.iter().zip(&stored) {
-            results.push((at, stored.check_result(at, check.cost, *admitted)));
+            results.push((at, stored.check_result(at, check.units(), *admitted)));
         }
         let mut is_current = true;
         all_found.clear();
@@ -189,7 +189,11 @@ mod tests {
             assert_eq!(Some(grant), record.grant());
             assert_eq!(granted.strategy(), Policy::gcra("api", quota).strategy());
         }
-        assert_eq!(under(&policy, [1_050, 50, 0, 1, 0]).map(|_| ()), None);
+        for (limit, quota) in [(0, Quota::per_second(0)), (1_000_000_000_000_000, Quota::UNLIMITED)] {
+            let (_, grant) = under(&policy, [1_050, 50, limit, 1_000_000, 0]).unwrap();
+            assert_eq!(grant.quota(), quota);
+        }
+        assert_eq!(under(&policy, [1_050, 50, 0, 1, 1]).map(|_| ()), None);
         assert_eq!(under(&policy, NONE).map(|_| ()), None);
     }
 }

@@ -94,8 +94,8 @@ async fn numbers_that_are_no_limits_are_refused() {
     let setting = Setting::new("allow = ['limit', 'burst', 'mode', 'quota']");
     let mut follower = setting.follower();
     let numbers = [
-        "0",
-        "-0",
+        "\"0\"",
+        "1000000000000000",
         "-1",
         "1.5",
         "1e3",

@@ -22,6 +22,22 @@ async fn tiers_are_quotas_of_callers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tiers_are_closed_and_unlimited() {
+    for (tier, quota) in [("0/d", Quota::per_day(0)), ("unlimited", Quota::UNLIMITED)] {
+        for own in [1, 6] {
+            let fields = format!("tiers = {{ free = \"{own}/s burst {own}\", pro = \"{tier}\" }}");
+            assert_same(&text(&fields), |registry| {
+                let (one, most) = (Quota::per_second(1).burst(1), Quota::per_second(6).burst(6));
+                let policy = gcra().caller_quotas(one, most);
+                let tier = move |parts: &http::request::Parts| parts.extensions.get::<Tier>().map(|_| quota);
+                RateLimitLayer::new(registry, policy.by(ClientIp::peer()).quota(tier))
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn quotas_that_are_looked_up_are_those_of_callers() {
     let declared = "caller_quotas = [\"1/s burst 1\", \"6/s burst 9\"]\nquota_lookup = \"plans\"";
     let policy = || gcra().caller_quotas(Quota::per_second(1).burst(1), Quota::per_second(6).burst(9));
