@@ -44,6 +44,10 @@ fn what_builders_refuse_is_an_error_at_its_field() {
         ("wait = \"3days\"", "error: policy.p.wait: "),
         ("on_store_failure = { local = 0 }", "error: policy.p.on_store_failure"),
         ("tiers = { pro = \"10/min\" }", "error: policy.p.tiers.pro: callers cannot have 10/min"),
+        (
+            "tiers = { pro = \"10/min\" }",
+            "write a second policy for the other period, and in each make the callers",
+        ),
         ("caller_quotas = [\"11/s\", \"20/s\"]", "error: policy.p.caller_quotas: "),
         ("in_flight = { limit = 0 }", "error: policy.p.in_flight.limit: "),
         ("in_flight = { limit = 1, lease = \"1ms\" }", "error: policy.p.in_flight.lease: "),

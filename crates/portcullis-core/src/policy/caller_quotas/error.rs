@@ -9,7 +9,10 @@ use crate::{PolicyName, Quota, QuotaError};
 #[non_exhaustive]
 pub enum CallerQuotasError {
     /// A quota has another period than the policy, or than the other quota.
-    #[error("callers cannot have {quota}: all quotas of a policy have one period, which is {period:?}")]
+    #[error(
+        "callers cannot have {quota}: all quotas of a policy have one period, which is {period:?}; write a second policy for the \
+         other period, and in each make the callers of the other one unlimited"
+    )]
     OtherPeriod {
         /// The quota.
         quota: Quota,

@@ -1,7 +1,10 @@
 //! Quotas of callers.
 
+use http::{Request, Response};
 use portcullis_core::Quota;
 use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer};
+
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use super::{assert_same, gcra, layer_of, peer, plans, responses, text};
 use crate::Tier;
@@ -34,6 +37,30 @@ async fn tiers_are_closed_and_unlimited() {
             })
             .await;
         }
+    }
+}
+
+#[tokio::test]
+async fn tiers_of_two_periods_are_two_policies() {
+    let text = "[policy.free]\nstrategy = \"fixed_window\"\nquota = \"2/day\"\nkey = \"global\"\ntiers = { pro = \"unlimited\" }\n\
+                [policy.pro]\nstrategy = \"fixed_window\"\nquota = \"unlimited\"\nkey = \"global\"\ntiers = { pro = \"3/h\" }\n";
+    let rules = crate::Rules::load(&super::super::loader(text)).unwrap();
+    let (registry, _) = super::registry();
+    let layer = rules.layer(&registry, &(0..rules.iter().len()).collect()).unwrap().unwrap();
+    let service = layer.layer(service_fn(async |_: Request<String>| {
+        Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    }));
+    for (tier, limit) in [("free", "2"), ("pro", "3"), ("free", "2"), ("pro", "3"), ("pro", "3")] {
+        let request = Request::builder().extension(Tier::new(tier)).body(String::new()).unwrap();
+        let response = service.clone().oneshot(request).await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()["x-ratelimit-limit"]),
+            (200, &limit.parse().unwrap())
+        );
+    }
+    for tier in ["free", "pro"] {
+        let request = Request::builder().extension(Tier::new(tier)).body(String::new()).unwrap();
+        assert_eq!(service.clone().oneshot(request).await.unwrap().status(), 429, "{tier}");
     }
 }
 
