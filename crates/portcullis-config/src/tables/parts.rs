@@ -70,6 +70,7 @@ table! { pub(crate) COST, "cost", "The units of a request.", 1 to ANY;
     "max", POSITIVE, "The most units by header.";
     "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
     "path", Map(&UNITS), "Units by path. Other paths cost 1.";
+    "method", Map(&UNITS), "Units by method of HTTP. Other methods cost 1.";
     "function", Text, "A function that the program registered by this name.";
     "when", OneOrMore(&Nested(&COST_WHEN)), "Units by what requests match. Of several, the highest.";
 }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use http::HeaderName;
 use http::request::Parts;
+use http::{HeaderName, Method};
 use portcullis_tower::Cost;
-use portcullis_tower::matching::{PathPattern, PathReadings};
+use portcullis_tower::matching::{PathPattern, PathReadings, may_be};
 
 use super::super::matcher::value::ValueCondition;
 use super::super::matcher::{Matcher, RequestView};
+use super::matching::method;
 use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode, entries, join};
 use crate::tables::{COST, COST_WHEN};
@@ -32,7 +33,7 @@ impl Reader<'_> {
     /// The highest units whose conditions a request meets, or may meet to a server.
     fn cost_when(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<ReadCost> {
         if let Some(other) =
-            ["header", "max", "trusted", "path", "function"].into_iter().find(|other| fields.has(other))
+            ["header", "max", "trusted", "path", "method", "function"].into_iter().find(|other| fields.has(other))
         {
             fields.error(other, format!("`{other}` and `when` are both given")).help("write one of the two");
         }
@@ -79,13 +80,18 @@ impl Reader<'_> {
         let fields = fields.table("cost")?;
         let header = fields.header("header");
         let max: Option<u64> = fields.read("max");
-        let paths = fields.node("path");
+        let (paths, methods) = (fields.node("path"), fields.node("method"));
         let is_trusted = self.trusted(&fields, header.as_ref());
         let function: Option<String> = fields.read("function");
-        match (fields.has("header"), paths, fields.has("function")) {
-            (true, None, false) => self.header_cost(&fields, header, max, is_trusted),
-            (false, Some(paths), false) if max.is_none() => self.path_cost(paths, &fields.path("path"), most),
-            (false, None, true) if max.is_none() => {
+        match (fields.has("header"), paths, methods, fields.has("function")) {
+            (true, None, None, false) => self.header_cost(&fields, header, max, is_trusted),
+            (false, Some(paths), None, false) if max.is_none() => {
+                self.path_cost(paths, &fields.path("path"), most)
+            }
+            (false, None, Some(methods), false) if max.is_none() => {
+                self.method_cost(methods, &fields.path("method"), most)
+            }
+            (false, None, None, true) if max.is_none() => {
                 // A name of another kind is an error already.
                 function?;
                 let (what, without) = (["cost"; 2], "each request costs 1");
@@ -95,8 +101,8 @@ impl Reader<'_> {
             }
             _ => {
                 fields
-                    .missing(&["header", "path", "function", "when"], "the table is no cost")
-                    .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } }, { when = { match = .., units = 5 } } or { function = \"name\" }");
+                    .missing(&["header", "path", "method", "function", "when"], "the table is no cost")
+                    .help("write { header = \"x-cost\", max = 100 }, { path = { \"/export\" = 100 } }, { method = { POST = 5 } }, { when = { match = .., units = 5 } } or { function = \"name\" }");
                 None
             }
         }
@@ -155,6 +161,27 @@ impl Reader<'_> {
                 path.meet(pattern).then(|| if path.are_certain(pattern) { *units } else { (*units).max(1) })
             };
             costs.iter().filter_map(units).max().unwrap_or(1)
+        }))
+    }
+
+    /// The highest cost of a method for which a server may take that of the request, else 1. A lower cost than 1 needs the method as it is
+    /// written.
+    fn method_cost(&self, node: &Node, path: &str, most: Option<u64>) -> Option<Box<dyn Cost>> {
+        let mut costs: Vec<(Method, u64)> = Vec::new();
+        for entry in entries(node, path, self.findings)? {
+            let path = join(path, &entry.name);
+            let method =
+                method(&entry.name).map_err(|message| self.findings.error(&*path, entry.name_span, message));
+            if let (Ok(method), Some(units)) = (method, decode(&entry.node, &path, self.findings)) {
+                self.never_fits(path, &entry.node, units, most);
+                costs.push((method, units));
+            }
+        }
+        Some(Box::new(move |parts: &Parts| {
+            let is_written = |method: &Method| *method == parts.method;
+            let own = costs.iter().find(|(method, _)| is_written(method));
+            let units = |(method, units): &(Method, u64)| may_be(method, parts).then(|| (*units).max(1));
+            own.map(|(_, units)| *units).or_else(|| costs.iter().filter_map(units).max()).unwrap_or(1)
         }))
     }
 

@@ -43,6 +43,11 @@ fn what_builders_refuse_is_an_error_at_its_field() {
         ),
         ("wait = \"3days\"", "error: policy.p.wait: "),
         ("on_store_failure = { local = 0 }", "error: policy.p.on_store_failure"),
+        ("cost = { method = { post = 5 } }", "error: policy.p.cost.method.post: methods are case-sensitive"),
+        (
+            "cost = { method = { POST = 5 }, path = { \"/a\" = 2 } }",
+            "error: policy.p.cost: the table is no cost",
+        ),
         ("tiers = { pro = \"10/min\" }", "error: policy.p.tiers.pro: callers cannot have 10/min"),
         (
             "tiers = { pro = \"10/min\" }",
