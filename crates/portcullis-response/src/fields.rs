@@ -6,6 +6,7 @@ mod individual;
 mod lines;
 mod names;
 mod prepared;
+mod renames;
 mod shown;
 mod soft_limits;
 pub(crate) mod values;
@@ -25,6 +26,7 @@ pub use individual::Individual;
 use lines::Lines;
 use names::Name;
 use prepared::{Figures, PreparedDenial};
+pub use renames::{HeaderRenameError, HeaderRenames};
 pub use shown::ShownPolicy;
 pub use soft_limits::SoftLimits;
 use values::ItemBuf;
@@ -76,16 +78,16 @@ impl Fields {
     }
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
-    /// Headers set by an inner layer win.
+    /// Headers set by an inner layer win. Returns whether the figures are written.
     pub(crate) fn write_if_absent(
         &self,
         decisive: &Decision,
         all: &[Decision],
         individual: Individual<'_>,
         headers: &mut HeaderMap,
-    ) {
+    ) -> bool {
         if !self.groups.has_figures() {
-            return;
+            return false;
         }
         self.write_degraded(all.iter().any(Decision::is_degraded), headers);
         let shown = match self.listed(decisive.policy()) {
@@ -103,7 +105,9 @@ impl Fields {
             let mut lines = Lines::new(headers);
             self.write((shown, listed), None, counted, individual, &mut lines);
             lines.finish();
+            return true;
         }
+        false
     }
 
     /// Writes `Retry-After` and, unless the policy that denies is not listed, the figures of a denial, over existing headers.

@@ -16,12 +16,14 @@ mod settings;
 mod spread;
 
 pub use bodies::{GrpcCode, GrpcRejection, RejectionFormat};
-pub use fields::RateLimitHeaders;
+pub use fields::{HeaderRenameError, RateLimitHeaders};
 pub use rejection::{Rejection, RejectionResponse};
 
 /// What the layers of the workspace render responses by. It is public because they are other crates, and may change with any version.
 pub mod internal {
-    pub use crate::fields::{Fraction, Individual, ShownPolicy, SoftLimits, names_of_policies};
+    pub use crate::fields::{
+        Fraction, HeaderRenames, Individual, ShownPolicy, SoftLimits, names_of_policies,
+    };
     pub use crate::headers::{GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
     pub use crate::rejection::Cause;
     pub use crate::settings::{CustomGrpc, CustomResponse, ResponseSettings, is_grpc};

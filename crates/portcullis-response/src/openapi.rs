@@ -8,6 +8,7 @@ mod headers;
 
 use std::fmt::Write as _;
 
+use http::HeaderName;
 use portcullis_core::Policy;
 use utoipa::openapi::{Response, ResponseBuilder};
 
@@ -31,7 +32,11 @@ impl ResponseSettings {
         });
         let mut response = ResponseBuilder::new().description(self.description(&enforced));
         for header in self.headers_of_limited(&enforced) {
-            response = response.header(header.name, header.build(example.as_ref()));
+            let name = HeaderName::from_bytes(header.name.as_bytes());
+            let own = name.ok().filter(|name| self.renames.name_of(name) != name);
+            let name =
+                own.map_or_else(|| header.name.to_owned(), |name| self.renames.name_of(&name).to_string());
+            response = response.header(name, header.build(example.as_ref()));
         }
         if self.custom.is_none() {
             let schema = body::quota_exceeded(&enforced);

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::Decision;
 
-use crate::fields::{Fields, Individual, ShownPolicy, SoftLimits, values};
+use crate::fields::{Fields, HeaderRenameError, HeaderRenames, Individual, ShownPolicy, SoftLimits, values};
 use crate::rejection::{Cause, Rejection, RejectionResponse};
 use crate::spread::{RetrySpread, retry_seed};
 use crate::{GrpcRejection, RateLimitHeaders, RejectionFormat, bodies, fields};
@@ -30,6 +30,7 @@ pub struct ResponseSettings {
     in_extensions: bool,
     retry_spread: Option<RetrySpread>,
     soft_limits: SoftLimits,
+    pub(crate) renames: HeaderRenames,
 }
 
 /// Makes the response of a rejection.
@@ -52,6 +53,15 @@ impl ResponseSettings {
     /// Sets the headers that show clients their budget.
     pub fn set_headers(&mut self, headers: RateLimitHeaders) {
         self.headers = headers;
+    }
+
+    /// Gives a header another name.
+    ///
+    /// # Errors
+    ///
+    /// If it shows no budget, or the name is that of another header.
+    pub fn rename_header(&mut self, from: HeaderName, to: HeaderName) -> Result<(), HeaderRenameError> {
+        self.renames.add(from, to)
     }
 
     /// The headers that show clients their budget.
@@ -101,13 +111,14 @@ impl ResponseSettings {
     /// Returns these settings without a closure that makes responses.
     #[cfg(feature = "openapi")]
     pub(crate) fn with_default_responses(&self) -> Self {
-        Self { custom: None, ..self.clone() }
+        Self { custom: None, renames: HeaderRenames::default(), ..self.clone() }
     }
 
     /// The headers to expose to pages of other origins.
     pub fn exposed(&self) -> Vec<HeaderName> {
         let warning = self.soft_limits.header_name().filter(|_| self.headers.has_figures());
-        self.headers.names().chain(warning).chain([header::RETRY_AFTER]).collect()
+        let names = self.headers.names().map(|name| self.renames.name_of(&name).clone());
+        names.chain(warning).chain([header::RETRY_AFTER]).collect()
     }
 
     /// Spreads the retries of rejected clients.
@@ -145,7 +156,8 @@ impl ResponseSettings {
     /// The response to the most frequent rejection, if it is one.
     fn render_prepared(&self, rejection: &Rejection<'_>) -> Option<Response<Bytes>> {
         let (outcome, _) = rejection.limited()?;
-        if self.custom.is_some() || self.in_extensions || is_grpc(rejection.parts()) {
+        let is_plain = self.custom.is_none() && self.renames.is_empty() && !self.in_extensions;
+        if !is_plain || is_grpc(rejection.parts()) {
             return None;
         }
         let headers = self.fields.prepared_denial(outcome.decision(), rejection.retry_after_seconds()?)?;
@@ -178,6 +190,11 @@ impl ResponseSettings {
             let decision = outcome.decision();
             let (individual, retry_after) = (Individual::Of(outcome), rejection.retry_after_seconds());
             has_figures = self.fields.write_denial(decision, checked, individual, retry_after, headers);
+            if has_figures && !self.renames.is_empty() {
+                self.renames.apply(headers);
+                // An outer layer would not recognise them.
+                has_figures = false;
+            }
             if self.in_extensions {
                 response.extensions_mut().insert(decision.clone());
             }
@@ -208,8 +225,12 @@ impl ResponseSettings {
         response: &mut Response<B>,
     ) {
         if response.extensions().get::<InnerDecided>().is_none() {
-            self.fields.write_if_absent(decision, all, individual, response.headers_mut());
-            if is_nested && !self.headers.has_figures() && decision.is_metered() {
+            let is_written = self.fields.write_if_absent(decision, all, individual, response.headers_mut());
+            let is_renamed = is_written && !self.renames.is_empty();
+            if is_renamed {
+                self.renames.apply(response.headers_mut());
+            }
+            if is_nested && (is_renamed || !self.headers.has_figures() && decision.is_metered()) {
                 mark_as_decided(response);
             }
         }

@@ -18,7 +18,7 @@ use portcullis_core::{Policy, store::Checks};
 use tower_layer::Layer;
 
 use crate::config::{LayerConfig, LiveConfig};
-use crate::{KeyedLimit, LayerError, Limit, RateLimit, RateLimitHeaders, Registry};
+use crate::{HeaderRenameError, KeyedLimit, LayerError, Limit, RateLimit, RateLimitHeaders, Registry};
 
 /// Limits the requests to a service by one [`Limit`] or several.
 ///
@@ -181,6 +181,43 @@ impl RateLimitLayer {
     pub fn headers(mut self, headers: RateLimitHeaders) -> Self {
         Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_headers(headers));
         self
+    }
+
+    /// Gives one of the [headers](Self::headers) another name, such as `x-rate-limit-remaining` in place of `x-ratelimit-remaining`, for
+    /// clients that know it by that name. `Retry-After` keeps its own.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{HeaderName, Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, headers::X_RATELIMIT_REMAINING};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let own = HeaderName::from_static("x-rate-limit-remaining");
+    /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20)).by(Global);
+    /// let layer = RateLimitLayer::new(registry, burst).rename_header(&X_RATELIMIT_REMAINING, own)?;
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
+    /// let response = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(response.headers()["x-rate-limit-remaining"], "19");
+    /// assert!(!response.headers().contains_key("x-ratelimit-remaining"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the header shows no budget, or the name is that of another header, such as `content-type`.
+    pub fn rename_header(mut self, from: &HeaderName, to: HeaderName) -> Result<Self, HeaderRenameError> {
+        let mut renamed = Ok(());
+        Arc::make_mut(&mut self.config)
+            .change_responses(|responses| renamed = responses.rename_header(from.clone(), to));
+        renamed.map(|()| self)
     }
 
     /// Returns the headers to expose to pages of other origins, including `Retry-After`. Pass them to `expose_headers` of the

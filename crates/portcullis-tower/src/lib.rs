@@ -227,7 +227,7 @@ pub use portcullis_identity::{
     LookupFuture, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, matching,
 };
 pub use portcullis_response::{
-    GrpcCode, GrpcRejection, RateLimitHeaders, Rejection, RejectionFormat, RejectionResponse, headers,
+    GrpcCode, GrpcRejection, HeaderRenameError, RateLimitHeaders, Rejection, RejectionFormat, RejectionResponse, headers,
 };
 pub use registry::layers::{LayerSummary, PolicySummary};
 pub use registry::{GrantBuilder, Installation, Registry};
@@ -245,4 +245,5 @@ pub mod internal {
     pub use crate::body::rate::rated;
     pub use crate::check::overloaded;
     pub use crate::registry::ListedShed;
+    pub use portcullis_response::internal::HeaderRenames;
 }

@@ -13,6 +13,7 @@ use crate::hooks::RejectWith;
 #[derive(Clone, Default)]
 pub(super) struct LayerOptions {
     pub(super) headers: Option<RateLimitHeaders>,
+    pub(super) header_names: Vec<(HeaderName, HeaderName)>,
     pub(super) spread_retries: Option<Duration>,
     pub(super) limit_preflights: bool,
     pub(super) lookup_deadline: Option<Duration>,
@@ -65,6 +66,9 @@ impl LayerOptions {
     pub(super) fn apply(&self, mut layer: RateLimitLayer) -> RateLimitLayer {
         if let Some(headers) = self.headers {
             layer = layer.headers(headers);
+        }
+        for (name, own) in &self.header_names {
+            layer = layer.rename_header(name, own.clone()).expect("the names were checked");
         }
         if let Some(spread) = self.spread_retries {
             layer = layer.spread_retries(spread);

@@ -35,6 +35,7 @@ table! { pub(crate) REMOTE, "remote", "The signed document in a store that may c
 
 table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 to ANY;
     "headers", OneOrMore(&Choice(&names(&HEADERS))), "The headers that show what is left: a form, or a list of forms.", default("x-ratelimit");
+    "header_names", Map(&Text), "Other names for headers, such as { x-ratelimit-limit = \"x-rate-limit-limit\" }.";
     "spread_retries", DURATION, "The time over which retries of rejected clients are spread.";
     "limit_preflights", Bool, "Whether CORS preflights are limited.", default("false");
     "lookup_deadline", DURATION, "The longest wait for the look-up of a key.";

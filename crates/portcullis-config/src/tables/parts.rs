@@ -18,8 +18,11 @@ table! { pub(crate) REQUESTS, "requests", "Requests, by properties that all have
     "query", Map(&VALUE), "Parameters of the query by name, as of `match`.";
 }
 
-table! { pub(super) REJECT_WITH, "reject_with", "What makes the responses to rejected requests.", 0 to ANY;
-    "function", Text, "A function that the program registered by this name.", required();
+table! { pub(super) REJECT_WITH, "reject_with", "The responses to rejected requests.", 1 to ANY;
+    "function", Text, "A function that the program registered by this name.";
+    "status", Integer(400, 599), "The status of responses to requests beyond a limit.";
+    "body", Text, "The body of responses to requests beyond a limit.";
+    "content_type", Text, "The content type of `body`: by default application/json if it begins like JSON, else text/plain.";
 }
 
 table! { pub(super) MODE_PERCENT, "mode_percent", "Enforces for a share of the keys.", 0 to ANY;

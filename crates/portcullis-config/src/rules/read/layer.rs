@@ -1,12 +1,13 @@
 //! `[layer]`: the options of the layer.
 
 use http::HeaderName;
+use portcullis_tower::internal::HeaderRenames;
 use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{GrpcCode, RateLimitHeaders};
 
 use super::super::options::LayerOptions;
 use super::Reader;
-use crate::fields::{Fields, did_you_mean, quoted};
+use crate::fields::{Fields, decode, did_you_mean, entries, join, quoted};
 use crate::tables::{FORMATS, HEADERS, LAYER};
 use crate::tree::Node;
 
@@ -29,6 +30,7 @@ impl Reader<'_> {
         });
         LayerOptions {
             headers: self.headers(&fields),
+            header_names: self.header_names(&fields),
             spread_retries: fields.duration("spread_retries"),
             limit_preflights: fields.read("limit_preflights").unwrap_or_default(),
             lookup_deadline: fields.duration("lookup_deadline"),
@@ -54,6 +56,31 @@ impl Reader<'_> {
             fields.error("grpc_status", message).help("write 1 to 16, such as 14 for UNAVAILABLE");
         }
         code
+    }
+
+    /// The names that can be: the others are errors.
+    fn header_names(&self, fields: &Fields<'_>) -> Vec<(HeaderName, HeaderName)> {
+        let (mut names, mut renames) = (Vec::new(), HeaderRenames::default());
+        let Some(node) = fields.node("header_names") else { return names };
+        let path = fields.path("header_names");
+        for entry in entries(node, &path, self.findings).unwrap_or_default() {
+            let path = join(&path, &entry.name);
+            let Some(text) = decode::<String>(&entry.node, &path, self.findings) else { continue };
+            let [from, to] = [&entry.name, &text].map(|text| {
+                let invalid = |_| format!("{} is no name of a header", quoted(text));
+                text.parse::<HeaderName>().map_err(invalid)
+            });
+            let own = from.and_then(|from| {
+                let to = to?;
+                renames.add(from.clone(), to.clone()).map_err(|error| error.to_string())?;
+                Ok((from, to))
+            });
+            match own {
+                Ok(pair) => names.push(pair),
+                Err(message) => drop(self.findings.error(path, entry.node.span, message)),
+            }
+        }
+        names
     }
 
     fn headers(&self, fields: &Fields<'_>) -> Option<RateLimitHeaders> {

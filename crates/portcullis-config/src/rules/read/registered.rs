@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::super::rejections;
 use super::Reader;
 use crate::diagnostic::Diagnostic;
 use crate::fields::{Fields, nearest, quoted};
@@ -70,9 +71,17 @@ impl Reader<'_> {
         }
     }
 
-    /// `{ function = "page" }`
+    /// `{ function = "page" }` or `{ status = 503, body = ".." }`
     pub(super) fn reject_with(&self, fields: &Fields<'_>) -> Option<Arc<RejectWith>> {
         let fields = fields.table("reject_with")?;
+        if !fields.has("function") {
+            return rejections::of_table(&fields);
+        }
+        for field in ["status", "body", "content_type"].into_iter().filter(|field| fields.has(field)) {
+            fields
+                .error(field, format!("`function` and `{field}` are both given"))
+                .help("write one of the two");
+        }
         let without = "rejected requests have the usual response";
         self.function(&self.hooks.rejections, &fields, ["rejection"; 2], without, None)
     }

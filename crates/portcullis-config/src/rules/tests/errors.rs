@@ -48,6 +48,13 @@ fn what_builders_refuse_is_an_error_at_its_field() {
             "cost = { method = { POST = 5 }, path = { \"/a\" = 2 } }",
             "error: policy.p.cost: the table is no cost",
         ),
+        ("reject_with = { status = 401 }", "error: policy.p.reject_with.status: the status 401 does not fit"),
+        ("reject_with = { status = 200 }", "error: policy.p.reject_with.status: the status 200 does not fit"),
+        ("reject_with = { content_type = \"text/html\" }", "error: policy.p.reject_with: there is no `body`"),
+        (
+            "reject_with = { function = \"page\", status = 503 }",
+            "error: policy.p.reject_with.status: `function` and `status` are both given",
+        ),
         ("tiers = { pro = \"10/min\" }", "error: policy.p.tiers.pro: callers cannot have 10/min"),
         (
             "tiers = { pro = \"10/min\" }",

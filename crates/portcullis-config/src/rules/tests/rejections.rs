@@ -84,3 +84,75 @@ async fn policy_that_rejects_makes_the_response() {
         assert_eq!(made_by(&text, true).await, names(or_limiter), "{text}");
     }
 }
+
+/// The status, the body and the headers of the responses to a `GET` beyond the limit, and to one without a key.
+async fn rejected(text: &str) -> [(u16, String, http::HeaderMap); 2] {
+    let loader = loader(text).extension::<u8>("account", |account, key| key.part("account", &[*account]));
+    let rules = Rules::load(&loader).unwrap_or_else(|findings| panic!("{text}\n{findings}"));
+    let (registry, _) = registry();
+    let all = (0..rules.iter().len()).collect();
+    let layer = rules.layer(&registry, &all).unwrap().unwrap();
+    let service = layer.layer(service_fn(async |_: Request<String>| {
+        Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    }));
+    let call = async |has_key: bool| {
+        let mut request = Request::new(String::new());
+        if has_key {
+            request.extensions_mut().insert(1_u8);
+        }
+        let (parts, body) = service.clone().oneshot(request).await.unwrap().into_parts();
+        let body = http_body_util::BodyExt::collect(body).await.unwrap().to_bytes();
+        (parts.status.as_u16(), String::from_utf8(body.to_vec()).unwrap(), parts.headers)
+    };
+    let admitted = call(true).await;
+    assert_eq!(admitted.0, 200);
+    [call(true).await, call(false).await]
+}
+
+const ACCOUNTS: &str =
+    "[policy.p]\nstrategy = \"fixed_window\"\nquota = \"1/h\"\nkey = { extension = \"account\" }\n";
+
+#[tokio::test]
+async fn status_and_body_are_those_of_the_file() {
+    for (reject_with, content_type, body) in [
+        (
+            "{ status = 503, body = '{\"error\":\"slow down\"}' }",
+            "application/json",
+            "{\"error\":\"slow down\"}",
+        ),
+        ("{ status = 503, body = \"slow down\" }", "text/plain; charset=utf-8", "slow down"),
+        ("{ status = 503, body = \"<p>\", content_type = \"text/html\" }", "text/html", "<p>"),
+    ] {
+        for text in [
+            format!("{ACCOUNTS}reject_with = {reject_with}\n"),
+            format!("[layer]\nreject_with = {reject_with}\n{ACCOUNTS}"),
+        ] {
+            let [limited, without_key] = rejected(&text).await;
+            assert_eq!((limited.0, limited.1.as_str()), (503, body));
+            assert_eq!(limited.2["content-type"], content_type);
+            assert!(limited.2.contains_key("retry-after") && limited.2["x-ratelimit-remaining"] == "0");
+            // What is no rejection by a limit keeps its status, which says what is wrong.
+            assert_eq!(without_key.0, 400);
+            assert_ne!(without_key.1, body);
+        }
+    }
+}
+
+#[tokio::test]
+async fn headers_have_the_names_of_the_file() {
+    let names = "[layer]\nheader_names = { x-ratelimit-limit = \"x-rate-limit-limit\", x-ratelimit-remaining = \"X-Left\" }\n";
+    let [limited, _] = rejected(&format!("{names}{ACCOUNTS}")).await;
+    let shown = |name: &str| limited.2.get(name).map(|value| value.to_str().unwrap());
+    assert_eq!((shown("x-rate-limit-limit"), shown("x-left")), (Some("1"), Some("0")));
+    assert_eq!((shown("x-ratelimit-limit"), shown("x-ratelimit-remaining")), (None, None));
+    assert!(shown("x-ratelimit-reset").is_some() && shown("retry-after").is_some());
+    for (names, error) in [
+        ("{ retry-after = \"x-retry\" }", "layer.header_names.retry-after: retry-after shows no budget"),
+        ("{ x-ratelimit-limit = \"content-type\" }", "content-type has another meaning"),
+        ("{ x-ratelimit-limit = \"a b\" }", "\"a b\" is no name of a header"),
+    ] {
+        let found =
+            Rules::load(&loader(&format!("[layer]\nheader_names = {names}\n{ACCOUNTS}"))).unwrap_err();
+        assert!(found.to_string().contains(error), "{found}");
+    }
+}
