@@ -227,7 +227,8 @@ pub use portcullis_identity::{
     LookupFuture, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, matching,
 };
 pub use portcullis_response::{
-    GrpcCode, GrpcRejection, HeaderRenameError, RateLimitHeaders, Rejection, RejectionFormat, RejectionResponse, headers,
+    GrpcCode, GrpcRejection, HeaderRenameError, RateLimitHeaders, Rejection, RejectionFormat,
+    RejectionResponse, headers,
 };
 pub use registry::layers::{LayerSummary, PolicySummary};
 pub use registry::{GrantBuilder, Installation, Registry};

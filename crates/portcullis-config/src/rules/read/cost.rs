@@ -32,8 +32,9 @@ impl Reader<'_> {
 
     /// The highest units whose conditions a request meets, or may meet to a server.
     fn cost_when(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<ReadCost> {
-        if let Some(other) =
-            ["header", "max", "trusted", "path", "method", "function"].into_iter().find(|other| fields.has(other))
+        if let Some(other) = ["header", "max", "trusted", "path", "method", "function"]
+            .into_iter()
+            .find(|other| fields.has(other))
         {
             fields.error(other, format!("`{other}` and `when` are both given")).help("write one of the two");
         }
