@@ -49,14 +49,12 @@ impl LogThrottle {
         line: impl FnOnce() -> W,
     ) {
         let counted = self.line.get_or_init(|| Arc::new(CountedLine::new(self.interval, self.at_once)));
-        match counted.count(units) {
-            Some(now) => line()(now),
-            None => {
-                counted.write_later(line);
-                if let Some(unsaid) = unsaid {
-                    unsaid.add(counted);
-                }
-            }
+        if let Some(now) = counted.count(units) {
+            return line()(now);
+        }
+        counted.write_later(line);
+        if let Some(unsaid) = unsaid {
+            unsaid.add(counted);
         }
     }
 }
