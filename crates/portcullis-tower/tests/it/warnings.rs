@@ -128,7 +128,7 @@ async fn misconfiguration_is_logged_hourly_with_a_count() {
 
 async fn advance(minutes: u64) {
     for _ in 0..minutes {
-        tokio::time::advance(Duration::from_mins(1)).await;
+        tokio::time::advance(Duration::from_secs(60)).await;
         tokio::task::yield_now().await;
     }
 }
