@@ -16,6 +16,7 @@ mod written_path;
 
 #[doc(hidden)]
 pub use key::header_name;
+pub(crate) use key::without_whitespace;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
     Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture,

@@ -74,7 +74,9 @@ impl Matcher {
     /// The requests that it matches whatever a client writes.
     pub(super) fn without_written(&self) -> Self {
         let mut any = self.any.clone();
-        any.iter_mut().for_each(|condition| condition.values.retain(|value| value.written.is_trusted));
+        for condition in &mut any {
+            condition.values.retain(|value| value.written.is_trusted);
+        }
         Self { any }
     }
 

@@ -152,18 +152,17 @@ impl ClientIp {
 
     /// Returns whether the peer of a request is a proxy that is trusted. `false` without an address of the peer.
     pub fn trusts_peer(&self, parts: &Parts) -> bool {
-        peer(&parts.extensions).is_some_and(|peer| self.trusts(peer.ip()))
+        self.proxies.as_ref().is_some_and(|(_, trust)| trust.trusts_peer(parts))
     }
 
-    /// Itself, if only proxies that are named can write a header that is believed.
+    /// The proxies, of which only those with a name may write a header that is believed.
     #[track_caller]
-    pub(crate) fn for_trusted_headers(self) -> Self {
-        let is_named = self.named_proxies().is_some_and(|networks| !networks.are_everything());
-        assert!(
-            is_named,
-            "`clients` names no networks of proxies, so that any client could write the header"
-        );
-        self
+    pub(crate) fn trust_of_headers(&self) -> Trust {
+        let named = self.proxies.as_ref().map(|(_, trust)| trust);
+        let named = named.filter(|trust| trust.named().is_some() && !trust.is_everything());
+        named
+            .cloned()
+            .expect("`clients` names no networks of proxies, so that any client could write the header")
     }
 
     /// Returns the header that trusted proxies write. `None` for [`peer`](Self::peer).

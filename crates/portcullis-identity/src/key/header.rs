@@ -8,7 +8,8 @@ use http::request::Parts;
 use portcullis_core::{KeyWriter, or_panic};
 
 use super::only_line::{OnlyLine, only_line};
-use super::{ClientIp, Identity, KeyError, KeyExtractor, without_whitespace};
+use super::{Identity, KeyError, KeyExtractor, without_whitespace};
+use crate::{ClientIp, Trust};
 
 /// The value of a header, byte for byte except for the spaces and tabs around it.
 ///
@@ -40,7 +41,7 @@ use super::{ClientIp, Identity, KeyError, KeyExtractor, without_whitespace};
 pub struct Header {
     name: HeaderName,
     /// The peers of which it is believed. A client writes it, if `None`.
-    proxies: Option<Box<ClientIp>>,
+    proxies: Option<Box<Trust>>,
 }
 
 impl Header {
@@ -81,7 +82,7 @@ impl Header {
     #[track_caller]
     #[must_use]
     pub fn trusted(self, clients: &ClientIp) -> Self {
-        Self { proxies: Some(Box::new(clients.clone().for_trusted_headers())), ..self }
+        Self { proxies: Some(Box::new(clients.trust_of_headers())), ..self }
     }
 }
 

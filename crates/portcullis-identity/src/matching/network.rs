@@ -5,8 +5,8 @@ use std::fmt;
 use http::request::Parts;
 
 use super::{RequestMatcher, Undecided};
-use crate::key::{ClientIp, KeyError, Networks};
 use crate::log::due_hourly;
+use crate::{ClientIp, KeyError, Networks};
 use portcullis_core::log::LogThrottle;
 use portcullis_core::or_panic;
 

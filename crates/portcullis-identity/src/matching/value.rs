@@ -6,8 +6,7 @@ use http::HeaderName;
 use http::request::Parts;
 
 use super::{RequestMatcher, Undecided};
-use crate::ClientIp;
-use crate::key::{header_name, without_whitespace};
+use crate::{ClientIp, Trust, header_name, without_whitespace};
 
 /// Matches requests by a header, or by a parameter of the query: whether it is there, and what it says.
 ///
@@ -36,7 +35,7 @@ pub struct RequestValue {
     source: Source,
     test: Test,
     /// The peers of which it is believed. A client writes it, if `None`.
-    proxies: Option<ClientIp>,
+    proxies: Option<Trust>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +102,7 @@ impl RequestValue {
             matches!(self.source, Source::Header(_)),
             "a parameter of the query is written by the client"
         );
-        Self { proxies: Some(clients.clone().for_trusted_headers()), ..self }
+        Self { proxies: Some(clients.trust_of_headers()), ..self }
     }
 
     fn read<'p>(&self, parts: &'p Parts) -> Read<'p> {

@@ -25,13 +25,14 @@ impl Reader<'_> {
     /// Reads the cost under a policy that admits at most `most` units at once, if that is known.
     pub(super) fn cost(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<ReadCost> {
         if let Some(table) = fields.node("cost").filter(|node| node.get("when").is_some()) {
-            return self.cost_when(&Fields::of(table, fields.path("cost"), &COST, self.findings)?, most);
+            let fields = Fields::of(table, fields.path("cost"), &COST, self.findings)?;
+            return Some(self.cost_when(&fields, most));
         }
         Some(ReadCost { cost: self.plain_cost(fields, most)?, is_left_by_writing: false })
     }
 
     /// The highest units whose conditions a request meets, or may meet to a server.
-    fn cost_when(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<ReadCost> {
+    fn cost_when(&self, fields: &Fields<'_>, most: Option<u64>) -> ReadCost {
         if let Some(other) = ["header", "max", "trusted", "path", "method", "function"]
             .into_iter()
             .find(|other| fields.has(other))
@@ -61,7 +62,7 @@ impl Reader<'_> {
             let met = costs.iter().filter(|(matcher, _)| matcher.matches(&request));
             met.map(|(_, units)| *units).max().unwrap_or(1)
         });
-        Some(ReadCost { cost, is_left_by_writing })
+        ReadCost { cost, is_left_by_writing }
     }
 
     fn plain_cost(&self, fields: &Fields<'_>, most: Option<u64>) -> Option<Box<dyn Cost>> {

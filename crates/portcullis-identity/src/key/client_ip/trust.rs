@@ -3,10 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use http::request::Parts;
 use ipnet::IpNet;
 use portcullis_core::{Mistakes, or_panic};
 
 use super::address::fold;
+use super::peer;
 
 /// The trusted proxies: by their networks, or by the number of hops.
 ///
@@ -55,6 +57,11 @@ impl Trust {
     pub(super) fn trusts(&self, address: IpAddr, hops_before: usize) -> bool {
         self.hops.is_none_or(|most| hops_before < most)
             && self.networks.as_ref().is_none_or(|networks| networks.contain(&address))
+    }
+
+    /// Whether the peer of a request is trusted.
+    pub(crate) fn trusts_peer(&self, parts: &Parts) -> bool {
+        peer(&parts.extensions).is_some_and(|peer| self.trusts(fold(peer.ip()), 0))
     }
 
     pub(super) fn named(&self) -> Option<&Networks> {
