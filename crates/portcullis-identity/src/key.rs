@@ -14,7 +14,6 @@ mod header;
 mod host;
 mod lookup;
 mod only_line;
-mod path;
 mod query;
 mod route;
 
@@ -39,7 +38,6 @@ pub use header::Header;
 pub use header::header_name;
 pub use host::Host;
 pub use lookup::{AsyncKeyExtractor, Lookup, LookupFuture};
-pub use path::PathKey;
 pub use query::Query;
 pub use route::Route;
 
@@ -166,7 +164,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Returns whether a client can choose this key at will, because nothing has verified it. A policy with such a key cannot be
     /// enforced for a share of its keys: a client would change its key until it is not in the share.
     ///
-    /// `false` by default. [`Header`], [`Query`], [`Cookie`], [`Bearer`], [`PathKey`] and [`Host`] return `true`; an [`Extension`] with the identity
+    /// `false` by default. [`Header`], [`Query`], [`Cookie`], [`Bearer`], [`PathKey`](crate::PathKey) and [`Host`] return `true`; an [`Extension`] with the identity
     /// that authentication found returns `false`. For [`and`](Self::and) the left half counts, whose first part determines the
     /// share; for [`or`](Self::or) one of the two is enough, because the key may be either one.
     ///
@@ -186,7 +184,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// writes no part that distinguishes them. A policy with such a key has no
     /// lock-out: it would lock all clients out.
     ///
-    /// `false` by default. [`Global`], [`Route`], [`PathKey`] and [`Host`] return `true`; [`and`](Self::and) and [`or`](Self::or) if both halves do.
+    /// `false` by default. [`Global`], [`Route`], [`PathKey`](crate::PathKey) and [`Host`] return `true`; [`and`](Self::and) and [`or`](Self::or) if both halves do.
     ///
     /// ```
     /// use portcullis_tower::{ClientIp, Global, KeyExtractor, Route};

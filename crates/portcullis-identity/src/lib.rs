@@ -12,6 +12,7 @@ mod log;
 pub mod lookup_cache;
 pub mod matching;
 mod method;
+mod path_key;
 mod written_path;
 
 #[doc(hidden)]
@@ -20,7 +21,8 @@ pub(crate) use key::without_whitespace;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
     Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture,
-    Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
+    Networks, Or, ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
 };
 pub use lookup_cache::LookupCounts;
+pub use path_key::PathKey;
 pub use portcullis_core::KeyWriter;

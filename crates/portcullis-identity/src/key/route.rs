@@ -17,7 +17,7 @@ use portcullis_core::log::LogThrottle;
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
 ///
-/// The path itself is a [`PathKey`](super::PathKey): a client can invent any number of paths, and each has a new budget.
+/// The path itself is a [`PathKey`](crate::PathKey): a client can invent any number of paths, and each has a new budget.
 ///
 /// ```
 /// use http::Request;

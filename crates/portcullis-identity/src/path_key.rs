@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use http::request::Parts;
 use portcullis_core::{KeyWriter, or_panic};
 
-use super::{Identity, KeyError, KeyExtractor};
 use crate::matching::{
     PathPattern, PathText, PatternError, PatternSegment, ReadSegment, Undecided, said_alike, trimmed,
 };
 use crate::written_path::original_path;
+use crate::{Identity, KeyError, KeyExtractor};
 
 /// The path of a request, or segments of it: a budget for each channel in `/channels/{channel}`.
 ///
@@ -21,7 +21,7 @@ use crate::written_path::original_path;
 /// `/a%3F/../b` is `/a` or `/b`. So are one of more than 4 096 bytes that can be read in several ways, and one with a control character, a
 /// malformed escape or one that is left after two decodings. A path that does not match the pattern has no identity.
 ///
-/// The client chooses the path, and gets a new budget with each new one: add a policy by [`ClientIp`](super::ClientIp). All clients share the
+/// The client chooses the path, and gets a new budget with each new one: add a policy by [`ClientIp`](crate::ClientIp). All clients share the
 /// budget of a path, unless the key names the client as well, with [`and`](KeyExtractor::and).
 ///
 /// ```
