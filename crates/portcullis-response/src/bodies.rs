@@ -4,9 +4,8 @@ mod accept;
 mod grpc;
 pub(crate) mod problem;
 
-pub use accept::RejectionFormat;
 pub(crate) use grpc::response as grpc_response;
-pub use grpc::{GrpcCode, GrpcRejection};
+pub use grpc::{CustomGrpc, GrpcCode, GrpcRejection};
 pub(crate) use problem::rendered;
 
 /// The headers that a rejection has in most cases, with the `Content-Length` that the server adds: reserved at once, because a

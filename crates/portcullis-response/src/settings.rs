@@ -11,6 +11,7 @@ use http::{HeaderName, HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::Decision;
 
+use crate::bodies::CustomGrpc;
 use crate::fields::{Fields, HeaderRenameError, HeaderRenames, Individual, ShownPolicy, SoftLimits, values};
 use crate::rejection::{Cause, Rejection, RejectionResponse};
 use crate::spread::{RetrySpread, retry_seed};
@@ -35,9 +36,6 @@ pub struct ResponseSettings {
 
 /// Makes the response of a rejection.
 pub type CustomResponse = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
-
-/// Changes the response of a rejection in gRPC.
-pub type CustomGrpc = dyn Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync;
 
 impl ResponseSettings {
     /// Renders the header values that are the same in all responses. The configuration calls it after each change of the

@@ -15,9 +15,8 @@ use super::USUAL_HEADERS;
 use crate::Rejection;
 use crate::fields::values;
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
-use crate::settings::CustomGrpc;
 use portcullis_engine::Reason;
-pub use rejection::{GrpcCode, GrpcRejection};
+pub use rejection::{CustomGrpc, GrpcCode, GrpcRejection};
 
 pub(crate) fn response(
     rejection: &Rejection<'_>,

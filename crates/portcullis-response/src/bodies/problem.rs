@@ -7,9 +7,9 @@ use serde_core::ser::SerializeMap as _;
 use serde_core::{Serialize, Serializer};
 
 use super::USUAL_HEADERS;
-use super::accept::{RejectionFormat, preferred};
-use crate::Rejection;
+use super::accept::preferred;
 use crate::fields::values::ItemBuf;
+use crate::{Rejection, RejectionFormat};
 use portcullis_engine::Reason;
 
 impl Rejection<'_> {

@@ -2,6 +2,11 @@
 
 use http::HeaderMap;
 
+use crate::Rejection;
+
+/// Changes the response of a rejection in gRPC.
+pub type CustomGrpc = dyn Fn(&Rejection<'_>, &mut GrpcRejection) + Send + Sync;
+
 /// A rejection in gRPC, which the closure of `RateLimitLayer::reject_grpc_with` changes.
 #[derive(Clone, Debug)]
 pub struct GrpcRejection {
