@@ -13,7 +13,13 @@
 //! | test a service that has limits | [Testing your service](testing) |
 //! | run it on Redis | [Running in production](operations) |
 //! | let operators look and intervene | [Admin API](admin) |
+//! | see what limits do, in a browser | [The live page](live_page) |
 //! | see what limits do, in Prometheus | [Metrics](metrics) |
+//! | check, explain and simulate rules on the command line | [The command](command) |
+//! | limit the requests to services in any language | [The rate limiter as a service](serve) |
+//! | limit what goes through Envoy | [Envoy](envoy) |
+//! | limit what goes through nginx, Caddy, Traefik or HAProxy | [Checks for proxies](proxy_check) |
+//! | limit requests to a server that has no limits | [The reverse proxy](reverse_proxy) |
 //! | protect a service from overload | [Load shedding](load_shedding) |
 //! | call Redis less often | [Leases](leases) |
 //! | keep one limit in several data centres | [Several regions](regions) |
@@ -28,14 +34,14 @@
 //! Some pages refer to files that are in the repository and not in this crate:
 //!
 //! - `SECURITY.md`: how to report a vulnerability
-//! - `docs/live-page.md`: the page of the admin API, with pictures
+//! - `docs/images`: pictures of the live page
 //! - `docs/contributing.md`: how the project is built, checked and fuzzed
 //! - `examples/sqlite-store`: a complete store with its tests
 
 // The folder `docs` of this crate is a symbolic link, which cargo replaces by the files when it packs the crate. The pages link to
 // each other by reference. Their own definitions are for readers of the files; of two definitions the first counts, so `links.md`
 // replaces them by paths of modules, which `cargo xtask test rules` checks. `chart.md` contains the picture, because rustdoc has no
-// place for another file; `cargo xtask compare --write` writes it.
+// place for another file; `cargo xtask compare --write` writes it. `pictures.md` names the files of pictures that are too large for that.
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/chart.md")]
@@ -93,6 +99,31 @@ pub mod operations {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/admin.md")]
 pub mod admin {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/pictures.md")]
+#[doc = include_str!("../docs/live-page.md")]
+pub mod live_page {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/command.md")]
+pub mod command {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/serve.md")]
+pub mod serve {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/envoy.md")]
+pub mod envoy {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/proxy-check.md")]
+pub mod proxy_check {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/reverse-proxy.md")]
+pub mod reverse_proxy {}
 
 #[cfg(any(not(doctest), feature = "metrics"))]
 #[doc = include_str!("guide/links.md")]

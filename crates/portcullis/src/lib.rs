@@ -76,7 +76,13 @@
 //! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
 //! - [Admin API](guide::admin): a router for operators, what it shows and changes, and what it guards against.
+//! - [The live page](guide::live_page): rates, callers and rejections of a running service in a browser.
 //! - [Metrics](guide::metrics): all of them in one table, a dashboard, alerts, and what they cost.
+//! - [The command](guide::command): what `portcullis` does for rules in files, for services and for their operators.
+//! - [The rate limiter as a service](guide::serve): `portcullis serve` for proxies and services in any language, in production.
+//! - [Envoy](guide::envoy): its rate limit service, with its descriptor files or native rules, and coming from envoyproxy/ratelimit.
+//! - [Checks for proxies](guide::proxy_check): nginx, Caddy, Traefik and `HAProxy` ask before each request.
+//! - [The reverse proxy](guide::reverse_proxy): limits in front of a server that has none, what is forwarded, and what is refused.
 //! - [Load shedding](guide::load_shedding): requests that are rejected because the service is overloaded, the least important ones first.
 //! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
 //! - [Several regions](guide::regions): one limit over several data centres, its bound, and what a cut does.
@@ -124,8 +130,8 @@
 //! | `metrics` | the module `metrics`: counters, gauges and histograms for Prometheus, and everything else that reads the `metrics` facade |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //!
-//! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
-//! [`portcullis_tower`] the layer and its responses.
+//! The command `portcullis` checks, explains and simulates rules, and serves them to proxies and to services in any language: see its
+//! [guide](guide::command).
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
@@ -191,9 +197,12 @@ pub mod event {
     };
 }
 
-/// Load shedding: what [`Limiter::shed`] makes.
-#[doc(inline)]
-pub use portcullis_shed as shed;
+/// Load shedding: what [`Limiter::shed`] makes. [`ShedLayer`](shed::ShedLayer) describes it.
+pub mod shed {
+    pub use portcullis_shed::{
+        Class, Shed, ShedBody, ShedError, ShedFuture, ShedLayer, ShedPermit, ShedSettings,
+    };
+}
 
 /// Response headers: which a layer writes, and their names.
 pub mod headers {
@@ -236,10 +245,14 @@ pub mod layer {
     };
 }
 
-/// Limits on outgoing requests: what [`Limiter::outgoing`] makes.
+/// Limits on outgoing requests: what [`Limiter::outgoing`] makes. [`OutgoingLayer`](outgoing::OutgoingLayer) describes them.
 #[cfg(feature = "outgoing")]
-#[doc(inline)]
-pub use portcullis_outgoing as outgoing;
+pub mod outgoing {
+    pub use portcullis_outgoing::{
+        Authority, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingRequest, OutgoingResponse,
+        Paced, RemainingHeaders, ResetFormat,
+    };
+}
 
 /// Compiles the code in the README, which is not in the packed crate.
 #[cfg(doctest)]

@@ -55,9 +55,10 @@ fn is_to_file(target: &str) -> bool {
 /// The lines that `links.md` needs for `page`.
 fn rustdoc_definitions(page: &Path, text: &str, pages: &[PathBuf]) -> Vec<String> {
     let to_files = links::definitions(text).into_iter().filter(|(_, _, target)| is_to_file(target));
-    // `chart.md` defines the picture.
-    let to_pages =
-        to_files.filter(|(_, _, target)| Path::new(target).extension().is_none_or(|end| end != "svg"));
+    // `chart.md` and `pictures.md` define the pictures.
+    let to_pages = to_files.filter(|(_, _, target)| {
+        Path::new(target).extension().is_none_or(|end| end != "svg" && end != "png")
+    });
     to_pages.map(|(_, label, target)| format!("[{label}]: {}", module(page, &target, pages))).collect()
 }
 
