@@ -15,7 +15,7 @@ use http::request::Parts;
 /// Who makes a request of the admin API. The name stands in the audit event of each change.
 ///
 /// ```
-/// use portcullis_admin::Actor;
+/// use portcullis::admin::Actor;
 ///
 /// assert_eq!(Actor::new("ada").name(), "ada");
 /// // A name cannot begin a line of its own in a log.
@@ -68,7 +68,7 @@ pub enum Refused {
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_admin::has_bearer_token;
+/// use portcullis::admin::has_bearer_token;
 ///
 /// let (parts, ()) = Request::builder().header("authorization", "Bearer s3cret").body(())?.into_parts();
 /// assert!(has_bearer_token(&parts, "s3cret"));

@@ -17,20 +17,15 @@ use crate::recorder::{Recorder, RecorderObserver};
 use crate::router::router;
 use crate::state::{AdminState, Options};
 
-/// Makes the admin API of a limiter: an Axum router to mount where you like. See the [crate](crate).
+/// Makes the admin API of a limiter: an Axum router to mount where you like.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use axum::Router;
 /// use http::request::Parts;
-/// use portcullis_admin::{Actor, Admin, Refused, has_bearer_token};
-/// use portcullis_core::Secret;
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::Registry;
+/// use portcullis::Limiter;
+/// use portcullis::admin::{Actor, Refused, has_bearer_token};
 ///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let admin = Admin::new(registry, |parts: &Parts| {
+/// let admin = Limiter::memory().admin(|parts: &Parts| {
 ///     if has_bearer_token(parts, "a long random token") { Ok(Actor::new("operator")) } else { Err(Refused::Unauthenticated) }
 /// });
 /// let app: Router = Router::new().nest("/limits", admin.hosts(["admin.example.com"]).into_router());

@@ -1,8 +1,9 @@
 //! Windows by calendar: a limit per month, billing period, week, day or hour in a time zone.
 //!
 //! ```
-//! use portcullis_calendar::{Calendar, Weekday};
-//! use portcullis_core::{CalendarWindow, FailureMode, Policy, PolicySettings};
+//! use portcullis::calendar::{Calendar, Weekday};
+//! use portcullis::store::CalendarWindow;
+//! use portcullis::{FailureMode, Policy, PolicySettings};
 //!
 //! let months = Calendar::monthly().in_zone("Europe/Berlin")?;
 //! let settings = PolicySettings { failure_mode: FailureMode::local(4), ..PolicySettings::default() };
@@ -90,7 +91,7 @@ impl Calendar {
     /// instants, as nearly all do.
     ///
     /// ```standalone_crate
-    /// use portcullis_calendar::{Calendar, CalendarError};
+    /// use portcullis::calendar::{Calendar, CalendarError};
     ///
     /// let zones = ["UTC", "Europe/Berlin", "Asia/Tokyo", "America/Lima", "Africa/Cairo"];
     /// let zones = zones.into_iter().chain(["Asia/Dubai", "Asia/Seoul", "Asia/Baku", "Asia/Dili", "Asia/Gaza"]);
@@ -113,7 +114,7 @@ impl Calendar {
     /// Months that begin on this day, from 1 to 28.
     ///
     /// ```
-    /// use portcullis_calendar::Calendar;
+    /// use portcullis::calendar::Calendar;
     ///
     /// assert_eq!(Calendar::monthly_from_day(15)?.to_string(), "months from day 15");
     /// let error = Calendar::monthly_from_day(31).unwrap_err();
@@ -121,7 +122,7 @@ impl Calendar {
     ///     error.to_string(),
     ///     "a month cannot begin on day 31, which not every month has: use a day from 1 to 28, or the last day"
     /// );
-    /// # Ok::<(), portcullis_calendar::CalendarError>(())
+    /// # Ok::<(), portcullis::calendar::CalendarError>(())
     /// ```
     ///
     /// # Errors
@@ -167,7 +168,7 @@ impl Calendar {
     /// time, so call it when the process starts.
     ///
     /// ```
-    /// use portcullis_calendar::Calendar;
+    /// use portcullis::calendar::Calendar;
     ///
     /// let error = Calendar::monthly().in_zone("Europe/Berlni").unwrap_err().to_string();
     /// assert!(error.contains("`Europe/Berlni`") && error.contains("such as Europe/Berlin"), "{error}");
@@ -186,7 +187,7 @@ impl Calendar {
 /// When a limiter gets its first policy with a calendar window, it logs this version.
 ///
 /// ```
-/// let version = portcullis_calendar::time_zone_data_version();
+/// let version = portcullis::calendar::time_zone_data_version();
 /// assert!(version.starts_with("20"), "{version}");
 /// ```
 pub fn time_zone_data_version() -> &'static str {

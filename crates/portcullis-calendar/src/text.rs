@@ -11,13 +11,13 @@ use super::{Calendar, CalendarError, Rule, Weekday};
 /// The windows that a text describes: a [`Calendar`] as it prints itself, `in`, and a time zone.
 ///
 /// ```
-/// use portcullis_calendar::{Calendar, windows};
+/// use portcullis::calendar::{Calendar, windows};
 ///
 /// let table = windows("months from day 15 in Europe/Berlin")?;
 /// assert_eq!(table, Calendar::monthly_from_day(15)?.in_zone("Europe/Berlin")?);
 /// assert_eq!(table.name(), "months from day 15 in Europe/Berlin");
 /// assert!(windows("fortnights in UTC").unwrap_err().to_string().contains("`weeks from Sunday in UTC`"));
-/// # Ok::<(), portcullis_calendar::CalendarError>(())
+/// # Ok::<(), portcullis::calendar::CalendarError>(())
 /// ```
 ///
 /// # Errors
@@ -35,8 +35,8 @@ pub fn windows(text: &str) -> Result<&'static WindowTable, CalendarError> {
 /// The implementation of `Deserialize` for [`Policy`] has no time zone data, and refuses calendar windows.
 ///
 /// ```
-/// use portcullis_core::Policy;
-/// use portcullis_calendar::{Calendar, deserialize_policy};
+/// use portcullis::Policy;
+/// use portcullis::calendar::{Calendar, deserialize_policy};
 ///
 /// let text = r#"{"name":"monthly","strategy":"calendar_window","limit":10000,"windows":"months in Europe/Berlin"}"#;
 /// let policy = deserialize_policy(&mut serde_json::Deserializer::from_str(text))?;

@@ -4,8 +4,8 @@
 //! [`Descriptors::request`] what applies to all descriptors of a request, and [`Limit::policy`] is the limit as a policy.
 //!
 //! ```
-//! use portcullis_config::envoy::{Descriptors, Unit};
-//! use portcullis_core::{Policy, Quota};
+//! use portcullis::rules::envoy::{Descriptors, Unit};
+//! use portcullis::{Policy, Quota};
 //!
 //! let descriptors = Descriptors::parse(&[("shop.yaml", "
 //! domain: shop
@@ -191,7 +191,7 @@ impl Descriptors {
     /// What applies to each descriptor of a request, with `replaces` applied.
     ///
     /// ```
-    /// use portcullis_config::envoy::{Applied, Descriptors};
+    /// use portcullis::rules::envoy::{Applied, Descriptors};
     ///
     /// let descriptors = Descriptors::parse(&[("shop.yaml", "
     /// domain: shop
@@ -204,7 +204,7 @@ impl Descriptors {
     /// ")])?;
     /// let request = descriptors.request("shop", &[&[("user", "ada")], &[("plan", "premium")]]);
     /// assert!(matches!(request.as_slice(), [Applied::Replaced(_), Applied::Limit(_)]));
-    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// # Ok::<(), portcullis::rules::Diagnostics>(())
     /// ```
     pub fn request<'a>(
         &'a self,

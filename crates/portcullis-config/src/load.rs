@@ -50,7 +50,7 @@ pub(crate) const MAX_DEPTH: usize = 32;
 /// # Examples
 ///
 /// ```
-/// use portcullis_config::{Format, Loader};
+/// use portcullis::rules::{Format, Loader};
 ///
 /// let file = Loader::file("limits.toml");
 /// let text = Loader::text("limits", Format::Toml, "[policy.search]")

@@ -160,7 +160,7 @@ impl Rules {
     /// # Examples
     ///
     /// ```
-    /// use portcullis_config::{Door, Format, Loader, Rules};
+    /// use portcullis::rules::{Door, Format, Loader, Rules};
     ///
     /// let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, r#"
     ///     [policy.exports]
@@ -171,7 +171,7 @@ impl Rules {
     /// assert!(rules.usable_by(Door::Proxy).is_ok());
     /// let refused = rules.usable_by(Door::Check).unwrap_err();
     /// assert!(refused.to_string().contains("policy.exports.strategy: "));
-    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// # Ok::<(), portcullis::rules::Diagnostics>(())
     /// ```
     pub fn usable_by(&self, door: Door) -> Result<(), Diagnostics> {
         let refused: Vec<_> = door.refused(&self.0.needs).collect();

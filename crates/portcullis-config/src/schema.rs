@@ -15,7 +15,7 @@ use crate::tables::{Field, ROOT, Required, Table, ValueKind};
 /// # Examples
 ///
 /// ```
-/// let schema = portcullis_config::schema();
+/// let schema = portcullis::rules::schema();
 /// assert_eq!(schema["type"], "object");
 /// assert_eq!(schema["additionalProperties"], false);
 /// assert!(schema["properties"]["policy"].is_object());

@@ -22,17 +22,12 @@ use crate::live::{LiveRules, WeakLiveRules};
 /// Reloads rules when their files change.
 ///
 /// ```
-/// use std::sync::Arc;
-///
-/// use portcullis_config::{LiveRules, Rules, Watch, WatchOptions};
-/// use portcullis_core::Secret;
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::Registry;
+/// use portcullis::Limiter;
+/// use portcullis::rules::{Rules, Watch, WatchOptions};
 ///
 /// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let live = LiveRules::new(registry, Rules::from_file("limits.toml")?)?;
-/// let _watch = Watch::start(&live, WatchOptions::new())?;
+/// let limiter = Limiter::memory().with_rules(Rules::from_file("limits.toml")?)?;
+/// let _watch = Watch::start(limiter.rules()?, WatchOptions::new())?;
 /// # Ok(())
 /// # }
 /// ```

@@ -10,7 +10,7 @@
 pub struct Position {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
-    /// The fraction beyond them, in units of 1/q microsecond, where q is the [denominator](crate::algorithm::Meter::denominator) of
+    /// The fraction beyond them, in units of 1/q microsecond, where q is the denominator of
     /// the rate; 0 for windows and logs. Under a limit on requests in flight the serial number of the last permit of the charge.
     pub remainder: u64,
 }

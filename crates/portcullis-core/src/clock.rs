@@ -13,7 +13,8 @@ pub use manual::ManualClock;
 /// A clock may step, forwards or backwards: every algorithm specifies what it does then.
 ///
 /// ```
-/// use portcullis_core::{Clock, Timestamp};
+/// use portcullis::Timestamp;
+/// use portcullis::store::Clock;
 ///
 /// struct Stopped;
 /// impl Clock for Stopped {

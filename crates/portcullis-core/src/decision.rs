@@ -10,7 +10,7 @@ use crate::{Policy, PolicyName, Quota, Retry, Timestamp};
 /// The decision on one request under one policy.
 ///
 /// ```
-/// use portcullis_core::{Decision, Policy, Quota, Timestamp};
+/// use portcullis::{Decision, Policy, Quota, Timestamp};
 ///
 /// let policy = Policy::gcra("search", Quota::per_second(2).burst(2));
 /// let now = Timestamp::from_micros(0);
@@ -189,7 +189,7 @@ impl Decision {
         }
     }
 
-    /// Whether the request was denied because its key is [blocked](crate::overrides), and not by the quota. The
+    /// Whether the request was denied because its key is [blocked](crate::overrides::Block), and not by the quota. The
     /// [wait](Decision::retry) ends with the block, and nothing [remains](Decision::remaining) until then.
     #[inline]
     pub const fn is_blocked(&self) -> bool {

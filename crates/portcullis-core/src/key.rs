@@ -20,7 +20,7 @@ pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 /// for each word and three for each half of the output, as the hash maps of the standard library have them.
 ///
 /// ```
-/// use portcullis_core::Secret;
+/// use portcullis::Secret;
 ///
 /// let secret = Secret::random_for_this_process([7; 16]);
 /// let key = |parts: &[(&'static str, &str)]| {
@@ -34,7 +34,7 @@ pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 /// let user_and_route = key(&[("user", "ada"), ("route", "/search")])?;
 /// assert_ne!(user, user_and_route);
 /// assert_eq!(user.slot(), user_and_route.slot());
-/// # Ok::<(), portcullis_core::KeyWriteError>(())
+/// # Ok::<(), portcullis::key::KeyWriteError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
@@ -45,16 +45,17 @@ pub struct Key {
 
 impl Key {
     /// A key that was taken apart, as to show it to an operator: the fingerprint of all parts, that of the first part, and the number of
-    /// parts that distinguish clients. Keys of requests are made by a [`KeyHasher`].
+    /// parts that distinguish clients. Keys of requests are made by [`Secret::hasher`].
     ///
     /// ```
-    /// use portcullis_core::{Key, Secret};
+    /// use portcullis::Secret;
+    /// use portcullis::key::Key;
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
     /// let ada = hasher.finish()?;
     /// assert_eq!(Key::from_fingerprints(ada.fingerprint(), ada.slot(), ada.own_parts()), ada);
-    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// # Ok::<(), portcullis::key::KeyWriteError>(())
     /// ```
     pub const fn from_fingerprints(fingerprint: u128, slot: u128, own_parts: u8) -> Self {
         Self { fingerprint: Wide::new(fingerprint), slot: Wide::new(slot), own_parts }
@@ -83,7 +84,7 @@ impl Key {
     /// Whether unrelated clients share this key: it has no part that distinguishes clients.
     ///
     /// ```
-    /// use portcullis_core::Secret;
+    /// use portcullis::Secret;
     ///
     /// let key = |shared: &'static str, own: Option<&str>| {
     ///     let mut hasher = Secret::published().hasher();
@@ -95,7 +96,7 @@ impl Key {
     /// };
     /// assert!(key("/search", None)?.is_shared());
     /// assert!(!key("/search", Some("ada"))?.is_shared());
-    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// # Ok::<(), portcullis::key::KeyWriteError>(())
     /// ```
     pub const fn is_shared(&self) -> bool {
         self.own_parts == 0

@@ -21,7 +21,7 @@
 //! stores that lease units to processes, [`overrides`] for grants and blocks of single keys.
 //!
 //! ```
-//! use portcullis_core::{Policy, Quota, Timestamp};
+//! use portcullis::{Policy, Quota, Timestamp};
 //!
 //! // A burst of two, then one unit every half second.
 //! const LOGIN: Policy = Policy::gcra("login", Quota::per_second(2).burst(2));

@@ -51,7 +51,8 @@ pub use lock_out::{LockOut, LockOutError};
 
 use span::Span;
 
-/// What overrides the quota of one key under one policy. See the [module](self).
+/// What overrides the quota of one key under one policy: a block comes before a grant, and a grant before the quota of the check. A
+/// [reset](crate::store::Store::reset) of the key keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Override {
     block: Option<Block>,
@@ -149,7 +150,7 @@ impl Override {
 
     /// Gives the key another quota from `now` on for a length of time, or its own again (`None`).
     ///
-    /// [`validate_grant`] checks both. The length is rounded down to a microsecond and cut to [`MAX_LENGTH`].
+    /// Neither is checked. The length is rounded down to a microsecond and cut to 2^51 of them.
     pub fn set_grant(&mut self, now: Timestamp, grant: Option<(Quota, Duration)>) {
         self.drop_ended(now);
         self.grant = grant.map(|(quota, length)| Grant { quota, span: Span::new(now, length) });
@@ -157,7 +158,7 @@ impl Override {
 
     /// Blocks the key from `now` on for a length of time, which replaces that of a block before.
     ///
-    /// [`validate_block`] checks it. The length is rounded down to a microsecond and cut to [`MAX_LENGTH`].
+    /// It is not checked. The length is rounded down to a microsecond and cut to 2^51 of them.
     pub fn set_block(&mut self, now: Timestamp, length: Duration) {
         self.drop_ended(now);
         self.block = Some(Block { span: Span::new(now, length) });
@@ -177,8 +178,9 @@ impl Override {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::overrides::{LockOut, Override};
-    /// use portcullis_core::Timestamp;
+    /// use portcullis::Timestamp;
+    /// use portcullis::layer::LockOut;
+    /// use portcullis::store::Override;
     ///
     /// let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
     /// let lock_out = LockOut::after(20).within(minutes(1)).block_for(minutes(10)).up_to(minutes(60));

@@ -46,7 +46,8 @@ use crate::{
 /// [`Policy::try_new`], which returns all mistakes.
 ///
 /// ```
-/// use portcullis_core::{FailureMode, Gcra, Policy, PolicySettings, Quota};
+/// use portcullis::store::Gcra;
+/// use portcullis::{FailureMode, Policy, PolicySettings, Quota};
 ///
 /// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5)).on_store_failure(FailureMode::Closed);
 /// assert_eq!(LOGIN.name().as_str(), "login");
@@ -202,10 +203,10 @@ impl Policy {
     ///
     /// `units` is from 1 to the burst of a token bucket or GCRA, or the limit of a window. In any period all processes together
     /// admit at most what the policy promises plus the units in lease: the number of processes times `units`. See
-    /// [`lease`](crate::lease) for the protocol.
+    /// the guide to leases for the protocol.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// // About one call for 500 units, and each process may admit 500 units more.
     /// const TENANT: Policy = Policy::token_bucket("tenant", Quota::per_second(10_000)).lease(500);

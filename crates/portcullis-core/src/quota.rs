@@ -17,7 +17,7 @@ pub(crate) use parse::{duration, duration_text};
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::Quota;
+/// use portcullis::Quota;
 ///
 /// const SEARCH: Quota = Quota::per_second(10).burst(20);
 /// assert_eq!(SEARCH.limit(), 10);
@@ -64,7 +64,7 @@ impl Quota {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Quota, QuotaError};
+    /// use portcullis::{Quota, QuotaError};
     ///
     /// let second = Duration::from_secs(1);
     /// assert_eq!(Quota::new(10, second, Some(20)), Ok(Quota::per_second(10).burst(20)));
@@ -155,7 +155,7 @@ impl Quota {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// const SIGN_INS: Policy = Policy::fixed_window("sign-ins", Quota::per(5, Duration::from_secs(15 * 60)));
     /// assert_eq!(SIGN_INS.strategy().limit(), 5);

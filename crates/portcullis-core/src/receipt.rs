@@ -63,7 +63,7 @@ impl Receipt {
     /// reports.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
+    /// use portcullis::{Policy, Quota, Receipt, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
@@ -81,7 +81,7 @@ impl Receipt {
     /// holds of them.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
+    /// use portcullis::{Policy, Quota, Receipt, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
@@ -155,14 +155,14 @@ impl Receipt {
     /// refunded twice.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
+    /// use portcullis::{Policy, Quota, Receipt, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
     /// let tokens = Policy::fixed_window("tokens", Quota::per_day(1_000));
     /// let receipt = Receipt::blank(tokens, hasher.finish()?, Timestamp::EPOCH);
     /// assert_eq!(receipt.copy_for_retry(), receipt);
-    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// # Ok::<(), portcullis::key::KeyWriteError>(())
     /// ```
     pub fn copy_for_retry(&self) -> Self {
         Self { policy: self.policy.clone(), runs: self.runs.clone(), ..*self }

@@ -8,8 +8,8 @@ use crate::charge::Run;
 /// [`Strategy::refund`](crate::Strategy::refund).
 ///
 /// ```
-/// use portcullis_core::store::{Position, Refund, Run};
-/// use portcullis_core::{Policy, Quota, Timestamp};
+/// use portcullis::store::{Position, Refund, Run};
+/// use portcullis::{Policy, Quota, Timestamp};
 ///
 /// let pages = Policy::gcra("pages", Quota::per_second(1).burst(5));
 /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);

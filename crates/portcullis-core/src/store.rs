@@ -105,7 +105,7 @@ pub trait Store: Send + Sync + 'static {
         StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Unsupported, message)))
     }
 
-    /// Removes the state of a key under a policy: the next check finds the full limit available. An [override](crate::overrides)
+    /// Removes the state of a key under a policy: the next check finds the full limit available. An [override](crate::overrides::Override)
     /// of the key stays: see [`set_grant`](Store::set_grant) and [`unblock`](Store::unblock).
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
 
@@ -127,9 +127,9 @@ pub trait Store: Send + Sync + 'static {
     /// Checks are decided under the policy with that quota, with the state that the key has. What the outcome and its receipts
     /// [have](Outcome::grant) is that policy.
     ///
-    /// The future fails if the policy does not [read overrides](Policy::reads_overrides), if the grant is invalid for
-    /// [`validate_grant`](crate::overrides::validate_grant), or if the store has no room for it. The default always fails: it
-    /// is for stores that keep no [overrides](crate::overrides).
+    /// The future fails if the policy does not [read overrides](Policy::reads_overrides), if the grant is invalid, with
+    /// an [`OverrideError`](crate::overrides::OverrideError), or if the store has no room for it. The default always fails: it
+    /// is for stores that keep no [overrides](crate::overrides::Override).
     fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
         let _ = (key, grant);
         StoreFuture::ready(Err(overriding::unsupported(policy, "set_grant")))

@@ -104,7 +104,7 @@ impl Strategy {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
     /// assert_eq!(burst.strategy().window(), Duration::from_secs(2));
@@ -152,7 +152,7 @@ impl Strategy {
     /// [`Checks::MAX_WORK`](crate::store::Checks::MAX_WORK) bounds the sum over all checks of a decision.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// assert_eq!(Policy::gcra("burst", Quota::per_second(1_000)).strategy().work(), 1);
     /// assert_eq!(Policy::sliding_log("log", Quota::per_hour(2_000)).strategy().work(), 20);
@@ -171,18 +171,18 @@ impl Strategy {
         }
     }
 
-    /// See [`Algorithm::evaluate`].
+    /// Whether `cost` units fit at `now`, and whether the state needs repair. A cost of 0 is a peek, always admitted.
     #[inline]
     pub fn evaluate(&self, state: Option<&State>, now: Timestamp, cost: u64) -> Evaluation {
         with_algorithm!(self, algorithm => algorithm.evaluate(state_of(state), now, cost))
     }
 
-    /// See [`Algorithm::advance`].
+    /// Brings a state to `now`: sets it to `None` if it has expired, and moves it if the clock has stepped.
     pub fn advance(&self, state: &mut Option<State>, now: Timestamp) {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.advance(inner, now)));
     }
 
-    /// See [`Algorithm::charge`].
+    /// Charges `units` that were found to fit, to the state at `now`.
     #[inline]
     pub fn charge(&self, state: &mut Option<State>, now: Timestamp, units: u64) {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.charge(inner, now, units)));
@@ -208,17 +208,17 @@ impl Strategy {
         charges || evaluation.repair
     }
 
-    /// See [`Algorithm::refund`].
+    /// Frees the units of `refund`, as far as the state still holds them. Returns whether the state has changed.
     pub fn refund(&self, state: &mut Option<State>, now: Timestamp, refund: Refund<'_>) -> bool {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.refund(inner, now, refund)))
     }
 
-    /// See [`Algorithm::force_charge`].
+    /// Charges `units` whether they fit or not, up to the largest [debt](crate::Policy::allow_debt).
     pub fn force_charge(&self, state: &mut Option<State>, now: Timestamp, units: u64) -> ForcedCharge {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.force_charge(inner, now, units)))
     }
 
-    /// See [`Algorithm::snapshot`].
+    /// The figures of a decision, computed from the `state` after it.
     #[inline]
     pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         with_algorithm!(self, algorithm => algorithm.snapshot(state_of(state), now, cost, admitted))
@@ -229,7 +229,7 @@ impl Strategy {
         with_algorithm!(self, algorithm => algorithm.figures(state_of(state), now, cost, admitted))
     }
 
-    /// See [`Algorithm::position`].
+    /// The position of the charge that led to `state` at `now`, for a refund.
     #[inline]
     pub fn position(&self, state: Option<&State>, now: Timestamp) -> Position {
         with_algorithm!(self, algorithm => algorithm.position(state_of(state), now))
@@ -239,8 +239,8 @@ impl Strategy {
     /// earlier per unit, under windows and logs unchanged, for requests in flight the position of the permit before.
     ///
     /// ```
-    /// use portcullis_core::store::Position;
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::store::Position;
+    /// use portcullis::{Policy, Quota};
     ///
     /// let (pages, daily) = (Policy::gcra("pages", Quota::per_second(3)), Policy::fixed_window("daily", Quota::per_day(3)));
     /// let position = Position { micros: 2_000_000, remainder: 0 };
@@ -260,7 +260,7 @@ impl Strategy {
         }
     }
 
-    /// See [`Algorithm::expires_at`]. A state of another strategy counts as expired.
+    /// The first instant at which `state` decides like `None`, in microseconds since the epoch. A state of another strategy counts as expired.
     #[inline]
     pub fn expires_at(&self, state: &State) -> u64 {
         with_algorithm!(self, algorithm => {
@@ -276,8 +276,8 @@ impl Strategy {
     /// they are created or belong to another strategy; a log grows only when its memory is full of runs that count.
     ///
     /// ```
-    /// use portcullis_core::algorithm::State;
-    /// use portcullis_core::{Policy, Quota, Timestamp};
+    /// use portcullis::store::State;
+    /// use portcullis::{Policy, Quota, Timestamp};
     ///
     /// let (bucket, log) = (Policy::gcra("a", Quota::per_second(1)), Policy::sliding_log("b", Quota::per_second(9)));
     /// let mut state = None;
@@ -332,7 +332,7 @@ impl Strategy {
         }
     }
 
-    /// See [`Algorithm::decide`].
+    /// Decides, and returns the states before and after as values. For tests and models; a store works in place.
     pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u64) -> Transition<State> {
         with_algorithm!(self, algorithm => algorithm.decide(state_of(state), now, cost).map(StateOf::into))
     }

@@ -10,7 +10,7 @@ use core::time::Duration;
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::Timestamp;
+/// use portcullis::Timestamp;
 ///
 /// let start = Timestamp::from_micros(1_000_000);
 /// let later = start.saturating_add(Duration::from_millis(1));

@@ -44,7 +44,7 @@ pub use uncounted::Uncounted;
 /// Observes what the layers of a `Registry` do, for metrics and diagnostics.
 ///
 /// Closures implement it. The log of a layer is an observer as well, which is always present; an observer that is added
-/// by `Registry::observe` does not replace it.
+/// by `Limiter::observe` does not replace it.
 ///
 /// An observer is called inline, by the task that handles the request, so it must not block: it should count, or hand over
 /// what it needs through a bounded channel by `try_send`, and return. One that blocks delays the request, and all others that its thread would
@@ -60,23 +60,22 @@ pub use uncounted::Uncounted;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use http::{Request, Response};
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Event, EventKind, Global, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::event::{Event, EventKind};
+/// use portcullis::key::Global;
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, PolicyExt as _, Quota};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let rejected = Arc::new(AtomicU64::new(0));
 /// let counter = Arc::clone(&rejected);
-/// registry.observe(Arc::new(move |event: &Event<'_>| {
+/// let limiter = testing::limiter(&ManualClock::default()).observe(move |event: &Event<'_>| {
 ///     if let EventKind::Rejected { .. } = event.kind {
 ///         counter.fetch_add(1, Ordering::Relaxed);
 ///     }
-/// }));
-/// let service = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by(Global)).layer(service_fn(
+/// });
+/// let service = limiter.layer(Policy::gcra("all", Quota::per_minute(1)).by(Global)).layer(service_fn(
 ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
 /// ));
 /// for status in [200, 429, 429] {
@@ -91,7 +90,7 @@ pub trait Observer: Send + Sync + 'static {
     fn on_event(&self, event: &Event<'_>);
 
     /// Whether events should have the [fingerprints](Event::fingerprints) of keys. Asked once, when the observer is
-    /// added by `Registry::observe`. `false` by default, as for closures.
+    /// added by `Limiter::observe`. `false` by default, as for closures.
     ///
     /// If one observer of a registry asks, all of them get the fingerprints. Each request then makes an allocation or two.
     fn wants_fingerprints(&self) -> bool {
@@ -99,7 +98,7 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// Whether [`EventKind::Charged`] and [`EventKind::PermitAcquired`] are emitted. Asked once, when the observer is
-    /// added by `Registry::observe`. `false` by default, as for closures.
+    /// added by `Limiter::observe`. `false` by default, as for closures.
     ///
     /// If one observer of a registry asks, all of them get these events.
     fn wants_charges(&self) -> bool {
@@ -191,9 +190,9 @@ impl<'a> Event<'a> {
     /// use std::sync::{Arc, Mutex};
     ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Event, EventKind, Fingerprint, Header, Observer, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::event::{Event, EventKind, Fingerprint, Observer};
+    /// use portcullis::key::Header;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// /// Keeps who was rejected last.
@@ -214,18 +213,18 @@ impl<'a> Event<'a> {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let last = LastRejected::default();
-    /// registry.observe(Arc::new(last.clone()));
+    /// let limiter = Limiter::memory().observe(last.clone());
     /// let by_user = Header::named("x-user");
-    /// let service = RateLimitLayer::new(Arc::clone(&registry), Policy::fixed_window("daily", Quota::per_day(1)).by(by_user.clone()))
+    /// let service = limiter
+    ///     .layer(Policy::fixed_window("daily", Quota::per_day(1)).by(by_user.clone()))
     ///     .layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
     /// let request = || Request::builder().header("x-user", "mallory").body(String::new());
     /// for status in [200, 429] {
     ///     assert_eq!(service.clone().oneshot(request()?).await?.status(), status);
     /// }
     /// let rejected = last.0.lock().expect("no observer panics").expect("a request was rejected");
-    /// assert_eq!(rejected.key(), registry.key_of(&by_user, request()?)?);
+    /// assert_eq!(rejected.key(), limiter.key_of(&by_user, request()?)?);
     /// # Ok(())
     /// # }
     /// ```

@@ -54,8 +54,8 @@ pub use route::Route;
 ///
 /// use http::Request;
 /// use http::request::Parts;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{ClientIp, Identity, KeyError, KeyExtractor, KeyWriter};
+/// use portcullis::key::{Identity, KeyError, KeyExtractor, KeyWriter};
+/// use portcullis::{ClientIp, Secret};
 ///
 /// /// Inserted into the request by authentication, which runs outside of the limit.
 /// #[derive(Clone)]
@@ -93,7 +93,8 @@ pub use route::Route;
 /// `Box<dyn KeyExtractor>` and `Arc<dyn KeyExtractor>` are extractors too, for keys that are chosen at run time:
 ///
 /// ```
-/// use portcullis_tower::{ClientIp, Header, KeyExtractor};
+/// use portcullis::ClientIp;
+/// use portcullis::key::{Header, KeyExtractor};
 ///
 /// fn key(has_api_keys: bool) -> Box<dyn KeyExtractor> {
 ///     if has_api_keys { Box::new(Header::named("x-api-key")) } else { Box::new(ClientIp::peer()) }
@@ -104,26 +105,18 @@ pub use route::Route;
 /// Other values are not keys, and neither are closures that return a future:
 ///
 /// ```compile_fail,E0277
-/// use std::sync::Arc;
+/// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{PolicyExt as _, RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)).by("x-api-key"));
+/// let _ = Limiter::memory().layer(Policy::gcra("search", Quota::per_second(10)).by("x-api-key"));
 /// ```
 ///
 /// ```compile_fail,E0277
-/// use std::sync::Arc;
-///
 /// use http::request::Parts;
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Identity, KeyError, KeyWriter, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::{Identity, KeyError, KeyWriter};
+/// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)).by(|_: &Parts, _: &mut KeyWriter<'_>| async { Ok::<_, KeyError>(Identity::Missing) }));
+/// let limiter = Limiter::memory();
+/// let _ = limiter.layer(Policy::gcra("search", Quota::per_second(10)).by(|_: &Parts, _: &mut KeyWriter<'_>| async { Ok::<_, KeyError>(Identity::Missing) }));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a key that requests can be charged to",
@@ -169,7 +162,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// share; for [`or`](Self::or) one of the two is enough, because the key may be either one.
     ///
     /// ```
-    /// use portcullis_tower::{ClientIp, Header, KeyExtractor, Route};
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::{Header, KeyExtractor, Route};
     ///
     /// let api_key = || Header::named("x-api-key");
     /// assert!(api_key().is_chosen_by_client() && !ClientIp::peer().is_chosen_by_client());
@@ -187,7 +181,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// `false` by default. [`Global`], [`Route`], [`PathKey`](crate::PathKey) and [`Host`] return `true`; [`and`](Self::and) and [`or`](Self::or) if both halves do.
     ///
     /// ```
-    /// use portcullis_tower::{ClientIp, Global, KeyExtractor, Route};
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::{Global, KeyExtractor, Route};
     ///
     /// assert!(Global.is_shared() && Global.and(Route::http_method()).is_shared());
     /// assert!(!ClientIp::peer().is_shared() && !ClientIp::peer().and(Route::http_method()).is_shared());
@@ -202,7 +197,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// `custom` by default, as for closures.
     ///
     /// ```
-    /// use portcullis_tower::{ClientIp, Header, KeyExtractor};
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::{Header, KeyExtractor};
     ///
     /// let key = Header::named("x-api-key").or(ClientIp::peer());
     /// assert_eq!(key.description(), "header x-api-key or client_ip");
@@ -234,7 +230,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// ```
     /// use http::HeaderValue;
-    /// use portcullis_tower::{Header, KeyExtractor};
+    /// use portcullis::key::{Header, KeyExtractor};
     ///
     /// let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
     /// assert_eq!(api_key.challenge(), Some(HeaderValue::from_static("ApiKey")));

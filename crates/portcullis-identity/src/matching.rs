@@ -23,7 +23,7 @@
 //!
 //! ```
 //! use http::{Method, Request};
-//! use portcullis_tower::matching::{RequestMatcher, RequestPath, Undecided};
+//! use portcullis::layer::{RequestMatcher, RequestPath, Undecided};
 //!
 //! let probe = RequestPath::exact("/health").and(Method::GET);
 //! let matches = |method: Method, path: &str| {
@@ -74,8 +74,8 @@ pub use path::{PathReading, PathReadings, PatternSegment};
 /// key is a matcher:
 ///
 /// ```compile_fail,E0277
-/// use portcullis_tower::matching::RequestMatcher;
-/// use portcullis_tower::Header;
+/// use portcullis::key::Header;
+/// use portcullis::layer::RequestMatcher;
 ///
 /// fn exempt(requests: impl RequestMatcher) {}
 /// exempt(Header::named("x-internal"));
@@ -96,7 +96,7 @@ pub trait RequestMatcher: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the request cannot be compared. It is then treated as described in the [module](self#undecided-requests).
+    /// If the request cannot be compared. It is then treated as [undecided](Undecided).
     fn matches(&self, parts: &Parts) -> Result<bool, Undecided>;
 
     /// Returns whether a client can choose, with each request anew, whether it matches, by what it writes and nothing verifies. Such a matcher neither
@@ -128,8 +128,8 @@ pub trait RequestMatcher: Send + Sync + 'static {
     /// With `deny` it makes a list of those that are allowed:
     ///
     /// ```
-    /// use portcullis_tower::ClientIp;
-    /// use portcullis_tower::matching::{Network, RequestMatcher, RequestPath};
+    /// use portcullis::ClientIp;
+    /// use portcullis::layer::{Network, RequestMatcher, RequestPath};
     ///
     /// let clients = ClientIp::peer();
     /// let from_outside = Network::of(&clients, ["10.0.0.0/8"]).not();

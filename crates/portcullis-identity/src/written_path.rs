@@ -6,7 +6,7 @@ use http::request::Parts;
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::original_path;
+/// use portcullis_identity::matching::original_path;
 ///
 /// let (parts, ()) = Request::get("/%73earch/?q=1").body(()).unwrap().into_parts();
 /// assert_eq!(original_path(&parts), "/%73earch/");

@@ -29,8 +29,7 @@ use portcullis_core::{Clock, Timestamp};
 /// has been synchronised. A virtual machine that its host pauses may not count the pause; windows then end later by its length.
 ///
 /// ```
-/// use portcullis_core::Clock;
-/// use portcullis_memory::SystemClock;
+/// use portcullis::store::{Clock, SystemClock};
 ///
 /// let clock = SystemClock::new();
 /// assert!(clock.now() <= clock.now());

@@ -48,7 +48,7 @@ use crate::store::MemoryStore;
 /// count again in the next outage. An error that leaves open whether the store has charged, such as a missed deadline, is
 /// handled like any other: that request may be charged in both places.
 ///
-/// The fallback remembers the [overrides](portcullis_core::overrides) of up to about 10 000 [keys](FallbackBuilder::override_capacity)
+/// The fallback remembers the [overrides](portcullis_core::overrides::Override) of up to about 10 000 [keys](FallbackBuilder::override_capacity)
 /// that answers of the store have shown or that were set through it. In an outage, a known block lasts to its end, also under a policy
 /// that is [`Open`](FailureMode::Open), and a known grant applies to its end, in the share that the policy has of it. Keys of which
 /// no override is known have the policy's quota. Changes of overrides fail in an outage.
@@ -61,9 +61,9 @@ use crate::store::MemoryStore;
 /// `OpenFor`, or if an earlier check had an `OpenFor` policy, and one more if it has more than two policies.
 ///
 /// ```
-/// use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
-/// use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, StoreErrorKind, FailureMode};
-/// use portcullis_memory::Fallback;
+/// use portcullis::key::Key;
+/// use portcullis::store::{Checks, Fallback, Outcome, Store, StoreErrorKind, StoreFuture};
+/// use portcullis::{Decision, FailureMode, Policy, Quota, Receipt, Secret, Settlement, StoreError};
 ///
 /// struct Down;
 ///

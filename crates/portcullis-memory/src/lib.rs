@@ -1,9 +1,8 @@
 //! The in-process store: bounded, sharded, swept incrementally.
 //!
 //! ```
-//! use portcullis_core::store::{Checks, Store};
-//! use portcullis_core::{Policy, Quota, Secret};
-//! use portcullis_memory::MemoryStore;
+//! use portcullis::store::{Checks, MemoryStore, Store};
+//! use portcullis::{Policy, Quota, Secret};
 //!
 //! let store = MemoryStore::new();
 //! let mut hasher = Secret::published().hasher();

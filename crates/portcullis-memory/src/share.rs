@@ -29,9 +29,8 @@ use crate::store::MemoryStore;
 /// number, proportionally more is admitted.
 ///
 /// ```
-/// use portcullis_core::store::{Checks, Store};
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::{InstanceShare, MemoryStore};
+/// use portcullis::store::{Checks, InstanceShare, MemoryStore, Store};
+/// use portcullis::{Policy, Quota, Secret};
 ///
 /// let store = InstanceShare::new(MemoryStore::new(), 4);
 /// let mut hasher = Secret::published().hasher();

@@ -50,7 +50,7 @@ impl MemoryStore {
     /// Starts a store that differs from the default.
     ///
     /// ```
-    /// use portcullis_memory::MemoryStore;
+    /// use portcullis::store::MemoryStore;
     ///
     /// let store = MemoryStore::builder().capacity(10_000).build();
     /// assert_eq!(store.stats().entries, 0);
@@ -86,15 +86,14 @@ impl<C: Clock> MemoryStore<C> {
     /// Returns how full the store is for each of its policies, in no particular order.
     ///
     /// ```
-    /// use portcullis_core::store::Store;
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_memory::MemoryStore;
+    /// use portcullis::store::{MemoryStore, Store};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let store = MemoryStore::new();
     /// store.register(&Policy::gcra("login", Quota::per_minute(5)))?;
     /// let stats = store.policy_stats();
     /// assert_eq!((stats[0].policy.as_str(), stats[0].entries), ("login", 0));
-    /// # Ok::<(), portcullis_core::StoreError>(())
+    /// # Ok::<(), portcullis::StoreError>(())
     /// ```
     ///
     /// Locks the shards one after another.

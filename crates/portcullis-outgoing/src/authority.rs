@@ -21,9 +21,9 @@ use smallvec::SmallVec;
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::{Key, KeyWriteError, Secret};
-/// use portcullis_outgoing::Authority;
-/// use portcullis_tower::KeyExtractor as _;
+/// use portcullis::Secret;
+/// use portcullis::key::{Key, KeyExtractor as _, KeyWriteError};
+/// use portcullis::outgoing::Authority;
 ///
 /// let key = |uri: &str| {
 ///     let (parts, ()) = Request::get(uri).body(()).expect("a valid URI").into_parts();

@@ -3,12 +3,12 @@
 use http::request::Parts;
 use http::{HeaderMap, Request, Response, StatusCode};
 
-/// A request that a client sends: [`http::Request`] and, with the feature `reqwest`, `reqwest::Request`.
+/// A request that a client sends: `http::Request` and, with the feature `reqwest`, `reqwest::Request`.
 ///
 /// It is sealed, and its methods are not public.
 pub trait OutgoingRequest: sealed::Split {}
 
-/// An answer that a client gets: [`http::Response`] and, with the feature `reqwest`, `reqwest::Response`.
+/// An answer that a client gets: `http::Response` and, with the feature `reqwest`, `reqwest::Response`.
 ///
 /// It is sealed, and its methods are not public.
 pub trait OutgoingResponse: sealed::Head {}

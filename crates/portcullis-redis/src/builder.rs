@@ -19,9 +19,9 @@ use crate::transport::{CallError, ConnectError, Options, QueueKey};
 /// Builds a [`RedisStore`].
 ///
 /// ```no_run
-/// # async fn run() -> Result<(), portcullis_redis::SetupError> {
+/// # async fn run() -> Result<(), portcullis::redis::SetupError> {
 /// use std::time::Duration;
-/// use portcullis_redis::RedisStore;
+/// use portcullis::redis::RedisStore;
 ///
 /// let store = RedisStore::builder("redis://127.0.0.1:6379")
 ///     .namespace("shop")

@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
-//! use portcullis_redis::RedisStore;
+//! use portcullis::redis::RedisStore;
 //!
 //! let store = RedisStore::builder("redis://127.0.0.1:6379").namespace("shop").connect().await?;
 //! # drop(store);

@@ -4,10 +4,9 @@
 //! the rest is the home store's. A region that needs more than its share buys units at home in the background, as [`purchase`] decides.
 //!
 //! ```
-//! use portcullis_core::store::{Checks, Store};
-//! use portcullis_core::{Policy, Quota, Secret};
-//! use portcullis_memory::MemoryStore;
-//! use portcullis_regions::{RegionalStore, Shares};
+//! use portcullis::regions::{RegionalStore, Shares};
+//! use portcullis::store::{Checks, MemoryStore, Store};
+//! use portcullis::{Policy, Quota, Secret};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

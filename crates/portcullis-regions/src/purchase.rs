@@ -5,7 +5,7 @@ use core::time::Duration;
 /// What a process knows of one key in its region, from the last decision about it.
 ///
 /// ```
-/// use portcullis_regions::purchase::Demand;
+/// use portcullis::regions::purchase::Demand;
 ///
 /// // 70 of the 100 units of the region's share are used, and this process has charged 40 of them.
 /// let demand = Demand { share: 100, remaining: 30, held: 40, home: None };

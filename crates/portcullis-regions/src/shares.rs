@@ -13,8 +13,8 @@ use portcullis_core::{CalendarWindow, StoreError, StoreErrorKind};
 /// It must be the same in all regions, except for a region's own weight: the sum of all shares is the limit only then.
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_regions::Shares;
+/// use portcullis::regions::Shares;
+/// use portcullis::{Policy, Quota};
 ///
 /// // 15 % of each limit is set aside: each of three regions always has 5 %, home has 85 %.
 /// let shares = Shares::equal(3)?.set_aside(15)?;

@@ -34,7 +34,7 @@ pub static RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-rese
 /// from another origin reads them only if the CORS layer exposes them.
 ///
 /// ```
-/// let names = portcullis_response::headers::grpc_web();
+/// let names = portcullis::headers::grpc_web();
 /// assert_eq!(names[0], "grpc-status");
 /// ```
 pub fn grpc_web() -> [HeaderName; 4] {

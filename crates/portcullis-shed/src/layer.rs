@@ -22,10 +22,72 @@ use crate::service::Shed;
 
 pub use settings::ShedSettings;
 
-/// A [`tower_layer::Layer`] that rejects requests while the service is overloaded, the least important ones first.
+/// A layer that rejects requests because the service is overloaded, not because a client is over its quota: the least important ones
+/// first.
 ///
-/// Its clones, and all services that it makes, share one limit and count the same requests. See [the crate](crate) for how the limit
-/// moves, and what the requests that it rejects get.
+/// Its clones, and all services that it makes, share one limit and count the same requests.
+///
+/// ```
+/// use http::{Request, Response};
+/// use portcullis::Limiter;
+/// use portcullis::layer::RequestPath;
+/// use portcullis::shed::Class;
+/// use tower::{Layer as _, ServiceExt as _, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let layer = Limiter::memory().shed(2..=500).class(Class::Critical, RequestPath::prefix("/pay"));
+/// let service = layer.layer(service_fn(async |_: Request<String>| {
+///     Ok::<_, std::convert::Infallible>(Response::new(String::from("done")))
+/// }));
+/// let response = service.oneshot(Request::get("/search").body(String::new())?).await?;
+/// assert_eq!(layer.in_flight(), 1);
+/// drop(response); // or its body has ended
+/// assert_eq!(layer.in_flight(), 0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # The limit
+///
+/// A request is in flight from its call until the body of its response has ended or is dropped, its client has left, or the inner
+/// service has failed or panicked. A layer allows a number of requests in flight that follows the service: after each window of at least 100
+/// ms and 100 requests it compares the mean time to the response head with that without load, which it has learned while few requests were in
+/// flight. It allows more while nearly nothing waits inside of the service, and fewer once the time exceeds
+/// [what is tolerated](ShedLayer::tolerate_latency). It changes by one step per window, and only requests that began after a change are
+/// measured for the next one, as in congestion control of TCP; so it does not swing. A limit that is used by less than half does not change.
+///
+/// - **What is measured** ends with the response head, so that long bodies do not count as slow, and neither do requests that take
+///   longer than a window beside faster ones. Errors, status 400 and above or a gRPC status in the head, and clients that leave count only
+///   if they took longer than tolerated: a fast error is no sign of health, and a timeout is one of overload.
+/// - **A service that becomes slower for another reason** looks overloaded. The limit falls to its floor, where the new latency is learned,
+///   and grows again.
+/// - **A stall.** If requests are rejected and no response head has come for a second, or five times the latency without load, the limit grows by
+///   a step.
+/// - **No deadlock.** A request is always admitted if no other one waits for its response head, whatever is in flight and whatever its class.
+/// - **No queue.** What exceeds the limit is rejected at once. The requests that wait for an inner service that is not ready are in flight.
+/// - **Upgrades.** A connection that outlives its response, as of a WebSocket, is not in flight after the head, as no layer sees its end, unless
+///   the handler keeps [the permit](ShedLayer::leave_permit).
+///
+/// Nothing runs while there are no requests: no task and no timer.
+///
+/// # Single clients
+///
+/// A request body that arrives [too slowly](ShedLayer::body_rate) ends, and gives its place back. With
+/// [`share_per`](ShedLayer::share_per) each caller has a share of the places.
+///
+/// # Rejections
+///
+/// 503 with `Retry-After`, in gRPC `UNAVAILABLE` with `grpc-retry-pushback-ms`, made as those of a
+/// [`RateLimitLayer`](portcullis_tower::RateLimitLayer), with [`Reason::Shed`](portcullis_tower::Reason::Shed). Waits are
+/// [spread](ShedLayer::retry_after). Admitted requests get no header. Each is an [`EventKind::Shed`](portcullis_tower::EventKind::Shed), and an
+/// [`EventKind::Rejected`](portcullis_tower::EventKind::Rejected). The metrics of the limiter have the limit.
+///
+/// # Position in the stack
+///
+/// Outside of layers that limit rates, so that a request that is shed is not charged; a request that these reject has been in flight for a moment.
+/// Inside of tracing, CORS and compression. Around all routes of a service, since they share its capacity. Outside of a timeout, so that requests that
+/// time out are seen. A layer of a limiter that is switched off admits everything.
 #[derive(Clone)]
 pub struct ShedLayer {
     config: Arc<ShedConfig>,
@@ -50,7 +112,7 @@ impl ShedLayer {
     /// Gives requests that match a class. Of several rules, the first that matches determines the class; what none matches has the
     /// class [`Default`](Class::Default).
     ///
-    /// A request that the matcher [cannot compare](portcullis_tower::matching#undecided-requests) gets no higher class than this one, and none by this rule: later rules
+    /// A request that the matcher [cannot compare](portcullis_tower::matching::Undecided) gets no higher class than this one, and none by this rule: later rules
     /// and the header can still give it the same class or a lower one.
     ///
     /// A client chooses its path, its method and its headers. A path is safe, because it determines the handler; a closure that reads a header lets every
@@ -58,16 +120,12 @@ impl ShedLayer {
     /// [`ExtensionValue`](portcullis_tower::matching::ExtensionValue), [`Network`](portcullis_tower::matching::Network).
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::Method;
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::{Class, ShedLayer};
-    /// use portcullis_tower::Registry;
-    /// use portcullis_tower::matching::{RequestMatcher, RequestPath};
+    /// use portcullis::Limiter;
+    /// use portcullis::layer::{RequestMatcher, RequestPath};
+    /// use portcullis::shed::Class;
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = ShedLayer::new(&registry, 10..=500)
+    /// let layer = Limiter::memory().shed(10..=500)
     ///     .class(Class::Critical, [RequestPath::prefix("/payments"), RequestPath::exact("/health")])
     ///     .class(Class::Background, RequestPath::prefix("/reports").and(Method::GET));
     /// assert_eq!(layer.limit(), 10);
@@ -80,18 +138,13 @@ impl ShedLayer {
     /// Lets requests pass whatever is in flight, and does not count them: probes of the service, so that an orchestrator does not restart what
     /// is only busy.
     ///
-    /// A request that the matcher [cannot compare](portcullis_tower::matching#undecided-requests) is counted as others are.
+    /// A request that the matcher [cannot compare](portcullis_tower::matching::Undecided) is counted as others are.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::ShedLayer;
-    /// use portcullis_tower::Registry;
-    /// use portcullis_tower::matching::RequestPath;
+    /// use portcullis::Limiter;
+    /// use portcullis::layer::RequestPath;
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = ShedLayer::new(&registry, 10..=500).except(RequestPath::exact("/health"));
+    /// let layer = Limiter::memory().shed(10..=500).except(RequestPath::exact("/health"));
     /// assert_eq!(layer.in_flight(), 0);
     /// ```
     #[must_use]
@@ -152,15 +205,10 @@ impl ShedLayer {
     /// limit falls by a tenth for each window in which they are a tenth of all responses. None by default.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::StatusCode;
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::ShedLayer;
-    /// use portcullis_tower::Registry;
+    /// use portcullis::Limiter;
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = ShedLayer::new(&registry, 10..=500)
+    /// let layer = Limiter::memory().shed(10..=500)
     ///     .overload_status(|status| status == StatusCode::GATEWAY_TIMEOUT);
     /// assert_eq!(layer.in_flight(), 0);
     /// ```
@@ -200,18 +248,14 @@ impl ShedLayer {
     /// moves it there, and the request is in flight until then. It takes two allocations per request.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::{ShedLayer, ShedPermit};
-    /// use portcullis_tower::Registry;
+    /// use portcullis::Limiter;
+    /// use portcullis::shed::ShedPermit;
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = ShedLayer::new(&registry, 10..=500).leave_permit();
+    /// let layer = Limiter::memory().shed(10..=500).leave_permit();
     /// let (permits, mut tasks) = tokio::sync::mpsc::channel(1);
     /// let service = layer.layer(service_fn(move |mut request: Request<String>| {
     ///     let permit = request.extensions_mut().remove::<ShedPermit>().expect("the layer leaves one");

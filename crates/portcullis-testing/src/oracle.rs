@@ -39,12 +39,12 @@ pub use reference::Reference;
 /// A quota and its algorithm.
 ///
 /// ```
-/// use portcullis_core::{Anchor, Quota};
+/// use portcullis::{Anchor, Quota};
 /// use portcullis_testing::oracle::Model;
 ///
 /// let model = Model::fixed_window(Quota::per_minute(5), Anchor::FirstRequest);
 /// assert_eq!(model.strategy()?.tag(), "fixed_window");
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {

@@ -25,17 +25,14 @@ impl RateLimitLayer {
     /// returns has no options, and does not tell its policies or headers.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use axum::{Router, body::Body, http::Request, routing::get};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::ServiceExt as _;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let limit = RateLimitLayer::new(registry, Policy::fixed_window("all", Quota::per_day(1)).by(Global));
+    /// let limit = Limiter::memory().layer(Policy::fixed_window("all", Quota::per_day(1)).by(Global));
     /// let app: Router = Router::new().route("/", get(|| async { "found" })).layer(limit.for_axum());
     /// for status in [200, 429] {
     ///     let response = app.clone().oneshot(Request::new(Body::empty())).await?;
@@ -52,7 +49,7 @@ impl RateLimitLayer {
 
 /// Limits the requests to a service, and answers with the body of Axum. Made by [`RateLimitLayer::for_axum`].
 ///
-/// The inner service may have any body that Axum's [`Body::new`] takes.
+/// The inner service may have any body that Axum's `Body::new` takes.
 #[derive(Clone, Debug)]
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct AxumRateLimitLayer {

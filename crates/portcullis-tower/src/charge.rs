@@ -49,20 +49,16 @@ use shared::SharedCharge;
 /// that was made [without](crate::RateLimitLayer::without_charge).
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::{Request, Response};
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::Global;
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Charge, Policy, PolicyExt as _, Quota};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-/// let layer = RateLimitLayer::new(registry, daily.by(Global));
+/// let layer = testing::limiter(&ManualClock::default()).layer(daily.by(Global));
 /// let service = layer.layer(service_fn(|request: Request<String>| async move {
 ///     let charge = request.extensions().get::<Charge>().expect("this request is counted");
 ///     assert_eq!(charge.decision().remaining(), 99);

@@ -74,8 +74,8 @@ impl<'a> CheckBuilder<'a> {
 /// The policies are registered by the first check. A policy that the limiter refuses, such as a different one of a registered
 /// name, is an error of the server: the check returns [`Reason::Misconfigured`](crate::Reason::Misconfigured), 500, and
 /// [the event](crate::EventKind::Misconfigured), which is logged, names the policy. The same holds for a key to which nothing is
-/// written. The [headers](Registry::headers) and the [closure](Registry::reject_with) of the response are those that the
-/// registry has when these policies are checked together for the first time.
+/// written. The headers and the closure of the response are those that the
+/// limiter has when these policies are checked together for the first time.
 ///
 /// A policy that limits [requests in flight](crate::RateLimitLayer::and) counts the check until the last clone of the `Charge`
 /// is dropped, or the permit that was [taken](Charge::take_permit) from it.
@@ -83,17 +83,15 @@ impl<'a> CheckBuilder<'a> {
 /// [`by`](Self::by) and [`cost`](Self::cost) apply to the policy that was added last.
 ///
 /// ```
-/// use std::sync::Arc;
-///
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{CheckBuilder, Limited, Registry};
+/// use portcullis::check::Limited;
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Limiter, Policy, Quota};
 ///
 /// static MAILS: Policy = Policy::fixed_window("mails", Quota::per_hour(2));
 /// static BYTES: Policy = Policy::fixed_window("bytes", Quota::per_hour(1_000));
 ///
-/// async fn send(registry: &Arc<Registry>, to: &str, mail: &str) -> Result<u64, Limited> {
-///     let charge = CheckBuilder::new(registry, &MAILS)
+/// async fn send(limiter: &Limiter, to: &str, mail: &str) -> Result<u64, Limited> {
+///     let charge = limiter.check(&MAILS)
 ///         .by(|key| key.part("email", to.as_bytes()))
 ///         .and(&BYTES)
 ///         .cost(mail.len() as u64)
@@ -103,14 +101,13 @@ impl<'a> CheckBuilder<'a> {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-/// assert_eq!(send(&registry, "ada@example.com", "hello").await?, 1);
-/// assert_eq!(send(&registry, "ada@example.com", "hello again").await?, 0);
+/// let limiter = testing::limiter(&ManualClock::default());
+/// assert_eq!(send(&limiter, "ada@example.com", "hello").await?, 1);
+/// assert_eq!(send(&limiter, "ada@example.com", "hello again").await?, 0);
 ///
-/// let limited = send(&registry, "ada@example.com", "and again").await.expect_err("two mails per hour");
+/// let limited = send(&limiter, "ada@example.com", "and again").await.expect_err("two mails per hour");
 /// assert_eq!((limited.status().as_u16(), limited.retry_after().map(|wait| wait.as_secs())), (429, Some(3_600)));
-/// assert_eq!(send(&registry, "bob@example.com", "hello").await?, 1);
+/// assert_eq!(send(&limiter, "bob@example.com", "hello").await?, 1);
 /// # Ok(())
 /// # }
 /// ```
@@ -178,20 +175,17 @@ impl<'a> Check<'a> {
     /// policy. See [`Limit::quota`](crate::Limit::quota).
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{CheckBuilder, Limited, Registry};
+    /// use portcullis::check::Limited;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Limited> {
     /// let (free, pro) = (Quota::per_hour(10), Quota::per_hour(500));
     /// let mails = Policy::fixed_window("mails", free).caller_quotas(free, pro);
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let limiter = testing::limiter(&ManualClock::default());
     /// let check = |quota: Option<Quota>| {
-    ///     CheckBuilder::new(&registry, &mails).by(|key| key.part("account", b"acme")).quota(quota)
+    ///     limiter.check(&mails).by(|key| key.part("account", b"acme")).quota(quota)
     /// };
     /// assert_eq!(check(None).await?.decision().remaining(), 9);
     /// assert_eq!(check(Some(pro)).await?.decision().remaining(), 498);
@@ -210,21 +204,19 @@ impl<'a> Check<'a> {
     /// By default the policies alone bound it. Policies that do not wait are not affected.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{CheckBuilder, Limited, Registry};
+    /// use portcullis::check::Limited;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, Quota};
     ///
     /// static EXPORTS: Policy = Policy::leaky_bucket("exports", Quota::per_minute(1).burst(10));
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let limiter = testing::limiter(&ManualClock::default());
     /// let check = || {
-    ///     let check = CheckBuilder::new(&registry, &EXPORTS).by(|key| key.part("user", b"ada"));
+    ///     let check = limiter.check(&EXPORTS).by(|key| key.part("user", b"ada"));
     ///     check.at_most(Duration::from_secs(5))
     /// };
     /// assert!(check().await.is_ok(), "the first one does not wait");

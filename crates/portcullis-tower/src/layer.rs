@@ -36,18 +36,14 @@ use crate::{HeaderRenameError, KeyedLimit, LayerError, Limit, RateLimit, RateLim
 /// | a wait | [`lookup_deadline`](Self::lookup_deadline), [`ready_deadline`](Self::ready_deadline) |
 ///
 /// ```
-/// use std::sync::Arc;
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{ClientIp, Global, Header, Limit, RateLimitLayer, Registry};
-/// use portcullis_tower::{KeyExtractor as _, PolicyExt as _};
+/// use portcullis::key::{Global, Header, KeyExtractor as _};
+/// use portcullis::{ClientIp, Limit, Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(10_000));
 /// let total = Policy::gcra("total", Quota::per_second(5_000).burst(5_000));
 ///
-/// let layer = RateLimitLayer::new(registry, burst.by(Header::named("x-api-key").or(ClientIp::peer())))
+/// let layer = Limiter::memory().layer(burst.by(Header::named("x-api-key").or(ClientIp::peer())))
 ///     // By the same key.
 ///     .and(Limit::new(daily).cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
 ///     .and(total.by(Global));
@@ -74,23 +70,19 @@ impl RateLimitLayer {
     /// through.
     ///
     /// ```
-    /// use std::sync::Arc;
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     ///
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
-    ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let [one, other] = [5, 6].map(|limit| Policy::fixed_window("daily", Quota::per_day(limit)).by(Global));
-    /// let errors = RateLimitLayer::try_new(registry, [one.warn_at(1.5), other.release_at_headers()]).unwrap_err();
+    /// let errors = Limiter::memory().try_layer([one.warn_at(1.5), other.release_at_headers()]).unwrap_err();
     /// assert_eq!(errors.iter().count(), 3); // each has a mistake, and both have one name
     /// ```
     ///
     /// # Errors
     ///
     /// Everything that is wrong with the limits: the first has no key; an option has an invalid value, or does not fit the policy or
-    /// another option; two have one name; the limiter has a different policy of a name; there are more than [`Checks::MAX`]; the
-    /// [work](portcullis_core::Strategy::work) of all, shadow policies included, exceeds [`Checks::MAX_WORK`]; the store refuses a
+    /// another option; two have one name; the limiter has a different policy of a name; there are more than [`Checks::MAX`](portcullis_core::store::Checks::MAX); the
+    /// [work](portcullis_core::Strategy::work) of all, shadow policies included, exceeds [`Checks::MAX_WORK`](portcullis_core::store::Checks::MAX_WORK); the store refuses a
     /// policy.
     pub fn try_new(
         registry: Arc<Registry>,
@@ -101,7 +93,7 @@ impl RateLimitLayer {
         Ok(Self { config: Arc::new(config) })
     }
 
-    /// Adds a limit to the same decision: a request is charged under all limits of a layer or under none. A [`Policy`] is charged to
+    /// Adds a limit to the same decision: a request is charged under all limits of a layer or under none. A [`Policy`](portcullis_core::Policy) is charged to
     /// the key of the limit before it, and so is a limit without a key.
     ///
     /// # Panics
@@ -151,24 +143,22 @@ impl RateLimitLayer {
     }
 
     /// Sets the headers that show clients their budget, by default those of
-    /// [the limiter](crate::Registry::headers). The default there is [`RateLimitHeaders::X_RATELIMIT`].
+    /// the limiter. The default there is [`RateLimitHeaders::X_RATELIMIT`].
     ///
     /// They list only the policies that count the request. With nested layers, the innermost that decided writes all of its
     /// headers, and the others write none.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
+    /// use portcullis::headers::RateLimitHeaders;
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
-    /// let layer = RateLimitLayer::new(registry, burst.by(Global)).headers(RateLimitHeaders::IETF);
+    /// let layer = Limiter::memory().layer(burst.by(Global)).headers(RateLimitHeaders::IETF);
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(()))
     /// }));
@@ -224,13 +214,10 @@ impl RateLimitLayer {
     /// CORS layer, which belongs outside of this one.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)).by(Global));
+    /// let layer = Limiter::memory().layer(Policy::gcra("search", Quota::per_second(10)).by(Global));
     /// let exposed = layer.exposed_headers();
     /// assert_eq!(exposed[0], "x-ratelimit-limit");
     /// assert!(exposed.iter().any(|name| name == "retry-after"));

@@ -11,22 +11,18 @@
 //!
 //! ```
 //! use std::net::SocketAddr;
-//! use std::sync::Arc;
-//!
 //! use axum::{Router, body::Body, http::Request, routing::get};
-//! use portcullis_core::{ManualClock, Policy, Quota, Secret};
-//! use portcullis_memory::MemoryStore;
-//! use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
+//! use portcullis::testing::{self, ManualClock};
+//! use portcullis::{ClientIp, Policy, PolicyExt as _, Quota};
 //! use tower::ServiceExt as _;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = MemoryStore::builder().clock(ManualClock::default()).build();
-//! let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+//! let limiter = testing::limiter(&ManualClock::default());
 //! let search = Policy::gcra("search", Quota::per_minute(60));
 //! let app: Router = Router::new()
 //!     .route("/search", get(|| async { "found" }))
-//!     .layer(RateLimitLayer::new(registry, search.by(ClientIp::peer())));
+//!     .layer(limiter.layer(search.by(ClientIp::peer())));
 //!
 //! // In a server, `app.into_make_service_with_connect_info::<SocketAddr>()` inserts the address.
 //! let peer = SocketAddr::from(([192, 0, 2, 1], 1024));

@@ -43,16 +43,12 @@ use response_outcome::OutcomeRule;
 /// | a wait | [`Policy::wait_at_most`] |
 ///
 /// ```
-/// use std::sync::Arc;
+/// use portcullis::key::{Global, Header};
+/// use portcullis::{Limit, Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, Header, Limit, PolicyExt as _, RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let search = Policy::gcra("search", Quota::per_second(10)).by(Header::named("x-api-key"));
 /// let total = Limit::new(Policy::gcra("total", Quota::per_second(5_000))).by(Global).hide();
-/// let layer = RateLimitLayer::new(registry, search).and(total);
+/// let layer = Limiter::memory().layer(search).and(total);
 /// assert_eq!(layer.policies().map(|name| name.as_str()).collect::<Vec<_>>(), ["search", "total"]);
 /// ```
 #[derive(Clone)]
@@ -203,19 +199,16 @@ impl Limit {
     /// limited. It has no effect where the key is looked up. See [`KeyExtractor::counts_rejections`].
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Bearer, Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::{Bearer, Global};
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let tokens = Policy::gcra("tokens", Quota::per_second(10));
     /// let all = Policy::sliding_window("all", Quota::per_minute(2));
-    /// let layer = RateLimitLayer::new(registry, tokens.by(Bearer)).and(all.by(Global).count_rejections());
+    /// let layer = Limiter::memory().layer(tokens.by(Bearer)).and(all.by(Global).count_rejections());
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -265,19 +258,17 @@ impl Limit {
     /// those of an outer layer are shown.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, Header, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
+    /// use portcullis::headers::RateLimitHeaders;
+    /// use portcullis::key::{Global, Header};
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let user = Policy::fixed_window("user", Quota::per_day(100));
     /// let total = Policy::gcra("total", Quota::per_second(500).burst(50));
-    /// let layer = RateLimitLayer::new(registry, user.by(Header::named("x-user")))
+    /// let layer = Limiter::memory().layer(user.by(Header::named("x-user")))
     ///     .and(total.by(Global).hide())
     ///     .headers(RateLimitHeaders::IETF);
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
@@ -310,19 +301,16 @@ impl Limit {
     /// or the store could not answer. A policy that is decided locally meanwhile warns by its own figures.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let daily = Policy::fixed_window("daily", Quota::per_day(5));
-    /// let layer = RateLimitLayer::new(registry, daily.by(Global).warn_at(0.8));
+    /// let layer = testing::limiter(&ManualClock::default()).layer(daily.by(Global).warn_at(0.8));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));

@@ -96,17 +96,15 @@ impl Registry {
     /// Shadow policies are not checked.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Bearer, Charge, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Bearer;
+    /// use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let policy = Policy::fixed_window("daily", Quota::per_day(1));
-    /// let layer = RateLimitLayer::new(Arc::new(Registry::off()), policy.by(Bearer));
+    /// let layer = Limiter::off().layer(policy.by(Bearer));
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     let charge = request.extensions().get::<Charge>().expect("it is there if limits are off as well");
     ///     assert_eq!(charge.settle(40).await.expect("limits are off").decision.remaining(), 1);
@@ -174,25 +172,22 @@ impl Registry {
     /// set their own. A layer returns to the default response by `reject_with(|rejection| rejection.response())`.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry};
+    /// use portcullis::headers::RateLimitHeaders;
+    /// use portcullis::key::Global;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
-    /// registry.headers(RateLimitHeaders::NONE);
-    /// registry.reject_with(|rejection| {
+    /// let limiter = testing::limiter(&ManualClock::default()).headers(RateLimitHeaders::NONE);
+    /// let limiter = limiter.reject_with(|rejection| {
     ///     let mut response = Response::new("slow down".into());
     ///     *response.status_mut() = rejection.status();
     ///     response
     /// });
-    /// let layer = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by(Global));
+    /// let layer = limiter.layer(Policy::gcra("all", Quota::per_minute(1)).by(Global));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));

@@ -24,7 +24,7 @@ use crate::{ResponseBody, ResponseFuture};
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// Its clones share their budgets. The request body and the error are those of the inner service: a rejection is a
-/// response. The body has to be an [`http_body::Body`], which tells whether a request
+/// response. The body has to be an `http_body::Body`, which tells whether a request
 /// [can be a preflight](crate::RateLimitLayer::limit_preflights). The layer reads that of a rejected request only, to
 /// [discard it](crate::RateLimitLayer::discard_bodies).
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Windows by calendar: a limit per month, billing period or week in a time zone.
 //!
 //! A window begins at midnight. Where daylight saving time skips midnight, it begins at the first instant after the gap; where midnight
-//! comes twice, at the first. The time zone data is [bundled](time_zone_data_version). [`portcullis_calendar`] says more.
+//! comes twice, at the first. The time zone data is [bundled](time_zone_data_version).
 //!
 //! With the feature `serde`, files describe windows as [`windows`] reads them; with the feature `rules`, rules in files do so too:
 //!

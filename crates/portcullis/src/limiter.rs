@@ -103,7 +103,8 @@ impl Limiter {
 
     /// Sets the maximum number of requests that wait at the same time in all layers of this limiter: for their slot in the queue
     /// of a leaky bucket, under a policy that lets them [wait](crate::Policy::wait_at_most), for a look-up, or afterwards for the
-    /// inner service. 4 096 by default, and one sixteenth of that per key. Requests beyond that are rejected with 503 and not charged. See [`Registry::max_waiting_requests`].
+    /// inner service. 4 096 by default, and one sixteenth of that per key. Requests beyond that are rejected
+    /// with 503 and not charged. With 0, every request that would have to wait is rejected.
     ///
     /// It also applies to clones of this limiter, and to layers that it has built already.
     ///
@@ -331,8 +332,8 @@ impl Limiter {
 
     /// Waits until the settlements of all [reservations](crate::Limit::reserve) whose responses have ended, and the releases
     /// of all [permits](crate::RateLimitLayer::and), are made or given up, then returns the leases of this process, all at most
-    /// for `deadline`. Returns the settlements that are left. For the end of a process, after its server has ended all responses. See
-    /// [`Registry::drain`].
+    /// for `deadline`. Returns the settlements that are left. For the end of a process, after its server has ended all responses. With a
+    /// deadline of zero it returns at once and tries nothing, so that the figures may be polled.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

@@ -9,7 +9,7 @@ use portcullis_core::Mistakes;
 /// points to this server (DNS rebinding).
 ///
 /// ```
-/// use portcullis_admin::HostList;
+/// use portcullis::admin::HostList;
 ///
 /// let hosts = HostList::new(["limits.example.com", "10.0.0.7:8080"])?;
 /// assert!(hosts.lists(&"Limits.example.com:8080".parse()?) && hosts.lists(&"10.0.0.7:8080".parse()?));

@@ -13,7 +13,7 @@ use crate::source::{FileId, Sources, Span};
 /// Reads Envoy's descriptor files, with settings.
 ///
 /// ```
-/// use portcullis_config::envoy::Loader;
+/// use portcullis::rules::envoy::Loader;
 ///
 /// let users = "{domain: shop, descriptors: [{key: user, rate_limit: {unit: day, requests_per_unit: 9}}]}";
 /// let paths = "{domain: shop, descriptors: [{key: path, rate_limit: {unit: day, requests_per_unit: 5}}]}";
@@ -21,7 +21,7 @@ use crate::source::{FileId, Sources, Span};
 /// assert!(Loader::new().parse(&files).is_err());
 /// let descriptors = Loader::new().merge_domains(true).parse(&files)?;
 /// assert_eq!(descriptors.limits().len(), 2);
-/// # Ok::<(), portcullis_config::Diagnostics>(())
+/// # Ok::<(), portcullis::rules::Diagnostics>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loader {

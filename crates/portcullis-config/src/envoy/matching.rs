@@ -158,7 +158,7 @@ impl<'a> Match<'a> {
     }
 
     /// The bytes that [`write_key`](Self::write_key) writes. Values that are long make more of them than a key
-    /// [may have](portcullis_core::KeyHasher::MAX_BYTES): a caller that takes such values writes a digest of these bytes instead.
+    /// may have, which is 8 192: a caller that takes such values writes a digest of these bytes instead.
     pub fn identity(&self) -> Vec<u8> {
         let mut identity = Vec::with_capacity(64);
         append(&mut identity, self.domain);

@@ -8,7 +8,7 @@ use portcullis_tower::{Identity, KeyError, KeyExtractor, KeyWriter};
 
 use super::LiveRules;
 
-/// The key by which a layer that sheds load shares its places, `ShedLayer::share_per` of `portcullis-shed`: the client address by the table
+/// The key by which a layer that sheds load shares its places, `ShedLayer::share_per`: the client address by the table
 /// `[client_ip]` of the current rules. Where they have no such table, or say `share_places = false`, all requests are exempt.
 pub struct RulesClients(LiveRules);
 
@@ -16,15 +16,9 @@ impl LiveRules {
     /// Returns the key by which a layer that sheds load shares its places. It follows each change of the rules.
     ///
     /// ```
-    /// use std::sync::Arc;
+    /// use portcullis::Limiter;
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
-    /// use portcullis_config::{Format, LiveRules, Loader, Rules};
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::ShedLayer;
-    /// use portcullis_tower::Registry;
-    ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, r#"
     ///     [client_ip]
     ///     header = "x-forwarded-for"
@@ -35,8 +29,9 @@ impl LiveRules {
     ///     quota = "10/s"
     ///     key = "client_ip"
     /// "#))?;
-    /// let live = LiveRules::new(Arc::clone(&registry), rules)?;
-    /// let shed = ShedLayer::new(&registry, 20..=1_000).share_per(live.clients());
+    /// let limiter = Limiter::memory().with_rules(rules)?;
+    /// // `shed` of a limiter that has its rules already does so by itself.
+    /// let shed = limiter.shed(20..=1_000).share_per(limiter.rules()?.clients());
     /// # let _ = shed;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```

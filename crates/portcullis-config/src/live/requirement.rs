@@ -26,20 +26,16 @@ impl LiveRules {
     /// The condition is called while no other change can be made, and must not change the rules itself.
     ///
     /// ```
-    /// use std::sync::Arc;
+    /// use portcullis::rules::{Diagnostics, Format, Loader, Rules};
+    /// use portcullis::{LayerError, Limiter};
     ///
-    /// use portcullis_config::{Format, LiveRules, Loader, Rules};
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{LayerError, Registry};
-    ///
-    /// fn daily(limit: u32) -> Result<Rules, portcullis_config::Diagnostics> {
+    /// fn daily(limit: u32) -> Result<Rules, Diagnostics> {
     ///     let text = format!("[policy.daily]\nstrategy = \"fixed_window\"\nquota = \"{limit}/day\"\nkey = \"global\"\n");
     ///     Rules::load(&Loader::text("limits.toml", Format::Toml, text))
     /// }
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let live = LiveRules::new(registry, daily(100)?)?;
+    /// let limiter = Limiter::memory().with_rules(daily(100)?)?;
+    /// let live = limiter.rules()?;
     /// let small = live.require(|rules| match rules.iter().find(|rule| rule.policy().strategy().limit() > 500) {
     ///     Some(rule) => Err(LayerError::Unusable {
     ///         reason: format!("{}: the database serves 500 a day", rule.name()),

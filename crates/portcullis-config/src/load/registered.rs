@@ -16,7 +16,7 @@ impl Loader {
     /// `key = { extension = "account" }`. It is the key of [`Extension::with`].
     ///
     /// ```
-    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// struct Account { id: u64 }
     ///
@@ -30,7 +30,7 @@ impl Loader {
     ///     .extension::<Account>("account", |account, key| key.part("account", &account.id.to_be_bytes()));
     /// let rules = Rules::load(&loader)?;
     /// assert_eq!(rules.get("orders").unwrap().key().to_string(), "extension account");
-    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// # Ok::<(), portcullis::rules::Diagnostics>(())
     /// ```
     #[must_use]
     pub fn extension<T: Send + Sync + 'static>(
@@ -67,7 +67,7 @@ impl Loader {
     /// [`Limit::charge_when`](portcullis_tower::Limit::charge_when).
     ///
     /// ```
-    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// let text = r#"
     ///     [policy.login]
@@ -98,9 +98,9 @@ impl Loader {
     ///
     /// ```
     /// use http::request::Parts;
-    /// use portcullis_config::{Format, Loader, Rules};
-    /// use portcullis_core::Quota;
-    /// use portcullis_tower::QuotaLookup;
+    /// use portcullis::Quota;
+    /// use portcullis::layer::QuotaLookup;
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// let text = r#"
     ///     [policy.daily]
@@ -117,7 +117,7 @@ impl Loader {
     /// let plans = QuotaLookup::new(|_: &Parts| async { Ok(Some(Quota::per_day(50_000))) });
     /// let rules = Rules::load(&loader.quota_lookup("plans", plans))?;
     /// assert!(rules.get("daily").is_some());
-    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// # Ok::<(), portcullis::rules::Diagnostics>(())
     /// ```
     #[must_use]
     pub fn quota_lookup(mut self, name: impl Into<String>, look_up: QuotaLookup) -> Self {
@@ -129,12 +129,12 @@ impl Loader {
     /// or of `[layer]`. It is that of [`RateLimitLayer::reject_with`](portcullis_tower::RateLimitLayer::reject_with).
     ///
     /// If several policies match a request, the function of the one that rejects it is called. One without a function has that
-    /// of `[layer]`, else that of [the limiter](portcullis_tower::Registry::reject_with). A request that no policy of the file
+    /// of `[layer]`, else that of the limiter. A request that no policy of the file
     /// rejects, such as one without a key, has the function of the first policy that matches it and names one.
     ///
     /// ```
     /// use http::Response;
-    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// let text = r#"
     ///     [policy.login]
@@ -169,8 +169,9 @@ impl Loader {
     /// `[client_ip]` are then refused, because there would be two settings for one thing.
     ///
     /// ```
-    /// use portcullis_config::{Format, Loader, Rules};
-    /// use portcullis_tower::{ClientIp, Trust};
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::Trust;
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// let policy = "[policy.p]\nstrategy = 'gcra'\nquota = '10/s'\nkey = 'client_ip'\n";
     /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
@@ -179,7 +180,7 @@ impl Loader {
     /// assert!(rules.client_ip().trusts([10, 0, 0, 1].into()));
     /// let findings = Rules::load(&loader(format!("{policy}[client_ip]\n"))).unwrap_err().to_string();
     /// assert!(findings.contains("client_ip"), "{findings}");
-    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// # Ok::<(), portcullis::rules::Diagnostics>(())
     /// ```
     #[must_use]
     pub fn client_ip(mut self, clients: ClientIp) -> Self {
@@ -193,7 +194,7 @@ impl Loader {
     ///
     /// ```
     /// use http::request::Parts;
-    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// #[derive(Clone)]
     /// struct Staff;
@@ -224,7 +225,7 @@ impl Loader {
     /// [note](crate::Severity::Note) says so for each.
     ///
     /// ```
-    /// use portcullis_config::{Format, Loader, Rules};
+    /// use portcullis::rules::{Format, Loader, Rules};
     ///
     /// let text = r#"
     ///     [policy.orders]
@@ -238,7 +239,7 @@ impl Loader {
     /// let notes = rules.warnings().to_string();
     /// assert!(notes.contains("note: policy.orders.key.extension: only the program has extension \"account\""), "{notes}");
     /// assert!(!rules.warnings().has_warnings());
-    /// # Ok::<(), portcullis_config::Diagnostics>(())
+    /// # Ok::<(), portcullis::rules::Diagnostics>(())
     /// ```
     #[must_use]
     pub fn accept_unknown_names(mut self) -> Self {
@@ -251,7 +252,7 @@ impl Loader {
     /// [`LiveRules::require_usable_by`](crate::LiveRules::require_usable_by) in its place.
     ///
     /// ```
-    /// use portcullis_config::{Door, Format, Loader, Rules};
+    /// use portcullis::rules::{Door, Format, Loader, Rules};
     ///
     /// let text = r#"
     ///     [policy.orders]

@@ -16,11 +16,11 @@ use crate::signed::{Document, DocumentError, HEADER, SigningKey};
 /// [`PushError::Store`] if the store does not answer, in which case the document may have been written.
 ///
 /// ```
-/// use portcullis_config::remote::{SigningKey, push};
-/// use portcullis_memory::MemoryDocuments;
+/// use portcullis::rules::remote::{SigningKey, push};
+/// use portcullis::store::MemoryDocuments;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), portcullis_config::remote::PushError> {
+/// # async fn main() -> Result<(), portcullis::rules::remote::PushError> {
 /// let (store, key) = (MemoryDocuments::new(), SigningKey::from_seed([7; 32]));
 /// let first = push(&store, "shop", &key, r#"{"policy":{"search":{"limit":50}}}"#, 0).await?;
 /// let next = push(&store, "shop", &key, r#"{"policy":{"search":{"limit":60}}}"#, 0).await?;

@@ -17,12 +17,13 @@ use crate::tree::{Node, Value};
 /// What is wrong with the files. They may have policies and nothing else.
 ///
 /// ```
-/// use portcullis_config::{Format, Loader, remote::resolve};
+/// use portcullis::rules::remote::resolve;
+/// use portcullis::rules::{Format, Loader};
 ///
 /// let changes = Loader::text("changes.toml", Format::Toml, "[policy.search]\nlimit = '${LIMIT}'\n")
 ///     .environment(|name| (name == "LIMIT").then(|| "50".to_owned()));
 /// assert_eq!(resolve(&changes)?, r#"{"policy":{"search":{"limit":50}}}"#);
-/// # Ok::<(), portcullis_config::Diagnostics>(())
+/// # Ok::<(), portcullis::rules::Diagnostics>(())
 /// ```
 pub fn resolve(loader: &Loader) -> Result<String, Diagnostics> {
     let Loaded { sources, documents, findings, remote, .. } = loader.read();

@@ -5,7 +5,7 @@
 /// It allocates only if a rule beyond the first 64 is in it.
 ///
 /// ```
-/// use portcullis_config::RuleSet;
+/// use portcullis::rules::RuleSet;
 ///
 /// let mut set = RuleSet::default();
 /// set.insert(0);

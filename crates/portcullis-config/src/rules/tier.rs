@@ -9,7 +9,7 @@ use std::borrow::Cow;
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_config::Tier;
+/// use portcullis::rules::Tier;
 ///
 /// let request = Request::builder().extension(Tier::new("pro")).body(()).unwrap();
 /// assert_eq!(request.extensions().get::<Tier>().unwrap().name(), "pro");

@@ -9,7 +9,7 @@ pub(crate) const HEADER: usize = MAGIC.len() + DIGITS + 1 + 128 + 1;
 /// Rules with a number and a signature, as a store keeps them.
 ///
 /// ```
-/// use portcullis_config::remote::{Document, DocumentError, SigningKey};
+/// use portcullis::rules::remote::{Document, DocumentError, SigningKey};
 ///
 /// let key = SigningKey::from_seed([7; 32]);
 /// let document = Document::sign(&key, "shop", 1, r#"{"policy":{"search":{"limit":50}}}"#)?;

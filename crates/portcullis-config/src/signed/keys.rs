@@ -13,13 +13,13 @@ use super::hex;
 /// `Debug` does not show it.
 ///
 /// ```
-/// use portcullis_config::remote::SigningKey;
+/// use portcullis::rules::remote::SigningKey;
 ///
 /// let key = SigningKey::from_seed([7; 32]);
 /// let again: SigningKey = key.to_secret_text().parse()?;
 /// assert_eq!(again.verifying_key(), key.verifying_key());
 /// assert_eq!(format!("{key:?}"), "SigningKey(..)");
-/// # Ok::<(), portcullis_config::remote::KeyError>(())
+/// # Ok::<(), portcullis::rules::remote::KeyError>(())
 /// ```
 #[derive(Clone)]
 pub struct SigningKey(ed25519_dalek::SigningKey);

@@ -24,8 +24,8 @@ pub use table::{WindowTable, WindowTableError};
 /// Mirrors: `lua/window.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{CalendarWindow, Timestamp, WindowTable};
+/// use portcullis::Timestamp;
+/// use portcullis::store::{CalendarWindow, Strategy, WindowTable};
 ///
 /// /// January, February and March 2026 in UTC.
 /// static STARTS: [Timestamp; 3] = [
@@ -38,13 +38,13 @@ pub use table::{WindowTable, WindowTableError};
 ///     Err(_) => panic!("the starts ascend"),
 /// };
 ///
-/// let per_key = CalendarWindow::new(1_000, &MONTHS)?;
+/// let per_key = Strategy::from(CalendarWindow::new(1_000, &MONTHS)?);
 /// let new_years_day = STARTS[0];
 /// let spent = per_key.decide(None, new_years_day, 1_000).after;
 /// let denied = per_key.snapshot(spent.as_ref(), new_years_day, 1, false);
 /// assert_eq!(denied.reset_after.as_secs(), 31 * 86_400);
 /// assert!(per_key.decide(spent.as_ref(), STARTS[1], 1).admitted);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CalendarWindow {

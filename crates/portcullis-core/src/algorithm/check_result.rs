@@ -30,7 +30,7 @@ impl CheckResult {
         Self { admitted, snapshot, position: algorithm.position(state, now) }
     }
 
-    /// Computes the figures of a key that is [blocked](crate::overrides) for `left`: it is denied, and its state is as it was.
+    /// Computes the figures of a key that is [blocked](crate::overrides::Block) for `left`: it is denied, and its state is as it was.
     pub fn blocked<A: Algorithm>(
         algorithm: &A,
         state: Option<&A::State>,

@@ -17,15 +17,15 @@ use crate::{Quota, QuotaError, Timestamp};
 /// Mirrors: `lua/window.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{Anchor, FixedWindow, Quota, Timestamp};
+/// use portcullis::store::{FixedWindow, Strategy};
+/// use portcullis::{Anchor, Quota, Timestamp};
 ///
-/// let per_key = FixedWindow::new(Quota::per_minute(5))?.anchored(Anchor::FirstRequest);
+/// let per_key = Strategy::from(FixedWindow::new(Quota::per_minute(5))?.anchored(Anchor::FirstRequest));
 /// let now = Timestamp::from_micros(90_000_000);
 /// let first = per_key.decide(None, now, 5).after;
 /// assert!(!per_key.decide(first.as_ref(), Timestamp::from_micros(149_999_999), 1).admitted);
 /// assert!(per_key.decide(first.as_ref(), Timestamp::from_micros(150_000_000), 1).admitted);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedWindow {

@@ -13,16 +13,16 @@ use crate::{Quota, QuotaError};
 /// Source: ITU-T Recommendation I.371, annex A. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{Gcra, Quota, Timestamp};
+/// use portcullis::store::{Gcra, Strategy};
+/// use portcullis::{Quota, Timestamp};
 ///
-/// let gcra = Gcra::new(Quota::per_second(10))?;
+/// let gcra = Strategy::from(Gcra::new(Quota::per_second(10))?);
 /// let now = Timestamp::from_micros(0);
 /// let first = gcra.decide(None, now, 1);
 /// assert!(first.admitted);
 /// assert!(!gcra.decide(first.after.as_ref(), Timestamp::from_micros(99_999), 1).admitted);
 /// assert!(gcra.decide(first.after.as_ref(), Timestamp::from_micros(100_000), 1).admitted);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gcra {
@@ -34,7 +34,7 @@ impl Gcra {
     ///
     /// # Errors
     ///
-    /// If the quota exceeds a bound of [`Meter::new`].
+    /// If the burst is zero or more than [`Quota::MAX_UNITS`], or would take longer than 2^51 microseconds to replenish.
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         match Meter::for_quota(quota, 1) {
             Ok(meter) => Ok(Self { meter }),

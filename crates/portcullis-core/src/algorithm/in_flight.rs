@@ -23,11 +23,10 @@ use crate::{QuotaError, Timestamp};
 /// [no known wait](crate::Retry::Unknown).
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::store::{Refund, Run};
-/// use portcullis_core::{InFlight, Retry, Timestamp};
+/// use portcullis::store::{InFlight, Refund, Run, Strategy};
+/// use portcullis::{Retry, Timestamp};
 ///
-/// let exports = InFlight::new(1)?;
+/// let exports = Strategy::from(InFlight::new(1)?);
 /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
 /// let mut state = None;
 /// exports.charge(&mut state, at(0), 1);
@@ -40,7 +39,7 @@ use crate::{QuotaError, Timestamp};
 /// // The first permit was released, so releasing it again does not release the second one.
 /// assert!(!exports.refund(&mut state, at(30), Refund::of(&first)));
 /// assert!(!exports.evaluate(state.as_ref(), at(30), 1).admitted);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InFlight {
@@ -119,11 +118,10 @@ impl InFlight {
     /// expired stay so. Without runs nothing happens, not even a repair.
     ///
     /// ```
-    /// use portcullis_core::algorithm::Algorithm;
-    /// use portcullis_core::store::Run;
-    /// use portcullis_core::{InFlight, Timestamp};
+    /// use portcullis::Timestamp;
+    /// use portcullis::store::{InFlight, Run, Strategy};
     ///
-    /// let exports = InFlight::new(1)?;
+    /// let exports = Strategy::from(InFlight::new(1)?);
     /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
     /// let mut state = None;
     /// exports.charge(&mut state, at(0), 1);
@@ -132,7 +130,7 @@ impl InFlight {
     /// assert!(!exports.evaluate(state.as_ref(), at(49), 1).admitted);
     /// assert!(exports.evaluate(state.as_ref(), at(50), 1).admitted);
     /// assert_eq!(exports.renew(&mut state, at(50), &held).held, 0);
-    /// # Ok::<(), portcullis_core::QuotaError>(())
+    /// # Ok::<(), portcullis::QuotaError>(())
     /// ```
     pub fn renew(&self, state: &mut Option<Permits>, now: Timestamp, runs: &[Run]) -> RenewedPermits {
         if runs.is_empty() {
@@ -155,7 +153,7 @@ impl InFlight {
         permits.and_then(|permits| permits.view(now, horizon))
     }
 
-    /// [`Algorithm::snapshot`], computed from a [view](Self::view) of the state for the same instant.
+    /// `snapshot` of the strategy, computed from a [view](Self::view) of the state for the same instant.
     pub fn snapshot_of(
         &self,
         view: Option<PermitsView>,
@@ -166,7 +164,7 @@ impl InFlight {
         self.figures_of(view, now, cost, admitted).into()
     }
 
-    /// [`Algorithm::position`], computed from a view of the state.
+    /// `position` of the strategy, computed from a view of the state.
     pub fn position_of(&self, view: Option<PermitsView>) -> Position {
         view.map_or_else(Position::default, |view| position(view.epoch, view.next))
     }

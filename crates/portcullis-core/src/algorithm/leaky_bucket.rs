@@ -17,10 +17,10 @@ use crate::{Quota, QuotaError};
 /// Source: ITU-T Recommendation I.371, annex A, read as a queue. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{LeakyBucket, Quota, Timestamp};
+/// use portcullis::store::{LeakyBucket, Strategy};
+/// use portcullis::{Quota, Timestamp};
 ///
-/// let queue = LeakyBucket::new(Quota::per_second(10).burst(3))?;
+/// let queue = Strategy::from(LeakyBucket::new(Quota::per_second(10).burst(3))?);
 /// let now = Timestamp::from_micros(0);
 /// let mut state = None;
 /// let mut delays = [0; 3];
@@ -31,7 +31,7 @@ use crate::{Quota, QuotaError};
 /// }
 /// assert_eq!(delays, [0, 100, 200]);
 /// assert!(!queue.evaluate(state.as_ref(), now, 1).admitted);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
@@ -43,7 +43,7 @@ impl LeakyBucket {
     ///
     /// # Errors
     ///
-    /// If the quota exceeds a bound of [`Meter::new`].
+    /// If the burst is zero or more than [`Quota::MAX_UNITS`], or would take longer than 2^51 microseconds to replenish.
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         match Meter::for_quota(quota, quota.limit()) {
             Ok(meter) => Ok(Self { meter }),

@@ -23,17 +23,17 @@ use crate::{Quota, QuotaError, Timestamp};
 /// Mirrors: `lua/sliding_log.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{Quota, SlidingLog, Timestamp};
+/// use portcullis::store::{SlidingLog, Strategy};
+/// use portcullis::{Quota, Timestamp};
 ///
-/// let log = SlidingLog::new(Quota::per_minute(2))?;
+/// let log = Strategy::from(SlidingLog::new(Quota::per_minute(2))?);
 /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
 /// let mut state = None;
 /// log.charge(&mut state, at(1), 1);
 /// log.charge(&mut state, at(30), 1);
 /// assert!(!log.evaluate(state.as_ref(), at(50), 1).admitted);
 /// assert!(log.evaluate(state.as_ref(), at(61), 1).admitted);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingLog {
@@ -99,7 +99,7 @@ impl SlidingLog {
         })
     }
 
-    /// [`Algorithm::snapshot`], computed from a [view](Self::view) of the log for the same instant and cost.
+    /// `snapshot` of the strategy, computed from a [view](Self::view) of the log for the same instant and cost.
     pub fn snapshot_of(&self, view: Option<LogView>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         self.figures_of(view, now, cost, admitted).into()
     }
@@ -121,12 +121,12 @@ impl SlidingLog {
         }
     }
 
-    /// [`Algorithm::position`], computed from a view of the log.
+    /// `position` of the strategy, computed from a view of the log.
     pub fn position_of(&self, view: Option<LogView>, now: Timestamp) -> Position {
         Position::at(view.map_or(0, |view| view.newest).max(now.as_micros()))
     }
 
-    /// [`Algorithm::expires_at`], computed from a view of the log.
+    /// `expires_at` of the strategy, computed from a view of the log.
     pub const fn expiry_of(&self, view: LogView) -> u64 {
         view.newest.saturating_add(self.period)
     }

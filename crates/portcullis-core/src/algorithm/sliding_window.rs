@@ -28,16 +28,16 @@ use crate::{Quota, QuotaError, Timestamp};
 /// Mirrors: `lua/sliding_window.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{Quota, SlidingWindow, Timestamp};
+/// use portcullis::store::{SlidingWindow, Strategy};
+/// use portcullis::{Quota, Timestamp};
 ///
-/// let window = SlidingWindow::new(Quota::per_minute(7))?;
+/// let window = Strategy::from(SlidingWindow::new(Quota::per_minute(7))?);
 /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
 /// let previous = window.decide(None, at(30), 5).after;
 /// let current = window.decide(previous.as_ref(), at(61), 2).after;
 /// // 30 % into the minute: 2 now and 70 % of 5, rounded down.
 /// assert_eq!(window.snapshot(current.as_ref(), at(78), 0, true).remaining, 7 - 2 - 3);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingWindow {

@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub retry: Option<Retry>,
     /// How long an admitted request waits before it proceeds.
     pub delay: Duration,
-    /// Whether the cost was denied because the key is [blocked](crate::overrides), not by the state.
+    /// Whether the cost was denied because the key is [blocked](crate::overrides::Block), not by the state.
     pub is_blocked: bool,
 }
 
@@ -28,7 +28,7 @@ impl Snapshot {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Policy, Quota, Retry, Timestamp};
+    /// use portcullis::{Policy, Quota, Retry, Timestamp};
     ///
     /// let policy = Policy::gcra("pages", Quota::per_minute(1));
     /// let now = Timestamp::from_micros(0);
@@ -56,7 +56,7 @@ impl Snapshot {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Policy, Quota, Retry, Timestamp};
+    /// use portcullis::{Policy, Quota, Retry, Timestamp};
     ///
     /// let policy = Policy::gcra("pages", Quota::per_minute(1));
     /// let unused = policy.strategy().snapshot(None, Timestamp::EPOCH, 0, true);

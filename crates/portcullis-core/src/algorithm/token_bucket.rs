@@ -16,17 +16,17 @@ use crate::{Quota, QuotaError};
 /// it. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::algorithm::Algorithm;
-/// use portcullis_core::{Quota, Refill, Timestamp, TokenBucket};
+/// use portcullis::store::{Strategy, TokenBucket};
+/// use portcullis::{Quota, Refill, Timestamp};
 ///
-/// let greedy = TokenBucket::new(Quota::per_minute(4))?;
-/// let interval = greedy.refilled(Refill::Interval);
+/// let bucket = TokenBucket::new(Quota::per_minute(4))?;
+/// let (greedy, interval) = (Strategy::from(bucket), Strategy::from(bucket.refilled(Refill::Interval)));
 /// let (start, later) = (Timestamp::from_micros(0), Timestamp::from_micros(15_000_000));
 /// let empty = greedy.decide(None, start, 4).after;
 /// assert_eq!(greedy.snapshot(empty.as_ref(), later, 0, true).remaining, 1);
 /// assert_eq!(interval.snapshot(empty.as_ref(), later, 0, true).remaining, 0);
 /// assert_eq!(interval.snapshot(empty.as_ref(), later, 0, true).next_after.as_secs(), 45);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
@@ -49,7 +49,7 @@ impl TokenBucket {
     ///
     /// # Errors
     ///
-    /// If the quota exceeds a bound of [`Meter::new`].
+    /// If the burst is zero or more than [`Quota::MAX_UNITS`], or would take longer than 2^51 microseconds to replenish.
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         let Some(period) = NonZeroU64::new(quota.period_micros()) else { return Err(QuotaError::ZeroPeriod) };
         match Meter::for_quota(quota, quota.limit()) {

@@ -12,7 +12,9 @@ use crate::{Clock, Timestamp};
 ///
 /// ```
 /// use std::time::Duration;
-/// use portcullis_core::{Clock, ManualClock, Timestamp};
+/// use portcullis::Timestamp;
+/// use portcullis::store::Clock;
+/// use portcullis::testing::ManualClock;
 ///
 /// let clock = ManualClock::new(Timestamp::from_micros(5));
 /// let shared = clock.clone();

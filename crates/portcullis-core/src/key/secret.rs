@@ -14,12 +14,12 @@ use super::KeyHasher;
 /// In text, as in an environment variable, a secret is `<id>:<32 hexadecimal digits>`.
 ///
 /// ```
-/// use portcullis_core::Secret;
+/// use portcullis::Secret;
 ///
 /// let secret: Secret = "2026:000102030405060708090a0b0c0d0e0f".parse()?;
 /// assert_eq!(secret.id(), "2026");
 /// assert_eq!(format!("{secret:?}"), "Secret(2026)");
-/// # Ok::<(), portcullis_core::SecretError>(())
+/// # Ok::<(), portcullis::SecretError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret {

@@ -69,7 +69,7 @@ impl fmt::Debug for KeyHasher {
 /// `("ab", "c")`, and both from `("a", "b"), ("", "c")`.
 ///
 /// ```
-/// use portcullis_core::Secret;
+/// use portcullis::Secret;
 ///
 /// let mut hasher = Secret::random_for_this_process([7; 16]).hasher();
 /// let mut key = hasher.writer();
@@ -86,7 +86,7 @@ pub struct KeyWriter<'a> {
 impl KeyWriter<'_> {
     /// Adds one part: a tag that names its kind, and its value.
     ///
-    /// Once the sum exceeds [`KeyHasher::MAX_BYTES`], nothing more is hashed and no key is made.
+    /// Once the sum exceeds 8 192 bytes, nothing more is hashed and no key is made.
     // Always inlined, with what it calls: the tag is nearly always a constant, whose bytes then need no loop.
     #[inline(always)]
     #[expect(
@@ -132,7 +132,7 @@ pub enum KeyWriteError {
     /// Nothing was written.
     #[error("an identity was found, but no part of it was written to the key")]
     Empty,
-    /// More than [`KeyHasher::MAX_BYTES`] was written.
+    /// More than 8 192 bytes were written.
     #[error("the identity has {bytes} bytes, more than the {} that a key may have", KeyHasher::MAX_BYTES)]
     TooLong {
         /// The number of bytes in all tags and values.

@@ -42,15 +42,15 @@ impl Override {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::Timestamp;
-    /// use portcullis_core::overrides::Override;
+    /// use portcullis::Timestamp;
+    /// use portcullis::store::Override;
     ///
     /// let mut record = Override::NONE;
     /// record.set_block(Timestamp::EPOCH, Duration::from_secs(60));
     /// let bytes = record.encode();
     /// assert_eq!((&bytes[..2], bytes.len()), (&[0x21, 1][..], 18));
     /// assert_eq!(Override::decode(&bytes)?, record);
-    /// # Ok::<(), portcullis_core::overrides::DecodeOverrideError>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(MAX_BYTES);
@@ -77,7 +77,7 @@ impl Override {
     ///
     /// # Errors
     ///
-    /// If the bytes are not such an encoding. See [`DecodeOverrideError`].
+    /// If the bytes are not such an encoding.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeOverrideError> {
         let length = DecodeOverrideError::Length(bytes.len());
         let parts = match bytes {

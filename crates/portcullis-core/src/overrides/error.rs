@@ -30,7 +30,7 @@ pub enum OverrideError {
         /// The length.
         length: Duration,
     },
-    /// The grant or block is longer than [`MAX_LENGTH`].
+    /// The grant or block is longer than 2^51 microseconds.
     #[error("a grant or block under policy {policy} would last {length:?}: at most 2^51 us (about 71 years)")]
     TooLong {
         /// The name of the policy.
@@ -70,7 +70,7 @@ pub enum OverrideError {
 /// # Errors
 ///
 /// If the policy does not [read overrides](Policy::reads_overrides), if it cannot have the quota, or if the length is zero or longer
-/// than [`MAX_LENGTH`].
+/// than 2^51 microseconds.
 pub fn validate_grant(policy: &Policy, quota: Quota, length: Duration) -> Result<(), OverrideError> {
     validate_block(policy, length)?;
     match policy.granted(quota) {
@@ -83,7 +83,7 @@ pub fn validate_grant(policy: &Policy, quota: Quota, length: Duration) -> Result
 ///
 /// # Errors
 ///
-/// If the policy does not [read overrides](Policy::reads_overrides), or if the length is zero or longer than [`MAX_LENGTH`].
+/// If the policy does not [read overrides](Policy::reads_overrides), or if the length is zero or longer than 2^51 microseconds.
 pub fn validate_block(policy: &Policy, length: Duration) -> Result<(), OverrideError> {
     validate_policy(policy)?;
     let policy = || policy.name().clone();

@@ -11,7 +11,7 @@ use crate::overrides::MAX_LENGTH;
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::overrides::LockOut;
+/// use portcullis::layer::LockOut;
 ///
 /// const SIGN_INS: LockOut = LockOut::after(20)
 ///     .within(Duration::from_secs(60))
@@ -40,7 +40,7 @@ pub enum LockOutError {
     /// A length of time is shorter than a microsecond, or not a whole number of microseconds.
     #[error("{0:?} is not a whole number of microseconds of at least 1")]
     Fractional(Duration),
-    /// A length of time is longer than [`MAX_LENGTH`].
+    /// A length of time is longer than 2^51 microseconds.
     #[error("{0:?} is longer than 2^51 microseconds")]
     TooLong(Duration),
     /// The longest block is shorter than the first one.
@@ -69,7 +69,7 @@ impl LockOut {
     ///
     /// # Panics
     ///
-    /// If it is zero, longer than [`MAX_LENGTH`] or not a whole number of microseconds.
+    /// If it is zero, longer than 2^51 microseconds or not a whole number of microseconds.
     #[must_use]
     #[track_caller]
     pub const fn within(self, time: Duration) -> Self {
@@ -80,7 +80,7 @@ impl LockOut {
     ///
     /// # Panics
     ///
-    /// If it is zero, longer than [`MAX_LENGTH`], not a whole number of microseconds, or longer than the longest block.
+    /// If it is zero, longer than 2^51 microseconds, not a whole number of microseconds, or longer than the longest block.
     #[must_use]
     #[track_caller]
     pub const fn block_for(self, length: Duration) -> Self {
@@ -94,7 +94,7 @@ impl LockOut {
     ///
     /// # Panics
     ///
-    /// If it is longer than [`MAX_LENGTH`], not a whole number of microseconds, or shorter than the first block.
+    /// If it is longer than 2^51 microseconds, not a whole number of microseconds, or shorter than the first block.
     #[must_use]
     #[track_caller]
     pub const fn up_to(self, longest: Duration) -> Self {
@@ -106,7 +106,7 @@ impl LockOut {
     ///
     /// # Errors
     ///
-    /// If `denials` is zero, if a length is zero, longer than [`MAX_LENGTH`] or not a whole number of microseconds, or if `longest` is
+    /// If `denials` is zero, if a length is zero, longer than 2^51 microseconds or not a whole number of microseconds, or if `longest` is
     /// shorter than `length`.
     pub const fn new(
         denials: u32,
@@ -148,7 +148,7 @@ impl LockOut {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::overrides::LockOut;
+    /// use portcullis::layer::LockOut;
     ///
     /// let seconds = Duration::from_secs;
     /// let lock_out = LockOut::after(3).block_for(seconds(10)).up_to(seconds(60));

@@ -10,7 +10,7 @@ use crate::time::saturating_micros;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Span {
     pub(super) until: Timestamp,
-    /// At most [`MAX_LENGTH`].
+    /// At most 2^51 microseconds.
     pub(super) micros: u64,
 }
 

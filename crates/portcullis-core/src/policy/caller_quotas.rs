@@ -44,7 +44,7 @@ impl Policy {
     /// changed afterwards.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let (free, business) = (Quota::per_minute(60), Quota::per_minute(6_000));
     /// let plans = Policy::token_bucket("api", free).caller_quotas(free, business);
@@ -52,7 +52,7 @@ impl Policy {
     /// let starter = plans.with_quota(Quota::per_minute(600).burst(1_000))?;
     /// assert_eq!((starter.name(), starter.strategy().limit()), (plans.name(), 1_000));
     /// assert!(plans.with_quota(Quota::per_minute(60_000)).is_err());
-    /// # Ok::<(), portcullis_core::CallerQuotaError>(())
+    /// # Ok::<(), portcullis::store::CallerQuotaError>(())
     /// ```
     ///
     /// # Panics
@@ -71,7 +71,7 @@ impl Policy {
     /// The smallest and the largest quota that a single caller may have; `None` if all callers have the policy's own.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let (free, business) = (Quota::per_minute(60), Quota::per_minute(6_000));
     /// let api = Policy::token_bucket("api", free);
@@ -146,13 +146,13 @@ impl Policy {
     /// caller with the policy's own quota as well.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let (free, pro) = (Quota::per_minute(60), Quota::per_minute(600));
     /// let plans = Policy::token_bucket("api", free).caller_quotas(free, pro);
     /// assert_eq!(plans.caller_quota(), None);
     /// assert_eq!(plans.with_quota(pro)?.caller_quota(), Some(pro));
-    /// # Ok::<(), portcullis_core::CallerQuotaError>(())
+    /// # Ok::<(), portcullis::store::CallerQuotaError>(())
     /// ```
     #[inline]
     pub fn caller_quota(&self) -> Option<Quota> {

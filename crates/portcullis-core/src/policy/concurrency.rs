@@ -9,7 +9,8 @@ use crate::{FailureMode, InFlight, Strategy};
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::{Concurrency, Policy};
+/// use portcullis::Policy;
+/// use portcullis::layer::Concurrency;
 ///
 /// // Four exports of a tenant at a time. If a process crashes, its permits come back after half a minute.
 /// const EXPORTS: Concurrency = Concurrency::new("exports", 4).lease(Duration::from_secs(30));

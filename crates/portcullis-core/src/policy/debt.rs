@@ -55,7 +55,7 @@ impl Policy {
     /// | requests in flight | 0: a permit is held or not |
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota, Timestamp};
+    /// use portcullis::{Policy, Quota, Timestamp};
     ///
     /// const TOKENS: Policy = Policy::token_bucket("tokens", Quota::per_minute(1_000)).allow_debt(50_000);
     /// assert_eq!(TOKENS.max_debt(), Some(50_000));

@@ -15,14 +15,14 @@ use crate::{Policy, QuotaError, Strategy};
 /// The default is [`local(1)`](Self::local): each instance enforces the whole limit on its own, in memory.
 ///
 /// The caller of the store implements [`Open`](Self::Open) and [`Closed`](Self::Closed). The other two need the decorator
-/// `Fallback` of `portcullis-memory` around the store, which `portcullis::Limiter` adds; without it they act as `Closed`.
+/// `portcullis::store::Fallback` around the store, which `portcullis::Limiter` adds; without it they act as `Closed`.
 ///
 /// A mode applies to an outage only. An [overload](crate::StoreErrorKind::is_overload) error rejects the request in every
 /// mode: load must not give a client a second budget.
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::{Policy, Quota, FailureMode};
+/// use portcullis::{FailureMode, Policy, Quota};
 ///
 /// const API: Policy = Policy::gcra("api", Quota::per_second(100).burst(200));
 /// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5))
@@ -98,7 +98,7 @@ impl FailureMode {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::FailureMode;
+    /// use portcullis::FailureMode;
     ///
     /// let a_while = FailureMode::OpenFor(Duration::from_secs(30));
     /// assert!(a_while.is_open_after(Duration::from_secs(29)));
@@ -195,7 +195,7 @@ impl Policy {
     /// limit of at least n. With one instance, the default, the share is the policy itself. A share has no [lease](Policy::lease),
     /// the same longest [wait](Policy::wait_at_most), and `debt / n` of a [debt](Policy::allow_debt) that was set, rounded down.
     ///
-    /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
+    /// So n instances together stay within the bound of the policy's [algorithm](crate::Strategy) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
     /// long-term rate is kept.
     pub fn share(&self) -> Option<Self> {
@@ -208,12 +208,12 @@ impl Policy {
     ///
     /// ```
     /// use core::num::NonZeroU32;
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let search = Policy::gcra("search", Quota::per_second(100).burst(200));
     /// let share = search.share_among(NonZeroU32::new(4).expect("4 is not zero"))?;
     /// assert_eq!(share, Policy::gcra("search", Quota::per_second(25).burst(50)));
-    /// # Ok::<(), portcullis_core::QuotaError>(())
+    /// # Ok::<(), portcullis::QuotaError>(())
     /// ```
     ///
     /// # Errors

@@ -11,11 +11,11 @@ use crate::Strategy;
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
 /// ```
-/// use portcullis_core::PolicyName;
+/// use portcullis::PolicyName;
 ///
 /// assert_eq!(PolicyName::new("search")?.as_str(), "search");
 /// assert!(PolicyName::new("").is_err());
-/// # Ok::<(), portcullis_core::PolicyNameError>(())
+/// # Ok::<(), portcullis::PolicyNameError>(())
 /// ```
 #[derive(Clone)]
 pub struct PolicyName(Text);

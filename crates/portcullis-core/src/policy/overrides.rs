@@ -7,13 +7,13 @@ use crate::{Quota, QuotaError, Strategy};
 
 impl Policy {
     /// Lets keys have another quota or be blocked under the policy until an instant: its checks look for an
-    /// [override](crate::overrides) of their key, which is a grant or a block.
+    /// [override](crate::overrides::Override) of their key, which is a grant or a block.
     ///
     /// Without it a key cannot have one, and its checks look for none. In configuration files it is `overrides = true`. A policy with a
     /// [lease](Policy::lease) cannot read overrides: a process spends what it has in lease without asking the store.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// const API: Policy = Policy::gcra("api", Quota::per_second(10)).allow_overrides();
     /// assert!(API.reads_overrides());
@@ -38,10 +38,10 @@ impl Policy {
     }
 
     /// A digest of the name and the kind of strategy alone, for what is kept when a window gets another length: the
-    /// [overrides](crate::overrides) of keys, and which clients a policy is enforced for.
+    /// [overrides](crate::overrides::Override) of keys, and which clients a policy is enforced for.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let minutes = Policy::fixed_window("login", Quota::per_minute(5));
     /// let hours = Policy::fixed_window("login", Quota::per_hour(5));
@@ -60,14 +60,19 @@ impl Policy {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::overrides::{Effect, Override};
-    /// use portcullis_core::{Policy, Quota, Timestamp};
+    /// use portcullis::store::{Checks, MemoryStore, Store as _};
+    /// use portcullis::{Policy, Quota, Secret};
     ///
-    /// let api = Policy::gcra("api", Quota::per_second(10)).allow_overrides();
-    /// let mut record = Override::NONE;
-    /// record.set_grant(Timestamp::EPOCH, Some((Quota::per_second(100), Duration::from_secs(60))));
-    /// let Effect::Granted(granted, _) = record.effect(&api, Timestamp::EPOCH) else { panic!("there is a grant") };
-    /// assert!(granted.is_granted() && !api.is_granted());
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let ada = hasher.finish()?;
+    /// let (store, api) = (MemoryStore::new(), Policy::gcra("api", Quota::per_second(10)).allow_overrides());
+    /// let grant = Some((Quota::per_second(100), Duration::from_secs(60)));
+    /// store.set_grant(&api, ada, grant).into_ready().expect("memory answers at once")?;
+    ///
+    /// let outcome = store.check(Checks::one(api.clone(), ada, 1)).into_ready().expect("memory answers at once")?;
+    /// assert!(outcome.checks().iter().all(|check| check.policy.is_granted()) && !api.is_granted());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[inline]
     pub const fn is_granted(&self) -> bool {

@@ -14,7 +14,8 @@ use crate::{FailureMode, FailureModeError, LeaseError, Mistakes, Quota, QuotaErr
 ///
 /// ```
 /// use std::time::Duration;
-/// use portcullis_core::{FailureMode, Gcra, Policy, PolicySettings, Quota};
+/// use portcullis::store::Gcra;
+/// use portcullis::{FailureMode, Policy, PolicySettings, Quota};
 ///
 /// let settings = PolicySettings {
 ///     failure_mode: FailureMode::Closed,
@@ -54,7 +55,8 @@ impl Policy {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use portcullis_core::{Policy, PolicySettings, TokenBucket};
+    /// use portcullis::store::TokenBucket;
+    /// use portcullis::{Policy, PolicySettings};
     ///
     /// let settings = PolicySettings { max_lease: Some(0), max_wait: Some(Duration::ZERO), ..PolicySettings::default() };
     /// let errors = Policy::try_new("search", TokenBucket::new("10/s".parse()?), settings).unwrap_err();

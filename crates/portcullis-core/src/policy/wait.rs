@@ -82,14 +82,14 @@ impl Policy {
     /// of its burst.
     ///
     /// **Windows and logs.** They reserve nothing: a request that does not fit is denied and charged nothing, with the time
-    /// after which it may fit. Their caller waits for up to `wait` and checks again, as the layer of `portcullis-tower` does.
+    /// after which it may fit. Their caller waits for up to `wait` and checks again, as a layer does.
     ///
     /// While requests wait, [`remaining`](crate::Decision::remaining) is 0. A request with a cost above the burst (limit) is denied at
     /// once, because it never fits.
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Policy, Quota, Timestamp};
+    /// use portcullis::{Policy, Quota, Timestamp};
     ///
     /// // Ten calls per second to a partner; a call too many waits for up to two seconds.
     /// const PARTNER: Policy = Policy::gcra("partner", Quota::per_second(10)).wait_at_most(Duration::from_secs(2));

@@ -15,7 +15,7 @@ impl FromStr for Quota {
     /// Units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or the words `second`, `minute`, `hour`, `day` and `week`.
     ///
     /// ```
-    /// use portcullis_core::Quota;
+    /// use portcullis::Quota;
     ///
     /// assert_eq!("100/min".parse(), Ok(Quota::per_minute(100)));
     /// assert_eq!("5 / 1 week".parse(), Ok(Quota::per_week(5)));

@@ -20,7 +20,8 @@ impl Policy {
     /// This crate has no time zone data, so the implementation alone cannot read a calendar window.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Timestamp, WindowTable};
+    /// use portcullis::store::WindowTable;
+    /// use portcullis::{Policy, Timestamp};
     ///
     /// static STARTS: [Timestamp; 2] = [Timestamp::from_micros(0), Timestamp::from_micros(1_000_000)];
     ///

@@ -38,8 +38,8 @@ impl Check {
 /// Never empty, and at most [`Checks::MAX`].
 ///
 /// ```
-/// use portcullis_core::store::Checks;
-/// use portcullis_core::{ChecksError, Policy, Quota, Secret};
+/// use portcullis::store::{Checks, ChecksError};
+/// use portcullis::{Policy, Quota, Secret};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// hasher.writer().part("user", b"ada");
@@ -141,7 +141,7 @@ impl Checks {
     }
 
     /// Replaces the policy of the check at `index` by one with another quota. For a store that decides it under the quota of a
-    /// [grant](crate::overrides).
+    /// [grant](crate::overrides::Grant).
     ///
     /// Returns the checks unchanged if there is no such check, or if `policy` has another name.
     #[must_use]

@@ -51,7 +51,7 @@ impl StoreErrorKind {
     /// refunded, or would fail again.
     ///
     /// ```
-    /// use portcullis_core::StoreErrorKind;
+    /// use portcullis::store::StoreErrorKind;
     ///
     /// assert!(StoreErrorKind::Unavailable.may_repeat() && StoreErrorKind::Overloaded.may_repeat());
     /// assert!(!StoreErrorKind::TimedOut.may_repeat() && !StoreErrorKind::Failed.may_repeat());
@@ -72,7 +72,8 @@ impl StoreError {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{StoreError, StoreErrorKind};
+    /// use portcullis::StoreError;
+    /// use portcullis::store::StoreErrorKind;
     ///
     /// let error = StoreError::new(StoreErrorKind::Unavailable, "no connection");
     /// assert_eq!(error.outage(), None);

@@ -9,7 +9,7 @@ use crate::{PolicyName, StoreErrorKind};
 /// The name and the policy identify a figure of a store. There are as many figures as the store has kinds and policies: none is per key.
 ///
 /// ```
-/// use portcullis_core::store::{Figure, FigureKind, FigureUnit};
+/// use portcullis::store::{Figure, FigureKind, FigureUnit};
 ///
 /// let bytes = Figure::gauge("bytes", 4_096, "Bytes that states take at most.").in_unit(FigureUnit::Bytes);
 /// assert_eq!((bytes.name, bytes.value, bytes.kind), ("bytes", 4_096, FigureKind::Gauge));
@@ -117,8 +117,7 @@ pub trait CallObserver: Send + Sync {
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::StoreErrorKind;
-/// use portcullis_core::store::{CallOutcome, StoreCall};
+/// use portcullis::store::{CallOutcome, StoreCall, StoreErrorKind};
 ///
 /// let failed = CallOutcome::Failed(StoreErrorKind::TimedOut.as_str());
 /// let call = StoreCall::new(Duration::from_millis(50), 3, failed);
@@ -158,7 +157,7 @@ impl StoreErrorKind {
     /// `unsupported` or `failed`.
     ///
     /// ```
-    /// assert_eq!(portcullis_core::StoreErrorKind::Overloaded.as_str(), "overloaded");
+    /// assert_eq!(portcullis::store::StoreErrorKind::Overloaded.as_str(), "overloaded");
     /// ```
     #[must_use]
     pub const fn as_str(self) -> &'static str {

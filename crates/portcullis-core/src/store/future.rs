@@ -11,7 +11,7 @@ use crate::StoreError;
 /// The answer of a [`Store`](crate::store::Store), either ready or a boxed future.
 ///
 /// ```
-/// use portcullis_core::store::StoreFuture;
+/// use portcullis::store::StoreFuture;
 ///
 /// let there = StoreFuture::ready(Ok(7));
 /// assert_eq!(there.into_ready().ok(), Some(Ok(7)));
@@ -46,8 +46,8 @@ impl<T> StoreFuture<T> {
     /// it waits for is not boxed again.
     ///
     /// ```
-    /// use portcullis_core::store::StoreFuture;
-    /// use portcullis_core::{StoreError, StoreErrorKind};
+    /// use portcullis::StoreError;
+    /// use portcullis::store::{StoreErrorKind, StoreFuture};
     ///
     /// let failed = StoreFuture::<u8>::ready(Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")));
     /// let answer = failed.map(|answer| answer.or(Ok(7)));
@@ -73,7 +73,7 @@ impl<T> StoreFuture<T> {
     /// The answer, if it is ready, in its place.
     ///
     /// ```
-    /// use portcullis_core::store::StoreFuture;
+    /// use portcullis::store::StoreFuture;
     ///
     /// assert_eq!(StoreFuture::ready(Ok(7)).as_ready(), Some(&Ok(7)));
     /// ```
@@ -88,7 +88,7 @@ impl<T> StoreFuture<T> {
     /// Takes the answer from its place, if it is ready. A future whose answer was taken panics if it is polled.
     ///
     /// ```
-    /// use portcullis_core::store::StoreFuture;
+    /// use portcullis::store::StoreFuture;
     ///
     /// let mut there = StoreFuture::ready(Ok(7));
     /// assert_eq!(there.take_ready(), Some(Ok(7)));

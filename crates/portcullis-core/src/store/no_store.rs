@@ -8,15 +8,15 @@ use crate::{Decision, Key, Policy};
 /// A store that admits everything and keeps nothing: for limits that are switched off, and to try out what a builder accepts.
 ///
 /// ```
-/// use portcullis_core::store::{Checks, NoStore, Store as _};
-/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis::store::{Checks, NoStore, Store as _};
+/// use portcullis::{Policy, Quota, Secret};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// hasher.writer().part("user", b"ada");
 /// let checks = Checks::one(Policy::gcra("all", Quota::per_day(1)), hasher.finish()?, 5);
 /// let outcome = NoStore.check(checks).into_ready().expect("it never waits").expect("it never fails");
 /// assert!(outcome.is_allowed());
-/// # Ok::<(), portcullis_core::KeyWriteError>(())
+/// # Ok::<(), portcullis::key::KeyWriteError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStore;

@@ -205,8 +205,8 @@ impl Outcome {
     ///
     /// ```
     /// use core::num::NonZeroU64;
-    /// use portcullis_core::store::{Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, StoreError, StoreErrorKind, Timestamp};
+    /// use portcullis::store::{Checks, Outcome, StoreErrorKind};
+    /// use portcullis::{Policy, Quota, Secret, StoreError, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

@@ -4,9 +4,9 @@
 //! changed. Evaluating, charging and reporting are the same for every store, so they are written once, here.
 //!
 //! ```
-//! use portcullis_core::store::protocol::{self, LoadedState};
-//! use portcullis_core::store::Checks;
-//! use portcullis_core::{Policy, Quota, Secret, Timestamp};
+//! use portcullis::store::Checks;
+//! use portcullis::store::protocol::{self, LoadedState};
+//! use portcullis::{Policy, Quota, Secret, Timestamp};
 //!
 //! let mut hasher = Secret::published().hasher();
 //! hasher.writer().part("user", b"ada");
@@ -18,7 +18,7 @@
 //! assert!(first.is_allowed() && states[0].has_changed());
 //! let second = protocol::check(checks, Timestamp::EPOCH, &mut states[..]);
 //! assert!(!second.is_allowed());
-//! # Ok::<(), portcullis_core::KeyWriteError>(())
+//! # Ok::<(), portcullis::key::KeyWriteError>(())
 //! ```
 
 use core::time::Duration;
@@ -107,7 +107,7 @@ pub fn results<S: States + ?Sized>(checks: &Checks, now: Timestamp, states: &mut
     results_with_blocks(checks, now, states, |_| None)
 }
 
-/// Like [`check`], with keys that may be [blocked](crate::overrides): `left` returns how long that of a check still is. A blocked check
+/// Like [`check`], with keys that may be [blocked](crate::overrides::Block): `left` returns how long that of a check still is. A blocked check
 /// is denied, and its state is not changed.
 ///
 /// The store has replaced the policies of checks that are granted another quota by [`Checks::with_policy`].

@@ -13,9 +13,10 @@ use crate::{Key, Policy, Receipt};
 /// Other receipts have no permits: a renewal of them finds none.
 ///
 /// ```
-/// use portcullis_core::store::protocol::{self, LoadedState};
-/// use portcullis_core::store::{Checks, Renewal, Renewed};
-/// use portcullis_core::{Concurrency, Secret, Timestamp};
+/// use portcullis::layer::Concurrency;
+/// use portcullis::store::protocol::{self, LoadedState};
+/// use portcullis::store::{Checks, Renewal, Renewed};
+/// use portcullis::{Secret, Timestamp};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// hasher.writer().part("user", b"ada");
@@ -29,7 +30,7 @@ use crate::{Key, Policy, Receipt};
 /// // The lease is 30 seconds.
 /// assert_eq!(protocol::renew(&renewal, at(20), &mut states[..]), Renewed { held: 2, lapsed: 0 });
 /// assert_eq!(protocol::renew(&renewal, at(50), &mut states[..]), Renewed { held: 0, lapsed: 2 });
-/// # Ok::<(), portcullis_core::KeyWriteError>(())
+/// # Ok::<(), portcullis::key::KeyWriteError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {

@@ -5,7 +5,7 @@ use crate::{Receipt, StoreError};
 
 /// Decides checks that a [`Store`](crate::store::Store) cannot answer, in the process and without waiting.
 ///
-/// `Fallback` of `portcullis-memory` implements this and passes itself to the store with each check, by
+/// `portcullis::store::Fallback` implements this and passes itself to the store with each check, by
 /// [`Store::check_with`](crate::store::Store::check_with). A store that fails as a whole calls it for all checks of a decision. A
 /// store with several servers calls it for the checks whose server has failed, and keeps the answers of the others.
 pub trait Standby: Send + Sync + 'static {

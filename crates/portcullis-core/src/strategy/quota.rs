@@ -16,7 +16,8 @@ impl Strategy {
     /// longer than [`Quota::MAX_PERIOD`].
     ///
     /// ```
-    /// use portcullis_core::{Concurrency, Policy, Quota};
+    /// use portcullis::layer::Concurrency;
+    /// use portcullis::{Policy, Quota};
     ///
     /// let quota = Quota::per_second(10).burst(20);
     /// assert_eq!(Policy::token_bucket("search", quota).strategy().quota(), Some(quota));

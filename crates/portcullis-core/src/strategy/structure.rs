@@ -24,7 +24,7 @@ use crate::{Anchor, FixedWindow, Refill, WindowTable};
 /// | any other | none |
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota};
+/// use portcullis::{Policy, Quota};
 ///
 /// let text = |policy: Policy| policy.strategy().structure().as_str().to_owned();
 /// assert_eq!(text(Policy::fixed_window("a", Quota::per_minute(5))), "60s");

@@ -38,7 +38,7 @@ pub use tasks::{NoTask, TaskPermit};
 #[derive(Clone, Default)]
 pub struct Settler(Arc<Shared>);
 
-/// The settlements that are left after `Registry::drain`, and those that were given up.
+/// The settlements that are left after `Limiter::drain`, and those that were given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]

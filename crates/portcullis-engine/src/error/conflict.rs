@@ -12,20 +12,18 @@ use super::LayerError;
 /// The message states how they differ:
 ///
 /// ```
-/// use std::sync::Arc;
+/// use portcullis::key::Global;
+/// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::Registry;
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// registry.register(&Policy::fixed_window("login", Quota::per_minute(5)))?;
-/// let error = registry.register(&Policy::fixed_window("login", Quota::per_minute(6))).unwrap_err();
+/// let limiter = Limiter::memory();
+/// let login = |limit| Policy::fixed_window("login", Quota::per_minute(limit)).by(Global);
+/// let layer = limiter.layer(login(5));
+/// let mistakes = limiter.try_layer([login(6)]).unwrap_err();
 /// assert_eq!(
-///     error.to_string(),
+///     mistakes.to_string(),
 ///     "two different policies are named login: fixed_window 5/min is registered, fixed_window 6/min is refused"
 /// );
-/// # Ok::<(), portcullis_tower::LayerError>(())
+/// # drop(layer);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

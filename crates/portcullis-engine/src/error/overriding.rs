@@ -3,7 +3,7 @@
 use portcullis_core::overrides::OverrideError;
 use portcullis_core::{PolicyName, StoreError};
 
-/// Why a key cannot be blocked, or granted another quota, by hand: by `Registry::block` or `Registry::grant`.
+/// Why a key cannot be blocked, or granted another quota, by hand: by `Limiter::block` or `Limiter::grant`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverridingError {

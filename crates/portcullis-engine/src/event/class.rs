@@ -3,7 +3,7 @@
 /// How important a request is. Under overload, the lowest class is rejected first.
 ///
 /// ```
-/// use portcullis_engine::Class;
+/// use portcullis::shed::Class;
 ///
 /// assert!(Class::Background < Class::Default && Class::Default < Class::Critical);
 /// assert_eq!(Class::default(), Class::Default);

@@ -9,15 +9,15 @@ use portcullis_core::Key;
 /// The fingerprint of the key that a policy has found for a request. See [`Event::fingerprints`](crate::Event::fingerprints).
 ///
 /// It identifies a client without revealing it, as long as the [secret](portcullis_core::Secret) of the limiter is not known, and
-/// [`key`](Self::key) is the key to block (`Registry::block`), to grant a quota or to look up.
+/// [`key`](Self::key) is the key to block (`Limiter::block`), to grant a quota or to look up.
 ///
 /// It is displayed as the 32 hexadecimal digits of [`Key::fingerprint`] if the key has one part, which distinguishes clients. Where a key
 /// stores its state also depends on its first part, so a key of several parts is displayed as these digits, those of the first part and
 /// the number of parts that distinguish clients, with hyphens between them. [`FromStr`] reads both forms.
 ///
 /// ```
-/// use portcullis_core::Secret;
-/// use portcullis_engine::Fingerprint;
+/// use portcullis::Secret;
+/// use portcullis::event::Fingerprint;
 ///
 /// let mut hasher = Secret::published().hasher();
 /// hasher.writer().part("user", b"ada");
@@ -29,7 +29,7 @@ use portcullis_core::Key;
 /// let on_route = Fingerprint::from(hasher.finish()?);
 /// assert_eq!(on_route.to_string().parse(), Ok(on_route));
 /// assert!(on_route.to_string().ends_with(&format!("-{user}-1")));
-/// # Ok::<(), portcullis_core::KeyWriteError>(())
+/// # Ok::<(), portcullis::key::KeyWriteError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint(Key);

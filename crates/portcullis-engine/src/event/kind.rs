@@ -132,7 +132,7 @@ pub enum EventKind<'a> {
         error: &'a StoreError,
     },
     /// A request would have to wait for a slot, a window, a look-up or the inner service, and as many wait
-    /// as `Registry::max_waiting_requests` allows.
+    /// as `Limiter::max_waiting_requests` allows.
     TooManyWaiting,
     /// A request has waited for its slot in a queue or for a window, and goes on: it is admitted next, unless something else rejects
     /// it. Emitted for each of these waits.
@@ -237,7 +237,7 @@ pub enum EventKind<'a> {
         policy: &'a PolicyName,
     },
     /// A key is locked out, because it was denied too often (`Limit::lock_out`). Emitted by the process whose report
-    /// reached the number, once per block. A block by hand (`Registry::block`) is no event, but a line in the log.
+    /// reached the number, once per block. A block by hand (`Limiter::block`) is no event, but a line in the log.
     LockedOut {
         /// The policy.
         policy: &'a PolicyName,

@@ -7,7 +7,7 @@ pub enum Reason {
     /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`. Without a wait if too many requests are in
     /// flight (`RateLimitLayer::and`), because it is unknown when one of them ends.
     Limited,
-    /// Its key is blocked, by a lock-out (`Limit::lock_out`) or by hand (`Registry::block`), until the end of
+    /// Its key is blocked, by a lock-out (`Limit::lock_out`) or by hand (`Limiter::block`), until the end of
     /// the wait: 429, in gRPC `RESOURCE_EXHAUSTED`.
     Blocked,
     /// Too many requests with its key are unsettled under a policy that charges afterwards (`Limit::charge_after`): 429
@@ -25,7 +25,7 @@ pub enum Reason {
     /// `UNAVAILABLE`.
     StoreFailed,
     /// The store is overloaded, the inner service is not ready after a wait, or more requests wait than
-    /// `Registry::max_waiting_requests` allows: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
+    /// `Limiter::max_waiting_requests` allows: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
     /// of the policies do not apply.
     Overloaded,
     /// A look-up has failed, or took longer than its deadline (`RateLimitLayer::lookup_deadline`): 503, in gRPC
@@ -47,7 +47,7 @@ impl Reason {
     /// The name in spans, metrics and the admin API.
     ///
     /// ```
-    /// assert_eq!(portcullis_engine::Reason::NeverFits.name(), "never_fits");
+    /// assert_eq!(portcullis::Reason::NeverFits.name(), "never_fits");
     /// ```
     pub const fn name(self) -> &'static str {
         match self {

@@ -6,8 +6,8 @@ use tracing::Span;
 use super::{Event, EventKind, Observer, Uncounted};
 use crate::{Mode, OnMissing};
 
-/// Records what is decided about a request in the current [span](tracing::Span), usually that of the request. An
-/// [`Observer`] that `Registry::observe` adds once.
+/// Records what is decided about a request in the current span of `tracing`, usually that of the request. An
+/// [`Observer`] that `Limiter::observe` adds once.
 ///
 /// It records the fields that the span declares, and no others:
 ///
@@ -29,14 +29,10 @@ use crate::{Mode, OnMissing};
 /// is recorded; a limiter without this observer does not look for a span.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use portcullis::Limiter;
+/// use portcullis::event::SpanFields;
 ///
-/// use portcullis_core::Secret;
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Registry, SpanFields};
-///
-/// let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
-/// registry.observe(Arc::new(SpanFields::new()));
+/// let limiter = Limiter::memory().observe(SpanFields::new());
 ///
 /// // The span of a request, as a layer such as `tower_http::trace::TraceLayer` makes it.
 /// let span = tracing::info_span!(
@@ -46,6 +42,7 @@ use crate::{Mode, OnMissing};
 ///     rate_limit.remaining = tracing::field::Empty,
 /// );
 /// # assert!(span.is_none(), "there is no subscriber");
+/// # drop(limiter);
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]

@@ -8,11 +8,11 @@ use portcullis_core::{Key, Policy};
 /// What a policy of a layer does with the requests that it would reject.
 ///
 /// Set by `Limit::mode` where the layer is built, and by
-/// `Registry::set_mode` while it runs. A policy usually goes through them in this order: its
+/// `Limiter::set_mode` while it runs. A policy usually goes through them in this order: its
 /// rejections are counted, then a growing share of its keys is limited, then all of them.
 ///
 /// ```
-/// use portcullis_engine::{Mode, Percent};
+/// use portcullis::layer::{Mode, Percent};
 ///
 /// let steps = [Mode::Shadow, Mode::Percent(Percent::permille(5)), Mode::Percent(Percent::new(20)), Mode::Enforce];
 /// assert_eq!(steps.map(|mode| mode.to_string()), ["shadow", "0.5 %", "20 %", "enforce"]);
@@ -48,8 +48,8 @@ impl Mode {
 /// share, such as that of `Global`, is in it or not as a whole.
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_engine::Percent;
+/// use portcullis::layer::Percent;
+/// use portcullis::{Policy, Quota, Secret};
 ///
 /// let search = Policy::gcra("search", Quota::per_second(10));
 /// let in_share = |share: Percent| {
@@ -206,7 +206,7 @@ fn permille(percent: &str) -> Option<u16> {
 /// Why a text is no mode.
 ///
 /// ```
-/// use portcullis_engine::{Mode, Percent};
+/// use portcullis::layer::{Mode, Percent};
 ///
 /// assert_eq!("12.5 %".parse(), Ok(Mode::Percent(Percent::permille(125))));
 /// assert_eq!("shadow 10 %".parse(), Ok(Mode::Percent(Percent::new(90))));
@@ -227,7 +227,7 @@ pub enum ParseModeError {
 /// Why a number is not a share of the keys.
 ///
 /// ```
-/// use portcullis_engine::Percent;
+/// use portcullis::layer::Percent;
 ///
 /// assert_eq!(Percent::try_from(12.5), Ok(Percent::permille(125)));
 /// let error = Percent::try_from(150.0).unwrap_err();

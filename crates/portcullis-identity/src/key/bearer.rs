@@ -26,8 +26,8 @@ use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Bearer, Identity, KeyExtractor};
+/// use portcullis::Secret;
+/// use portcullis::key::{Bearer, Identity, KeyExtractor};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// let (mut parts, ()) = Request::builder().header("authorization", "bearer abc.def").body(())?.into_parts();

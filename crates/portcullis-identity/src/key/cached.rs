@@ -25,16 +25,16 @@ use crate::lookup_cache::LookupCache;
 /// a new API key works at once, and made-up ones replace nothing that was found.
 ///
 /// The API keys themselves are not kept, but their fingerprints by a secret of this value.
-/// `Registry::figures` counts hits, look-ups and failures.
+/// The metrics of a limiter count hits, look-ups and failures.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// use http::{Request, Response, request::Parts};
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{CachedLookup, Header, Lookup, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::{CachedLookup, Header, Lookup};
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, PolicyExt as _, Quota};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -48,11 +48,9 @@ use crate::lookup_cache::LookupCache;
 ///         Ok(Lookup::found("account", "acme").quota("daily", Quota::per_day(50_000)))
 ///     }
 /// });
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000))
 ///     .caller_quotas(Quota::per_day(1_000), Quota::per_day(100_000));
-/// let layer = RateLimitLayer::new(registry, daily.by_async(accounts));
+/// let layer = testing::limiter(&ManualClock::default()).layer(daily.by_async(accounts));
 /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
 /// for remaining in ["49999", "49998"] {
 ///     let request = Request::builder().header("x-api-key", "k-1").body(String::new())?;

@@ -39,7 +39,8 @@ pub use trust::{Networks, Trust, TrustError};
 ///
 /// ```
 /// use http::HeaderMap;
-/// use portcullis_tower::{ClientIp, Trust};
+/// use portcullis::ClientIp;
+/// use portcullis::key::Trust;
 ///
 /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
 /// let mut headers = HeaderMap::new();
@@ -125,7 +126,8 @@ impl ClientIp {
     /// Returns whether the [header](Self::header) of a peer is believed. `false` for [`peer`](Self::peer).
     ///
     /// ```
-    /// use portcullis_tower::{ClientIp, Trust};
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::Trust;
     ///
     /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
     /// assert!(clients.trusts("10.0.0.9".parse()?) && !clients.trusts("192.0.2.1".parse()?));

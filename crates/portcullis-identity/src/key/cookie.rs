@@ -21,8 +21,8 @@ use super::{Identity, KeyError, KeyExtractor};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Cookie, Identity, KeyExtractor};
+/// use portcullis::Secret;
+/// use portcullis::key::{Cookie, Identity, KeyExtractor};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// let (parts, ()) = Request::builder().header("cookie", "theme=dark; sid=31d4").body(())?.into_parts();

@@ -11,7 +11,7 @@ use portcullis_core::KeyWriteError;
 /// log.
 ///
 /// ```
-/// use portcullis_tower::KeyError;
+/// use portcullis::key::KeyError;
 ///
 /// let error = KeyError::client("the token has no subject");
 /// assert!(error.is_client_fault());

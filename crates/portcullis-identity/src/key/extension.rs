@@ -16,8 +16,8 @@ use super::{Identity, KeyError, KeyExtractor};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Extension, Identity, KeyExtractor};
+/// use portcullis::Secret;
+/// use portcullis::key::{Extension, Identity, KeyExtractor};
 ///
 /// #[derive(Clone)]
 /// struct User {

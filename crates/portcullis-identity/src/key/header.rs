@@ -14,8 +14,8 @@ use crate::{ClientIp, Trust};
 /// The value of a header, byte for byte except for the spaces and tabs around it.
 ///
 /// If the header is absent, empty or only whitespace, the identity is missing. A header that occurs several times is an error of
-/// the client, because the inner service may use another line; so is a value that is longer than a key may be
-/// ([`KeyHasher::MAX_BYTES`](portcullis_core::KeyHasher::MAX_BYTES)).
+/// the client, because the inner service may use another line; so is a value that is longer than a key may be,
+/// which is 8 192 bytes.
 ///
 /// The client chooses a header that is not verified, and gets a new budget with each new value. Put the layer inside of the
 /// verification, or add a policy by [`ClientIp`](super::ClientIp).
@@ -28,8 +28,8 @@ use crate::{ClientIp, Trust};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Header, Identity, KeyExtractor};
+/// use portcullis::Secret;
+/// use portcullis::key::{Header, Identity, KeyExtractor};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// let (parts, ()) = Request::builder().header("x-api-key", "k-17").body(())?.into_parts();
@@ -45,7 +45,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Uses the header of this name, which is case-insensitive. A name from configuration or input is parsed to a [`HeaderName`] first.
+    /// Uses the header of this name, which is case-insensitive. A name from configuration or input is parsed to a `HeaderName` first.
     ///
     /// # Panics
     ///

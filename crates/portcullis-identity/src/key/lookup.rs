@@ -26,12 +26,10 @@ use crate::LookupCounts;
 /// [`Lookup::missing`] for a directory that is down would let unknown clients pass.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::{Request, Response, request::Parts};
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Lookup, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::Lookup;
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, PolicyExt as _, Quota};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// async fn tenant_of(key: &[u8]) -> Option<String> {
@@ -40,8 +38,6 @@ use crate::LookupCounts;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let limit = Policy::gcra("all", Quota::per_minute(1)).by_async(|parts: &Parts| {
 ///     let key = parts.headers.get("x-api-key").cloned();
 ///     async move {
@@ -49,7 +45,7 @@ use crate::LookupCounts;
 ///         Ok(tenant_of(key.as_bytes()).await.map_or(Lookup::missing(), |tenant| Lookup::found("tenant", tenant)))
 ///     }
 /// });
-/// let service = RateLimitLayer::new(registry, limit).layer(service_fn(async |_: Request<String>| {
+/// let service = testing::limiter(&ManualClock::default()).layer(limit).layer(service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
 /// }));
 /// for (key, status) in [("acme-1", 200), ("acme-2", 429), ("made-up", 400)] {
@@ -63,14 +59,9 @@ use crate::LookupCounts;
 /// `Box<dyn AsyncKeyExtractor>` and `Arc<dyn AsyncKeyExtractor>` implement it too. A synchronous key does not:
 ///
 /// ```compile_fail,E0277
-/// use std::sync::Arc;
+/// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = RateLimitLayer::new(registry, Policy::gcra("all", Quota::per_minute(1)).by_async(ClientIp::peer()));
+/// let _ = Limiter::memory().layer(Policy::gcra("all", Quota::per_minute(1)).by_async(ClientIp::peer()));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a look-up of a key",
@@ -126,7 +117,7 @@ where
 /// The result of a look-up.
 ///
 /// ```
-/// use portcullis_tower::Lookup;
+/// use portcullis::key::Lookup;
 ///
 /// let found = Lookup::found("tenant", "acme").and("user", "ada");
 /// assert_eq!(format!("{found:?}"), r#"Lookup { identity: Found, tags: ["tenant", "user"], .. }"#);
@@ -160,8 +151,8 @@ impl Lookup {
     /// `QuotaRefused`. A policy of another layer, whose look-up may be the same, is ignored here.
     ///
     /// ```
-    /// use portcullis_core::Quota;
-    /// use portcullis_tower::Lookup;
+    /// use portcullis::Quota;
+    /// use portcullis::key::Lookup;
     ///
     /// let found = Lookup::found("account", "acme").quota("daily", Quota::per_day(50_000));
     /// assert_eq!(format!("{found:?}"), r#"Lookup { identity: Found, tags: ["account"], .. }"#);

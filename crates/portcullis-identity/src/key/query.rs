@@ -17,8 +17,8 @@ use super::{Identity, KeyError, KeyExtractor};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Identity, KeyExtractor, Query};
+/// use portcullis::Secret;
+/// use portcullis::key::{Identity, KeyExtractor, Query};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// let (parts, ()) = Request::get("/search?q=a&tenant=acme%20inc").body(())?.into_parts();

@@ -21,8 +21,8 @@ use portcullis_core::log::LogThrottle;
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Identity, KeyExtractor, Route};
+/// use portcullis::Secret;
+/// use portcullis::key::{Identity, KeyExtractor, Route};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// let (parts, ()) = Request::get("/users/17").body(())?.into_parts();

@@ -10,7 +10,7 @@ use portcullis_core::store::Figure;
 ///
 /// A [`CachedLookup`](crate::CachedLookup) or `QuotaLookup` counts in that of the limiter whose layer has it first.
 /// An [`AsyncKeyExtractor`](crate::AsyncKeyExtractor) that wraps another one passes it on, by
-/// [`count_in`](crate::AsyncKeyExtractor::count_in). `Registry::figures` has the numbers.
+/// [`count_in`](crate::AsyncKeyExtractor::count_in). The metrics of a limiter have the numbers.
 #[derive(Clone, Default)]
 pub struct LookupCounts(Arc<Counts>);
 

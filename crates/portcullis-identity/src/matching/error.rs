@@ -2,7 +2,9 @@
 
 use crate::KeyError;
 
-/// Why a request cannot be compared.
+/// Why a request cannot be compared: the address cannot be determined, or the path or the method can be read in more than one way.
+///
+/// Such a request is never exempt: it is rejected where a list denies, and limited where a list limits or exempts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Undecided {

@@ -13,7 +13,7 @@ use super::{RequestMatcher, Undecided};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::{ExtensionValue, RequestMatcher};
+/// use portcullis::layer::{ExtensionValue, RequestMatcher};
 ///
 /// #[derive(Clone)]
 /// struct Account {

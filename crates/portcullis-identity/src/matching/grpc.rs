@@ -11,12 +11,12 @@ use super::{MatcherError, PathReadings, PlainPath, RequestMatcher, RequestPath, 
 /// Matches calls of a gRPC method, or of all methods of a service.
 ///
 /// A call is a `POST` with a content type of gRPC or gRPC-Web, and the path `/package.Service/Method`. A request for that path
-/// that is not such a call is [undecided](super#undecided-requests), because Tonic runs a call whatever its method and its
+/// that is not such a call is [undecided](super::Undecided), because Tonic runs a call whatever its method and its
 /// content type.
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::{GrpcMethod, RequestMatcher, Undecided};
+/// use portcullis::layer::{GrpcMethod, RequestMatcher, Undecided};
 ///
 /// let health = GrpcMethod::service("grpc.health.v1.Health");
 /// let request = Request::post("/grpc.health.v1.Health/Check");
@@ -61,7 +61,7 @@ impl FromStr for GrpcMethod {
     /// Parses the name of a method, `package.Service/Method`, or of a service, `package.Service`, for all its methods.
     ///
     /// ```
-    /// use portcullis_tower::matching::GrpcMethod;
+    /// use portcullis::layer::GrpcMethod;
     ///
     /// let is_name = |name: &str| name.parse::<GrpcMethod>().is_ok();
     /// assert!(is_name("grpc.health.v1.Health/Check") && !is_name("/grpc.health.v1.Health/Check"));

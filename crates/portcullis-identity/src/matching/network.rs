@@ -15,7 +15,7 @@ use portcullis_core::or_panic;
 /// It trusts what the `ClientIp` trusts: a header counts only if a trusted proxy wrote it. Pass the one that the layer charges
 /// by. An IPv4-mapped IPv6 address is treated as the IPv4 address, in the networks and in the address.
 ///
-/// If the address cannot be determined, the request is [undecided](super#undecided-requests), with the error of the `ClientIp`:
+/// If the address cannot be determined, the request is [undecided](super::Undecided), with the error of the `ClientIp`:
 /// it is not exempt, and where the network is denied, it gets the response to that error (400 or 500).
 ///
 /// **Do not exempt the network of a proxy.** A proxy that writes no header is the client of all requests that it forwards, and an
@@ -25,8 +25,9 @@ use portcullis_core::or_panic;
 /// use std::net::SocketAddr;
 ///
 /// use http::Request;
-/// use portcullis_tower::matching::{Network, RequestMatcher};
-/// use portcullis_tower::{ClientIp, Trust};
+/// use portcullis::ClientIp;
+/// use portcullis::key::Trust;
+/// use portcullis::layer::{Network, RequestMatcher};
 ///
 /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/24"])).x_forwarded_for();
 /// let office = Network::of(&clients, ["203.0.113.0/24", "2001:db8:7::/48"]);

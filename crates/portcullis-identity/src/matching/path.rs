@@ -39,7 +39,7 @@ pub(crate) use readings::{PathText, said_alike};
 /// - without blanks and dots at the end of a segment.
 ///
 /// If one of them matches, or if the path has what servers read in too many ways, such as a dot segment or a malformed escape, the request
-/// is [undecided](super#undecided-requests); otherwise it does not match. A request without a path, `OPTIONS *` or `CONNECT` with an
+/// is [undecided](super::Undecided); otherwise it does not match. A request without a path, `OPTIONS *` or `CONNECT` with an
 /// authority, is undecided. A path has at most 7 040 readings; of more than 4 096 bytes it is undecided if it has several.
 ///
 /// Where Axum has matched a route without parameters, the router has decided: only this path counts, as it is written.
@@ -49,7 +49,7 @@ pub(crate) use readings::{PathText, said_alike};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::{RequestMatcher, RequestPath, Undecided};
+/// use portcullis::layer::{RequestMatcher, RequestPath, Undecided};
 ///
 /// let compare = |path: &str| {
 ///     let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
@@ -99,7 +99,7 @@ impl RequestPath {
     /// Matches the Axum route with this pattern, as it was defined, with the prefixes of routers around it: `/users/{id}`.
     ///
     /// However a client writes its path, Axum has decided which route that is. Where no route has matched, the request is
-    /// [undecided](super#undecided-requests): in the fallback, around a whole `Router`, and inside of services of `nest_service`.
+    /// [undecided](super::Undecided): in the fallback, around a whole `Router`, and inside of services of `nest_service`.
     /// So a layer that denies a route belongs inside of the router; there it rejects requests for
     /// unknown paths as well.
     ///
@@ -119,11 +119,11 @@ impl RequestPath {
 /// and only the characters of plain ASCII paths.
 ///
 /// ```
-/// use portcullis_tower::matching::{PlainPath, RequestPath};
+/// use portcullis::layer::{PlainPath, RequestPath};
 ///
 /// let _ = RequestPath::prefix(&"/admin".parse::<PlainPath>()?);
 /// assert!(["/caf%C3%A9", "/admin/..", "admin"].iter().all(|text| text.parse::<PlainPath>().is_err()));
-/// # Ok::<(), portcullis_tower::matching::MatcherError>(())
+/// # Ok::<(), portcullis::layer::MatcherError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainPath(PathPattern);
@@ -164,7 +164,7 @@ impl RequestMatcher for RequestPath {
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::matched_path;
+/// use portcullis_identity::matching::matched_path;
 ///
 /// let (parts, ()) = Request::get("/users/7").body(()).unwrap().into_parts();
 /// assert_eq!(matched_path(&parts), None);

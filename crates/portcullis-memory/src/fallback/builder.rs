@@ -58,7 +58,7 @@ impl<S: Store, C: Clock> FallbackBuilder<S, C> {
         FallbackBuilder { store: self.store, memory: self.memory.clock(clock), overrides: self.overrides }
     }
 
-    /// Sets about how many keys, of all policies, have an [override](portcullis_core::overrides) that the fallback knows, 10 000 by
+    /// Sets about how many keys, of all policies, have an [override](portcullis_core::overrides::Override) that the fallback knows, 10 000 by
     /// default; zero counts as one. Each takes up to 300 bytes. Beyond that, the block that ends first is forgotten, and a key is
     /// not known if there are only grants.
     pub fn override_capacity(self, keys: usize) -> Self {

@@ -18,7 +18,7 @@ pub struct MemoryStats {
     pub overflowing_policies: usize,
     /// Checks, refunds and settlements whose key did not fit and that used an overflow state, since the start.
     pub overflowed_checks: u64,
-    /// Stored [overrides](portcullis_core::overrides), including expired ones that were not swept yet.
+    /// Stored [overrides](portcullis_core::overrides::Override), including expired ones that were not swept yet.
     pub overrides: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct MemoryPolicyStats {
     pub overflow_states: usize,
     /// Checks, refunds and settlements whose key did not fit and that used an overflow state, since the start.
     pub overflowed_checks: u64,
-    /// Stored [overrides](portcullis_core::overrides), including expired ones that were not swept yet.
+    /// Stored [overrides](portcullis_core::overrides::Override), including expired ones that were not swept yet.
     pub overrides: usize,
 }
 

@@ -13,9 +13,8 @@ use crate::clock::SystemClock;
 /// keys takes no capacity from the others. Memory is allocated as keys arrive, not in advance.
 ///
 /// ```
-/// use portcullis_core::store::Store;
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_memory::MemoryStore;
+/// use portcullis::store::{MemoryStore, Store};
+/// use portcullis::{Policy, Quota};
 ///
 /// let store = MemoryStore::builder().capacity(1_000).total_capacity(2_000).build();
 /// let policy = |name| Policy::gcra(name, Quota::per_second(10));
@@ -116,7 +115,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         Self { swept_per_check: entries, ..self }
     }
 
-    /// Sets about how many keys of each policy have an [override](portcullis_core::overrides), 10 000 by default; zero counts as one.
+    /// Sets about how many keys of each policy have an [override](portcullis_core::overrides::Override), 10 000 by default; zero counts as one.
     /// Only policies that [read overrides](portcullis_core::Policy::reads_overrides) keep any. Each takes up to 300 bytes, which do not
     /// count against the [bytes](Self::bytes).
     ///

@@ -9,8 +9,7 @@ use portcullis_core::{StoreError, StoreErrorKind};
 /// Keeps documents in this process, for tests. At most 1 024 names; a document under another name is refused.
 ///
 /// ```
-/// use portcullis_core::store::DocumentStore as _;
-/// use portcullis_memory::MemoryDocuments;
+/// use portcullis::store::{DocumentStore as _, MemoryDocuments};
 ///
 /// let documents = MemoryDocuments::new();
 /// let replace = |text: &[u8]| documents.replace("rules", Vec::new(), text.to_vec()).into_ready();

@@ -29,7 +29,7 @@ pub enum ResetFormat {
 /// commas: the first reset belongs to the first number of units, and so on.
 ///
 /// ```
-/// use portcullis_outgoing::{RemainingHeaders, ResetFormat};
+/// use portcullis::outgoing::{RemainingHeaders, ResetFormat};
 ///
 /// let github = RemainingHeaders::x_ratelimit(ResetFormat::UnixSeconds);
 /// let discord = RemainingHeaders::named("x-ratelimit-remaining", "x-ratelimit-reset-after", ResetFormat::Seconds);
@@ -51,7 +51,7 @@ impl RemainingHeaders {
         Self { remaining: X_RATELIMIT_REMAINING.clone(), reset: X_RATELIMIT_RESET.clone(), format }
     }
 
-    /// Headers of other names, which are case-insensitive. Names from configuration or input are parsed to a [`HeaderName`] first.
+    /// Headers of other names, which are case-insensitive. Names from configuration or input are parsed to a `HeaderName` first.
     ///
     /// # Panics
     ///

@@ -19,7 +19,7 @@ bitflags::bitflags! {
     /// if responses are cacheable, or make them `Cache-Control: private`.
     ///
     /// ```
-    /// use portcullis_response::RateLimitHeaders;
+    /// use portcullis::headers::RateLimitHeaders;
     ///
     /// let both = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF;
     /// let names: Vec<_> = both.names().map(|name| name.to_string()).collect();

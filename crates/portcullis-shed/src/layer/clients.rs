@@ -22,14 +22,9 @@ impl ShedLayer {
     /// and an allocation more; a layer without shares costs nothing more.
     ///
     /// ```
-    /// use std::sync::Arc;
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::ShedLayer;
-    /// use portcullis_tower::{ClientIp, Registry};
+    /// use portcullis::{ClientIp, Limiter};
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = ShedLayer::new(&registry, 20..=1_000).share_per(ClientIp::peer());
+    /// let layer = Limiter::memory().shed(20..=1_000).share_per(ClientIp::peer());
     /// assert_eq!(layer.in_flight(), 0);
     /// ```
     ///
@@ -55,15 +50,10 @@ impl ShedLayer {
     /// A layer in [shadow mode](Self::shadow) ends no body.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use std::time::Duration;
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_shed::ShedLayer;
-    /// use portcullis_tower::{BodyRate, Registry};
+    /// use portcullis::{BodyRate, Limiter};
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = ShedLayer::new(&registry, 10..=500).body_rate(BodyRate::new(10_000, Duration::from_secs(10)));
+    /// let layer = Limiter::memory().shed(10..=500).body_rate(BodyRate::new(10_000, Duration::from_secs(10)));
     /// assert_eq!(layer.in_flight(), 0);
     /// ```
     #[must_use]

@@ -21,18 +21,15 @@ use crate::shared::Shared;
 /// A range is the settings with this [`limit`](Self::limit) and the defaults.
 ///
 /// ```
-/// use std::sync::Arc;
-/// use portcullis_core::Secret;
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_shed::{ShedLayer, ShedSettings};
-/// use portcullis_tower::Registry;
+/// use portcullis::Limiter;
+/// use portcullis::shed::ShedSettings;
 ///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// assert_eq!(ShedLayer::try_new(&registry, 10..=500)?.limit(), 10);
+/// let limiter = Limiter::memory();
+/// assert_eq!(limiter.try_shed(10..=500)?.limit(), 10);
 /// let wrong = ShedSettings { reserved_for_critical: 1.5, tolerated_latency: 1.0, ..ShedSettings::from(10..=500) };
-/// let mistakes = ShedLayer::try_new(&registry, wrong).unwrap_err();
+/// let mistakes = limiter.try_shed(wrong).unwrap_err();
 /// assert_eq!(mistakes.len(), 2);
-/// # Ok::<(), portcullis_core::Mistakes<portcullis_shed::ShedError>>(())
+/// # Ok::<(), portcullis::Mistakes<portcullis::shed::ShedError>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 // Exhaustive: it is written with `..`.

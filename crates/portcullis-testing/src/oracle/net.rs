@@ -56,7 +56,7 @@ impl Model {
     /// largest net from any instant to one period later.
     ///
     /// ```
-    /// use portcullis_core::{Quota, Timestamp};
+    /// use portcullis::{Quota, Timestamp};
     /// use portcullis_testing::oracle::{Event, Model};
     ///
     /// let model = Model::gcra(Quota::per_second(1));

@@ -13,7 +13,7 @@ impl Model {
     /// leaves its time unused.
     ///
     /// ```
-    /// use portcullis_core::{Quota, Timestamp};
+    /// use portcullis::{Quota, Timestamp};
     /// use portcullis_testing::oracle::{Admission, Model};
     ///
     /// let model = Model::leaky_bucket(Quota::per_second(10));

@@ -59,7 +59,7 @@ impl Model {
     /// The check is not valid for logs with changes of the quota. For refunds see [`Model::net_promise`].
     ///
     /// ```
-    /// use portcullis_core::{Quota, Timestamp};
+    /// use portcullis::{Quota, Timestamp};
     /// use portcullis_testing::oracle::{Admission, Model};
     ///
     /// let model = Model::gcra(Quota::per_second(10).burst(5));

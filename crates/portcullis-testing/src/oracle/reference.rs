@@ -29,8 +29,8 @@ use crate::subject::{Checked, SubjectFuture, SystemUnderTest, decisive};
 /// If time goes backwards.
 ///
 /// ```
-/// use portcullis_core::store::Checks;
-/// use portcullis_core::{Policy, PolicyName, Quota, Secret, Timestamp};
+/// use portcullis::store::Checks;
+/// use portcullis::{Policy, PolicyName, Quota, Secret, Timestamp};
 /// use portcullis_testing::SystemUnderTest;
 /// use portcullis_testing::oracle::{Model, Reference};
 ///

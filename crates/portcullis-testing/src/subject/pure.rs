@@ -17,8 +17,8 @@ use super::{Checked, OverrideChange, SubjectFuture, SystemUnderTest};
 /// It never drops a state, not even an expired one.
 ///
 /// ```
-/// use portcullis_core::store::Checks;
-/// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+/// use portcullis::store::Checks;
+/// use portcullis::{Policy, Quota, Secret, Timestamp};
 /// use portcullis_testing::{Pure, SystemUnderTest};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

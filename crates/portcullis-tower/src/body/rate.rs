@@ -28,14 +28,14 @@ pub use rated::RatedBody;
 /// one, and until then the same as other requests. [`allow_silent_grpc`](Self::allow_silent_grpc) is for services whose responses come at the end of
 /// such streams. Upgrades and the tunnels of `CONNECT` have no body.
 ///
-/// `ShedLayer` of `portcullis-shed` applies it to the requests in flight. A server without that layer wraps its requests:
+/// `portcullis::shed::ShedLayer` applies it to the requests in flight. A server without that layer wraps its requests:
 ///
 /// ```
 /// use std::time::Duration;
 ///
 /// use http::Request;
 /// use http_body_util::BodyExt as _;
-/// use portcullis_tower::BodyRate;
+/// use portcullis::BodyRate;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

@@ -16,20 +16,16 @@ use portcullis_engine::Limits;
 /// A layer with only shadow policies inserts nothing else: no [`Charge`](crate::Charge).
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::{Request, Response};
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, Shadow};
+/// use portcullis::key::Global;
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, PolicyExt as _, Quota, Shadow};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let planned = Policy::fixed_window("planned", Quota::per_minute(1));
-/// let layer = RateLimitLayer::new(registry, planned.by(Global).shadow());
+/// let layer = testing::limiter(&ManualClock::default()).layer(planned.by(Global).shadow());
 /// let service = layer.layer(service_fn(|request: Request<String>| async move {
 ///     let shadow = request.extensions().get::<Shadow>().expect("there is a shadow policy");
 ///     let status = if shadow.denial().is_some() { 202 } else { 200 };

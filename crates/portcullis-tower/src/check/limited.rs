@@ -21,18 +21,14 @@ use portcullis_response::internal::{Cause, ResponseSettings};
 /// writes win over those of a layer around the handler.
 ///
 /// ```
-/// use std::sync::Arc;
-///
-/// use portcullis_core::{Decision, ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{CheckBuilder, Reason, Registry};
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Decision, Policy, Quota, Reason};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+/// let limiter = testing::limiter(&ManualClock::default());
 /// let exports = Policy::fixed_window("exports", Quota::per_day(10));
-/// let check = CheckBuilder::new(&registry, &exports).by(|key| key.part("user", b"ada")).cost(11);
+/// let check = limiter.check(&exports).by(|key| key.part("user", b"ada")).cost(11);
 /// let limited = check.await.unwrap_err();
 /// assert_eq!(limited.reason(), Reason::NeverFits);
 /// assert_eq!(limited.decision().map(Decision::remaining), Some(10));
@@ -77,7 +73,7 @@ impl Limited {
         Self(Box::new(Inner { responses, cause, retry_offset, parts }))
     }
 
-    /// Returns what the closure for [rejections](crate::Registry::reject_with) gets: the reason, the decisions, the
+    /// Returns what the closure for rejections gets: the reason, the decisions, the
     /// violated policies and the message. Its [parts](Rejection::parts) are those of an empty request.
     pub fn rejection(&self) -> Rejection<'_> {
         let rejection = Rejection::new(&self.0.parts, self.0.cause.as_cause());
@@ -138,7 +134,7 @@ impl Limited {
         self
     }
 
-    /// Returns the response of a layer: from the closure for [rejections](crate::Registry::reject_with) if there is one, with
+    /// Returns the response of a layer: from the closure for rejections if there is one, with
     /// the headers of a rejection.
     pub fn into_http(self) -> Response<Bytes> {
         // An outer layer, if there is one, does not write its budget where this response has no figures.

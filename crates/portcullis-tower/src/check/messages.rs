@@ -19,7 +19,7 @@ impl Charge {
     /// Like [`charge_more`](Self::charge_more), but the answer is that of a layer. A denial is an error, which says how to
     /// answer: [`Limited`] is a response, a gRPC status, or a close code of a WebSocket. The failure modes of the policies
     /// apply, a queue delays the message, and the same events are emitted as for a request. The policies are checked as they
-    /// [are now](crate::Registry::set_policy), in the modes of the admission. A policy that let the
+    /// are now, in the modes of the admission. A policy that let the
     /// request pass because the store could not answer is checked for each message, so that a stream that was opened
     /// during an outage is limited afterwards. One case is left out: if a layer has admitted the request while its store could not answer
     /// at all, and all policies were open, then nothing is checked; open such a stream with a [`Check`](crate::Check) of its
@@ -30,19 +30,15 @@ impl Charge {
     /// settled with the rest. Once the charge is refunded or settled, messages are still checked and charged, for good.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{CheckBuilder, Registry};
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let limiter = testing::limiter(&ManualClock::default());
     /// let messages = Policy::gcra("messages", Quota::per_minute(1).burst(2));
     /// // Opening the stream costs nothing; each message costs one unit.
-    /// let charge = CheckBuilder::new(&registry, &messages).by(|key| key.part("user", b"ada")).cost(0).await?;
+    /// let charge = limiter.check(&messages).by(|key| key.part("user", b"ada")).cost(0).await?;
     /// assert_eq!(charge.check(1).await?.remaining(), 1);
     /// assert_eq!(charge.check(1).await?.remaining(), 0);
     /// let limited = charge.check(1).await.expect_err("a burst of two");

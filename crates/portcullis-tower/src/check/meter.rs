@@ -26,18 +26,14 @@ use crate::Charge;
 /// A batch is part of the [`Charge`], and refunded or settled with it, once its last unit is used or it is returned.
 ///
 /// ```
-/// use std::sync::Arc;
-///
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{CheckBuilder, Registry};
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, Quota};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+/// let limiter = testing::limiter(&ManualClock::default());
 /// let messages = Policy::fixed_window("messages", Quota::per_minute(100));
-/// let charge = CheckBuilder::new(&registry, &messages).by(|key| key.part("user", b"ada")).cost(0).await?;
+/// let charge = limiter.check(&messages).by(|key| key.part("user", b"ada")).cost(0).await?;
 /// let mut meter = charge.meter(40);
 /// for _ in 0..50 {
 ///     meter.check(1).await?;

@@ -28,20 +28,17 @@ impl RateLimitLayer {
     /// additions that lie far from each other.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use std::time::Duration;
     /// use http::{Request, Response};
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Header;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let hourly = Policy::fixed_window("hourly", Quota::per_hour(1)).by(Header::named("x-user"));
-    /// let layer = RateLimitLayer::new(registry, hourly).spread_retries(Duration::from_secs(60));
+    /// let layer = testing::limiter(&ManualClock::default()).layer(hourly).spread_retries(Duration::from_secs(60));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));

@@ -11,7 +11,7 @@ use portcullis_identity::lists::Lists;
 /// They apply to the whole layer, shadow policies included, not to the policy. They are decided before any
 /// look-up and any call of the store. Several calls of one kind add up: a request has to match one of the matchers.
 /// [`deny`](Self::deny) is applied first, then [`only`](Self::only), then [`except`](Self::except). The module
-/// [`matching`](crate::matching) has the matchers.
+/// of [`RequestMatcher`](crate::matching::RequestMatcher) has the matchers.
 ///
 /// They apply to [preflights](Self::limit_preflights) as they are sent: with the address and the path of the request that
 /// follows, and the method `OPTIONS`. A preflight that they do not limit is not charged to its budget either.
@@ -19,25 +19,22 @@ impl RateLimitLayer {
     /// Does not limit requests that match, like those of an exempt identity: they are not charged, get no headers and no
     /// [`Charge`](crate::Charge) of this layer, and start no look-up.
     ///
-    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is not exempt.
+    /// A request that the matcher [cannot compare](crate::matching::Undecided) is not exempt.
     ///
     /// A client chooses everything in a request except its address and its extensions. An exemption by a path is safe, because the
     /// path determines the handler; one by a header exempts every client that sends it.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::matching::RequestPath;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::layer::RequestPath;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let policy = Policy::fixed_window("all", Quota::per_day(1));
-    /// let layer = RateLimitLayer::new(registry, policy.by(Global)).except(RequestPath::exact("/health"));
+    /// let layer = Limiter::memory().layer(policy.by(Global)).except(RequestPath::exact("/health"));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -64,26 +61,22 @@ impl RateLimitLayer {
     /// ([`reject_with`](Self::reject_with)), with [`Reason::Denied`](crate::Reason::Denied). They are not charged. The log counts
     /// them, at most once a minute, without a value of a request.
     ///
-    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is rejected too: with 403 if it is
+    /// A request that the matcher [cannot compare](crate::matching::Undecided) is rejected too: with 403 if it is
     /// ambiguous; if its identity cannot be determined, with the response to that error, and it stays charged as with any
     /// identity that is malformed ([`count_rejections`](crate::Limit::count_rejections)).
     ///
     /// ```
     /// use std::net::SocketAddr;
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::matching::Network;
-    /// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::layer::Network;
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let clients = ClientIp::peer();
     /// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
-    /// let layer = RateLimitLayer::new(registry, all.by(clients.clone()))
+    /// let layer = Limiter::memory().layer(all.by(clients.clone()))
     ///     .deny(Network::of(&clients, ["198.51.100.0/24"]))
     ///     .except(Network::of(&clients, ["10.0.0.0/8"]));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
@@ -106,7 +99,7 @@ impl RateLimitLayer {
 
     /// Limits only requests that match; the others pass as those that are [exempt](Self::except).
     ///
-    /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is limited.
+    /// A request that the matcher [cannot compare](crate::matching::Undecided) is limited.
     ///
     /// Prefer a layer around the routes that are to be limited, or [`except`](Self::except): a route that is added later is then
     /// limited unless it is named.

@@ -13,7 +13,7 @@ impl RateLimitLayer {
     /// It has the headers that this layer may send with its [settings](Self::headers), each with its unit, its schema and an example,
     /// and the body in its three types: problem details, the same members as JSON, and text. The examples are what the layer sends to a
     /// client that has used up the first policy that is not [hidden](crate::Limit::hide), at a fixed instant, so that the document
-    /// changes only with the policies. They are those of now: see [`Registry::set_policy`](crate::Registry::set_policy).
+    /// changes only with the policies. They are those of now: see `Limiter::set_policy`.
     ///
     /// - The response of a closure ([`reject_with`](Self::reject_with)) has the headers, and no content, because only the closure knows
     ///   it: add it with its schema.
@@ -23,17 +23,15 @@ impl RateLimitLayer {
     /// - It describes HTTP: gRPC has a status of its own. Headers of outer layers are not among the headers.
     ///
     /// ```
-    /// use std::sync::{Arc, LazyLock};
+    /// use std::sync::LazyLock;
     ///
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota, RateLimitLayer};
     /// use utoipa::openapi::{RefOr, Response};
     /// use utoipa::{OpenApi, ToResponse};
     ///
     /// static SEARCH_LIMIT: LazyLock<RateLimitLayer> = LazyLock::new(|| {
-    ///     let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    ///     RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10).burst(20)).by(Global))
+    ///     Limiter::memory().layer(Policy::gcra("search", Quota::per_second(10).burst(20)).by(Global))
     /// });
     ///
     /// /// What a client gets that searches too often.
@@ -77,16 +75,12 @@ impl RateLimitLayer {
     /// other causes in a service as well.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
-    /// use utoipa::openapi::{OpenApiBuilder, PathItem, PathsBuilder};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use utoipa::openapi::path::{HttpMethod, OperationBuilder};
+    /// use utoipa::openapi::{OpenApiBuilder, PathItem, PathsBuilder};
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10).burst(20)).by(Global));
+    /// let layer = Limiter::memory().layer(Policy::gcra("search", Quota::per_second(10).burst(20)).by(Global));
     ///
     /// let search = OperationBuilder::new().responses(layer.openapi_responses());
     /// let paths = PathsBuilder::new().path("/search", PathItem::new(HttpMethod::Get, search));

@@ -14,7 +14,7 @@ use crate::OnAbort;
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::{RequestMatcher as _, RequestPath};
+/// use portcullis::layer::{RequestMatcher as _, RequestPath};
 ///
 /// let export = RequestPath::exact("/export");
 /// let cost = move |parts: &http::request::Parts| if export.matches(parts) == Ok(false) { 1 } else { 100 };
@@ -26,15 +26,11 @@ use crate::OnAbort;
 /// All closures of this signature implement it, and no other type does:
 ///
 /// ```compile_fail,E0277
-/// use std::sync::Arc;
+/// use portcullis::key::Global;
+/// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
-/// let _ = RateLimitLayer::new(registry, all.by(Global).cost(5)); // write `|_| 5`
+/// let _ = Limiter::memory().layer(all.by(Global).cost(5)); // write `|_| 5`
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the cost of a request",

@@ -16,7 +16,7 @@ use portcullis_engine::HeldUntil;
 ///   headers](Limit::release_at_headers). A request holds it while it waits, as for its slot in a queue of another policy. A handler can
 ///   move it into a task: [`Charge::take_permit`](crate::Charge::take_permit).
 /// - **Release.** In the background, once. One that the store has not made, or whose fate is unknown, is repeated for about 90
-///   seconds. [`Registry::drain`](crate::Registry::drain) waits for it. The queue has room for 65 536 releases.
+///   seconds. `Limiter::drain` waits for it. The queue has room for 65 536 releases.
 /// - **Lease.** A task renews all permits of a limiter every third of the shortest lease, as long as there are some. So a permit
 ///   comes back within its lease if its process crashes, and also if it cannot be released. If the store does not answer for
 ///   longer than a lease, the permit lapses, which is an event ([`PermitLapsed`](crate::EventKind::PermitLapsed)), and the
@@ -33,18 +33,16 @@ use portcullis_engine::HeldUntil;
 ///   [`Charge`](crate::Charge), and its later checks, do not affect permits. A rejected request holds none.
 ///
 /// ```
-/// use std::sync::Arc;
 /// use http::{Request, Response};
-/// use portcullis_core::{Concurrency, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::Global;
+/// use portcullis::layer::Concurrency;
+/// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let requests = Policy::gcra("requests", Quota::per_second(10).burst(20));
-/// let layer = RateLimitLayer::new(registry, requests.by(Global)).and(Concurrency::new("exports", 1));
+/// let layer = Limiter::memory().layer(requests.by(Global)).and(Concurrency::new("exports", 1));
 /// let service = layer.layer(service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("a long export")))
 /// }));
@@ -68,17 +66,15 @@ impl Limit {
     /// ended: for a limit on the work that makes a response, where it does not matter how fast a client reads it.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Concurrency, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::layer::Concurrency;
+    /// use portcullis::{Limiter, PolicyExt as _};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// let layer = RateLimitLayer::new(registry, Concurrency::new("queries", 1).by(Global).release_at_headers());
+    /// let layer = Limiter::memory().layer(Concurrency::new("queries", 1).by(Global).release_at_headers());
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("rows")))
     /// }));

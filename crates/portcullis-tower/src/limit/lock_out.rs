@@ -41,28 +41,24 @@ impl Limit {
     ///   a share of the limit, and its own memory of each process.
     /// - **Requests that wait** for a [window](portcullis_core::Policy::wait_at_most) when the block begins are rejected at their turn.
     ///   Those that have a slot in a queue, or are charged already, go on.
-    /// - **By hand**, [`Registry::block`](crate::Registry::block) and [`unblock`](crate::Registry::unblock).
+    /// - **By hand**, `Limiter::block` and `unblock`.
     ///
     /// ```
     /// use std::net::SocketAddr;
-    /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
     /// use http::{Request, Response};
-    /// use portcullis_core::overrides::LockOut;
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{ClientIp, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::layer::LockOut;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{ClientIp, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let log_ins = Policy::sliding_window("log-ins", Quota::per_minute(5));
     /// let lock_out = LockOut::after(20).within(minute).block_for(minute * 5).up_to(hour * 24);
-    /// let layer = RateLimitLayer::new(registry, log_ins.by(ClientIp::peer()).lock_out(lock_out));
+    /// let layer = testing::limiter(&ManualClock::default()).layer(log_ins.by(ClientIp::peer()).lock_out(lock_out));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));

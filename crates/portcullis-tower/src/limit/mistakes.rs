@@ -12,8 +12,8 @@ impl Limit {
     /// [`RateLimitLayer::try_new`](crate::RateLimitLayer::try_new) finds it as well, and what the limiter refuses.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Global, LayerError, PolicyExt as _};
+    /// use portcullis::key::Global;
+    /// use portcullis::{LayerError, Policy, PolicyExt as _, Quota};
     ///
     /// let limit = Policy::gcra("search", Quota::per_second(10)).by(Global).quota(|_| None).release_at_headers();
     /// let mistakes = limit.mistakes();

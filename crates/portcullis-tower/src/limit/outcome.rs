@@ -35,19 +35,17 @@ impl Limit {
     /// the last slot of its queue.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, ResponseOutcome};
+    /// use portcullis::charge::ResponseOutcome;
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let failures = Policy::fixed_window("failed-log-ins", Quota::per_day(2));
     /// let failures = failures.by(Global).charge_when(|outcome: &ResponseOutcome| outcome.status() == 401);
-    /// let layer = RateLimitLayer::new(registry, failures);
+    /// let layer = Limiter::memory().layer(failures);
     /// let service = layer.layer(service_fn(async |password: Request<String>| {
     ///     let status = if password.body() == "correct horse" { 200 } else { 401 };
     ///     Response::builder().status(status).body(())
@@ -92,19 +90,16 @@ impl Limit {
     /// request is rejected as one beyond the number for its key.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let renewals = Policy::fixed_window("renewals", Quota::per_day(2)).by(Global);
     /// let renewals = renewals.charge_when(|outcome| outcome.status().is_client_error());
-    /// let layer = RateLimitLayer::new(registry, renewals.charge_after_at_most(20));
+    /// let layer = Limiter::memory().layer(renewals.charge_after_at_most(20));
     /// let mut service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(()))
     /// }));

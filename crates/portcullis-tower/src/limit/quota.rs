@@ -15,15 +15,11 @@ pub use lookup::QuotaLookup;
 /// All closures of this signature implement it, and no other type does:
 ///
 /// ```compile_fail,E0277
-/// use std::sync::Arc;
+/// use portcullis::key::Global;
+/// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000));
-/// let _ = RateLimitLayer::new(registry, daily.by(Global).quota(Quota::per_day(10))); // write `|_| Some(..)`
+/// let _ = Limiter::memory().layer(daily.by(Global).quota(Quota::per_day(10))); // write `|_| Some(..)`
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the quota of a caller",
@@ -57,19 +53,17 @@ impl Limit {
     ///
     /// Everything that belongs to a request has the quota that it was admitted with: headers, the [`Charge`](crate::Charge),
     /// refunds and settlements, messages, waits, and the [part of the limit](Self::warn_at) from which it is marked. While the store
-    /// cannot answer, its fallback decides with it as well. After [`Registry::set_policy`](crate::Registry::set_policy) the function
+    /// cannot answer, its fallback decides with it as well. After `Limiter::set_policy` the function
     /// is asked again with the next request. What a [look-up](crate::Lookup::quota) has found goes before it.
     ///
     /// A request costs a look into a table of the quotas that callers have had, and callers of one plan share its policy. Layers without
     /// quotas of callers pay nothing.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Extension, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Extension;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// /// Inserted by authentication.
@@ -81,15 +75,13 @@ impl Limit {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let (free, pro) = (Quota::per_day(1_000), Quota::per_day(50_000));
     /// let by_id = Extension::<Account>::with(|account, key| key.part("account", &account.id.to_be_bytes()));
     /// let daily = Policy::fixed_window("daily", free).caller_quotas(free, pro).by(by_id).quota(move |parts| {
     ///     let account = parts.extensions.get::<Account>()?;
     ///     Some(if account.is_pro { pro } else { free })
     /// });
-    /// let layer = RateLimitLayer::new(registry, daily);
+    /// let layer = testing::limiter(&ManualClock::default()).layer(daily);
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(()))
     /// }));

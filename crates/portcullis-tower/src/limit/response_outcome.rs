@@ -15,7 +15,8 @@ use portcullis_response::internal::GRPC_STATUS;
 /// response has no messages.
 ///
 /// ```
-/// use portcullis_tower::ResponseOutcome;
+/// use portcullis::Limiter;
+/// use portcullis::charge::ResponseOutcome;
 ///
 /// /// Failed log-ins, in HTTP and in gRPC.
 /// fn is_failed(outcome: &ResponseOutcome<'_>) -> bool {
@@ -25,13 +26,11 @@ use portcullis_response::internal::GRPC_STATUS;
 ///     }
 /// }
 ///
-/// # use std::sync::Arc;
-/// # use portcullis_core::{Policy, Quota, Secret};
-/// # use portcullis_memory::MemoryStore;
-/// # use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
-/// # let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// # use portcullis::key::Global;
+/// # use portcullis::{Policy, PolicyExt as _, Quota};
+/// # let limiter = Limiter::memory();
 /// let log_ins = Policy::fixed_window("log-ins", Quota::per_hour(5)).by(Global);
-/// let layer = RateLimitLayer::new(registry, log_ins.charge_when(is_failed));
+/// let layer = limiter.layer(log_ins.charge_when(is_failed));
 /// assert_eq!(layer.policies().count(), 1);
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -12,19 +12,15 @@ impl Limit {
     ///
     /// ```
     /// use std::net::SocketAddr;
-    /// use std::sync::Arc;
-    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{ClientIp, Percent, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::layer::Percent;
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let planned = Policy::fixed_window("planned", Quota::per_day(1));
-    /// let layer = RateLimitLayer::new(registry, planned.by(ClientIp::peer()).enforce(Percent::new(10)));
+    /// let layer = Limiter::memory().layer(planned.by(ClientIp::peer()).enforce(Percent::new(10)));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -62,7 +58,7 @@ impl Limit {
 
     /// Sets the mode of the policy, [`Mode::Enforce`] by default.
     ///
-    /// [`Registry::set_mode`](crate::Registry::set_mode) replaces it while the layer runs.
+    /// `Limiter::set_mode` replaces it while the layer runs.
     pub fn mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }

@@ -16,23 +16,21 @@ impl Registry {
     /// Other processes do not change.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, Mode, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::layer::Mode;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let limiter = Limiter::memory();
     /// let all = Policy::fixed_window("all", Quota::per_day(1));
-    /// let service = RateLimitLayer::new(Arc::clone(&registry), all.clone().by(Global)).layer(service_fn(
+    /// let service = limiter.layer(all.clone().by(Global)).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// for (mode, status) in [(Mode::Shadow, 200), (Mode::Enforce, 429), (Mode::Off, 200)] {
-    ///     registry.set_mode(all.name(), mode)?;
+    ///     limiter.set_mode(all.name(), mode)?;
     ///     assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), status);
     /// }
     /// # Ok(())
@@ -88,25 +86,22 @@ impl Registry {
     /// Other processes do not change.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let limiter = Limiter::memory();
     /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-    /// let service = RateLimitLayer::new(Arc::clone(&registry), daily.by(Global)).layer(service_fn(
+    /// let service = limiter.layer(daily.by(Global)).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// let response = service.clone().oneshot(Request::new(String::new())).await?;
     /// assert_eq!(response.headers()["x-ratelimit-remaining"], "99");
     ///
-    /// registry.set_policy(Policy::fixed_window("daily", Quota::per_day(50)))?;
+    /// limiter.set_policy(Policy::fixed_window("daily", Quota::per_day(50)))?;
     /// let response = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!(response.headers()["x-ratelimit-limit"], "50");
     /// assert_eq!(response.headers()["x-ratelimit-remaining"], "48");

@@ -19,30 +19,27 @@ impl Registry {
     ///
     /// ```
     /// use std::net::SocketAddr;
-    /// use std::sync::Arc;
-    ///
     /// use http::Request;
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{ClientIp, Extension, Header, Registry};
+    /// use portcullis::key::{Extension, Header};
+    /// use portcullis::{ClientIp, Limiter};
     ///
     /// #[derive(Clone)]
     /// struct User(u64);
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
+    /// let limiter = Limiter::memory();
     /// let by_user = Extension::<User>::with(|user, key| key.part("user", &user.0.to_be_bytes()));
-    /// let user_42 = registry.key_of(&by_user, Request::builder().extension(User(42)).body(())?)?;
+    /// let user_42 = limiter.key_of(&by_user, Request::builder().extension(User(42)).body(())?)?;
     ///
     /// let by_api_key = Header::named("x-api-key");
-    /// let api_key = registry.key_of(&by_api_key, Request::builder().header("x-api-key", "k-17").body(())?)?;
+    /// let api_key = limiter.key_of(&by_api_key, Request::builder().header("x-api-key", "k-17").body(())?)?;
     ///
     /// // An IPv6 client is its /64 network, as in the layer.
     /// let [one, other] = ["[2001:db8::1]:0", "[2001:db8::2]:0"].map(|peer| {
     ///     let peer: SocketAddr = peer.parse().expect("an address and a port");
     ///     let mut request = Request::new(());
     ///     request.extensions_mut().insert(peer);
-    ///     registry.key_of(&ClientIp::peer(), request)
+    ///     limiter.key_of(&ClientIp::peer(), request)
     /// });
     /// assert_eq!(one, other);
     /// assert!(user_42 != api_key);
@@ -70,29 +67,27 @@ impl Registry {
     /// layer has the name, as in a tool of its own, `policy` itself has to allow overrides.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Header;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let limiter = Limiter::memory();
     /// let api = Policy::fixed_window("api", Quota::per_day(1_000)).allow_overrides();
     /// let by_user = Header::named("x-user");
-    /// let service = RateLimitLayer::new(Arc::clone(&registry), api.clone().by(by_user.clone())).layer(service_fn(
+    /// let service = limiter.layer(api.clone().by(by_user.clone())).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// let request = || Request::builder().header("x-user", "mallory").body(String::new());
     ///
-    /// let mallory = registry.key_of(&by_user, request()?)?;
-    /// registry.block(&api, mallory, Duration::from_secs(3_600)).await?;
+    /// let mallory = limiter.key_of(&by_user, request()?)?;
+    /// limiter.block(&api, mallory, Duration::from_secs(3_600)).await?;
     /// assert_eq!(service.clone().oneshot(request()?).await?.status(), 429);
-    /// registry.unblock(&api, mallory).await?;
+    /// limiter.unblock(&api, mallory).await?;
     /// assert_eq!(service.oneshot(request()?).await?.status(), 200);
     /// # Ok(())
     /// # }
@@ -101,7 +96,7 @@ impl Registry {
     /// # Errors
     ///
     /// If the limiter has no such policy, if the policy does not read overrides, if `length` is shorter than a microsecond or longer
-    /// than [`MAX_LENGTH`](overrides::MAX_LENGTH), or if the store fails or keeps no blocks.
+    /// than 2^51 microseconds, or if the store fails or keeps no blocks.
     pub async fn block(&self, policy: &Policy, key: Key, length: Duration) -> Result<(), OverridingError> {
         let Some(policy) = self.overridden(policy)? else { return Ok(()) };
         overrides::validate_block(&policy, length)?;
@@ -128,27 +123,25 @@ impl Registry {
     /// The key keeps its state: what it has used of the old quota counts against the new one. A window keeps its length.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Header;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let limiter = Limiter::memory();
     /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).allow_overrides();
     /// let by_user = Header::named("x-user");
-    /// let service = RateLimitLayer::new(Arc::clone(&registry), daily.clone().by(by_user.clone())).layer(service_fn(
+    /// let service = limiter.layer(daily.clone().by(by_user.clone())).layer(service_fn(
     ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
     /// ));
     /// let request = || Request::builder().header("x-user", "ada").body(String::new());
     ///
-    /// let ada = registry.key_of(&by_user, request()?)?;
-    /// registry.grant(&daily, ada, Quota::per_day(5_000)).for_duration(Duration::from_secs(3 * 86_400)).await?;
+    /// let ada = limiter.key_of(&by_user, request()?)?;
+    /// limiter.grant(&daily, ada, Quota::per_day(5_000)).for_duration(Duration::from_secs(3 * 86_400)).await?;
     /// let response = service.oneshot(request()?).await?;
     /// assert_eq!(response.headers()["x-ratelimit-limit"], "5000");
     /// # Ok(())
@@ -195,7 +188,7 @@ impl Registry {
     }
 }
 
-/// A grant that lacks its end. Made by [`Registry::grant`].
+/// A grant that lacks its end. Made by `Limiter::grant`.
 #[derive(Clone, Copy)]
 #[must_use = "nothing is granted until `until` or `for_duration` is awaited"]
 pub struct GrantBuilder<'a> {
@@ -224,7 +217,7 @@ impl GrantBuilder<'_> {
     /// # Errors
     ///
     /// If the limiter has no such policy, or it does not read overrides; if the policy cannot have the quota; if `length` is
-    /// shorter than a microsecond or longer than [`MAX_LENGTH`](overrides::MAX_LENGTH); if the store fails or keeps no grants.
+    /// shorter than a microsecond or longer than 2^51 microseconds; if the store fails or keeps no grants.
     pub async fn for_duration(self, length: Duration) -> Result<(), OverridingError> {
         let Self { registry, policy, key, quota } = self;
         let Some(policy) = registry.overridden(policy)? else { return Ok(()) };

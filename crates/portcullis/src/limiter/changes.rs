@@ -26,7 +26,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If no layer has the policy; for [`Mode::Percent`], if clients [choose](crate::key::KeyExtractor::is_chosen_by_client) its
-    /// key in a layer. See [`Registry::set_mode`](portcullis_tower::Registry::set_mode).
+    /// key in a layer. Nothing changes then.
     pub fn set_mode(&self, policy: &PolicyName, mode: Mode) -> Result<(), LayerError> {
         self.registry.set_mode(policy, mode)
     }
@@ -89,7 +89,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If there is no policy of this name, if its states could not follow, because the algorithm or the length of a window differs,
-    /// or if the store or a layer cannot have the new one. See [`Registry::set_policy`](portcullis_tower::Registry::set_policy).
+    /// or if the store or a layer cannot have the new one. Nothing changes then.
     pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         self.registry.set_policy(policy)
     }

@@ -5,7 +5,7 @@ use crate::event::EventKind;
 
 impl Limiter {
     /// Emits an event to the log and to the [observers](Self::observe), as a layer does, for a program that decides with the
-    /// [store](Self::store) itself. See [`Registry::emit_event`](portcullis_tower::Registry::emit_event).
+    /// [store](Self::store) itself. The event has no policies but those that its kind names, and no fingerprints.
     ///
     /// ```
     /// use portcullis::event::EventKind;

@@ -6,8 +6,8 @@ use portcullis_tower::LayerSummary;
 use super::Limiter;
 
 impl Limiter {
-    /// Returns the layers that limit services now, with their policies, modes and keys, and the rules of files. At most 10 000. See
-    /// [`Registry::layers`](portcullis_tower::Registry::layers).
+    /// Returns the layers that limit services now, with their policies, modes and keys, and the rules of files, in the
+    /// order in which they were applied. At most 10 000; layers beyond that number limit and are not listed.
     ///
     /// ```
     /// use axum::Router;

@@ -79,8 +79,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If no layer has the policy and it allows none itself; if the policy of the layers allows none and has no lock-out; if
-    /// `length` is shorter than a microsecond or longer than 2^51 microseconds; if the store fails or keeps no blocks. See
-    /// [`Registry::block`](portcullis_tower::Registry::block).
+    /// `length` is shorter than a microsecond or longer than 2^51 microseconds; if the store fails or keeps no blocks.
     pub async fn block(&self, policy: &Policy, key: Key, length: Duration) -> Result<(), OverridingError> {
         self.registry.block(policy, key, length).await
     }

@@ -17,7 +17,8 @@ use crate::Timestamp;
 /// `portcullis` makes tables from time zone data; this crate has none.
 ///
 /// ```
-/// use portcullis_core::{Timestamp, WindowTable};
+/// use portcullis::Timestamp;
+/// use portcullis::store::WindowTable;
 ///
 /// /// January, February and March 2026 in UTC. Months are counted from January 1970, which is 1.
 /// static MONTHS: [Timestamp; 3] = [
@@ -31,7 +32,7 @@ use crate::Timestamp;
 /// assert_eq!(table.number_at(valentine), 674);
 /// assert_eq!(table.window(674), MONTHS[1]..MONTHS[2]);
 /// assert_eq!(table.longest().as_secs(), 31 * 86_400);
-/// # Ok::<(), portcullis_core::WindowTableError>(())
+/// # Ok::<(), portcullis::store::WindowTableError>(())
 /// ```
 #[derive(Clone, Copy)]
 pub struct WindowTable {
@@ -135,14 +136,15 @@ impl WindowTable {
     /// server's is in one of the two.
     ///
     /// ```
-    /// use portcullis_core::{Timestamp, WindowTable};
+    /// use portcullis::Timestamp;
+    /// use portcullis::store::WindowTable;
     ///
     /// static STARTS: [Timestamp; 3] =
     ///     [Timestamp::from_micros(100), Timestamp::from_micros(200), Timestamp::from_micros(300)];
     /// let table = WindowTable::new("test", 1, &STARTS)?;
     /// assert_eq!(table.nearest_two(Timestamp::from_micros(280)), (2, [200, 300, (1 << 53) - 1].map(Timestamp::from_micros)));
     /// assert_eq!(table.nearest_two(Timestamp::from_micros(220)), (1, [100, 200, 300].map(Timestamp::from_micros)));
-    /// # Ok::<(), portcullis_core::WindowTableError>(())
+    /// # Ok::<(), portcullis::store::WindowTableError>(())
     /// ```
     pub fn nearest_two(&self, now: Timestamp) -> (u64, [Timestamp; 3]) {
         let number = self.number_at(now);

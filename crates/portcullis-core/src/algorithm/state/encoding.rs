@@ -27,8 +27,8 @@ impl State {
     /// contain the expiry either: it is [`Strategy::expires_at`](crate::Strategy::expires_at).
     ///
     /// ```
-    /// use portcullis_core::algorithm::State;
-    /// use portcullis_core::{Policy, Quota, Timestamp};
+    /// use portcullis::store::State;
+    /// use portcullis::{Policy, Quota, Timestamp};
     ///
     /// let pages = Policy::gcra("pages", Quota::per_second(1));
     /// let now = Timestamp::from_micros(1_000_000);
@@ -74,7 +74,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// If the bytes are not the encoding of a state that an algorithm can have left: see [`DecodeStateError`]. A state with
+    /// If the bytes are not the encoding of a state that an algorithm can have left. A state with
     /// odd instants or counts is not an error: under any strategy it decides like a state from another clock or quota.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeStateError> {
         let (&kind, fields) = bytes.split_first().ok_or(DecodeStateError::Empty)?;

@@ -9,16 +9,17 @@ use crate::{Policy, PolicyName, SlidingWindow};
 /// Policies whose [work](crate::Strategy::work) exceeds what one decision may take, [`Checks::MAX_WORK`].
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota, SlidingWindow, Strategy, TooMuchWork};
+/// use portcullis::store::{SlidingWindow, Strategy, TooMuchWork};
+/// use portcullis::{Policy, Quota};
 ///
-/// let window = |name, slots| -> Result<_, portcullis_core::QuotaError> {
+/// let window = |name, slots| -> Result<_, portcullis::QuotaError> {
 ///     let window = SlidingWindow::with_slots(Quota::per_hour(100), slots)?;
 ///     Ok(Policy::literal(name, Strategy::SlidingWindow(window)))
 /// };
 /// assert!(TooMuchWork::check(&[window("fine", 600)?, window("coarse", 6)?]).is_ok());
 /// let error = TooMuchWork::check(&[window("fine", 600)?, window("finer", 1_000)?]).unwrap_err();
 /// assert_eq!(error.work(), 1_600);
-/// # Ok::<(), portcullis_core::QuotaError>(())
+/// # Ok::<(), portcullis::QuotaError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TooMuchWork {

@@ -41,25 +41,24 @@ impl Outcome {
         self
     }
 
-    /// The policies that have the quota of a caller or of a [grant](crate::overrides): the policies of checks that were decided under it,
+    /// The policies that have the quota of a caller or of a [grant](crate::overrides::Grant): the policies of checks that were decided under it,
     /// and of checks that a [remembered](Outcome::remembered) denial leaves out. Empty for nearly all outcomes.
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::overrides::{Effect, Override};
-    /// use portcullis_core::store::{Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{Checks, MemoryStore, Store as _};
+    /// use portcullis::{Policy, Quota, Secret};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
-    /// let (now, api) = (Timestamp::EPOCH, Policy::gcra("api", Quota::per_second(10)).allow_overrides());
-    /// let mut record = Override::NONE;
-    /// record.set_grant(now, Some((Quota::per_second(100), Duration::from_secs(60))));
-    /// let Effect::Granted(granted, _) = record.effect(&api, now) else { panic!("there is a grant") };
+    /// let ada = hasher.finish()?;
+    /// let (store, api) = (MemoryStore::new(), Policy::fixed_window("api", Quota::per_minute(10)).allow_overrides());
+    /// let grant = Some((Quota::per_minute(100), Duration::from_secs(60)));
+    /// store.set_grant(&api, ada, grant).into_ready().expect("memory answers at once")?;
     ///
-    /// let outcome = Outcome::unmetered(Checks::one(granted.clone(), hasher.finish()?, 1), now);
-    /// assert!(outcome.individual_policies().eq([&granted]));
-    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// let outcome = store.check(Checks::one(api, ada, 1)).into_ready().expect("memory answers at once")?;
+    /// assert!(outcome.individual_policies().map(|policy| policy.strategy().limit()).eq([100]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn individual_policies(&self) -> impl Iterator<Item = &Policy> {
         let of_checks = self.checks.iter().map(|Check { policy, .. }| policy);
@@ -67,18 +66,18 @@ impl Outcome {
         of_checks.chain(left_out).filter(|policy| policy.is_individual())
     }
 
-    /// The [grant](crate::overrides) under whose quota the check at `index` was decided: the policy in [`checks`](Outcome::checks)
+    /// The [grant](crate::overrides::Grant) under whose quota the check at `index` was decided: the policy in [`checks`](Outcome::checks)
     /// has this quota, and so has its receipt. `None` if the check was decided under the policy that was given.
     ///
     /// ```
-    /// use portcullis_core::store::{Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{Checks, Outcome};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
     /// let checks = Checks::one(Policy::gcra("pages", Quota::per_minute(1)), hasher.finish()?, 1);
     /// assert_eq!(Outcome::unmetered(checks, Timestamp::EPOCH).grant(0), None);
-    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// # Ok::<(), portcullis::key::KeyWriteError>(())
     /// ```
     pub fn grant(&self, index: usize) -> Option<Grant> {
         let grants = self.grants.as_ref()?;

@@ -5,7 +5,7 @@ use crate::Timestamp;
 use crate::store::{CheckResult, Checks, ServerResult};
 
 impl Outcome {
-    /// The outcome of a request whose checks were all paid from [leases](crate::lease), each at an instant on the clock of its
+    /// The outcome of a request whose checks were all paid from [leases](crate::Policy::lease), each at an instant on the clock of its
     /// store.
     ///
     /// Returns `None` if there are fewer results than checks.

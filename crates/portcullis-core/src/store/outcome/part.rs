@@ -11,8 +11,8 @@ impl Outcome {
     /// The outcome about the checks for which `is_part` returns `true`, with their own decisive decision. `None` if there are none.
     ///
     /// ```
-    /// use portcullis_core::store::{Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{Checks, Outcome};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

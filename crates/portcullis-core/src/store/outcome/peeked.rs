@@ -11,8 +11,8 @@ impl Outcome {
     /// other checks have charged stays charged: the caller refunds this outcome.
     ///
     /// ```
-    /// use portcullis_core::store::{CheckResult, Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{CheckResult, Checks, Outcome};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

@@ -10,8 +10,8 @@ impl Outcome {
     /// request that waits for slots in several queues cannot take over a slot in one of them.
     ///
     /// ```
-    /// use portcullis_core::store::{Check, CheckResult, Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{Check, CheckResult, Checks, Outcome};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

@@ -16,8 +16,8 @@ impl Outcome {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::store::{Check, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{Check, Outcome};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

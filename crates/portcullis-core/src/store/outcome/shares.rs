@@ -10,9 +10,9 @@ impl Outcome {
     ///
     /// ```
     /// use core::num::NonZeroU32;
-    /// use portcullis_core::store::Checks;
-    /// use portcullis_core::store::protocol::{self, LoadedState};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::Checks;
+    /// use portcullis::store::protocol::{self, LoadedState};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

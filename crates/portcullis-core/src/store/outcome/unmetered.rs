@@ -10,8 +10,8 @@ impl Outcome {
     /// metered, so that there are no receipts. The first decision is the decisive one.
     ///
     /// ```
-    /// use portcullis_core::store::{Checks, Outcome};
-    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    /// use portcullis::store::{Checks, Outcome};
+    /// use portcullis::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");
@@ -20,7 +20,7 @@ impl Outcome {
     /// assert!(outcome.is_allowed() && outcome.failure().is_none());
     /// assert_eq!((outcome.decision().remaining(), outcome.decision().is_metered()), (5, false));
     /// assert_eq!(outcome.into_receipts().count(), 0);
-    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// # Ok::<(), portcullis::key::KeyWriteError>(())
     /// ```
     pub fn unmetered(checks: Checks, at: Timestamp) -> Self {
         let decisions = checks.iter().map(|check| Decision::not_asked(&check.policy, at)).collect();

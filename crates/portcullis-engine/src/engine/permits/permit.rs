@@ -72,24 +72,21 @@ impl Permits {
 /// The permit of a request in flight, for a task that outlives the response. Made by `Charge::take_permit`.
 ///
 /// As long as it exists, the request counts as in flight, and its lease is renewed. It is released when it is dropped, once, in the
-/// background: a release that the store has not made is repeated, and `Registry::drain` waits for it.
+/// background: a release that the store has not made is repeated, and `Limiter::drain` waits for it.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::{Request, Response};
-/// use portcullis_core::{Concurrency, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::Global;
+/// use portcullis::layer::Concurrency;
+/// use portcullis::{Charge, Limiter, PolicyExt as _};
 /// use tokio::sync::mpsc;
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let exports = Concurrency::new("exports", 1);
 /// let (permits, mut tasks) = mpsc::channel(1);
-/// let service = RateLimitLayer::new(registry, exports.by(Global)).layer(service_fn(move |request: Request<String>| {
+/// let service = Limiter::memory().layer(exports.by(Global)).layer(service_fn(move |request: Request<String>| {
 ///     let permit = request.extensions().get::<Charge>().and_then(Charge::take_permit);
 ///     permits.try_send(permit).expect("the channel has room");
 ///     async { Ok::<_, std::convert::Infallible>(Response::new(String::from("accepted"))) }

@@ -11,8 +11,7 @@ use super::address::fold;
 /// The network that is charged for an address, of the configured prefix length.
 ///
 /// ```
-/// use portcullis_core::Secret;
-/// use portcullis_tower::ClientIp;
+/// use portcullis::{ClientIp, Secret};
 ///
 /// let prefix = ClientIp::peer().prefix("2001:db8:1:2:3:4:5:6".parse()?);
 /// assert_eq!(prefix.to_string(), "2001:db8:1:2::/64");

@@ -12,7 +12,8 @@ use super::{ClientIp, Source, Trust};
 /// `ProxiesWithoutHeader` is not an extractor:
 ///
 /// ```compile_fail,E0277
-/// use portcullis_tower::{ClientIp, KeyExtractor, Trust};
+/// use portcullis::ClientIp;
+/// use portcullis::key::{KeyExtractor, Trust};
 ///
 /// fn by(key: impl KeyExtractor) {}
 /// by(ClientIp::behind(Trust::hops(1)));
@@ -49,7 +50,7 @@ impl ProxiesWithoutHeader {
     /// Reads a header with one address that the peer overwrites, such as `X-Real-IP` or `CF-Connecting-IP`.
     ///
     /// It must occur exactly once. A missing or a repeated header is an error, because the proxy does not overwrite it as
-    /// expected. The address is used whether it is trusted or not. A name from configuration or input is parsed to a [`HeaderName`](http::HeaderName) first.
+    /// expected. The address is used whether it is trusted or not. A name from configuration or input is parsed to a `HeaderName` first.
     ///
     /// # Panics
     ///

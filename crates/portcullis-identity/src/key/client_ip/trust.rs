@@ -13,7 +13,7 @@ use super::peer;
 /// The trusted proxies: by their networks, or by the number of hops.
 ///
 /// ```
-/// use portcullis_tower::Trust;
+/// use portcullis::key::Trust;
 ///
 /// let proxies = Trust::networks(["10.0.0.0/8", "2001:db8:7::/48", "192.0.2.7"]);
 /// # let _ = proxies;
@@ -98,13 +98,14 @@ pub enum TrustError {
 /// [matcher](crate::matching::Network) names.
 ///
 /// ```
-/// use portcullis_tower::{ClientIp, Networks, Trust};
+/// use portcullis::ClientIp;
+/// use portcullis::key::{Networks, Trust};
 ///
 /// let proxies = Networks::new("10.0.0.0/8 192.0.2.7".split(' '))?;
 /// let _ = ClientIp::behind(Trust::networks(proxies)).x_forwarded_for();
 /// let mistakes = Networks::new(["10.0.0.1/8", "10.0.0.0/33"]).unwrap_err();
 /// assert_eq!(mistakes.len(), 2);
-/// # Ok::<(), portcullis_core::Mistakes<portcullis_tower::TrustError>>(())
+/// # Ok::<(), portcullis::Mistakes<portcullis::key::TrustError>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);

@@ -21,7 +21,7 @@ use super::{BYTES, IS_OVER, awaits_continue, read};
 ///
 /// use http::Request;
 /// use http_body_util::BodyExt as _;
-/// use portcullis_tower::Unread;
+/// use portcullis::Unread;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

@@ -12,7 +12,7 @@ use crate::limit::response_outcome::is_grpc;
 ///
 /// ```
 /// use http::{HeaderMap, HeaderValue, Request};
-/// use portcullis_tower::BodyRate;
+/// use portcullis::BodyRate;
 ///
 /// let request = Request::post("/a.B/C").header("content-type", "application/grpc").body(String::new())?;
 /// let request = BodyRate::default().watch(request);

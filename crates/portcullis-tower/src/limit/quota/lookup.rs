@@ -22,12 +22,11 @@ use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 /// cause, and how many kept results they replace.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::{Request, Response, request::Parts};
-/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Header, PolicyExt as _, QuotaLookup, RateLimitLayer, Registry};
+/// use portcullis::key::Header;
+/// use portcullis::layer::QuotaLookup;
+/// use portcullis::testing::{self, ManualClock};
+/// use portcullis::{Policy, PolicyExt as _, Quota};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// async fn contract_of(user: &[u8]) -> Option<Quota> {
@@ -36,8 +35,7 @@ use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+/// let limiter = testing::limiter(&ManualClock::default());
 /// let contracts = QuotaLookup::new(|parts: &Parts| {
 ///     let user = parts.headers.get("x-user").cloned();
 ///     async move {
@@ -47,7 +45,7 @@ use portcullis_identity::lookup_cache::{BoxedLookup, LookupCache, SharedLookup};
 /// });
 /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000))
 ///     .caller_quotas(Quota::per_day(1_000), Quota::per_day(100_000));
-/// let layer = RateLimitLayer::new(registry, daily.by(Header::named("x-user")).quota_by_async(contracts));
+/// let layer = limiter.layer(daily.by(Header::named("x-user")).quota_by_async(contracts));
 /// let service = layer.layer(service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(()))
 /// }));

@@ -11,25 +11,23 @@ use crate::OnMissing;
 use crate::limit::{KeySource, Limit, ResolvedKey};
 use crate::{KeyError, Mode};
 
-/// A layer that exists, with its policies as they were when [`Registry::layers`](crate::Registry::layers) was called.
+/// A layer that exists, with its policies as they were when `Limiter::layers` was called.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::Request;
-/// use portcullis_core::{Policy, PolicyName, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{Header, Mode, PolicyExt as _, RateLimitLayer, Registry};
+/// use portcullis::key::Header;
+/// use portcullis::layer::Mode;
+/// use portcullis::{Limiter, Policy, PolicyExt as _, PolicyName, Quota};
 /// use tower::Layer as _;
 ///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let limiter = Limiter::memory();
 /// let by_user = Header::named("x-user");
 /// let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
 /// let search = search.by(by_user.clone()).shadow();
-/// let layer = RateLimitLayer::new(Arc::clone(&registry), search).route("GET /search");
+/// let layer = limiter.layer(search).route("GET /search");
 /// let service = layer.layer(()); // the route, with its handler
 ///
-/// let layers = registry.layers();
+/// let layers = limiter.layers();
 /// let [layer] = &layers[..] else { panic!("there is one layer") };
 /// assert_eq!(layer.route(), Some("GET /search"));
 /// let [policy] = layer.policies() else { panic!("it has one policy") };
@@ -39,11 +37,11 @@ use crate::{KeyError, Mode};
 /// let request = || Request::builder().header("x-user", "ada").body(()).expect("a request");
 /// let (parts, ()) = request().into_parts();
 /// let key = layer.find_key(policy.policy().name(), &parts)?;
-/// assert_eq!(key, Some(registry.key_of(&by_user, request())?));
+/// assert_eq!(key, Some(limiter.key_of(&by_user, request())?));
 ///
 /// drop(service);
-/// assert!(registry.layers().is_empty());
-/// # Ok::<(), portcullis_tower::KeyError>(())
+/// assert!(limiter.layers().is_empty());
+/// # Ok::<(), portcullis::key::KeyError>(())
 /// ```
 #[derive(Clone)]
 pub struct LayerSummary {
