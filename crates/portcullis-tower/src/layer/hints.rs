@@ -31,14 +31,17 @@ impl RateLimitLayer {
     /// use std::time::Duration;
     /// use http::{Request, Response};
     /// use portcullis::key::Header;
-    /// use portcullis::testing::{self, ManualClock};
-    /// use portcullis::{Policy, PolicyExt as _, Quota};
+    /// use portcullis::store::MemoryStore;
+    /// use portcullis::testing::ManualClock;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let limiter = Limiter::new(store, Secret::published());
     /// let hourly = Policy::fixed_window("hourly", Quota::per_hour(1)).by(Header::named("x-user"));
-    /// let layer = testing::limiter(&ManualClock::default()).layer(hourly).spread_retries(Duration::from_secs(60));
+    /// let layer = limiter.layer(hourly).spread_retries(Duration::from_secs(60));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));

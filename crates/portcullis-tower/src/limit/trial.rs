@@ -14,13 +14,15 @@ impl Limit {
     /// use std::net::SocketAddr;
     /// use http::{Request, Response};
     /// use portcullis::layer::Percent;
-    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
+    /// use portcullis::store::MemoryStore;
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota, Secret};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(MemoryStore::new(), Secret::published());
     /// let planned = Policy::fixed_window("planned", Quota::per_day(1));
-    /// let layer = Limiter::memory().layer(planned.by(ClientIp::peer()).enforce(Percent::new(10)));
+    /// let layer = limiter.layer(planned.by(ClientIp::peer()).enforce(Percent::new(10)));
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
