@@ -5,6 +5,7 @@ mod admin;
 mod admin_api;
 mod admin_tls;
 mod check;
+mod command_page;
 mod explain;
 mod identify;
 #[cfg(unix)]
