@@ -30,30 +30,26 @@ use version::RulesVersion;
 /// The rules of a limiter, which can be replaced at any time. Clones share everything.
 ///
 /// Each request is decided by one version of the rules, from the choice of the rules that match it to its quotas and headers. The states
-/// of keys [stay](portcullis_tower::Registry::set_policy) as far as they can follow: a policy whose algorithm or window length differs
+/// of keys stay as far as they can follow: a policy whose algorithm or window length differs
 /// starts with fresh states, and what was charged under the former one is corrected under it. What was set by hand by
-/// [`Registry::set_policy`] or [`Registry::set_mode`] stays until the rules change for that policy, and by [`Registry::set_quota`] until the
+/// `Limiter::set_policy` or `Limiter::set_mode` stays until the rules change for that policy, and by [`Registry::set_quota`] until the
 /// text of the rules changes at all.
 ///
 /// ```
-/// use std::sync::Arc;
-///
 /// use http::{Request, Response};
-/// use portcullis_config::{Format, LiveRules, Loader, Rules};
-/// use portcullis_core::Secret;
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::Registry;
+/// use portcullis::Limiter;
+/// use portcullis::rules::{Diagnostics, Format, Loader, Rules};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
-/// fn daily(limit: u32) -> Result<Rules, portcullis_config::Diagnostics> {
+/// fn daily(limit: u32) -> Result<Rules, Diagnostics> {
 ///     let text = format!("[policy.daily]\nstrategy = \"fixed_window\"\nquota = \"{limit}/day\"\nkey = \"global\"\n");
 ///     Rules::load(&Loader::text("limits.toml", Format::Toml, text))
 /// }
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let live = LiveRules::new(registry, daily(100)?)?;
+/// let limiter = Limiter::memory().with_rules(daily(100)?)?;
+/// let live = limiter.rules()?;
 /// let service = live.layer().layer(service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(()))
 /// }));
@@ -97,7 +93,7 @@ impl LiveRules {
     ///
     /// # Errors
     ///
-    /// If a rule cannot be a layer of this registry. See [`Registry::install`].
+    /// If a rule cannot be a layer of this registry, as if a layer has a different policy under its name.
     pub fn new(registry: Arc<Registry>, rules: Rules) -> Result<Self, LayerError> {
         let installation = registry.install(&installed(&rules, false), || {})?;
         let current = ArcSwap::from_pointee(RulesVersion::new(rules, 1));

@@ -47,7 +47,7 @@ impl Quota {
     /// It is the quota of an internal caller, or of a plan without a limit, and fits each policy, whatever its period.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// assert_eq!("unlimited".parse(), Ok(Quota::UNLIMITED));
     /// assert!(Policy::gcra("internal", Quota::UNLIMITED).is_unlimited());

@@ -214,7 +214,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// ```
     /// use http::Request;
-    /// use portcullis_tower::{Header, KeyExtractor, Query};
+    /// use portcullis::key::{Header, KeyExtractor, Query};
     ///
     /// let (parts, ()) = Request::new(()).into_parts();
     /// let key = Header::named("x-api-key").or(Query::named("api_key"));

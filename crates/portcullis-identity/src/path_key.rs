@@ -26,8 +26,8 @@ use crate::{Identity, KeyError, KeyExtractor};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::{Key, Secret};
-/// use portcullis_tower::{Identity, KeyError, KeyExtractor, PathKey};
+/// use portcullis::Secret;
+/// use portcullis::key::{Identity, Key, KeyError, KeyExtractor, PathKey};
 ///
 /// let key = PathKey::of("/channels/{channel}/messages/{*rest}").segment("channel");
 /// let key_of = |path: &str| -> Result<Option<Key>, KeyError> {

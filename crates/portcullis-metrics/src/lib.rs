@@ -99,7 +99,7 @@ impl Metrics {
     ///
     /// ```
     /// use metrics_exporter_prometheus::PrometheusBuilder;
-    /// use portcullis_metrics::Metrics;
+    /// use portcullis::metrics::Metrics;
     ///
     /// let recorder = PrometheusBuilder::new().build_recorder();
     /// let exporter = recorder.handle();
@@ -131,7 +131,7 @@ impl Metrics {
     }
 
     /// Publishes what is not counted by events: the [figures](portcullis_core::store::Store::figures) of the store, those of
-    /// [look-ups](Registry::figures), and how many requests wait. Begins the series of policies that are new, or can count more since they have changed.
+    /// look-ups, and how many requests wait. Begins the series of policies that are new, or can count more since they have changed.
     ///
     /// Call it before each scrape, or every few seconds; calls at the same time wait for each other. It does no I/O. The numbers of several
     /// registries are added up: those that each has published last, until its store is dropped. Registries with one store in common count as

@@ -20,22 +20,18 @@
 //! The layer never repeats a request, never reads or copies a body, and needs no clone of a request.
 //!
 //! ```
-//! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! use http::{Request, Response};
-//! use portcullis_core::{Policy, Quota, Secret};
-//! use portcullis_memory::MemoryStore;
-//! use portcullis_outgoing::{OutgoingError, OutgoingLayer};
-//! use portcullis_tower::Registry;
+//! use portcullis::outgoing::OutgoingError;
+//! use portcullis::{Limiter, Policy, Quota};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 //! // Ten calls per second to each host; a call too many waits for up to two seconds.
 //! let policy = Policy::gcra("partners", Quota::per_second(10)).wait_at_most(Duration::from_secs(2));
-//! let client = OutgoingLayer::new(registry, policy).layer(service_fn(async |_: Request<String>| {
+//! let client = Limiter::memory().outgoing(policy).layer(service_fn(async |_: Request<String>| {
 //!     // An HTTP client. This server refuses everything.
 //!     Response::builder().status(429).header("retry-after", "30").body(())
 //! }));

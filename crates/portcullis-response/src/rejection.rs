@@ -31,7 +31,7 @@ pub struct Rejection<'a> {
 ///
 /// ```compile_fail,E0277
 /// use http::Response;
-/// use portcullis_response::RejectionResponse;
+/// use portcullis::layer::RejectionResponse;
 ///
 /// fn reject_with<R: RejectionResponse>(closure: impl Fn() -> R) {}
 /// reject_with(|| Response::new("a body that is no `Bytes`".to_owned()));

@@ -177,19 +177,17 @@ impl RateLimitLayer {
     /// clients that know it by that name. `Retry-After` keeps its own.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{HeaderName, Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, headers::X_RATELIMIT_REMAINING};
+    /// use portcullis::headers::X_RATELIMIT_REMAINING;
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let own = HeaderName::from_static("x-rate-limit-remaining");
     /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20)).by(Global);
-    /// let layer = RateLimitLayer::new(registry, burst).rename_header(&X_RATELIMIT_REMAINING, own)?;
+    /// let layer = Limiter::memory().layer(burst).rename_header(&X_RATELIMIT_REMAINING, own)?;
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(()))
     /// }));

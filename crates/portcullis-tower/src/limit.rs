@@ -138,8 +138,8 @@ impl Limit {
     ///
     /// ```
     /// use http::request::Parts;
-    /// use portcullis_core::{KeyWriter, Policy, Quota};
-    /// use portcullis_tower::{Identity, PolicyExt as _};
+    /// use portcullis::key::{Identity, KeyWriter};
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
     ///
     /// let user = |parts: &Parts, key: &mut KeyWriter<'_>| {
     ///     let Some(user) = parts.extensions.get::<u64>() else { return Ok(Identity::Missing) };
@@ -166,19 +166,16 @@ impl Limit {
     /// A `WWW-Authenticate` of the key, as of [`Bearer`](crate::Bearer), is sent in any case.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
     /// use http_body_util::BodyExt as _;
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Header, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Header;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let limit = Policy::gcra("search", Quota::per_second(10)).by(Header::named("x-internal-key"));
-    /// let service = RateLimitLayer::new(registry, limit.hide_key()).layer(service_fn(async |_: Request<String>| {
+    /// let service = Limiter::memory().layer(limit.hide_key()).layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
     /// let response = service.oneshot(Request::new(String::new())).await?;

@@ -2,6 +2,7 @@
 
 mod clients;
 mod compile_errors;
+mod docs;
 mod doctests;
 mod no_std;
 mod programs;

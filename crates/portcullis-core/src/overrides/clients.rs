@@ -15,8 +15,8 @@ use crate::{Key, Timestamp};
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::overrides::BlockedClients;
-/// use portcullis_core::{Secret, Timestamp};
+/// use portcullis::store::BlockedClients;
+/// use portcullis::{Secret, Timestamp};
 ///
 /// let mut user = Secret::published().hasher();
 /// user.writer().part("user", b"ada");
@@ -29,7 +29,7 @@ use crate::{Key, Timestamp};
 /// assert!(blocked.block(ada, now, hour));
 /// assert_eq!((blocked.left(ada, now), blocked.left(ada_on_route, now)), (Some(hour), Some(hour)));
 /// assert_eq!(blocked.left(ada, now.saturating_add(hour)), None);
-/// # Ok::<(), portcullis_core::KeyWriteError>(())
+/// # Ok::<(), portcullis::key::KeyWriteError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockedClients(Vec<(Key, Span)>);

@@ -44,7 +44,7 @@ pub enum OverrideError {
         /// The length.
         length: Duration,
     },
-    /// A block under all policies is longer than [`MAX_LENGTH`].
+    /// A block under all policies is longer than 2^51 microseconds.
     #[error("the block would last {length:?}: at most 2^51 us (about 71 years)")]
     ClientTooLong {
         /// The length.

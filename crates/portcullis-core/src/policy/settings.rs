@@ -99,13 +99,13 @@ impl Policy {
     /// Of a quota for a calendar window, or for requests in flight, only the limit counts.
     ///
     /// ```
-    /// use portcullis_core::{FailureMode, Policy, Quota};
+    /// use portcullis::{FailureMode, Policy, Quota};
     ///
     /// let search = Policy::token_bucket("search", Quota::per_second(10).burst(50)).on_store_failure(FailureMode::Closed);
     /// let doubled = search.replace_quota(Quota::per_second(20))?;
     /// assert_eq!(doubled.strategy().quota(), Some(Quota::per_second(20).burst(50)));
     /// assert_eq!(doubled.settings(), search.settings());
-    /// # Ok::<(), portcullis_core::Mistakes<portcullis_core::PolicyError>>(())
+    /// # Ok::<(), portcullis::Mistakes<portcullis::PolicyError>>(())
     /// ```
     ///
     /// # Errors

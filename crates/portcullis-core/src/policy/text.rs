@@ -29,7 +29,7 @@ impl fmt::Display for Policy {
     /// ```
     /// use std::time::Duration;
     ///
-    /// use portcullis_core::{FailureMode, Policy, Quota};
+    /// use portcullis::{FailureMode, Policy, Quota};
     ///
     /// let search = Policy::gcra("search", Quota::per_second(10)).on_store_failure(FailureMode::Closed);
     /// let text = "search: gcra 10/s, waits for at most 1s, if the store fails: closed";

@@ -9,12 +9,12 @@ impl Policy {
     /// only for the [blocks](Policy::allow_overrides) of a policy that allows overrides.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis::{Policy, Quota};
     ///
     /// let (free, pro) = (Quota::per_day(100), Quota::per_day(10_000));
     /// let plans = Policy::fixed_window("daily", free).caller_quotas(free, pro);
     /// assert!(plans.with_quota(Quota::UNLIMITED)?.is_unlimited() && !plans.is_unlimited());
-    /// # Ok::<(), portcullis_core::CallerQuotaError>(())
+    /// # Ok::<(), portcullis::store::CallerQuotaError>(())
     /// ```
     #[inline]
     pub const fn is_unlimited(&self) -> bool {

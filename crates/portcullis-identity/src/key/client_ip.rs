@@ -142,7 +142,8 @@ impl ClientIp {
     /// hops alone.
     ///
     /// ```
-    /// use portcullis_tower::{ClientIp, Trust};
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::Trust;
     ///
     /// let named = ClientIp::behind(Trust::networks(["10.0.0.0/8"]).at_most(2)).x_forwarded_for();
     /// assert_eq!(named.named_proxies().unwrap().to_string(), "10.0.0.0/8");

@@ -62,8 +62,8 @@ impl Header {
     /// use std::net::SocketAddr;
     ///
     /// use http::Request;
-    /// use portcullis_core::Secret;
-    /// use portcullis_tower::{ClientIp, Header, Identity, KeyExtractor, Trust};
+    /// use portcullis::key::{Header, Identity, KeyExtractor, Trust};
+    /// use portcullis::{ClientIp, Secret};
     ///
     /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
     /// let consumer = Header::named("x-consumer-id").trusted(&clients);

@@ -19,8 +19,8 @@ use crate::host::{canonical, hosts};
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_core::Secret;
-/// use portcullis_tower::{Host, Identity, KeyError, KeyExtractor};
+/// use portcullis::Secret;
+/// use portcullis::key::{Host, Identity, KeyError, KeyExtractor};
 ///
 /// let key_of = |request: http::request::Builder| -> Result<_, KeyError> {
 ///     let (parts, ()) = request.body(()).unwrap().into_parts();

@@ -99,19 +99,16 @@ impl Limited {
     /// wait is unknown.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use std::time::Duration;
     ///
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{CheckBuilder, Registry};
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, Quota};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let limiter = testing::limiter(&ManualClock::default());
     /// let messages = Policy::gcra("messages", Quota::per_second(5));
-    /// let check = || CheckBuilder::new(&registry, &messages).by(|key| key.part("user", b"ada"));
+    /// let check = || limiter.check(&messages).by(|key| key.part("user", b"ada"));
     /// assert!(check().await.is_ok());
     /// let limited = check().await.expect_err("a message every 200 ms");
     /// assert_eq!(limited.retry_after(), Some(Duration::from_millis(200)));

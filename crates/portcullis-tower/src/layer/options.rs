@@ -9,23 +9,20 @@ use portcullis_response::internal::ResponseSettings;
 
 impl RateLimitLayer {
     /// Names the route that the layer is on, such as `GET /search`: for the lines that the layer logs, and for
-    /// [`Registry::layers`](crate::Registry::layers). It matches no requests.
+    /// `Limiter::layers`. It matches no requests.
     ///
     /// In a router of Axum a layer learns its routes by itself, from the first request to each (`MatchedPath`), and shows up to eight of
     /// them, unless this names one. That needs the feature `axum`.
     ///
     /// ```
-    /// use std::sync::Arc;
-    ///
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::Layer as _;
     ///
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let limiter = Limiter::memory();
     /// let search = Policy::gcra("search", Quota::per_second(10));
-    /// let service = RateLimitLayer::new(Arc::clone(&registry), search.by(Global)).route("GET /search").layer(());
-    /// assert_eq!(registry.layers()[0].route(), Some("GET /search"));
+    /// let service = limiter.layer(search.by(Global)).route("GET /search").layer(());
+    /// assert_eq!(limiter.layers()[0].route(), Some("GET /search"));
     /// # drop(service);
     /// ```
     pub fn route(mut self, route: impl Into<Box<str>>) -> Self {
@@ -39,7 +36,7 @@ impl RateLimitLayer {
     ///
     /// The request's extensions have it in any case, unless the layer is [without charges](Self::without_charge). With nested
     /// layers, the innermost that decided wins.
-    /// [`Registry::decision_in_response`](crate::Registry::decision_in_response) sets it for all layers of a limiter.
+    /// `Limiter::decision_in_response` sets it for all layers of a limiter.
     pub fn decision_in_response(mut self) -> Self {
         Arc::make_mut(&mut self.config).change_responses(ResponseSettings::put_decision_in_extensions);
         self
@@ -60,18 +57,15 @@ impl RateLimitLayer {
     /// layer shows no headers, those of this one are written.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let all = Policy::fixed_window("all", Quota::per_day(100));
-    /// let layer = RateLimitLayer::new(registry, all.by(Global)).without_charge();
+    /// let layer = Limiter::memory().layer(all.by(Global)).without_charge();
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     assert!(request.extensions().get::<Charge>().is_none());
     ///     Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -84,7 +78,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If a limit needs the charge afterwards: [by outcome](Limit::charge_when), or as it [reserves](Limit::reserve).
+    /// If a limit needs the charge afterwards: [by outcome](crate::Limit::charge_when), or as it [reserves](crate::Limit::reserve).
     #[track_caller]
     pub fn without_charge(mut self) -> Self {
         if let Some(limit) = self.config.policies().iter().find(|limit| limit.needs_charge()) {
@@ -104,7 +98,7 @@ impl RateLimitLayer {
     ///
     /// A preflight is an `OPTIONS` request with one `Origin` and one `Access-Control-Request-Method`, neither of them
     /// empty, without `Content-Type` and `Transfer-Encoding`, whose body has ended
-    /// ([`is_end_stream`](http_body::Body::is_end_stream)). With a body whose end is unknown it is an ordinary request.
+    /// (`is_end_stream` of `http_body::Body`). With a body whose end is unknown it is an ordinary request.
     ///
     /// Preflights carry no identity, so the requirements are lower:
     ///

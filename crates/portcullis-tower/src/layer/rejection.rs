@@ -9,7 +9,7 @@ use crate::{GrpcRejection, RateLimitLayer, Rejection, RejectionFormat, Rejection
 
 impl RateLimitLayer {
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
-    /// [the limiter](crate::Registry::reject_with). It is not called for gRPC requests, whose response has a form of its own:
+    /// the limiter. It is not called for gRPC requests, whose response has a form of its own:
     /// [`reject_grpc_with`](Self::reject_grpc_with) changes it.
     ///
     /// The closure sets status, body and headers, and may start from the default response, [`Rejection::response`]. These
@@ -18,19 +18,16 @@ impl RateLimitLayer {
     /// the closure sets one.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Reason, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Policy, PolicyExt as _, Quota, Reason};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let all = Policy::gcra("all", Quota::per_minute(1));
-    /// let layer = RateLimitLayer::new(registry, all.by(Global)).reject_with(|rejection| {
+    /// let layer = testing::limiter(&ManualClock::default()).layer(all.by(Global)).reject_with(|rejection| {
     ///     if rejection.reason() != Reason::Limited {
     ///         return rejection.response();
     ///     }
@@ -58,22 +55,20 @@ impl RateLimitLayer {
     }
 
     /// Sets the format of the body of rejections for clients without a preference, plain text by default, in place of that of
-    /// [the limiter](crate::Registry::reject_as): those that send no `Accept`,
+    /// the limiter: those that send no `Accept`,
     /// `*/*` as `fetch` and curl do, or none of the three types.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Registry, RejectionFormat};
+    /// use portcullis::key::Global;
+    /// use portcullis::layer::RejectionFormat;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let api = Policy::fixed_window("api", Quota::per_day(1)).by(Global);
-    /// let layer = RateLimitLayer::new(registry, api).reject_as(RejectionFormat::Problem);
+    /// let layer = Limiter::memory().layer(api).reject_as(RejectionFormat::Problem);
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -89,22 +84,20 @@ impl RateLimitLayer {
     }
 
     /// Sets a closure that changes the response to every rejected gRPC request, in place of that of
-    /// [the limiter](crate::Registry::reject_grpc_with): its status, its message and further headers. What makes
+    /// the limiter: its status, its message and further headers. What makes
     /// it a rejection in gRPC is written afterwards.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{HeaderValue, Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Global, GrpcCode, PolicyExt as _, RateLimitLayer, Reason, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::layer::GrpcCode;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Reason};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let calls = Policy::fixed_window("calls", Quota::per_day(1)).by(Global);
-    /// let layer = RateLimitLayer::new(registry, calls).reject_grpc_with(|rejection, response| {
+    /// let layer = Limiter::memory().layer(calls).reject_grpc_with(|rejection, response| {
     ///     if rejection.reason() == Reason::Limited {
     ///         response.set_code(GrpcCode::Unavailable);
     ///         response.headers_mut().insert("x-plan", HeaderValue::from_static("free"));
@@ -129,25 +122,23 @@ impl RateLimitLayer {
     }
 
     /// Returns the closure that makes the responses to rejected requests: that of [`reject_with`](Self::reject_with), else that of
-    /// [the limiter](crate::Registry::reject_with). `None` without one: the response is [`Rejection::response`].
+    /// the limiter. `None` without one: the response is [`Rejection::response`].
     ///
     /// With it, a closure for some rejections leaves the others as they are:
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::matching::RequestPath;
-    /// use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer, Reason, Registry};
+    /// use portcullis::key::Global;
+    /// use portcullis::layer::RequestPath;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Reason};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-    /// registry.reject_with(|rejection| Response::builder().status(rejection.status()).body("no".into()).unwrap());
+    /// let limiter = Limiter::memory()
+    ///     .reject_with(|rejection| Response::builder().status(rejection.status()).body("no".into()).unwrap());
     /// let policy = Policy::fixed_window("all", Quota::per_day(1));
-    /// let layer = RateLimitLayer::new(registry, policy.by(Global)).deny(RequestPath::exact("/admin"));
+    /// let layer = limiter.layer(policy.by(Global)).deny(RequestPath::exact("/admin"));
     /// let otherwise = layer.rejection().expect("the limiter has a closure");
     /// let layer = layer.reject_with(move |rejection| match rejection.reason() {
     ///     Reason::Denied => Response::builder().status(404).body("nothing is here".into()).unwrap(),

@@ -64,7 +64,7 @@ impl Limit {
     ///   it waits in a queue of the limiter and is repeated up to 15 times, within about 90 s: after 100 ms, then after twice the
     ///   time before, at most 10 s. The queue has room for 1 024 settlements. A settlement whose result is unknown is never
     ///   repeated. What is given up is an event: [`EventKind::SettlementLost`](crate::EventKind::SettlementLost).
-    /// - **Shutdown.** [`Registry::drain`](crate::Registry::drain) waits for settlements. A process that is killed leaves its
+    /// - **Shutdown.** `Limiter::drain` waits for settlements. A process that is killed leaves its
     ///   reservations charged.
     /// - **A [`Charge`](crate::Charge)** is kept until the end. A handler that [settles](crate::Charge::settle) or refunds it itself
     ///   has settled it: there is no second settlement. The settlement after the end is not in its
@@ -76,20 +76,18 @@ impl Limit {
     /// - A [shadow](Self::shadow) policy charges the estimate for good. After an upgrade, as to a WebSocket, the body ends at once.
     ///
     /// ```
-    /// use std::sync::Arc;
     /// use http::{Request, Response};
     /// use http_body_util::BodyExt as _;
-    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::{Charge, Global, PolicyExt as _, RateLimitLayer, Registry, Usage};
+    /// use portcullis::charge::Usage;
+    /// use portcullis::key::Global;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::{Charge, Policy, PolicyExt as _, Quota};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
-    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
-    /// let layer = RateLimitLayer::new(registry, tokens.by(Global).reserve(|_| 100));
+    /// let layer = testing::limiter(&ManualClock::default()).layer(tokens.by(Global).reserve(|_| 100));
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     let usage = request.extensions().get::<Usage>().expect("the layer reserves").clone();
     ///     usage.add(30); // a body adds while it streams

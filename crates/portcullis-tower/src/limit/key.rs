@@ -150,14 +150,9 @@ impl ResolvedKey {
 /// [`PolicyExt::by`](crate::PolicyExt::by), so that this does not compile:
 ///
 /// ```compile_fail,E0277
-/// use std::sync::Arc;
+/// use portcullis::{Limiter, Policy, Quota};
 ///
-/// use portcullis_core::{Policy, Quota, Secret};
-/// use portcullis_memory::MemoryStore;
-/// use portcullis_tower::{RateLimitLayer, Registry};
-///
-/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
-/// let _ = RateLimitLayer::new(registry, Policy::gcra("search", Quota::per_second(10)));
+/// let _ = Limiter::memory().layer(Policy::gcra("search", Quota::per_second(10)));
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no key that requests are charged to",

@@ -24,8 +24,8 @@ macro_rules! options {
 /// Makes a [`Limit`] of a policy, by naming its key.
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{Header, Limit, PolicyExt as _};
+/// use portcullis::key::Header;
+/// use portcullis::{Limit, Policy, PolicyExt as _, Quota};
 ///
 /// let search: Limit = Policy::gcra("search", Quota::per_second(10).burst(20)).by(Header::named("x-api-key"));
 /// assert_eq!(search.policy().name().as_str(), "search");
@@ -34,8 +34,9 @@ macro_rules! options {
 /// The options of a limit may stand before its key as well:
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{Global, Mode, PolicyExt as _};
+/// use portcullis::key::Global;
+/// use portcullis::layer::Mode;
+/// use portcullis::{Policy, PolicyExt as _, Quota};
 ///
 /// let search = Policy::gcra("search", Quota::per_second(10)).shadow().by(Global);
 /// assert!(format!("{search:?}").contains("mode: Shadow"));

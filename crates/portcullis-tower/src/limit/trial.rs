@@ -48,8 +48,8 @@ impl Limit {
     /// The clients in a share stay the same. A request without an identity for the policy passes, as under a shadow policy.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{ClientIp, Percent, PolicyExt as _};
+    /// use portcullis::layer::Percent;
+    /// use portcullis::{ClientIp, Policy, PolicyExt as _, Quota};
     ///
     /// let search = Policy::gcra("search", Quota::per_second(10)).by(ClientIp::peer()).shadow_for(Percent::new(10));
     /// assert!(format!("{search:?}").contains("mode: Percent(90 %)"));

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 
 use super::run::{Run, Size, sized};
 use super::{
-    clients, compile_errors, doctests, no_std, programs, proxies, release, rules, toolchain, valkey,
+    clients, compile_errors, docs, doctests, no_std, programs, proxies, release, rules, toolchain, valkey,
 };
 use crate::bench;
 use crate::faults;
@@ -27,7 +27,7 @@ pub(super) enum Step {
     Rules,
     /// cargo clippy, warnings are errors; with --gate, --all, or by name
     Lint,
-    /// cargo doc, warnings are errors; with --gate, --all, or by name
+    /// cargo doc, warnings are errors, and the pages of the facade name no other crate; with --gate, --all, or by name
     Docs,
     /// the core compiles without std, and the check fails with std
     NoStd,
@@ -97,16 +97,7 @@ impl Step {
                     .iter()
                     .try_for_each(|clippy| clippy.run(root))
             }
-            Self::Docs => {
-                // The whole workspace even without its programs: the dependencies then have the features of the step `lint`, which
-                // has checked them. `--lib` ignores `doc = false`, and the interleavings have the name of the memory store.
-                let targets =
-                    if size == Size::Full { "" } else { "--lib --exclude portcullis-memory-interleavings" };
-                cargo("doc --locked --workspace --no-deps --all-features")
-                    .args(targets)
-                    .env("RUSTDOCFLAGS", "-D warnings")
-                    .run(root)
-            }
+            Self::Docs => docs::check(workspace, size),
             Self::NoStd => no_std::check(workspace),
             Self::CompileErrors => compile_errors::check(workspace),
             Self::Instructions => instructions::check(workspace),

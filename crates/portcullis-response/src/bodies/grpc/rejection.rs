@@ -91,7 +91,7 @@ impl GrpcCode {
     /// The status of this number, from configuration or input: `None` unless it is 1 to 16.
     ///
     /// ```
-    /// use portcullis_response::GrpcCode;
+    /// use portcullis::layer::GrpcCode;
     ///
     /// assert_eq!(GrpcCode::from_number(14), Some(GrpcCode::Unavailable));
     /// assert_eq!([0, 17].map(GrpcCode::from_number), [None, None]);
