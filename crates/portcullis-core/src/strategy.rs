@@ -12,7 +12,6 @@ use crate::algorithm::{
     Tat, Transition, Window,
 };
 use crate::charge::Position;
-use crate::quota::UNLIMITED_UNITS;
 use crate::refund::Refund;
 use crate::{
     CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, SlidingLog, SlidingWindow, Timestamp,
@@ -92,11 +91,6 @@ impl Strategy {
         }
     }
 
-    /// Whether the strategy is that of [`Quota::UNLIMITED`](crate::Quota::UNLIMITED). Its limit is then one more than the highest one.
-    pub const fn is_unlimited(&self) -> bool {
-        self.limit() == UNLIMITED_UNITS
-    }
-
     /// The time in which [`limit`](Strategy::limit) units become available again: the period of windows and the log; for
     /// rate-based algorithms the time that the full burst takes to refill, rounded up to a microsecond or, with interval
     /// refill, to whole intervals; for calendar windows the length of the longest one; for requests in flight the
@@ -160,7 +154,6 @@ impl Strategy {
     pub const fn work(&self) -> u32 {
         match self {
             Self::SlidingWindow(window) => window.slots(),
-            Self::SlidingLog(_) | Self::InFlight(_) if self.is_unlimited() => 1,
             Self::SlidingLog(log) => work_of_log(log),
             Self::InFlight(limit) => slots_of_work(limit.limit(), PERMITS_PER_SLOT),
             Self::TokenBucket(_)
@@ -289,7 +282,6 @@ impl Strategy {
     pub fn growth(&self, state: Option<&State>, now: Timestamp) -> usize {
         match self {
             Self::SlidingWindow(window) => window.growth(state_of(state)),
-            Self::SlidingLog(_) | Self::InFlight(_) if self.is_unlimited() => 0,
             Self::SlidingLog(log) => log.growth(state_of(state), now),
             Self::InFlight(limit) => limit.growth(state_of(state), now),
             Self::TokenBucket(_)
@@ -352,7 +344,7 @@ const fn work_of_log(log: &SlidingLog) -> u32 {
 /// At most the work of the longest log, so nothing is truncated.
 #[expect(clippy::cast_possible_truncation, reason = "a log has at most 100 000 units")]
 const fn slots_of_work(units: u64, units_per_slot: u64) -> u32 {
-    units.div_ceil(units_per_slot) as u32
+    if units > crate::Quota::MAX_UNITS { 1 } else { units.div_ceil(units_per_slot) as u32 }
 }
 
 const fn fill_time(meter: &Meter) -> Duration {

@@ -189,6 +189,10 @@ impl InFlight {
     /// The number of bytes by which a charge makes the memory of a state grow: a state has space for the whole limit from the start,
     /// and for twice that when a forced charge may need it.
     pub(crate) fn growth(&self, permits: Option<&Permits>, now: Timestamp) -> usize {
+        // An unlimited one takes none.
+        if self.limit > Self::MAX_LIMIT {
+            return 0;
+        }
         let (now, horizon) = self.instants(now);
         let held = permits.and_then(|permits| permits.view(now, horizon)).map_or(0, |view| view.held);
         let most = if held >= self.limit { self.limit.saturating_mul(2) } else { self.limit };

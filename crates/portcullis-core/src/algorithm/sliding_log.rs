@@ -139,6 +139,8 @@ impl SlidingLog {
     /// The number of bytes by which a charge at `now` makes the memory of a log grow.
     pub(crate) fn growth(&self, log: Option<&Log>, now: Timestamp) -> usize {
         match (self.live(log, now), log) {
+            // An unlimited one keeps none.
+            _ if self.limit > Self::MAX_LIMIT => 0,
             (Some(live), _) if live.newest() >= now.as_micros() => 0,
             (Some(live), Some(log)) => log.growth(live.trim().first, self.limit),
             (None, Some(log)) => log.growth(usize::MAX, self.limit),

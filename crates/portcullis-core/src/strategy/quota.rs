@@ -8,6 +8,11 @@ use crate::Quota;
 use crate::algorithm::Meter;
 
 impl Strategy {
+    /// Whether the strategy is that of [`Quota::UNLIMITED`]. Its limit is then one more than the highest one.
+    pub const fn is_unlimited(&self) -> bool {
+        self.limit() == Quota::UNLIMITED.limit()
+    }
+
     /// The quota with which the strategy is constructed again, to the bit. The burst is left out where it is the strategy's default.
     ///
     /// GCRA and the leaky bucket keep their rate in lowest terms, so their quota is per shortest unit of time in which a whole number

@@ -297,15 +297,6 @@ async fn options_of_a_policy_are_those_of_the_builders() {
         })
     })
     .await;
-    same("cost = { method = { GET = 3, POST = 2, DELETE = 0 } }", |limit| {
-        limit.cost(|parts: &http::request::Parts| match parts.method.as_str() {
-            "GET" | "HEAD" => 3,
-            "POST" => 2,
-            "DELETE" => 0,
-            _ => 1,
-        })
-    })
-    .await;
     same("cost = 2\nreserve = \"nothing\"", |limit| {
         limit.reserve_or(|_: &http::request::Parts| 2, OnAbort::Nothing)
     })

@@ -78,3 +78,17 @@ async fn matchers_are_those_of_the_builder() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn costs_by_method_are_those_of_a_function() {
+    assert_same(&text("cost = { method = { GET = 3, POST = 2, DELETE = 0 } }"), |registry| {
+        let cost = |parts: &Parts| match parts.method.as_str() {
+            "GET" | "HEAD" => 3,
+            "POST" => 2,
+            "DELETE" => 0,
+            _ => 1,
+        };
+        RateLimitLayer::new(registry, gcra().by(ClientIp::peer()).cost(cost))
+    })
+    .await;
+}
