@@ -234,7 +234,7 @@ pub mod layer {
     pub use portcullis_core::overrides::{LockOut, LockOutError};
     pub use portcullis_tower::matching::{
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, PlainPath, RequestMatcher,
-        RequestPath, Undecided,
+        RequestPath, RequestValue, Undecided,
     };
     #[cfg(feature = "axum")]
     pub use portcullis_tower::{AxumFuture, AxumRateLimit, AxumRateLimitLayer};
