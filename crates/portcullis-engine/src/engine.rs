@@ -246,6 +246,9 @@ impl Engine {
     pub fn set_quota(&self, name: &PolicyName, quota: Quota) -> Result<(Policy, Policy), LayerError> {
         let unknown = || LayerError::Unknown { policy: name.clone() };
         let registered = self.policies.policy(name).ok_or_else(unknown)?;
+        if quota.is_zero() {
+            return Err(LayerError::ZeroQuota { policy: name.clone() });
+        }
         let invalid = |error| LayerError::Quota { policy: name.clone(), error: Box::new(error) };
         let policy = registered.replace_quota(quota).map_err(invalid)?;
         Ok((self.replace_policy(policy.clone(), true)?, policy))

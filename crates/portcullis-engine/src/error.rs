@@ -172,6 +172,12 @@ pub enum LayerError {
         /// What does not fit the quota.
         error: Box<Mistakes<PolicyError>>,
     },
+    /// The new quota of a policy is 0, which would reject all of its requests. A service is closed by a change of its policies.
+    #[error("policy {policy}: a quota of 0 rejects all requests: write a quota of 1 or more")]
+    ZeroQuota {
+        /// The name.
+        policy: PolicyName,
+    },
     /// A signed document sets the policy, so that its quota is not set by hand.
     #[error(
         "policy {policy} is set by the signed document {document:?}: push a document with another quota, or without the policy"

@@ -160,7 +160,7 @@ pub(crate) async fn post_quota(Change { state, actor, body }: Change) -> Result<
         Err(error) => {
             audit.ended(Ended::Failed);
             Err(match error {
-                LayerError::Quota { .. } | LayerError::Incompatible(_) => {
+                LayerError::Quota { .. } | LayerError::ZeroQuota { .. } | LayerError::Incompatible(_) => {
                     Problem::invalid("quota", error.to_string())
                 }
                 error => Problem::new(StatusCode::CONFLICT, error.to_string()).with_field("policy"),

@@ -138,11 +138,11 @@ fn as_text(matches: &[Match<'_>], response: &Response<()>) -> String {
                 let strategy = described(rule.policy().strategy());
                 let (key, mode) = (rule.key(), rule.mode());
                 let failure = rule.policy().failure_mode();
-                let options: String = rule.options().iter().map(|option| format!("\n  {option}")).collect();
-                writeln!(
-                    text,
-                    "{name}: matches\n  {strategy}\n  charged to {key}\n  mode {mode}{options}\n  if the store fails: {failure}"
-                )
+                let _ = writeln!(text, "{name}: matches\n  {strategy}\n  charged to {key}\n  mode {mode}");
+                for option in rule.options() {
+                    let _ = writeln!(text, "  {option}");
+                }
+                writeln!(text, "  if the store fails: {failure}")
             }
             Some(condition) => writeln!(text, "{name}: does not match {condition}"),
         };

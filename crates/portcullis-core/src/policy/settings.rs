@@ -114,8 +114,9 @@ impl Policy {
     pub fn replace_quota(&self, quota: Quota) -> Result<Self, Mistakes<PolicyError>> {
         let own_burst = self.strategy.quota().and_then(Quota::explicit_burst);
         let burst = quota.explicit_burst().or(own_burst);
-        let strategy =
-            Quota::new(quota.limit(), quota.period(), burst).and_then(|quota| self.strategy.of_quota(quota));
+        let quota =
+            if quota.is_unlimited() { Ok(quota) } else { Quota::new(quota.limit(), quota.period(), burst) };
+        let strategy = quota.and_then(|quota| self.strategy.of_quota(quota));
         Self::try_new(self.name.as_str(), strategy, self.settings())
     }
 

@@ -62,7 +62,7 @@ impl Registry {
     /// # Errors
     ///
     /// [`LayerError::Unknown`] if there is no policy of this name; [`LayerError::Quota`] if the quota does not fit the policy, such as its
-    /// algorithm or the [quotas of single callers](portcullis_core::Policy::caller_quotas); [`LayerError::OwnedByDocument`] if a signed
+    /// algorithm or the [quotas of single callers](portcullis_core::Policy::caller_quotas); [`LayerError::ZeroQuota`] if it is 0; [`LayerError::OwnedByDocument`] if a signed
     /// document sets the policy; otherwise as for [`set_policy`](Self::set_policy). Nothing changes then.
     pub fn set_quota(&self, policy: &PolicyName, quota: Quota) -> Result<Policy, LayerError> {
         let (former, now) = self.engine.set_quota(policy, quota)?;
