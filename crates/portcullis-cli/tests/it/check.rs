@@ -123,7 +123,7 @@ key = { header = "x-consumer-id", trusted = true }
         portcullis(&["check", "--deny-warnings", "--format", "line", "--for", "proxy", &file]);
     assert_eq!(code, 0, "{out}");
     for expected in [
-        ":9:44: note: policy.consumer.key.trusted: header x-consumer-id is believed of 10.0.0.0/8, ",
+        ":9:45: note: policy.consumer.key.trusted: header x-consumer-id is believed of 10.0.0.0/8, ",
         "nginx: proxy_set_header x-consumer-id $",
         "HAProxy: http-request set-header x-consumer-id %",
         "Caddy: header_up x-consumer-id {",
