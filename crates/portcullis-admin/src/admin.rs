@@ -105,24 +105,20 @@ impl Admin {
     ///
     /// ```
     /// use std::collections::HashMap;
-    /// use std::sync::Arc;
     ///
     /// use http::request::Parts;
-    /// use portcullis_admin::{Actor, Admin, Refused};
-    /// use portcullis_core::Secret;
-    /// use portcullis_memory::MemoryStore;
-    /// use portcullis_tower::Registry;
+    /// use portcullis::Limiter;
+    /// use portcullis::admin::Refused;
     ///
-    /// let secret: Secret = "2026:8f4e3d2c1b0a99887766554433221100".parse()?;
-    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret));
+    /// let limiter = Limiter::memory();
     /// let mut users = HashMap::new();
     /// for user in ["ada", "grace"] {
     ///     // The parts that the extractor of the layers writes.
-    ///     let mut key = registry.secret().hasher();
-    ///     key.writer().part("user", user.as_bytes());
-    ///     users.insert(key.finish()?.slot(), user.to_owned());
+    ///     let key = limiter.key(|key| key.part("user", user.as_bytes()))?;
+    ///     users.insert(key.slot(), user.to_owned());
     /// }
-    /// let admin = Admin::new(registry, |_: &Parts| Err(Refused::Forbidden))
+    /// let admin = limiter
+    ///     .admin(|_: &Parts| Err(Refused::Forbidden))
     ///     .caller_names(move |fingerprint| users.get(&fingerprint.key().slot()).cloned());
     /// # let _ = admin;
     /// # Ok::<(), Box<dyn std::error::Error>>(())

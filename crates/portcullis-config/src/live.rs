@@ -32,7 +32,7 @@ use version::RulesVersion;
 /// Each request is decided by one version of the rules, from the choice of the rules that match it to its quotas and headers. The states
 /// of keys stay as far as they can follow: a policy whose algorithm or window length differs
 /// starts with fresh states, and what was charged under the former one is corrected under it. What was set by hand by
-/// `Limiter::set_policy` or `Limiter::set_mode` stays until the rules change for that policy, and by [`Registry::set_quota`] until the
+/// `Limiter::set_policy` or `Limiter::set_mode` stays until the rules change for that policy, and by `Limiter::set_quota` until the
 /// text of the rules changes at all.
 ///
 /// ```

@@ -27,7 +27,7 @@ pub struct Rejection<'a> {
     format: RejectionFormat,
 }
 
-/// What a closure returns that makes the responses to rejected requests: a [`Response`] with its body in one piece.
+/// What a closure returns that makes the responses to rejected requests: a `Response` with its body in one piece.
 ///
 /// ```compile_fail,E0277
 /// use http::Response;

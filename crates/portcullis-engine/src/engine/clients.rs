@@ -28,7 +28,7 @@ pub struct BlockedClient {
 pub enum BlockReach {
     /// In this limiter, whose store keeps no list of clients: other processes do not change, and a restart forgets it.
     Limiter,
-    /// In all limiters that share the store: in this one at once, in others within [`FOLLOW_EVERY`]. A restart keeps it.
+    /// In all limiters that share the store: in this one at once, in others within five seconds. A restart keeps it.
     Store,
 }
 

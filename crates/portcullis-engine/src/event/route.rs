@@ -26,7 +26,7 @@ impl Route {
         Self(RwLock::new(if known.is_given { known } else { RouteText::default() }))
     }
 
-    /// Adds the route of a request, unless one was given or [`MAX_ROUTES`] are known. Returns whether it is shown from now on.
+    /// Adds the route of a request, unless one was given or eight are known. Returns whether it is shown from now on.
     pub fn see(&self, route: &str) -> bool {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let text = known.text.as_deref().unwrap_or_default();

@@ -13,13 +13,13 @@ use crate::{ClientIp, Trust, header_name, without_whitespace};
 /// A client writes both. So such a matcher may deny requests, and neither exempt nor limit them alone: `RateLimitLayer::except` and
 /// `RateLimitLayer::only` panic, unless the header is [trusted](Self::trusted). In files it may add a limit or raise a cost.
 ///
-/// A value that servers may read in different ways is [undecided](super#undecided-requests): one that comes several times, is empty, not
+/// A value that servers may read in different ways is [undecided](super::Undecided): one that comes several times, is empty, not
 /// UTF-8 or longer than 1 KiB; one that differs in case alone from the text that it is compared with; a name that differs in case, or in `_`
 /// for `-`; a parameter behind a `;`. Blanks around the value of a header do not count, and the query is form-decoded.
 ///
 /// ```
 /// use http::Request;
-/// use portcullis_tower::matching::{RequestMatcher, RequestValue, Undecided};
+/// use portcullis::layer::{RequestMatcher, RequestValue, Undecided};
 ///
 /// let mobile = RequestValue::header("x-client").begins_with(["mobile/"]);
 /// let matches = |value: &str| {
@@ -56,7 +56,7 @@ impl RequestValue {
     /// The most bytes of a value that is compared.
     pub const MAX_BYTES: usize = 1_024;
 
-    /// Matches requests with the header of this name. A name from configuration or input is parsed to a [`HeaderName`] first.
+    /// Matches requests with the header of this name. A name from configuration or input is parsed to a `HeaderName` first.
     ///
     /// # Panics
     ///

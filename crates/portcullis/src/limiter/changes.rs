@@ -61,8 +61,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If there is no policy of this name; if the quota does not fit the policy: another period of a window, a burst that it cannot have, or a
-    /// quota outside of its [`caller_quotas`](Policy::caller_quotas); if a signed document sets the policy. See
-    /// [`Registry::set_quota`](portcullis_tower::Registry::set_quota).
+    /// quota outside of its [`caller_quotas`](Policy::caller_quotas); if it is 0; if a signed document sets the policy.
     pub fn set_quota(&self, policy: &str, quota: Quota) -> Result<Policy, LayerError> {
         let name = PolicyName::new(policy)
             .map_err(|error| LayerError::NoName { name: policy.chars().take(MAX_SHOWN).collect(), error })?;

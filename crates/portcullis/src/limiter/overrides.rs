@@ -98,7 +98,7 @@ impl Limiter {
     ///
     /// A policy is covered if its key is exactly this one or, where this one has a single part, begins with it: a user is blocked by user, and
     /// by user and route, and not by address. On Redis the block holds in all instances, in this one at once and in others within five
-    /// seconds, and outlasts restarts. See [`Registry::block_client`](portcullis_tower::Registry::block_client).
+    /// seconds, and outlasts restarts.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
