@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use portcullis_core::store::Check;
 use portcullis_core::{Clock, Policy, Quota, Secret};
-use tokio::runtime::Handle;
 
 use crate::connection::Connection;
 use crate::fred::{Client, Pool};
@@ -195,15 +194,16 @@ impl RedisStoreBuilder {
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime. The store needs the runtime in which it was connected: when that ends, every check fails as
-    /// unavailable, and the error names the reason.
+    /// Outside of a Tokio runtime. The store uses the runtime in which it was connected. After the end of that one, the next check connects
+    /// anew in its own runtime and waits for it within its deadline; the log has a line. Only a [client](RedisStore::with_client) of the
+    /// caller cannot be connected again: every check fails as unavailable then, and the error names the reason.
     pub async fn connect(self) -> Result<RedisStore, SetupError> {
         let layout = Layout::new(&self.namespace, &self.secret_id)?;
         let connection = match self.server {
             Server::Url(url) => Connection::open(&url, self.options).await?,
             Server::Clients(clients) => Connection::from_clients(clients, self.options).await?,
         };
-        let leases = Leases::new(Handle::current(), self.scenario.is_none());
+        let leases = Leases::new(self.scenario.is_none());
         let inner = Inner::new(connection, layout, self.denials, leases, self.scenario);
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))

@@ -4,15 +4,18 @@
 //! call whose fate is unknown is not: the error [reports it](CallError::fate_unknown).
 
 mod open;
+mod renewal;
 mod server_info;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use self::renewal::Renewal;
 use crate::cluster::Cluster;
 use crate::cluster::node::{Node, RoutedCall};
 use crate::fred::command::{Attempt, Command};
@@ -35,6 +38,8 @@ struct Shared {
     route: Route,
     outage_log: Arc<OutageLog>,
     stats: Arc<StoreStats>,
+    runtime: Handle,
+    renewal: Renewal,
     /// Aborts the tasks of the cluster when the last connection is dropped. The tasks of a node end with the node.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -101,8 +106,10 @@ impl Connection {
     pub(crate) fn recorded(reply: Value) -> Self {
         let (server, deadline) = ("memory".to_owned(), Duration::from_secs(1));
         let (outage_log, route) = (OutageLog::new(server.clone(), None), Route::Recorded(reply));
-        let (stats, tasks) = (Arc::default(), Mutex::default());
-        Self(Arc::new(Shared { server, deadline, route, outage_log, stats, tasks }))
+        let (stats, runtime, mut tasks) = (Arc::default(), Handle::current(), JoinSet::new());
+        let renewal = Renewal::new(None, &mut tasks);
+        let tasks = Mutex::new(tasks);
+        Self(Arc::new(Shared { server, deadline, route, outage_log, stats, runtime, renewal, tasks }))
     }
 
     /// Whether the slot of a call may matter: in a cluster.
@@ -129,13 +136,15 @@ impl Connection {
     }
 
     /// What the server or the cluster knows; `recorded` without either.
-    #[cfg_attr(not(feature = "recorded"), expect(unused_variables, reason = "there is no such connection"))]
     fn ask<T>(
         &self,
         of_node: impl FnOnce(&Arc<Node>) -> T,
         of_cluster: impl FnOnce(&Arc<Cluster>) -> T,
         recorded: T,
     ) -> T {
+        if let Some(successor) = self.successor() {
+            return successor.ask(of_node, of_cluster, recorded);
+        }
         match &self.0.route {
             Route::One(node) => of_node(node),
             Route::Cluster(cluster) => of_cluster(cluster),
@@ -150,16 +159,25 @@ impl Connection {
     )]
     fn routed(&self, call: RoutedCall<'_>) -> impl Future<Output = Result<Value, CallError>> + Send {
         async move {
-            match &self.0.route {
-                Route::One(node) => node.call(&call, Attempt::First).await,
-                // Boxed, because it takes more memory than a call to one server.
-                Route::Cluster(cluster) => Box::pin(cluster.call(&call)).await,
-                #[cfg(feature = "recorded")]
-                Route::Recorded(reply) => {
-                    // The encoded call is part of what is measured.
-                    std::hint::black_box(&call);
-                    Ok(reply.clone())
-                }
+            match self.successor() {
+                None => self.run_here(&call).await,
+                // Boxed, because it happens after the end of a runtime only.
+                Some(successor) => Box::pin(successor.run_when_linked(call)).await,
+            }
+        }
+    }
+
+    /// Runs a call on this connection, whether its runtime has ended or not.
+    async fn run_here(&self, call: &RoutedCall<'_>) -> Result<Value, CallError> {
+        match &self.0.route {
+            Route::One(node) => node.call(call, Attempt::First).await,
+            // Boxed, because it takes more memory than a call to one server.
+            Route::Cluster(cluster) => Box::pin(cluster.call(call)).await,
+            #[cfg(feature = "recorded")]
+            Route::Recorded(reply) => {
+                // The encoded call is part of what is measured.
+                std::hint::black_box(call);
+                Ok(reply.clone())
             }
         }
     }

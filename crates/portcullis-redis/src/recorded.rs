@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use portcullis_core::Secret;
-use tokio::runtime::Handle;
 
 use crate::connection::Connection;
 use crate::protocol::keys::Layout;
@@ -22,7 +21,7 @@ impl RedisStore {
         let layout =
             Layout::new("portcullis", Secret::published().id()).expect("both are letters and digits");
         let connection = Connection::recorded(Value::Text(Bytes::copy_from_slice(reply)));
-        let leases = Leases::new(Handle::current(), true);
+        let leases = Leases::new(true);
         Self::from_inner(Inner::new(connection, layout, DEFAULT_ENTRIES, leases, None))
     }
 }

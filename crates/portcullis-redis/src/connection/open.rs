@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::renewal::Renewal;
 use super::server_info::ServerInfo;
 use super::{Connection, Route, Shared};
 use crate::cluster::Cluster;
@@ -24,21 +26,28 @@ impl Connection {
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, ConnectError> {
         let Address { masked_url, config } = Address::parse(url, options.roots.as_deref())?;
         let outage_log = OutageLog::new(masked_url.clone(), None);
+        let origin = Some((config.clone(), options.clone()));
+        Self::linked(masked_url, &config, origin, &options, outage_log).start(&options).await
+    }
+
+    /// Makes the links, which connect in the runtime of the caller.
+    pub(super) fn linked(
+        server: String,
+        config: &ClientConfig,
+        origin: Option<(ClientConfig, Options)>,
+        options: &Options,
+        outage_log: Arc<OutageLog>,
+    ) -> Self {
         let mut tasks = JoinSet::new();
         let route = if config.is_clustered() {
-            let (cluster, keeper) = Cluster::new(config, options.clone(), Arc::clone(&outage_log));
+            let (cluster, keeper) = Cluster::new(config.clone(), options.clone(), Arc::clone(&outage_log));
             tasks.spawn(keeper);
             Route::Cluster(cluster)
         } else {
-            Route::One(Arc::new(Node::supervised(
-                first_host(&config),
-                &config,
-                &options,
-                Arc::clone(&outage_log),
-                &Arc::default(),
-            )))
+            let (host, log) = (first_host(config), Arc::clone(&outage_log));
+            Route::One(Arc::new(Node::supervised(host, config, options, log, &Arc::default())))
         };
-        Self::start(masked_url, route, outage_log, tasks, &options).await
+        Self::new(server, route, outage_log, origin, tasks, options)
     }
 
     /// Uses clients that the caller made, configured and connected, and that reconnect by themselves.
@@ -48,29 +57,36 @@ impl Connection {
         let masked_url = server.to_string();
         let outage_log = OutageLog::new(masked_url.clone(), None);
         let route = Route::One(Arc::new(Node::watched(server, clients, &options, Arc::clone(&outage_log))));
-        Self::start(masked_url, route, outage_log, JoinSet::new(), &options).await
+        Self::new(masked_url, route, outage_log, None, JoinSet::new(), &options).start(&options).await
     }
 
-    async fn start(
+    fn new(
         server: String,
         route: Route,
         outage_log: Arc<OutageLog>,
-        tasks: JoinSet<()>,
+        origin: Option<(ClientConfig, Options)>,
+        mut tasks: JoinSet<()>,
         options: &Options,
-    ) -> Result<Self, ConnectError> {
+    ) -> Self {
+        let renewal = Renewal::new(origin, &mut tasks);
         let shared = Shared {
             server,
             deadline: options.deadline,
             route,
             outage_log,
             stats: Arc::clone(&options.stats),
+            runtime: Handle::current(),
+            renewal,
             tasks: Mutex::new(tasks),
         };
-        let connection = Self(Arc::new(shared));
-        if !connection.wait_for_links(options.connect_wait).await? || !connection.examine().await? {
-            connection.examine_later();
+        Self(Arc::new(shared))
+    }
+
+    async fn start(self, options: &Options) -> Result<Self, ConnectError> {
+        if !self.wait_for_links(options.connect_wait).await? || !self.examine().await? {
+            self.examine_later();
         }
-        Ok(connection)
+        Ok(self)
     }
 
     /// Waits for the links to connect. Returns whether one is up.

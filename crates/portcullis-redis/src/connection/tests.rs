@@ -10,6 +10,7 @@ mod lost_reply;
 mod outage;
 mod overload;
 mod refusals;
+mod renewal;
 pub(crate) mod scripts;
 mod sentinel;
 pub(crate) mod server;

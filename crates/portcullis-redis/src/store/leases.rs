@@ -21,7 +21,6 @@ use portcullis_core::lease::{Answer, Returned, Spend};
 use portcullis_core::store::{Check, CheckResult, Checks, Run};
 use portcullis_core::{Decision, Key, Policy, Receipt, Timestamp};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
@@ -43,8 +42,6 @@ pub(crate) struct Leases {
     is_returning: AtomicBool,
     /// Locked while refunds are on their way, so that a process that stops waits for them.
     refunding: tokio::sync::Mutex<()>,
-    /// The runtime of the connection.
-    runtime: Handle,
 }
 
 /// A part of the keys.
@@ -109,7 +106,7 @@ impl Payment {
 
 impl Leases {
     /// Without keys. On the time of a scenario leases are disabled, because they expire on the clock of this process.
-    pub(crate) fn new(runtime: Handle, is_enabled: bool) -> Self {
+    pub(crate) fn new(is_enabled: bool) -> Self {
         let shards = if is_enabled { SHARDS } else { 0 };
         Self {
             created: Instant::now(),
@@ -118,7 +115,6 @@ impl Leases {
             returns: Mutex::default(),
             is_returning: AtomicBool::new(false),
             refunding: tokio::sync::Mutex::default(),
-            runtime,
         }
     }
 

@@ -110,20 +110,6 @@ fn tasks_end_with_the_last_connection() {
     });
 }
 
-#[test]
-fn a_connection_that_outlives_its_runtime_reports_it() {
-    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let server = Server::start(&[]);
-    let (own, other) = (runtime(), runtime());
-    let connection = own.block_on(open(&server));
-    let script = Script::new(COUNT);
-    own.block_on(count(&connection, &script, "k")).unwrap();
-    drop(own);
-    assert!(!connection.availability(None).is_connected && connection.availability(None).outage.is_some());
-    let error = other.block_on(count(&connection, &script, "k")).unwrap_err();
-    assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("runtime"), "{error}");
-}
-
 #[tokio::test]
 async fn a_demoted_primary_is_replaced_by_a_new_connection() {
     let server = Server::start(&[]);

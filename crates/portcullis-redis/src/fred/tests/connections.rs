@@ -67,3 +67,22 @@ async fn only_nodes_that_refuse_get_sources_by_a_fred_client() {
     let connection = Connection::from_clients(vec![client], options).await.unwrap();
     only_the_first_gets_sources(&cluster, &connection).await;
 }
+
+/// Only the user can connect a client of the user again.
+#[test]
+fn client_that_outlives_its_runtime_reports_it() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start(&[]);
+    let (own, other) = (runtime(), runtime());
+    let connection = own.block_on(async {
+        let client = Builder::from_config(Config::from_url(&server.admin_url()).unwrap()).build().unwrap();
+        client.init().await.unwrap();
+        Connection::from_clients(vec![client], patient()).await.unwrap()
+    });
+    let script = Script::new(COUNT);
+    own.block_on(count(&connection, &script, "k")).unwrap();
+    drop(own);
+    assert!(!connection.availability(None).is_connected && connection.availability(None).outage.is_some());
+    let error = other.block_on(count(&connection, &script, "k")).unwrap_err();
+    assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("runtime"), "{error}");
+}

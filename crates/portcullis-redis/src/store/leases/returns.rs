@@ -27,7 +27,7 @@ impl RedisStore {
     pub async fn return_leases(&self) {
         let store = self.clone();
         let refunds = async move { store.refund_rest(|lease, _| lease.take()).await };
-        let refunds = self.0.leases.runtime.spawn(refunds);
+        let refunds = self.0.connection.runtime().spawn(refunds);
         // It fails only if the runtime ends.
         drop(refunds.await);
     }
@@ -51,7 +51,7 @@ impl RedisStore {
             return;
         }
         if !leases.is_returning.swap(true, SeqCst) {
-            leases.runtime.spawn(return_expired(Arc::downgrade(&self.0)));
+            self.0.connection.runtime().spawn(return_expired(ReturnsTask(Arc::downgrade(&self.0))));
         }
     }
 
@@ -88,16 +88,35 @@ impl RedisStore {
 }
 
 /// Refunds the rest of expired leases, as long as there are leases.
-async fn return_expired(store: Weak<Inner>) {
+async fn return_expired(task: ReturnsTask) {
     loop {
         sleep(INTERVAL).await;
-        let Some(inner) = store.upgrade() else { return };
+        let Some(inner) = task.0.upgrade() else { return };
         let store = RedisStore(inner);
         store.refund_rest(KeyLease::take_expired).await;
         // In this order, so that a lease that begins meanwhile starts the task again.
         store.0.leases.is_returning.store(false, SeqCst);
         if !store.0.leases.has_work() || store.0.leases.is_returning.swap(true, SeqCst) {
+            // Another task may have the flag by now.
+            task.end();
             return;
+        }
+    }
+}
+
+/// The task of a store that refunds the rest of leases. Dropped before its end, because its runtime has ended, it lets another one start.
+struct ReturnsTask(Weak<Inner>);
+
+impl ReturnsTask {
+    fn end(mut self) {
+        self.0 = Weak::new();
+    }
+}
+
+impl Drop for ReturnsTask {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade() {
+            inner.leases.is_returning.store(false, SeqCst);
         }
     }
 }
@@ -146,9 +165,8 @@ impl Drop for Inner {
         if returns.is_empty() {
             return;
         }
-        let runtime = self.leases.runtime.clone();
-        let leases = Leases::new(runtime.clone(), false);
-        let inner = Self::new(self.connection.clone(), self.layout.clone(), 0, leases, None);
+        let runtime = self.connection.runtime();
+        let inner = Self::new(self.connection.clone(), self.layout.clone(), 0, Leases::new(false), None);
         let store = RedisStore::from_inner(inner);
         runtime.spawn(async move { store.refund_returns(returns).await });
     }

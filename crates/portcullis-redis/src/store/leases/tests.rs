@@ -53,7 +53,7 @@ fn grant_at(leases: &Leases, check: &Check, units: u64, at: Timestamp) -> Positi
 }
 
 fn enabled() -> Leases {
-    Leases::new(Handle::current(), true)
+    Leases::new(true)
 }
 
 #[tokio::test(start_paused = true)]

@@ -206,6 +206,19 @@ fn crash_loses_its_lease_and_admits_no_more() {
 }
 
 #[test]
+fn lease_of_an_ended_runtime_returns_in_the_next() {
+    let server = Server::start(&[]);
+    let own = runtime();
+    let store = own.block_on(open(&server));
+    let (spent, _) = own.block_on(lease(&store, &WEEKLY));
+    drop(own);
+    runtime().block_on(async {
+        store.return_leases().await;
+        wait_for(&store, &WEEKLY, LIMIT - spent).await;
+    });
+}
+
+#[test]
 fn paid_request_allocates_nothing() {
     let (runtime, server) = (runtime(), Server::start(&[]));
     let store = runtime.block_on(open(&server));
