@@ -54,5 +54,6 @@ mod soft_limits;
 mod spread;
 mod tls;
 mod transcripts;
+mod unix_socket;
 mod untouched;
 mod waits;

@@ -136,6 +136,10 @@ impl Connection {
     }
 
     /// What the server or the cluster knows; `recorded` without either.
+    #[cfg_attr(
+        not(feature = "recorded"),
+        expect(clippy::only_used_in_recursion, reason = "there is no such connection")
+    )]
     fn ask<T>(
         &self,
         of_node: impl FnOnce(&Arc<Node>) -> T,

@@ -20,8 +20,8 @@ pub(crate) struct Identify {
     #[arg(long, value_name = "ADDR", value_parser = parse_peer)]
     peer: IpAddr,
 
-    /// Where the client's address is found: `peer`, `x-forwarded-for`, `forwarded`, or `header:NAME` for a header with one
-    /// address.
+    /// Where the client's address is found: `peer`, `x-forwarded-for`, `forwarded`, `header:NAME` for a header with one address, or
+    /// `header-or-peer:NAME` if a trusted proxy that sends no such header is the client itself.
     #[arg(long, value_name = "SOURCE", default_value = "peer")]
     source: Source,
 
@@ -52,6 +52,7 @@ enum Source {
     XForwardedFor,
     Forwarded,
     Header(String),
+    HeaderOrPeer(String),
 }
 
 impl Identify {
@@ -66,10 +67,8 @@ impl Identify {
             Source::Peer => ClientIp::peer(),
             Source::XForwardedFor => ClientIp::behind(trust).x_forwarded_for(),
             Source::Forwarded => ClientIp::behind(trust).forwarded(),
-            Source::Header(name) => {
-                let name: HeaderName = name.parse().with_context(|| format!("{name:?}"))?;
-                ClientIp::behind(trust).header(&name)
-            }
+            Source::Header(name) => ClientIp::behind(trust).header(&header_name(&name)?),
+            Source::HeaderOrPeer(name) => ClientIp::behind(trust).header_or_peer(&header_name(&name)?),
         };
         let clients = clients.ipv6_prefix(self.ipv6_prefix).ipv4_prefix(self.ipv4_prefix);
         let mut headers = HeaderMap::new();
@@ -82,6 +81,10 @@ impl Identify {
     }
 }
 
+fn header_name(name: &str) -> anyhow::Result<HeaderName> {
+    name.parse().with_context(|| format!("{name:?}"))
+}
+
 impl FromStr for Source {
     type Err = String;
 
@@ -90,9 +93,13 @@ impl FromStr for Source {
             "peer" => Ok(Self::Peer),
             "x-forwarded-for" => Ok(Self::XForwardedFor),
             "forwarded" => Ok(Self::Forwarded),
-            _ => match text.strip_prefix("header:") {
-                Some(name) => Ok(Self::Header(name.to_owned())),
-                None => Err("a source is `peer`, `x-forwarded-for`, `forwarded` or `header:NAME`".to_owned()),
+            _ => match text.split_once(':') {
+                Some(("header", name)) => Ok(Self::Header(name.to_owned())),
+                Some(("header-or-peer", name)) => Ok(Self::HeaderOrPeer(name.to_owned())),
+                _ => Err(
+                    "a source is `peer`, `x-forwarded-for`, `forwarded`, `header:NAME` or `header-or-peer:NAME`"
+                        .to_owned(),
+                ),
             },
         }
     }

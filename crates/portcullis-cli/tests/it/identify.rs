@@ -71,6 +71,10 @@ fn it_prints_the_address_and_the_charged_prefix() {
             "2001:db8::1 2001:db8::/64\n",
         ),
         (
+            vec!["--peer", "10.0.0.1", "--source", "header-or-peer:X-Real-IP", "--trust", "10.0.0.1"],
+            "10.0.0.1 10.0.0.1/32\n",
+        ),
+        (
             vec![
                 "--peer",
                 "10.0.0.1",

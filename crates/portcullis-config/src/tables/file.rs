@@ -19,6 +19,7 @@ table! { pub(crate) ROOT, "file", "A file of rules.", 0 to ANY;
 table! { pub(crate) CLIENT_IP, "client_ip", "Where the address of a client comes from.", 0 to ANY;
     "header", Text, "\"x-forwarded-for\", \"forwarded\", or a header with a single address.";
     "trusted_proxies", TEXTS, "Networks whose header is believed, such as \"10.0.0.0/8\".";
+    "or_peer", Bool, "Whether a trusted proxy that sends no header with a single address is the client itself, instead of an error, as without this field.";
     "hops", UNITS, "The number of proxies whose header is believed: with networks at most so many, else exactly.";
     "ipv4_prefix", Integer(1, 32), "The bits of an IPv4 address that make a client.", default("32");
     "ipv6_prefix", Integer(1, 128), "The bits of an IPv6 address that make a client.", default("64");

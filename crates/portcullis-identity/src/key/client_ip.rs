@@ -5,6 +5,7 @@ mod error;
 mod forwarded;
 mod ip_prefix;
 mod log_once;
+mod no_peer;
 mod peer;
 mod proxies_without_header;
 mod source;
@@ -20,6 +21,7 @@ use portcullis_core::KeyWriter;
 use super::{Identity, KeyError, KeyExtractor};
 use ip_prefix::PrefixLengths;
 use log_once::LogOnce;
+use no_peer::no_peer;
 use source::Source;
 
 pub use error::ClientIpError;
@@ -68,7 +70,29 @@ impl ClientIp {
     ///
     /// The first of these values in the request's extensions is used: Axum's `ConnectInfo<SocketAddr>` and
     /// `MockConnectInfo<SocketAddr>` (feature `axum`), Tonic's `TcpConnectInfo` (feature `tonic`; over TLS
-    /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr). A program that makes requests of other messages can put a
+    /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr). Where the server leaves another value, as for a Unix socket, a
+    /// listener with connection info of its own type, or on Lambda, a function around this layer inserts the `SocketAddr`:
+    ///
+    /// ```
+    /// use std::net::{Ipv4Addr, SocketAddr};
+    ///
+    /// use axum::extract::Request;
+    /// use axum::middleware::map_request;
+    /// use axum::{Router, routing::get};
+    /// use portcullis::{ClientIp, Limiter, Policy, PolicyExt as _, Quota};
+    ///
+    /// // Who connects to a Unix socket is on this machine.
+    /// async fn insert_address(mut request: Request) -> Request {
+    ///     request.extensions_mut().insert(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
+    ///     request
+    /// }
+    ///
+    /// let limit = Limiter::memory().layer(Policy::gcra("all", Quota::per_second(10)).by(ClientIp::peer()));
+    /// let app: Router = Router::new().route("/", get(|| async { "hello" })).layer(limit).layer(map_request(insert_address));
+    /// # let _ = app;
+    /// ```
+    ///
+    /// A program that makes requests of other messages can put a
     /// [`KeyError`] into their extensions: it is the error of messages without an address, and names what they lack.
     pub const fn peer() -> Self {
         Self { proxies: None, prefix_lengths: PrefixLengths::DEFAULT, log: LogOnce::new() }
@@ -180,7 +204,7 @@ impl ClientIp {
 
     /// The client of a request, and the log lines about a misconfiguration.
     pub(crate) fn client_of(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
-        let peer = peer(&parts.extensions).ok_or_else(|| peer::missing(&parts.extensions))?.ip();
+        let peer = peer(&parts.extensions).ok_or_else(|| no_peer(&parts.extensions))?.ip();
         let found = self.find(peer, &parts.headers);
         self.log_misconfiguration(peer, &parts.headers, &found);
         Ok(found?)

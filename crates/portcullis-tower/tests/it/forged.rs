@@ -145,3 +145,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn absent_header_alone_falls_back_to_the_peer() {
+    let clients = ClientIp::behind(trust()).header_or_peer("x-real-ip");
+    let find = |lines: &[&str]| {
+        let lines: Vec<_> = lines.iter().map(|line| (*line).to_owned()).collect();
+        find(&clients, "x-real-ip", &lines)
+    };
+    assert_eq!(find(&[]), Ok(ip(PROXY)));
+    assert_eq!(find(&[CLIENT]), Ok(ip(CLIENT)));
+    for lines in [&[""][..], &["unknown"], &["0.0.0.0"], &[CLIENT, CLIENT], &["10.0.0.7, 6.6.6.6"]] {
+        assert!(find(lines).is_err(), "{lines:?}");
+    }
+    // A peer that is not trusted neither falls back nor is believed.
+    let mut headers = HeaderMap::new();
+    assert_eq!(clients.find(ip(CLIENT), &headers), Ok(ip(CLIENT)));
+    headers.insert("x-real-ip", HeaderValue::from_static("6.6.6.6"));
+    assert_eq!(clients.find(ip(CLIENT), &headers), Ok(ip(CLIENT)));
+}

@@ -45,8 +45,14 @@ impl<'a> Reader<'a> {
             hops.map(Trust::hops)
         };
         let has_trust = has_networks || fields.has("hops");
+        let or_peer: Option<bool> = fields.read("or_peer");
+        if or_peer.is_some() && !fields.has("header") {
+            fields
+                .error("or_peer", "no header is named, so that the peer is the client anyway")
+                .help("remove the field, or name the header that the proxies write: header = \"x-real-ip\"");
+        }
         let mut clients = match (header, trust) {
-            (Some(header), Some(trust)) => behind(&fields, &header, trust),
+            (Some(header), Some(trust)) => behind(&fields, &header, or_peer, trust),
             (Some(_), None) if !has_trust => {
                 fields
                     .missing_at(
@@ -133,17 +139,22 @@ fn overwriting(header: &HeaderName) -> String {
     )
 }
 
-fn behind(fields: &Fields<'_>, header: &str, trust: Trust) -> Option<ClientIp> {
+fn behind(fields: &Fields<'_>, header: &str, or_peer: Option<bool>, trust: Trust) -> Option<ClientIp> {
     let proxies = ClientIp::behind(trust);
-    if header.eq_ignore_ascii_case("x-forwarded-for") {
-        return Some(proxies.x_forwarded_for());
-    }
-    if header.eq_ignore_ascii_case("forwarded") {
-        return Some(proxies.forwarded());
-    }
     let name = header.parse::<HeaderName>();
     let name = name.map_err(|error| fields.error("header", format!("{header:?}: {error}"))).ok()?;
-    Some(proxies.header(&name))
+    let is_list = matches!(name.as_str(), "x-forwarded-for" | "forwarded");
+    if is_list && or_peer == Some(false) {
+        fields
+            .error("or_peer", format!("{name} is a list: where a proxy sends none, the proxy is the client"))
+            .help("remove the field: it is about headers with a single address");
+    }
+    Some(match name.as_str() {
+        "x-forwarded-for" => proxies.x_forwarded_for(),
+        "forwarded" => proxies.forwarded(),
+        _ if or_peer == Some(true) => proxies.header_or_peer(&name),
+        _ => proxies.header(&name),
+    })
 }
 
 const TRUSTS_EVERY_ADDRESS: &str =

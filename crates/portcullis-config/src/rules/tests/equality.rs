@@ -246,7 +246,15 @@ async fn strategies_are_those_of_the_builders() {
 #[tokio::test(start_paused = true)]
 async fn clients_behind_proxies_are_those_of_the_builders() {
     let trust = || Trust::networks(["10.0.0.0/8"]);
-    let tables: [(&str, ClientIp); 4] = [
+    let tables: [(&str, ClientIp); 6] = [
+        (
+            "header = \"x-real-ip\"\nor_peer = true\ntrusted_proxies = [\"192.0.2.0/24\"]",
+            ClientIp::behind(Trust::networks(["192.0.2.0/24"])).header_or_peer("x-real-ip"),
+        ),
+        (
+            "header = \"x-real-ip\"\nor_peer = false\ntrusted_proxies = [\"192.0.2.0/24\"]",
+            ClientIp::behind(Trust::networks(["192.0.2.0/24"])).header("x-real-ip"),
+        ),
         (
             "header = \"x-forwarded-for\"\ntrusted_proxies = [\"10.0.0.0/8\"]\nipv6_prefix = 48\nipv4_prefix = 24",
             ClientIp::behind(trust()).x_forwarded_for().ipv6_prefix(48).ipv4_prefix(24),

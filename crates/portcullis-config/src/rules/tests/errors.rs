@@ -136,6 +136,11 @@ fn options_of_the_layer_are_checked() {
         ("header = \"x-forwarded-for\"", "client_ip.header: no proxy is trusted"),
         ("trusted_proxies = [\"10.0.0.0/8\"]", "client_ip: `header` is missing"),
         ("header = \"a b\"\nhops = 1", "client_ip.header: \"a b\": "),
+        ("or_peer = true", "client_ip.or_peer: no header is named, so that the peer is the client anyway"),
+        (
+            "header = \"forwarded\"\nhops = 1\nor_peer = false",
+            "client_ip.or_peer: forwarded is a list: where a proxy sends none, the proxy is the client",
+        ),
         ("ipv6_prefix = 129", "client_ip.ipv6_prefix: a prefix of 129 bits"),
     ] {
         assert_errors(&format!("[client_ip]\n{table}\n{}", with("")), expected);

@@ -112,11 +112,12 @@ files are read. A quota is a text such as `\"10/s burst 20\"`, a duration one su
 ";
 
 /// What the guides say of fields.
-const NOTES: [(&str, &str); 36] = [
+const NOTES: [(&str, &str); 37] = [
     ("file.include", "See [variables and includes][rules.md#variables-and-includes]."),
     ("file.remote", "See [rules for a fleet][rules.md#rules-for-a-fleet]."),
     ("file.policy", "`[policy.search]` is the policy `search`."),
     ("client_ip.header", "See [client addresses][identity.md#how-the-client-address-is-determined]."),
+    ("client_ip.or_peer", "See [client addresses][identity.md#how-the-client-address-is-determined]."),
     ("client_ip.share_places", "See [shares of callers][load-shedding.md#shares-of-callers]."),
     ("layer.headers", "See [headers][responses.md#headers]."),
     ("layer.limit_preflights", "See [preflights][responses.md#preflights]."),

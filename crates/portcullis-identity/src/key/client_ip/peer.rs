@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use http::Extensions;
-
-use crate::key::KeyError;
+#[cfg(feature = "tonic")]
+use tonic::transport::server::TcpConnectInfo;
 
 /// The address of the peer, as the server of the request has left it in the extensions.
 pub fn peer(extensions: &Extensions) -> Option<SocketAddr> {
@@ -20,25 +20,21 @@ pub fn peer(extensions: &Extensions) -> Option<SocketAddr> {
         }
     }
     #[cfg(feature = "tonic")]
-    {
-        use tonic::transport::server::TcpConnectInfo;
-
-        if let Some(info) = extensions.get::<TcpConnectInfo>() {
-            return info.remote_addr();
-        }
-        #[cfg(feature = "tonic-tls")]
-        if let Some(info) = extensions.get::<tonic::transport::server::TlsConnectInfo<TcpConnectInfo>>() {
-            return info.get_ref().remote_addr();
-        }
+    if let Some(address) = tonic_info(extensions).and_then(TcpConnectInfo::remote_addr) {
+        return Some(address);
     }
     extensions.get::<SocketAddr>().copied()
 }
 
-/// The error of a request without an address: that in its extensions, or else one that says how to serve a router.
-pub(super) fn missing(extensions: &Extensions) -> KeyError {
-    extensions.get::<KeyError>().cloned().unwrap_or_else(|| KeyError::setup(NO_PEER))
-}
+/// What Tonic knows of a TCP connection. It may lack the address.
+#[cfg(feature = "tonic")]
+pub(super) fn tonic_info(extensions: &Extensions) -> Option<&TcpConnectInfo> {
+    let plain = extensions.get();
+    #[cfg(feature = "tonic-tls")]
+    let plain = plain.or_else(|| {
+        use tonic::transport::server::TlsConnectInfo;
 
-const NO_PEER: &str = "ClientIp finds no address in the request: serve an Axum router with \
-    `router.into_make_service_with_connect_info::<SocketAddr>()` and enable the feature `axum` (for Tonic the feature \
-    `tonic`, over TLS `tonic-tls`), or insert a `SocketAddr` into the request's extensions";
+        extensions.get::<TlsConnectInfo<TcpConnectInfo>>().map(TlsConnectInfo::get_ref)
+    });
+    plain
+}

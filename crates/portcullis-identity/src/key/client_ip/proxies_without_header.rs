@@ -50,7 +50,7 @@ impl ProxiesWithoutHeader {
     /// Reads a header with one address that the peer overwrites, such as `X-Real-IP` or `CF-Connecting-IP`.
     ///
     /// It must occur exactly once. A missing or a repeated header is an error, because the proxy does not overwrite it as
-    /// expected. The address is used whether it is trusted or not. A name from configuration or input is parsed to a `HeaderName` first.
+    /// expected; [`header_or_peer`](Self::header_or_peer) accepts a missing one. The address is used whether it is trusted or not. A name from configuration or input is parsed to a `HeaderName` first.
     ///
     /// # Panics
     ///
@@ -58,6 +58,36 @@ impl ProxiesWithoutHeader {
     #[track_caller]
     pub fn header(self, name: &(impl AsRef<str> + ?Sized)) -> ClientIp {
         self.with(Source::Single(header_name(name.as_ref())))
+    }
+
+    /// Like [`header`](Self::header), but a trusted proxy that sends no such header is the client itself: a request that it makes,
+    /// such as a health check, or one that it passes on without the header.
+    ///
+    /// All requests of such a proxy without the header share the budget of its address. A header that is empty, repeated or no
+    /// address is still an error, and a peer that is not trusted is the client whatever it sends. Each proxy has to write the header for
+    /// every client: one that can be made to leave it out gives its clients the budget of the proxy beside their own.
+    ///
+    /// ```
+    /// use http::HeaderMap;
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::Trust;
+    ///
+    /// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).header_or_peer("x-real-ip");
+    /// let mut headers = HeaderMap::new();
+    /// assert_eq!(clients.find("10.0.0.9".parse()?, &headers)?.to_string(), "10.0.0.9");
+    /// headers.insert("x-real-ip", "192.0.2.1".parse()?);
+    /// assert_eq!(clients.find("10.0.0.9".parse()?, &headers)?.to_string(), "192.0.2.1");
+    /// headers.insert("x-real-ip", "unknown".parse()?);
+    /// assert!(clients.find("10.0.0.9".parse()?, &headers).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `name` is a text that is not a valid header name.
+    #[track_caller]
+    pub fn header_or_peer(self, name: &(impl AsRef<str> + ?Sized)) -> ClientIp {
+        self.with(Source::SingleOrPeer(header_name(name.as_ref())))
     }
 
     fn with(self, source: Source) -> ClientIp {

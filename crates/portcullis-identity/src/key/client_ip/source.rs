@@ -13,8 +13,10 @@ use super::{ClientIpError, Trust};
 pub(super) enum Source {
     XForwardedFor,
     Forwarded,
-    /// A header with one address.
+    /// A header with one address, without which the request is rejected.
     Single(HeaderName),
+    /// A header with one address, without which the peer is the client.
+    SingleOrPeer(HeaderName),
 }
 
 impl Source {
@@ -22,7 +24,7 @@ impl Source {
         match self {
             Self::XForwardedFor => &X_FORWARDED_FOR,
             Self::Forwarded => &http::header::FORWARDED,
-            Self::Single(name) => name,
+            Self::Single(name) | Self::SingleOrPeer(name) => name,
         }
     }
 
@@ -51,6 +53,10 @@ impl Source {
                 self.walk(peer, nodes.into_iter().rev(), trust)
             }
             Self::Single(name) => single(lines, name),
+            Self::SingleOrPeer(name) => match single(lines, name) {
+                Err(ClientIpError::Absent { .. }) => Ok(peer),
+                found => found,
+            },
         }
     }
 
