@@ -35,6 +35,7 @@ mod precedence;
 mod process;
 mod processes;
 mod proxy;
+mod published_limits;
 mod queue;
 mod quickstart;
 mod quotas;

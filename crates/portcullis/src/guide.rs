@@ -36,6 +36,7 @@
 //! - `SECURITY.md`: how to report a vulnerability
 //! - `docs/images`: pictures of the live page
 //! - `docs/contributing.md`: how the project is built, checked and fuzzed
+//! - `examples/rules/published`: limits that services publish, as files of rules
 //! - `examples/sqlite-store`: a complete store with its tests
 
 // The folder `docs` of this crate is a symbolic link, which cargo replaces by the files when it packs the crate. The pages link to

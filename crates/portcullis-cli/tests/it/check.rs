@@ -46,6 +46,18 @@ fn valid_files_exit_with_0_and_print_nothing() {
 }
 
 #[test]
+fn published_limits_have_no_warnings() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/rules/published");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 5, "{files:?}");
+    for file in files {
+        let (code, out, _) =
+            portcullis(&["check", "--deny-warnings", "--no-env", "--for", "proxy", file.to_str().unwrap()]);
+        assert_eq!(code, 0, "{out}");
+    }
+}
+
+#[test]
 fn errors_exit_with_1_and_all_are_printed_with_their_lines() {
     let folder = Folder::new("errors");
     let file = folder.write("bad.toml", BAD);
