@@ -34,7 +34,7 @@ use crate::{Identity, KeyError, KeyExtractor};
 ///     let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
 ///     let mut hasher = Secret::published().hasher();
 ///     let identity = key.extract(&parts, &mut hasher.writer())?;
-///     Ok((identity == Identity::Found).then_some(hasher.finish()?))
+///     Ok(if identity == Identity::Found { Some(hasher.finish()?) } else { None })
 /// };
 /// let seven = key_of("/channels/7/messages/1")?;
 /// assert!(seven.is_some() && key_of("/Channels/%37/messages//2")? == seven);

@@ -55,6 +55,7 @@
 //! | a CORS preflight | `portcullis.preflight`, shared | empty; behind the parts of the key |
 
 pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
+pub use portcullis_tower::matching::{PathPattern, PatternError};
 pub use portcullis_tower::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
     Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts,

@@ -8,12 +8,12 @@ use super::fold;
 /// in `{name}.json`, and `{*name}` for one segment or more at its end.
 ///
 /// ```
-/// use portcullis_tower::matching::PathPattern;
+/// use portcullis::key::PathPattern;
 ///
 /// let pattern = PathPattern::parse("/users/{id}/files/{name}.json")?;
 /// assert_eq!(pattern.parameters().map(|(_, name)| name).collect::<Vec<_>>(), ["id", "name"]);
 /// assert!(["users", "/users/", "/{a}-{b}", "/users/:id"].iter().all(|text| PathPattern::parse(text).is_err()));
-/// # Ok::<(), portcullis_tower::matching::PatternError>(())
+/// # Ok::<(), portcullis::key::PatternError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathPattern {
