@@ -24,7 +24,9 @@ mod tests;
 
 pub(crate) use file::{CLIENT_IP, FORMATS, HEADERS, LAYER, REMOTE, ROOT};
 pub(crate) use kind::ValueKind;
-pub(crate) use parts::{COST, COST_WHEN, KEY_SOURCE, MATCH, PLAIN_KEYS, REQUESTS, UNTIL, VALUE_TABLE};
+pub(crate) use parts::{
+    COST, COST_WHEN, KEY_SOURCE, MATCH, PARAMETER_TABLE, PLAIN_KEYS, REQUESTS, UNTIL, VALUE_TABLE,
+};
 pub(crate) use policy::{MODES, MOST_UNSETTLED, ON_ABORT, ON_MISSING, POLICY};
 
 /// A table of a file.

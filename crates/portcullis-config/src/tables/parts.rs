@@ -15,7 +15,7 @@ table! { pub(crate) REQUESTS, "requests", "Requests, by properties that all have
     "grpc", Text, "A service or method of gRPC.";
     "function", Text, "A matcher that the program registered by this name.";
     "headers", Map(&VALUE), "Headers by name, as of `match`.";
-    "query", Map(&VALUE), "Parameters of the query by name, as of `match`.";
+    "query", Map(&PARAMETER), "Parameters of the query by name, as of `match`.";
 }
 
 table! { pub(super) REJECT_WITH, "reject_with", "The responses to rejected requests.", 1 to ANY;
@@ -53,14 +53,20 @@ table! { pub(crate) MATCH, "match", "A condition, all of whose parts have to hol
     "hosts", TEXTS, "Hosts, with *. for all below.";
     "grpc", Text, "A service or method of gRPC.";
     "headers", Map(&VALUE), "Headers by name: `\"present\"`, `\"absent\"` or what they have to be. All have to hold.";
-    "query", Map(&VALUE), "Parameters of the query by name, as of `headers`.";
+    "query", Map(&PARAMETER), "Parameters of the query by name: `\"present\"`, `\"absent\"` or what they have to be. All have to hold.";
 }
 
-table! { pub(crate) VALUE_TABLE, "value", "What a header or a parameter of the query has to be.", 1 to ANY;
+table! { pub(crate) VALUE_TABLE, "value", "What a header has to be.", 1 to ANY;
     "present", Bool, "Whether it is there.";
     "equals", TEXTS, "It is this text, or one of these.";
     "prefix", TEXTS, "It begins with this text, or one of these.";
     "trusted", Bool, "Whether the header is believed of the named proxies of `client_ip`, and absent from any other peer.", default("false");
+}
+
+table! { pub(crate) PARAMETER_TABLE, "parameter", "What a parameter of the query has to be.", 1 to ANY;
+    "present", Bool, "Whether it is there.";
+    "equals", TEXTS, "It is this text, or one of these.";
+    "prefix", TEXTS, "It begins with this text, or one of these.";
 }
 
 table! { pub(super) TIER, "tier", "Where the tier of a request comes from.", 0 to ANY;
@@ -104,6 +110,8 @@ table! { pub(super) CHARGE_WHEN, "charge_when", "The responses that are charged.
 }
 
 static VALUE: ValueKind = AnyOf(&[Choice(&["present", "absent"]), Nested(&VALUE_TABLE)]);
+
+static PARAMETER: ValueKind = AnyOf(&[Choice(&["present", "absent"]), Nested(&PARAMETER_TABLE)]);
 
 pub(super) static REQUEST_LIST: ValueKind = OneOrMore(&Nested(&REQUESTS));
 

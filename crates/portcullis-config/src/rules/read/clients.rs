@@ -102,9 +102,7 @@ impl Reader<'_> {
             return false;
         }
         let Some(header) = header else {
-            fields
-                .error("trusted", "a client writes it, so that it cannot be trusted")
-                .help("remove the field: only a header that a proxy overwrites is trusted");
+            never_trusted(fields);
             return true;
         };
         let networks = self.clients.named_proxies();
@@ -128,6 +126,13 @@ impl Reader<'_> {
         }
         true
     }
+}
+
+/// `trusted` of what is no header.
+pub(super) fn never_trusted(fields: &Fields<'_>) {
+    fields
+        .error("trusted", "a client writes it, so that it cannot be trusted")
+        .help("remove the field: only a header that a proxy overwrites is trusted");
 }
 
 /// The line that makes each proxy overwrite a header.

@@ -4,8 +4,9 @@ use http::HeaderName;
 
 use super::super::matcher::value::{ValueCondition, ValueTest, WrittenValue};
 use super::Reader;
+use super::clients::never_trusted;
 use crate::fields::{Fields, entries, join};
-use crate::tables::VALUE_TABLE;
+use crate::tables::{PARAMETER_TABLE, VALUE_TABLE};
 use crate::text::quoted;
 use crate::tree::{Entry, Value};
 use portcullis_tower::matching::RequestValue;
@@ -47,8 +48,15 @@ impl Reader<'_> {
                 return None;
             }
             _ => {
-                let fields = Fields::of(&entry.node, path, &VALUE_TABLE, self.findings)?;
-                let is_trusted = self.trusted(&fields, header.as_ref());
+                // The reason why a parameter has no `trusted` helps more than that the field is unknown.
+                let is_trusted_parameter = header.is_none() && entry.node.get("trusted").is_some();
+                let has_trusted = header.is_some() || is_trusted_parameter;
+                let table = if has_trusted { &VALUE_TABLE } else { &PARAMETER_TABLE };
+                let fields = Fields::of(&entry.node, path, table, self.findings)?;
+                if is_trusted_parameter {
+                    never_trusted(&fields);
+                }
+                let is_trusted = header.is_some() && self.trusted(&fields, header.as_ref());
                 (self.value_test(&fields)?, is_trusted && self.names_proxies())
             }
         };

@@ -173,8 +173,14 @@ fn values_are_checked() {
     }
     let found = errors(&policy("match = { headers = { \"x a\" = \"present\" } }"));
     assert!(found.contains("\"x a\" is no name of a header"), "{found}");
-    let found = errors(&policy("match = { query = { a = { present = true, trusted = true } } }"));
-    assert!(found.contains("query.a.trusted: a client writes it, so that it cannot be trusted"), "{found}");
+    for trusted in ["true", "false"] {
+        let query = format!("query = {{ a = {{ present = true, trusted = {trusted} }} }}");
+        let found = errors(&policy(&format!("match = {{ {query} }}")));
+        assert!(
+            found.contains("query.a.trusted: a client writes it, so that it cannot be trusted"),
+            "{found}"
+        );
+    }
     let found = errors(&policy("cost = { when = { match = { path = \"/a\" }, units = 0 } }"));
     assert!(found.contains("policy.p.cost.when.units: a cost of 0 relieves"), "{found}");
     let found = errors(&policy("cost = { max = 5, when = { match = { path = \"/a\" }, units = 2 } }"));
