@@ -19,11 +19,10 @@ pub(crate) fn response(verdict: Verdict, headers: ResponseHeaders) -> RateLimitR
         response_headers_to_add: headers.of(&verdict),
         ..RateLimitResponse::default()
     };
-    // Native rules have made a response, which has the configured headers.
+    // Native rules have made a response, which has the configured headers under their own names.
     if let Some(made) = verdict.response.filter(|_| headers != ResponseHeaders::None) {
         let (parts, body) = made.into_parts();
-        let lines = parts.headers.iter().filter(|(name, _)| is_figure(name.as_str()) || verdict.over);
-        let lines = lines.filter(|(name, _)| *name != http::header::CONTENT_LENGTH);
+        let lines = parts.headers.iter().filter(|(name, _)| *name != http::header::CONTENT_LENGTH);
         response.response_headers_to_add =
             lines.filter_map(|(name, value)| header(name.as_str(), value)).collect();
         if verdict.over {
@@ -74,11 +73,6 @@ fn proto_unit(unit: Unit) -> ProtoUnit {
 /// Whole seconds: Envoy cuts off a fraction, and so would show a client 0 in place of a part of a second.
 fn duration(length: Duration) -> ProtoDuration {
     ProtoDuration { seconds: i64::try_from(whole_seconds(length)).unwrap_or(i64::MAX), nanos: 0 }
-}
-
-/// Whether a header tells the client its budget.
-fn is_figure(name: &str) -> bool {
-    name.starts_with("x-ratelimit") || name.starts_with("ratelimit") || name == "retry-after"
 }
 
 fn header(name: &str, value: &http::HeaderValue) -> Option<HeaderValue> {
