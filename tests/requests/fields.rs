@@ -75,9 +75,9 @@ fn keys(value: &Value, table: &str, used: &mut BTreeSet<Place>) {
             for (field, value) in fields {
                 used.insert((table.to_owned(), field.clone()));
                 match (field.as_str(), value) {
-                    // The names of policies.
-                    ("policy", Value::Table(policies)) if table.is_empty() => {
-                        policies.values().for_each(|policy| keys(policy, "policy", used));
+                    // The names of policies, headers and parameters.
+                    ("policy" | "headers" | "query", Value::Table(named)) => {
+                        named.values().for_each(|one| keys(one, field, used));
                     }
                     _ => keys(value, table_of(field), used),
                 }

@@ -6,6 +6,7 @@ mod layer;
 mod lists;
 mod matching;
 mod policy;
+mod rejection;
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -41,12 +42,10 @@ impl Code {
 
     /// The router with a layer of the policies that a request has to keep to: in code, a layer is on the routes that it is for.
     pub(super) fn router(&self, step: &Step) -> Router {
-        let policies = self.policies();
-        let names: Vec<_> = policies
-            .iter()
-            .filter(|(_, policy)| matching::applies(policy.get("match"), step))
-            .map(|(name, _)| (*name).clone())
-            .collect();
+        let (parts, _) = super::request(step).into_parts();
+        let applies = |policy: &Table| matching::applies(policy.get("match"), &parts, &self.clients);
+        let policies = self.policies().into_iter().filter(|(_, policy)| applies(policy));
+        let names: Vec<_> = policies.map(|(name, _)| name.clone()).collect();
         let mut layers = self.layers.lock().unwrap_or_else(PoisonError::into_inner);
         let layer = layers.entry(names.clone()).or_insert_with(|| self.layer(&names));
         let router = match layer {
@@ -58,10 +57,16 @@ impl Code {
 
     fn layer(&self, names: &[String]) -> Option<RateLimitLayer> {
         let policies = self.policies().into_iter().filter(|(name, _)| names.contains(name));
-        let mut limits = policies.flat_map(|(name, policy)| layer::limits(&self.clients, name, policy));
+        let mut limits =
+            policies.clone().flat_map(|(name, policy)| layer::limits(&self.clients, name, policy));
         let first = self.limiter.layer(limits.next()?);
         let layer = limits.fold(first, RateLimitLayer::and);
-        Some(layer::options(layer, self.rules.get("layer"), &self.clients))
+        let options = self.rules.get("layer").and_then(Value::as_table);
+        let layer = match options {
+            Some(options) => layer::options(layer, options, &self.clients),
+            None => layer,
+        };
+        Some(rejection::of_layer(layer, options, policies))
     }
 
     fn policies(&self) -> Vec<(&String, &Table)> {

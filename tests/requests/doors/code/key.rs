@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::http::HeaderValue;
 use portcullis::ClientIp;
 use portcullis::key::{
-    Bearer, Cookie, Extension, Global, Header, KeyExtractor, Networks, Query, Route, Trust,
+    Bearer, Cookie, Extension, Global, Header, Host, KeyExtractor, Networks, PathKey, Query, Route, Trust,
 };
 use toml::{Table, Value};
 
-use super::{number, text, texts};
+use super::{flag, number, text, texts};
 use crate::program::{Account, write_account};
 
 type Shared = Arc<dyn KeyExtractor>;
@@ -56,17 +56,23 @@ fn plain(name: &str, clients: &ClientIp) -> Shared {
         "grpc_service" => Arc::new(Route::grpc_service()),
         "grpc_method" => Arc::new(Route::grpc_method()),
         "bearer" => Arc::new(Bearer),
+        "path" => Arc::new(PathKey::whole()),
+        "host" => Arc::new(Host),
         other => panic!("no key {other}"),
     }
 }
 
 fn from_table(table: &Table, clients: &ClientIp) -> Shared {
     let key: Shared = if let Some(name) = text(table, "header") {
-        Arc::new(Header::named(name))
+        let header = Header::named(name);
+        if flag(table, "trusted") { Arc::new(header.trusted(clients)) } else { Arc::new(header) }
     } else if let Some(name) = text(table, "cookie") {
         Arc::new(Cookie::named(name))
     } else if let Some(name) = text(table, "query") {
         Arc::new(Query::named(name))
+    } else if let Some(pattern) = text(table, "path") {
+        let key = PathKey::of(pattern);
+        Arc::new(text(table, "segment").map_or(key.clone(), |name| key.segment(name)))
     } else if table.contains_key("extension") {
         Arc::new(Extension::<Account>::with(write_account))
     } else {

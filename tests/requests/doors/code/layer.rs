@@ -18,8 +18,9 @@ pub(super) fn limits(clients: &ClientIp, name: &str, table: &Table) -> Vec<Limit
         Some(key) => policy.by(key),
         None => policy.by_async(program::owner()),
     };
-    let limit = outcome(costs(shared(limit, table), table), table);
-    let limit = until(quotas(limit, table).mode(policy::mode(table.get("mode"))), table);
+    let limit = if flag(table, "hide_key") { limit.hide_key() } else { limit };
+    let limit = outcome(costs(shared(limit, table), table, clients), table);
+    let limit = until(quotas(limit, table, clients).mode(policy::mode(table.get("mode"))), table);
     let limit = match table.get("warn_at") {
         Some(share) => limit.warn_at(share.as_float().unwrap()),
         None => limit,
@@ -48,12 +49,12 @@ fn shared(limit: Limit, table: &Table) -> Limit {
     if flag(table, "hide") { limit.hide() } else { limit }
 }
 
-fn costs(limit: Limit, table: &Table) -> Limit {
-    let cost = table.get("cost").cloned();
+fn costs(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
+    let (cost, clients) = (table.get("cost").cloned(), clients.clone());
     let units = move |parts: &Parts| match &cost {
         None => 1,
         Some(Value::Integer(units)) => u64::try_from(*units).unwrap(),
-        Some(cost) => of_request(cost.as_table().unwrap(), parts),
+        Some(cost) => of_request(cost.as_table().unwrap(), parts, &clients),
     };
     match text(table, "reserve") {
         None => limit.cost(units),
@@ -63,20 +64,30 @@ fn costs(limit: Limit, table: &Table) -> Limit {
     }
 }
 
-fn of_request(cost: &Table, parts: &Parts) -> u64 {
+fn of_request(cost: &Table, parts: &Parts, clients: &ClientIp) -> u64 {
     if let Some(name) = text(cost, "header") {
         let max: u64 = number(cost, "max").unwrap();
-        let Some(value) = parts.headers.get(name) else { return 1 };
+        let is_believed = !flag(cost, "trusted") || clients.trusts_peer(parts);
+        let Some(value) = parts.headers.get(name).filter(|_| is_believed) else { return 1 };
         return value.to_str().ok().and_then(|units| units.parse().ok()).unwrap_or(max).clamp(1, max);
     }
     if let Some(paths) = cost.get("path").and_then(Value::as_table) {
-        let costs = paths.iter().filter(|(path, _)| matching::is_path(path, parts.uri.path()));
-        return costs
-            .map(|(_, units)| u64::try_from(units.as_integer().unwrap()).unwrap())
-            .max()
-            .unwrap_or(1);
+        return highest(paths.iter().filter(|(path, _)| matching::is_path(path, parts.uri.path())));
+    }
+    if let Some(methods) = cost.get("method").and_then(Value::as_table) {
+        return highest(methods.iter().filter(|(method, _)| parts.method.as_str() == *method));
+    }
+    if let Some(all) = cost.get("when") {
+        let all = each(all).iter().filter_map(Value::as_table);
+        let met = all.filter(|one| matching::applies(one.get("match"), parts, clients));
+        return highest(met.filter_map(|one| one.get_key_value("units")));
     }
     program::items(parts)
+}
+
+/// The highest of several units, else 1.
+fn highest<'a>(all: impl Iterator<Item = (&'a String, &'a Value)>) -> u64 {
+    all.map(|(_, units)| u64::try_from(units.as_integer().unwrap()).unwrap()).max().unwrap_or(1)
 }
 
 fn outcome(limit: Limit, table: &Table) -> Limit {
@@ -102,15 +113,16 @@ fn outcome(limit: Limit, table: &Table) -> Limit {
     }
 }
 
-fn quotas(limit: Limit, table: &Table) -> Limit {
+fn quotas(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
     if table.contains_key("quota_lookup") {
         return limit.quota_by_async(program::contract());
     }
     let Some(tiers) = table.get("tiers").and_then(Value::as_table).cloned() else { return limit };
-    let header = table.get("tier").map(|tier| text(tier.as_table().unwrap(), "header").unwrap().to_owned());
+    let (header, clients) = (table.get("tier").and_then(Value::as_table).cloned(), clients.clone());
     limit.quota(move |parts: &Parts| -> Option<Quota> {
         let tier = match &header {
-            Some(name) => parts.headers.get(name)?.to_str().ok()?,
+            Some(tier) if flag(tier, "trusted") && !clients.trusts_peer(parts) => return None,
+            Some(tier) => parts.headers.get(text(tier, "header")?)?.to_str().ok()?,
             None => parts.extensions.get::<Tier>()?.name(),
         };
         Some(tiers.get(tier)?.as_str().unwrap().parse().unwrap())
@@ -118,14 +130,17 @@ fn quotas(limit: Limit, table: &Table) -> Limit {
 }
 
 /// Adds what concerns all policies.
-pub(super) fn options(layer: RateLimitLayer, table: Option<&Value>, clients: &ClientIp) -> RateLimitLayer {
-    let Some(table) = table.and_then(Value::as_table) else { return layer };
+pub(super) fn options(layer: RateLimitLayer, table: &Table, clients: &ClientIp) -> RateLimitLayer {
     let layer = match table.get("headers") {
         Some(names) => {
             layer.headers(each(names).iter().fold(RateLimitHeaders::NONE, |all, name| all | headers(name)))
         }
         None => layer,
     };
+    let renames = table.get("header_names").and_then(Value::as_table).into_iter().flatten();
+    let layer = renames.fold(layer, |layer, (from, to)| {
+        layer.rename_header(&from.parse().unwrap(), to.as_str().unwrap().parse().unwrap()).unwrap()
+    });
     let layer = match duration(table, "spread_retries") {
         Some(spread) => layer.spread_retries(spread),
         None => layer,
@@ -145,7 +160,6 @@ pub(super) fn options(layer: RateLimitLayer, table: Option<&Value>, clients: &Cl
     let layer = if flag(table, "limit_preflights") { layer.limit_preflights() } else { layer };
     let layer = if flag(table, "decision_in_response") { layer.decision_in_response() } else { layer };
     let layer = if flag(table, "without_charge") { layer.without_charge() } else { layer };
-    let layer = if table.contains_key("reject_with") { layer.reject_with(program::page) } else { layer };
     lists::of_layer(layer, table, clients)
 }
 

@@ -10,7 +10,7 @@ use portcullis::layer::{GrpcMethod, Network, RequestMatcher, RequestPath, Undeci
 use portcullis::{ClientIp, RateLimitLayer};
 use toml::{Table, Value};
 
-use super::{each, texts};
+use super::{each, matching, texts};
 use crate::program;
 
 type Shared = Arc<dyn RequestMatcher>;
@@ -70,6 +70,7 @@ fn all(list: &Value, clients: &ClientIp) -> Vec<Shared> {
 
 /// All fields of a table have to hold.
 fn one(table: &Table, clients: &ClientIp) -> Shared {
+    let values = matching::values(table, clients).into_iter().map(|value| -> Shared { Arc::new(value) });
     let of_field = |(name, value): (&String, &Value)| -> Shared {
         let text = || value.as_str().unwrap().to_owned();
         match name.as_str() {
@@ -84,7 +85,8 @@ fn one(table: &Table, clients: &ClientIp) -> Shared {
             other => panic!("no list by {other}"),
         }
     };
-    let parts = table.iter().map(of_field);
+    let is_field = |(name, _): &(&String, &Value)| !matches!(name.as_str(), "headers" | "query");
+    let parts = table.iter().filter(is_field).map(of_field).chain(values);
     parts.reduce(|left, right| Arc::new(left.and(right))).expect("a table of a list names something")
 }
 

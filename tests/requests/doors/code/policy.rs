@@ -68,7 +68,9 @@ fn range(table: &Table) -> Option<(Quota, Quota)> {
     }
     let tiers = table.get("tiers")?.as_table().unwrap().values();
     let quotas = tiers.map(|quota| quota.as_str().unwrap().parse::<Quota>().unwrap());
-    let all: Vec<_> = quotas.chain([quota(table)]).collect();
+    // Those that count nothing are in no range.
+    let counts = |quota: &Quota| quota.limit() > 0 && *quota != Quota::UNLIMITED;
+    let all: Vec<_> = quotas.chain([quota(table)]).filter(counts).collect();
     let smallest = all.iter().min_by_key(|quota| quota.limit()).unwrap();
     let largest = all.iter().max_by_key(|quota| quota.limit()).unwrap();
     Some((*smallest, *largest))
@@ -94,12 +96,16 @@ fn failure_mode(value: &Value) -> FailureMode {
 }
 
 pub(super) fn mode(value: Option<&Value>) -> Mode {
+    let share = |text: &str| Percent::new(text.trim_end_matches('%').parse().unwrap());
     let Some(value) = value else { return Mode::Enforce };
     match value.as_str() {
         Some("enforce") => Mode::Enforce,
         Some("shadow") => Mode::Shadow,
         Some("off") => Mode::Off,
-        Some(percent) => Mode::Percent(Percent::new(percent.trim_end_matches('%').parse().unwrap())),
+        Some(text) => match text.strip_prefix("shadow ") {
+            Some(shadow) => Mode::Percent(share(shadow).others()),
+            None => Mode::Percent(share(text)),
+        },
         None => Mode::Percent(Percent::new(number(value.as_table().unwrap(), "percent").unwrap())),
     }
 }
