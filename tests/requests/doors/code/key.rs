@@ -28,6 +28,9 @@ pub(super) fn clients(table: Option<&Value>) -> ClientIp {
     let clients = match (text(table, "header"), trust) {
         (Some("x-forwarded-for"), Some(trust)) => ClientIp::behind(trust).x_forwarded_for(),
         (Some("forwarded"), Some(trust)) => ClientIp::behind(trust).forwarded(),
+        (Some(header), Some(trust)) if flag(table, "or_peer") => {
+            ClientIp::behind(trust).header_or_peer(header)
+        }
         (Some(header), Some(trust)) => ClientIp::behind(trust).header(header),
         _ => ClientIp::peer(),
     };
