@@ -127,6 +127,16 @@ fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |encoded, byte| encoded + &format!("%{byte:02x}"))
 }
 
+/// What no policy of the example counts, because it has no such option, or no request without an address.
+const UNUSED: [&str; 6] = [
+    "portcullis_denied_charges_total",
+    "portcullis_exempt_total",
+    "portcullis_identity_errors_total",
+    "portcullis_lock_outs_total",
+    "portcullis_soft_limit_total",
+    "portcullis_uncharged_units_total",
+];
+
 /// The expressions of all panels, for all instances and policies.
 fn expressions() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
@@ -184,6 +194,10 @@ async fn panels_have_data_and_counters_are_exact() -> bool {
             .await;
     }
     for expression in expressions() {
+        if UNUSED.iter().any(|unused| expression.contains(unused)) {
+            assert_eq!(prometheus.query(&expression).await, Ok(vec![]), "{expression}");
+            continue;
+        }
         let has_data = |values: &[f64]| !values.is_empty() && values.iter().any(|value| value.is_finite());
         prometheus.query_until(&expression, has_data).await;
     }
