@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Parser as _;
 use portcullis_bench::{BenchOptions, Round, Spread, interleaved, machine, markdown};
 
-/// A form of the log: its name, its lines, and what the command is told about it.
+/// A form of the log: its name, its lines, and the arguments of the command for it.
 struct Case(&'static str, fn(&Entry) -> String, &'static [&'static str]);
 
 /// A request of the log.

@@ -87,7 +87,7 @@ impl Recording {
     }
 }
 
-/// Who has a key.
+/// The caller of a key.
 #[derive(Debug)]
 struct CallerName {
     /// The first caller.

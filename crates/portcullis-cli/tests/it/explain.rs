@@ -167,7 +167,7 @@ pages: matches
 }
 
 #[test]
-fn figures_are_those_of_the_response_that_a_client_gets() {
+fn figures_are_those_of_the_response_to_a_client() {
     let folder = Folder::new("explain-outcome");
     let file = folder.write("limits.toml", &LOG_INS.replace("hide = true", ""));
     for (status, left) in [("200", 5), ("401", 4)] {

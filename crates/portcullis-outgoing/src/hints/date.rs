@@ -32,53 +32,38 @@ fn rfc3339(text: &[u8]) -> Option<SystemTime> {
         return None;
     };
     let fraction = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
-    let offset = match &rest[fraction..] {
-        [b'Z' | b'z'] => 0,
-        [b'+', _, _, b':', _, _] => offset(&rest[fraction + 1..])?,
-        [b'-', _, _, b':', _, _] => -offset(&rest[fraction + 1..])?,
+    let (is_ahead, offset) = match &rest[fraction..] {
+        [b'Z' | b'z'] => (false, Duration::ZERO),
+        [sign @ (b'+' | b'-'), _, _, b':', _, _] => (*sign == b'+', offset(&rest[fraction + 1..])?),
         _ => return None,
     };
-    let (year, month) = (100 * two(&text[..2])? + two(&text[2..4])?, two(&text[5..7])?);
-    let day = two(&text[8..10])?;
-    let (hour, minute, seconds) = (two(&text[11..13])?, two(&text[14..16])?, two(&text[17..19])?);
-    let exists = (1..=12).contains(&month) && (1..=days_in(year, month)).contains(&day);
-    if !exists || hour > 23 || minute > 59 || seconds > 60 {
+    // The library takes neither offsets nor leap seconds.
+    let mut minute = *b"0000-00-00T00:00:00Z";
+    minute[..10].copy_from_slice(&text[..10]);
+    minute[11..16].copy_from_slice(&text[11..16]);
+    let minute = humantime::parse_rfc3339(std::str::from_utf8(&minute).ok()?).ok()?;
+    let minute = if is_ahead { minute.checked_sub(offset) } else { minute.checked_add(offset) }?;
+    if two(&text[17..19])? > 60 {
         return None;
     }
-    let minutes = 1_440 * days_since_epoch(year, month, day) + 60 * hour + minute - offset;
-    let start = Duration::from_secs(u64::try_from(minutes).ok()? * 60);
-    SystemTime::UNIX_EPOCH.checked_add(start + number::parse(&text[17..19 + fraction], number::SECOND)?)
+    let at = minute.checked_add(number::parse(&text[17..19 + fraction], number::SECOND)?)?;
+    (at >= SystemTime::UNIX_EPOCH).then_some(at)
 }
 
-/// `01:00`, in minutes.
-fn offset(text: &[u8]) -> Option<i64> {
+/// `01:00`.
+fn offset(text: &[u8]) -> Option<Duration> {
     let (hours, minutes) = (two(&text[..2])?, two(&text[3..])?);
-    (hours <= 23 && minutes <= 59).then_some(60 * hours + minutes)
+    (hours <= 23 && minutes <= 59).then(|| Duration::from_secs(60 * (60 * hours + minutes)))
 }
 
-fn two(text: &[u8]) -> Option<i64> {
+fn two(text: &[u8]) -> Option<u64> {
     match text {
         [tens @ b'0'..=b'9', ones @ b'0'..=b'9'] => {
-            Some(10 * i64::from(tens - b'0') + i64::from(ones - b'0'))
+            Some(10 * u64::from(tens - b'0') + u64::from(ones - b'0'))
         }
         _ => None,
     }
 }
-
-fn days_in(year: i64, month: i64) -> i64 {
-    let next = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
-    days_since_epoch(next.0, next.1, 1) - days_since_epoch(year, month, 1)
-}
-
-/// Of the Gregorian calendar. The year begins in March here, so that a leap day is its last day.
-fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month > 2 { year } else { year - 1 };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - TO_EPOCH
-}
-
-/// The days from the first of March of the year 0.
-const TO_EPOCH: i64 = 719_468;
 
 /// The longest of the forms, with nine digits after the second, has 35 characters.
 const MAX_LENGTH: usize = 40;

@@ -142,7 +142,7 @@ async fn a_server_without_addresses_answers_500_and_logs_why() {
 
 /// One line for the store, whichever layers see it fail, and whichever sees it answer.
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_logged_once_with_all_policies_and_routes() {
+async fn outages_are_logged_once_with_policies_and_routes() {
     let (log, _guard) = log();
     let store = Arc::<TestStore>::default();
     let registry = registry_of(Arc::clone(&store));

@@ -64,7 +64,7 @@ fn running_runtime_keeps_its_connection() {
 }
 
 #[test]
-fn server_that_is_down_is_an_outage_in_the_new_runtime() {
+fn dead_server_is_an_outage_in_the_new_runtime() {
     let (mut server, script) = (Server::start(&[]), Script::new(COUNT));
     let own = runtime();
     let connection = own.block_on(Connection::open(&server.url(), patient())).unwrap();
