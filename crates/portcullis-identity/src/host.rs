@@ -28,13 +28,18 @@ pub(crate) fn canonical(name: &str) -> Option<Cow<'_, str>> {
         let address: Ipv6Addr = address.parse().ok()?;
         return Some(Cow::Owned(format!("[{address}]")));
     }
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-    };
-    if !name.split('.').all(is_label) {
+    if !is_host_name(name) {
         return None;
     }
     let has_upper = name.bytes().any(|byte| byte.is_ascii_uppercase());
     Some(if has_upper { Cow::Owned(name.to_ascii_lowercase()) } else { Cow::Borrowed(name) })
+}
+
+/// Whether a text is a name of labels, and no address of IPv6.
+pub fn is_host_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
+    };
+    text.split('.').all(is_label)
 }

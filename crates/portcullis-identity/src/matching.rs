@@ -60,7 +60,7 @@ pub use value::RequestValue;
 pub use crate::written_path::original_path;
 
 #[doc(hidden)]
-pub use crate::host::hosts;
+pub use crate::host::{hosts, is_host_name};
 #[doc(hidden)]
 pub use crate::method::{is_taken_for, may_be};
 pub use path::{PathPattern, PatternError};

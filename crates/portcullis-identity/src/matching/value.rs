@@ -143,13 +143,15 @@ impl<'p> Read<'p> {
 }
 
 fn header<'p>(parts: &'p Parts, name: &HeaderName) -> Read<'p> {
-    // CGI and its successors cannot tell `_` from `-`.
-    let folded = |name: &'p str| name.bytes().map(|byte| if byte == b'_' { b'-' } else { byte });
-    let expected = name.as_str().bytes().map(|byte| if byte == b'_' { b'-' } else { byte });
-    let lines = parts.headers.iter().filter(|(other, _)| folded(other.as_str()).eq(expected.clone()));
+    let lines = parts.headers.iter().filter(|(other, _)| folded(other).eq(folded(name)));
     lines.fold(Read::Absent, |read, (other, line)| {
         read.add(other == name, std::str::from_utf8(without_whitespace(line)).ok().map(Cow::Borrowed))
     })
+}
+
+/// The name with `-` in place of `_`, because CGI and its successors cannot tell them apart.
+fn folded(name: &HeaderName) -> impl Iterator<Item = u8> {
+    name.as_str().bytes().map(|byte| if byte == b'_' { b'-' } else { byte })
 }
 
 fn parameter<'q>(query: &'q str, name: &str) -> Read<'q> {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use http::request::Parts;
-use portcullis_tower::matching::hosts;
+use portcullis_tower::matching::{hosts, is_host_name};
 
 /// `api.example.com`, or `*.example.com` for all names below `example.com`. In lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -29,11 +29,7 @@ impl std::str::FromStr for HostPattern {
     fn from_str(text: &str) -> Result<Self, HostError> {
         let name = text.strip_prefix("*.").unwrap_or(text);
         let is_address = name.starts_with('[') && name.ends_with(']');
-        let is_label = |label: &str| {
-            !label.is_empty()
-                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
-        };
-        if !is_address && !name.split('.').all(is_label) {
+        if !is_address && !is_host_name(name) {
             return Err(HostError { text: text.to_owned() });
         }
         let lower = text.to_ascii_lowercase();
