@@ -49,10 +49,10 @@ mod compact;
 mod decision;
 mod key;
 pub mod lease;
+mod mistakes;
 #[cfg(feature = "std")]
 #[doc(hidden)]
-pub mod log;
-mod mistakes;
+pub mod outage;
 pub mod overrides;
 mod policy;
 mod quota;

@@ -30,8 +30,6 @@ pub mod engine;
 mod error;
 pub mod event;
 mod limit;
-#[cfg(feature = "runtime")]
-pub mod log_throttle;
 pub mod policies;
 #[cfg(feature = "runtime")]
 pub mod task;

@@ -8,7 +8,6 @@
 mod host;
 mod key;
 pub mod lists;
-mod log;
 pub mod lookup_cache;
 pub mod matching;
 mod method;

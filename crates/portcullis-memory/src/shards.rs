@@ -6,11 +6,10 @@ pub(crate) mod shard;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
-use std::time::Duration;
 
-use portcullis_core::log::LogThrottle;
 use portcullis_core::overrides::Effect;
 use portcullis_core::{Clock, Key, Policy, StoreError, StoreErrorKind, Strategy, Timestamp};
+use portcullis_log::LogThrottle;
 use smallvec::SmallVec;
 
 use self::owner::Owner;
@@ -42,7 +41,7 @@ pub(crate) struct Shards {
 }
 
 /// What a check of a key that did not fit counts, in a cache line of its own: every check reads what is beside it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct Overflow {
     checks: AtomicU64,
@@ -67,33 +66,39 @@ impl Shards {
     }
 
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
-    pub(crate) fn count_overflow(&self, now: Timestamp) {
+    pub(crate) fn count_overflow(&self) {
         self.overflow.checks.fetch_add(1, Ordering::Relaxed);
-        if let Some(checks) = self.overflow.throttle.due(now, LOG_INTERVAL) {
-            tracing::warn!(
-                policy = %self.policy(),
-                keys = self.granted.keys,
-                bytes = self.granted.bytes,
-                checks,
-                "the memory store has no room for more keys of this policy: new keys share overflow states; checks counted \
-                 since the last such line"
-            );
-        }
+        self.overflow.throttle.count(0, None, || {
+            let (policy, Amount { keys, bytes }) = (self.policy(), self.granted);
+            move |counted| {
+                tracing::warn!(
+                    %policy,
+                    keys,
+                    bytes,
+                    checks = counted.events,
+                    "the memory store has no room for more keys of this policy: new keys share overflow states; checks counted \
+                     since the last such line"
+                );
+            }
+        });
     }
 
     /// The error of an override for which there is no room, which is also logged from time to time. Not to be called under a lock.
     #[cold]
-    pub(crate) fn no_room_for_override(&self, now: Timestamp) -> StoreError {
+    pub(crate) fn no_room_for_override(&self) -> StoreError {
         let (policy, overrides) = (self.policy(), self.overrides.next_multiple_of(self.mutexes.len()));
-        if let Some(changes) = self.refused_overrides.due(now, LOG_INTERVAL) {
-            tracing::warn!(
-                %policy,
-                overrides,
-                changes,
-                "the memory store has no room for more overrides of this policy: raise `override_capacity`; changes counted since \
-                 the last such line"
-            );
-        }
+        self.refused_overrides.count(0, None, || {
+            let policy = policy.clone();
+            move |counted| {
+                tracing::warn!(
+                    %policy,
+                    overrides,
+                    changes = counted.events,
+                    "the memory store has no room for more overrides of this policy: raise `override_capacity`; changes counted since \
+                     the last such line"
+                );
+            }
+        });
         let message = format!(
             "policy {policy} has no room for another override: about {overrides} grants and blocks are kept; raise \
              `override_capacity`"
@@ -281,8 +286,6 @@ const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 8 };
 const FEWEST_PAUSES: u32 = 16;
 /// How often the number of pauses is doubled.
 const MOST_DOUBLED: u32 = 2;
-
-const LOG_INTERVAL: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {

@@ -1,11 +1,9 @@
 //! What a regional store counts.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use portcullis_core::Timestamp;
-use portcullis_core::log::LogThrottle;
 use portcullis_core::store::Figure;
+use portcullis_log::{Counted, LogThrottle};
 
 /// The counters of one process, and whether home answers.
 #[derive(Debug, Default)]
@@ -18,8 +16,20 @@ pub(crate) struct Figures {
     pub(crate) credited: Counter,
     pub(crate) returned: Counter,
     pub(crate) lost: Counter,
+    home: Home,
+}
+
+/// Whether home answers.
+#[derive(Debug)]
+struct Home {
     is_unreachable: AtomicBool,
-    warned: LogThrottle,
+    unreached: LogThrottle,
+}
+
+impl Default for Home {
+    fn default() -> Self {
+        Self { is_unreachable: AtomicBool::new(false), unreached: LogThrottle::per_minute() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,15 +46,20 @@ impl Counter {
 }
 
 impl Figures {
-    /// Records that home has answered a call. Returns whether it had not answered before.
+    /// Records that home has answered a call. Returns whether it had not answered before; then the log has all calls that were not answered.
     pub(crate) fn reached(&self) -> bool {
-        self.is_unreachable.load(Ordering::Relaxed) && self.is_unreachable.swap(false, Ordering::Relaxed)
+        let Home { is_unreachable, unreached } = &self.home;
+        let is_new = is_unreachable.load(Ordering::Relaxed) && is_unreachable.swap(false, Ordering::Relaxed);
+        if is_new {
+            unreached.write_unsaid();
+        }
+        is_new
     }
 
-    /// Records that home has not answered a call. Returns whether that has to be logged: once a minute.
-    pub(crate) fn unreached(&self, now: Duration) -> bool {
-        self.is_unreachable.store(true, Ordering::Relaxed);
-        self.warned.due(Timestamp::EPOCH.saturating_add(now), BETWEEN_WARNINGS).is_some()
+    /// Records that home has not answered a call, and logs that once a minute.
+    pub(crate) fn unreached<W: FnOnce(Counted) + Send + 'static>(&self, line: impl FnOnce() -> W) {
+        self.home.is_unreachable.store(true, Ordering::Relaxed);
+        self.home.unreached.count(0, None, line);
     }
 
     /// Visits the figures, with the number of purchases on their way and of keys.
@@ -64,7 +79,7 @@ impl Figures {
             keys,
             "Keys whose charges this process keeps, to buy for them.",
         ));
-        let unreachable = u64::from(self.is_unreachable.load(Ordering::Relaxed));
+        let unreachable = u64::from(self.home.is_unreachable.load(Ordering::Relaxed));
         visit(Figure::gauge(
             "home_unreachable",
             unreachable,
@@ -73,20 +88,36 @@ impl Figures {
     }
 }
 
-const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
-
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use super::*;
 
-    #[test]
-    fn an_unreachable_home_is_logged_once_a_minute() {
-        let figures = Figures::default();
-        let at = |seconds| figures.unreached(Duration::from_secs(seconds));
+    #[tokio::test(start_paused = true)]
+    async fn an_unreachable_home_is_logged_once_a_minute() {
+        let (figures, (written, lines)) = (Figures::default(), mpsc::channel());
+        let unreached = || {
+            let written = written.clone();
+            figures.unreached(|| move |counted: Counted| written.send(counted.events).unwrap());
+        };
+        let take = || lines.try_iter().collect::<Vec<_>>();
         assert!(!figures.reached());
-        assert_eq!([at(0), at(1), at(59), at(60), at(61)], [true, false, false, true, false]);
-        assert!(figures.reached() && !figures.reached());
-        assert!(!at(62));
+        for _ in 0..3 {
+            unreached();
+        }
+        assert_eq!(take(), [1]);
+        tokio::time::sleep(Duration::from_secs(61)).await;
+        assert_eq!(take(), [2]);
+        unreached();
+        assert_eq!(take(), [0; 0]);
+        // The line of what was not answered is before that of the answer.
+        assert!(figures.reached());
+        assert_eq!(take(), [1]);
+        assert!(!figures.reached());
+        unreached();
+        assert_eq!(take(), [0; 0]);
     }
 
     #[test]

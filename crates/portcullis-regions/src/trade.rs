@@ -99,14 +99,19 @@ impl Trader {
 
     fn failed(&self, order: &Order, error: &StoreError) {
         self.figures.failed.add(1);
-        let now = self.now();
-        if self.figures.unreached(now) {
-            tracing::warn!(
-                region = %self.region, %error,
-                "the home store does not answer: the region has its share of each limit only"
-            );
-        }
-        self.ledger.answered(order, Ended::Failed, now);
+        self.figures.unreached(|| {
+            let (region, error) = (self.region.clone(), error.to_string());
+            move |counted| {
+                tracing::warn!(
+                    %region,
+                    error,
+                    purchases = counted.events,
+                    "the home store does not answer: the region has its share of each limit only; purchases counted since the last \
+                     such line"
+                );
+            }
+        });
+        self.ledger.answered(order, Ended::Failed, self.now());
     }
 
     /// Refunds at home what was not credited. The call is made once: if it fails, the units stay charged.

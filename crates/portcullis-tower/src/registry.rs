@@ -229,8 +229,8 @@ impl Registry {
 
     /// Waits until the settlements of all [reservations](crate::Limit::reserve) whose responses have ended, and the releases
     /// of all [permits](crate::RateLimitLayer::and), are made or given up, then [returns](Store::drain) what the store holds
-    /// in advance, such as leases, and ends what it does in the background: at most for `deadline`. Then the log gets the events that no
-    /// line has counted yet. Returns what settlements are left and were given up. With a deadline of
+    /// in advance, such as leases, and ends what it does in the background: at most for `deadline`. Then the log gets the events of this
+    /// limiter that no line has counted yet. Returns what settlements are left and were given up. With a deadline of
     /// zero, it returns at once and tries nothing, so that the figures may be polled.
     ///
     /// For the end of a process, after its server has ended all responses. Settlements that wait to be repeated are tried at once,

@@ -24,6 +24,7 @@ use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Mistakes, Policy, Receipt, Secret, Settlement, StoreError,
 };
 use portcullis_engine::Engine;
+use portcullis_log::UnsaidLines;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
     CheckBuilder, Drained, GrpcRejection, KeyedLimit, LayerError, Limit, Observer, RateLimitHeaders,
@@ -332,7 +333,7 @@ impl Limiter {
 
     /// Waits until the settlements of all [reservations](crate::Limit::reserve) whose responses have ended, and the releases
     /// of all [permits](crate::RateLimitLayer::and), are made or given up, then returns the leases of this process, all at most
-    /// for `deadline`. Returns the settlements that are left. For the end of a process, after its server has ended all responses. With a
+    /// for `deadline`. Then the log gets the events that no line has counted yet. Returns the settlements that are left. For the end of a process, after its server has ended all responses. With a
     /// deadline of zero it returns at once and tries nothing, so that the figures may be polled.
     ///
     /// ```
@@ -349,7 +350,11 @@ impl Limiter {
     /// # }
     /// ```
     pub async fn drain(&self, deadline: Duration) -> Drained {
-        self.registry.drain(deadline).await
+        let drained = self.registry.drain(deadline).await;
+        if !deadline.is_zero() {
+            UnsaidLines::of_process().write();
+        }
+        drained
     }
 
     /// The engine, for doors of other kinds than layers and [checks](Self::check): it decides about calls of a function as well, without HTTP.

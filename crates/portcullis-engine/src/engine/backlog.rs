@@ -1,13 +1,13 @@
 //! What requests leave to be done later: those that wait, and what is owed for those that are over.
 
 use portcullis_core::Key;
+use portcullis_log::UnsaidLines;
 
 use super::keyed_limit::{self, KeyedLimit};
 use super::permits::InFlight;
 use super::settler::{NoTask, Settler, TaskPermit, Tasks};
 use super::slots::Queues;
 use super::windows::WindowQueues;
-use crate::log_throttle::UnsaidLines;
 
 /// What waits for a time or a task of the runtime.
 pub struct Backlog {

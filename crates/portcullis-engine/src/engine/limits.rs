@@ -4,7 +4,7 @@ mod callers;
 
 use std::sync::Arc;
 
-use portcullis_core::log::Outage;
+use portcullis_core::outage::Outage;
 use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Policy, Receipt, Settlement, StoreError, TooMuchWork};
 

@@ -6,7 +6,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use portcullis_core::log::Outage;
+use portcullis_core::outage::Outage;
 use portcullis_core::{FailureMode, Policy, PolicyName, StoreError, Timestamp};
 
 use crate::Mode;

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use portcullis_core::{Decision, Retry};
+use portcullis_log::{LogThrottle, UnsaidLines};
 use tracing::Level;
 
 use super::kind::{LOG_TARGET, logs_decisions, logs_rejections};
 use super::{Event, EventKind};
 use crate::Reason;
-use crate::log_throttle::{LogThrottle, UnsaidLines};
 
 /// Makes [`CountedEvents`] of its lines: `name: period level pattern => (texts) [fields] count "message";`. A line may be written after
 /// its event, so what the fields borrow of it is made a text in the parentheses. `sum name = units` adds up units of the events.

@@ -6,9 +6,8 @@ mod later;
 use portcullis_core::overrides::LockOut;
 #[cfg(feature = "runtime")]
 use portcullis_core::{PolicyName, StoreError};
-
 #[cfg(feature = "runtime")]
-use crate::log_throttle::{LogThrottle, UnsaidLines};
+use portcullis_log::{LogThrottle, UnsaidLines};
 
 /// The lock-out of one policy, which all layers with the policy share.
 #[derive(Debug)]

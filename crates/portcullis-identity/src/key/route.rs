@@ -7,12 +7,10 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
-#[cfg(feature = "axum")]
-use crate::log::due_hourly;
 use crate::method::{handling_method, is_same};
 use crate::written_path::is_plain;
 #[cfg(feature = "axum")]
-use portcullis_core::log::LogThrottle;
+use portcullis_log::LogThrottle;
 
 /// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
 /// [`and`](KeyExtractor::and).
@@ -113,19 +111,20 @@ impl KeyExtractor for Route {
 fn matched_path(parts: &Parts) -> Option<&str> {
     use axum::extract::{MatchedPath, OriginalUri};
 
-    static NO_ROUTER: LogThrottle = LogThrottle::new();
+    static NO_ROUTER: LogThrottle = LogThrottle::hourly();
 
     let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     // A router leaves the URI in a request before it looks for a route.
-    if route.is_none()
-        && parts.extensions.get::<OriginalUri>().is_none()
-        && let Some(requests) = due_hourly(&NO_ROUTER)
-    {
-        tracing::warn!(
-            requests,
-            "Route::matched_path() finds no route, because no Axum router has seen the request: put the layer in the router, \
-             with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line"
-        );
+    if route.is_none() && parts.extensions.get::<OriginalUri>().is_none() {
+        NO_ROUTER.count(0, None, || {
+            |counted| {
+                tracing::warn!(
+                    requests = counted.events,
+                    "Route::matched_path() finds no route, because no Axum router has seen the request: put the layer in the router, \
+                     with `Router::layer` or `Router::route_layer`, instead of around it; counted since the last such line"
+                );
+            }
+        });
     }
     route
 }

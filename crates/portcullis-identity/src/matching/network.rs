@@ -5,10 +5,9 @@ use std::fmt;
 use http::request::Parts;
 
 use super::{RequestMatcher, Undecided};
-use crate::log::due_hourly;
 use crate::{ClientIp, KeyError, Networks};
-use portcullis_core::log::LogThrottle;
 use portcullis_core::or_panic;
+use portcullis_log::LogThrottle;
 
 /// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
 ///
@@ -59,18 +58,21 @@ impl Network {
     #[track_caller]
     pub fn of(clients: &ClientIp, networks: impl TryInto<Networks, Error: fmt::Display>) -> Self {
         let networks = or_panic(networks.try_into());
-        Self { clients: clients.clone(), networks, no_address: LogThrottle::new() }
+        Self { clients: clients.clone(), networks, no_address: LogThrottle::hourly() }
     }
 
     fn log_misconfiguration(&self, error: &KeyError) {
-        if let Some(requests) = due_hourly(&self.no_address) {
-            tracing::error!(
-                %error,
-                requests,
-                "a list by network of the rate limiter has no address to compare: no client is exempt by it; counted \
-                 since the last such line"
-            );
-        }
+        self.no_address.count(0, None, || {
+            let error = error.clone();
+            move |counted| {
+                tracing::error!(
+                    %error,
+                    requests = counted.events,
+                    "a list by network of the rate limiter has no address to compare: no client is exempt by it; counted \
+                     since the last such line"
+                );
+            }
+        });
     }
 }
 

@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use portcullis_core::log::LogThrottle;
 use portcullis_core::{Policy, PolicyName, Strategy, Timestamp};
+use portcullis_log::LogThrottle;
 
 use super::{Overflow, Padded, Shards, lock};
 use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes, parts};
@@ -47,9 +47,9 @@ impl Shards {
             locations,
             mutexes,
             owner: Mutex::new(owner),
-            overflow: Overflow::default(),
+            overflow: Overflow { checks: AtomicU64::new(0), throttle: LogThrottle::hourly() },
             overrides: capacity,
-            refused_overrides: LogThrottle::default(),
+            refused_overrides: LogThrottle::hourly(),
         }
     }
 

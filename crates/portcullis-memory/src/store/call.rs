@@ -21,10 +21,10 @@ pub(super) struct CallState<'a> {
 impl CallState<'_> {
     /// Unlocks the shard, then counts the state if it is shared because the store is full, and logs if a line is due.
     pub(super) fn unlock(self) {
-        let Self { shard, policy, entry, now, .. } = self;
+        let Self { shard, policy, entry, .. } = self;
         drop(shard);
         if entry.is_overflow() {
-            policy.count_overflow(now);
+            policy.count_overflow();
         }
     }
 }
@@ -108,7 +108,7 @@ impl<'a> CallStates<'a> {
     pub(super) fn unlock(&mut self) {
         self.shards.unlock();
         for state in self.states.iter().filter(|state| state.location.is_overflow()) {
-            state.policy.count_overflow(self.now);
+            state.policy.count_overflow();
         }
     }
 }

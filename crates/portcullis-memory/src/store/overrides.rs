@@ -153,6 +153,6 @@ impl<C: Clock> MemoryStore<C> {
         let (key, mut shard, now) = self.lock_shard(policy, key)?;
         let changed = shard.change_override(key.id, now, displaces, |record| change(record, now));
         drop(shard);
-        changed.map_err(|_| key.policy.no_room_for_override(now))
+        changed.map_err(|_| key.policy.no_room_for_override())
     }
 }

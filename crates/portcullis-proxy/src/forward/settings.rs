@@ -7,10 +7,8 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::uri::Scheme;
 use portcullis::rules::{LiveRules, RulesRequirement};
-use portcullis_core::Timestamp;
-use portcullis_core::log::LogThrottle;
+use portcullis_log::LogThrottle;
 use portcullis_server::listener::Places;
-use tokio::time::Instant;
 
 use crate::failure::Failure;
 use crate::upstream::{Pool, Timeouts};
@@ -48,22 +46,21 @@ pub(crate) fn pseudonym() -> String {
 
 /// Logs failures of the upstream: one line in ten seconds, with the number of those before it.
 #[derive(Debug)]
-pub(crate) struct Failures {
-    begun: Instant,
-    throttle: LogThrottle,
-}
+pub(crate) struct Failures(LogThrottle);
 
 impl Failures {
     pub(crate) fn new() -> Self {
-        Self { begun: Instant::now(), throttle: LogThrottle::new() }
+        Self(LogThrottle::every(INTERVAL))
     }
 
     pub(crate) fn log(&self, failure: Failure) {
-        let now = Timestamp::EPOCH.saturating_add(self.begun.elapsed());
-        if failure.is_of_upstream()
-            && let Some(requests) = self.throttle.due(now, INTERVAL)
-        {
-            tracing::warn!(requests, reason = failure.detail(), "requests got no response of the upstream");
+        if failure.is_of_upstream() {
+            self.0.count(0, None, || {
+                move |counted| {
+                    let (requests, reason) = (counted.events, failure.detail());
+                    tracing::warn!(requests, reason, "requests got no response of the upstream");
+                }
+            });
         }
     }
 }

@@ -14,7 +14,7 @@ use http::{Request, Response, StatusCode};
 use ipnet::IpNet;
 use portcullis::Limiter;
 use portcullis::rules::{Door, LiveRules, RulesRequirement, RulesService};
-use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_log::LogThrottle;
 use tower::{Layer as _, Service, ServiceExt as _};
 
 use super::answer::{self, Admitted};

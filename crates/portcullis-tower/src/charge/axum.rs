@@ -8,7 +8,7 @@ use std::convert::Infallible;
 
 use super::{Charge, Usage};
 use crate::Shadow;
-use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_log::LogThrottle;
 
 impl<S: Sync> FromRequestParts<S> for Charge {
     type Rejection = MissingCharge;

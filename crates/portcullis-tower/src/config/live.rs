@@ -10,8 +10,8 @@ use portcullis_core::PolicyName;
 use super::LayerConfig;
 use crate::limit::Limit;
 use crate::registry::layers::{LayerSummary, ListedLayer};
-use portcullis_engine::log_throttle::LogThrottle;
 use portcullis_engine::policies::{PolicyTable, Registered};
+use portcullis_log::LogThrottle;
 
 /// The configuration of a layer, which all services of the layer share: as it was built, and as its policies are now if they
 /// have changed since.

@@ -3,8 +3,7 @@
 use http::HeaderMap;
 
 use super::ClientIpError;
-use crate::log::due_hourly;
-use portcullis_core::log::LogThrottle;
+use portcullis_log::LogThrottle;
 
 /// The log lines that an extractor has written already.
 #[derive(Debug)]
@@ -16,17 +15,23 @@ pub(super) struct LogOnce {
 
 impl LogOnce {
     pub(super) const fn new() -> Self {
-        Self { ignored: LogThrottle::new(), everything: LogThrottle::new(), repeated: LogThrottle::new() }
+        Self {
+            ignored: LogThrottle::hourly(),
+            everything: LogThrottle::hourly(),
+            repeated: LogThrottle::hourly(),
+        }
     }
 
     pub(super) fn trusts_everything(&self) {
-        if let Some(seen) = due_hourly(&self.everything) {
-            tracing::warn!(
-                seen,
-                "ClientIp trusts every address: a client that reaches this server chooses the address that it is \
-                 charged to; name the networks of your proxies instead; counted since the last such line"
-            );
-        }
+        self.everything.count(0, None, || {
+            |counted| {
+                tracing::warn!(
+                    seen = counted.events,
+                    "ClientIp trusts every address: a client that reaches this server chooses the address that it is \
+                     charged to; name the networks of your proxies instead; counted since the last such line"
+                );
+            }
+        });
     }
 
     /// A request whose headers are ignored, because no proxy is trusted, or not this peer.
@@ -36,42 +41,46 @@ impl LogOnce {
                 let Some(header) = FORWARDING.iter().find(|header| headers.contains_key(**header)) else {
                     return;
                 };
-                if let Some(seen) = due_hourly(&self.ignored) {
-                    tracing::warn!(
-                        header,
-                        seen,
-                        "a forwarding header is present, and ClientIp::peer() does not look at it: behind a proxy all \
-                         clients are charged as one; ClientIp::behind() says which proxy to believe; counted since \
-                         the last such line"
-                    );
-                }
+                self.ignored.count(0, None, || {
+                    move |counted| {
+                        tracing::warn!(
+                            header,
+                            seen = counted.events,
+                            "a forwarding header is present, and ClientIp::peer() does not look at it: behind a proxy all \
+                             clients are charged as one; ClientIp::behind() says which proxy to believe; counted since \
+                             the last such line"
+                        );
+                    }
+                });
             }
-            Some(header) => {
-                if headers.contains_key(header)
-                    && let Some(seen) = due_hourly(&self.ignored)
-                {
+            Some(header) if headers.contains_key(header) => self.ignored.count(0, None, || {
+                let header = header.to_owned();
+                move |counted| {
                     tracing::warn!(
                         header,
-                        seen,
+                        seen = counted.events,
                         "a forwarding header came from a peer that is not trusted and is ignored: either a client made \
                          it up, or the trusted networks lack one of your proxies; counted since the last such line"
                     );
                 }
-            }
+            }),
+            Some(_) => {}
         }
     }
 
     pub(super) fn failed(&self, error: &ClientIpError) {
-        if let ClientIpError::Repeated { header } = error
-            && let Some(seen) = due_hourly(&self.repeated)
-        {
-            tracing::warn!(
-                header = header.as_str(),
-                seen,
-                "a trusted proxy passed on more than one line of a header that it should have overwritten: configure it \
-                 to replace what clients send; counted since the last such line"
-            );
-        }
+        let ClientIpError::Repeated { header } = error else { return };
+        self.repeated.count(0, None, || {
+            let header = header.clone();
+            move |counted| {
+                tracing::warn!(
+                    header = header.as_str(),
+                    seen = counted.events,
+                    "a trusted proxy passed on more than one line of a header that it should have overwritten: configure it \
+                     to replace what clients send; counted since the last such line"
+                );
+            }
+        });
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::line::CountedLine;
+use crate::line::CountedLine;
 
 /// The lines that may have counted events which no line has stated yet. It keeps none of them.
+///
+/// A limiter has such lines, and the [process](Self::of_process) has those of crates that know no limiter.
 #[derive(Debug, Default)]
 pub struct UnsaidLines(Mutex<Listed>);
 
@@ -17,8 +19,19 @@ struct Listed {
 }
 
 impl UnsaidLines {
+    const fn new() -> Self {
+        Self(Mutex::new(Listed { lines: Vec::new(), prune_at: 0 }))
+    }
+
+    /// Those of the process, which belong to no limiter. If one of several limiters ends, they are written early, and their counts go on: no
+    /// event is stated twice or left out.
+    pub fn of_process() -> &'static Self {
+        static OF_PROCESS: UnsaidLines = UnsaidLines::new();
+        &OF_PROCESS
+    }
+
     /// Lists a line, once.
-    pub(super) fn add(&self, line: &Arc<CountedLine>) {
+    pub(crate) fn add(&self, line: &Arc<CountedLine>) {
         if line.is_listed.load(Relaxed) || line.is_listed.swap(true, Relaxed) {
             return;
         }

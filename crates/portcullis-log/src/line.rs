@@ -1,14 +1,17 @@
 //! The state of one counted line.
 
+#[cfg(feature = "runtime")]
+mod timer;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+#[cfg(not(feature = "runtime"))]
+use std::time::Instant;
+#[cfg(feature = "runtime")]
 use tokio::time::Instant;
-
-use crate::task;
 
 /// What a line counts since the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +25,7 @@ pub struct Counted {
 type WriteLine = Box<dyn FnOnce(Counted) + Send>;
 
 /// Counts events between lines.
-pub(super) struct CountedLine {
+pub(crate) struct CountedLine {
     interval: Duration,
     /// The lines that are written at once in an interval.
     at_once: u64,
@@ -36,13 +39,14 @@ pub(super) struct CountedLine {
     /// Writes the events that no line has counted, as the first of them would be written.
     unsaid: Mutex<Option<WriteLine>>,
     is_unsaid: AtomicBool,
+    #[cfg(feature = "runtime")]
     has_timer: AtomicBool,
     /// Whether the line is among those that are written at the end of the process.
-    pub(super) is_listed: AtomicBool,
+    pub(crate) is_listed: AtomicBool,
 }
 
 impl CountedLine {
-    pub(super) fn new(interval: Duration, at_once: u64) -> Self {
+    pub(crate) fn new(interval: Duration, at_once: u64) -> Self {
         Self {
             interval,
             at_once,
@@ -53,13 +57,14 @@ impl CountedLine {
             units: AtomicU64::new(0),
             unsaid: Mutex::new(None),
             is_unsaid: AtomicBool::new(false),
+            #[cfg(feature = "runtime")]
             has_timer: AtomicBool::new(false),
             is_listed: AtomicBool::new(false),
         }
     }
 
     /// Counts an event. Returns what a line has to count that is due now.
-    pub(super) fn count(&self, units: u64) -> Option<Counted> {
+    pub(crate) fn count(&self, units: u64) -> Option<Counted> {
         if self.is_due() {
             self.take_unsaid();
             let before = self.take_counted();
@@ -92,8 +97,8 @@ impl CountedLine {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX).saturating_add(1)
     }
 
-    /// Keeps what writes the events that were counted, and starts the timer that does so.
-    pub(super) fn write_later<W: FnOnce(Counted) + Send + 'static>(
+    /// Keeps what writes the events that were counted, and starts the timer that does so if there is a runtime.
+    pub(crate) fn write_later<W: FnOnce(Counted) + Send + 'static>(
         self: &Arc<Self>,
         line: impl FnOnce() -> W,
     ) {
@@ -105,39 +110,19 @@ impl CountedLine {
             *self.lock() = Some(Box::new(write));
             self.is_unsaid.store(true, SeqCst);
         }
-        self.start_timer();
-    }
-
-    /// Starts the timer, unless it runs or there is no runtime. If its runtime ends before it, the next event starts another.
-    fn start_timer(self: &Arc<Self>) {
-        if self.has_timer.load(SeqCst) || self.has_timer.swap(true, SeqCst) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return self.has_timer.store(false, SeqCst) };
-        let timer = Timer(Arc::clone(self));
-        task::spawn(&runtime, async move {
-            let line = Arc::clone(&timer.0);
-            // Again if an event has written a line meanwhile, and others were counted after it.
-            while line.is_unsaid.load(SeqCst) && !line.left().is_zero() {
-                tokio::time::sleep(line.left()).await;
-            }
-            line.write_unsaid();
-            drop(timer);
-            // Counted while the timer ended.
-            if line.is_unsaid.load(SeqCst) {
-                line.start_timer();
-            }
-        });
+        #[cfg(feature = "runtime")]
+        timer::start(self);
     }
 
     /// How long the interval still lasts.
+    #[cfg(feature = "runtime")]
     fn left(&self) -> Duration {
         let since = Duration::from_micros(self.now().saturating_sub(self.began.load(Relaxed)));
         self.interval.saturating_sub(since)
     }
 
     /// Writes the events that no line has counted, if there are any. The next interval begins.
-    pub(super) fn write_unsaid(&self) {
+    pub(crate) fn write_unsaid(&self) {
         let Some(write) = self.take_unsaid() else { return };
         let counted = self.take_counted();
         if counted.events > 0 {
@@ -169,17 +154,5 @@ impl CountedLine {
 impl fmt::Debug for CountedLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CountedLine").field("events", &self.events).finish_non_exhaustive()
-    }
-}
-
-/// The timer of a line, also while its runtime ends.
-struct Timer(Arc<CountedLine>);
-
-impl Drop for Timer {
-    fn drop(&mut self) {
-        // Where a runtime has no timers, one task panics, and not one for each event.
-        if !std::thread::panicking() {
-            self.0.has_timer.store(false, SeqCst);
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Detects when an outage of a store begins and ends, so that each is reported once.
+//! Detects when an outage of a store begins and ends, so that each is reported once. Hidden: for the engine.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use core::time::Duration;

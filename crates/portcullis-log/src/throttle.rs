@@ -1,18 +1,14 @@
-//! Counted log lines: some at once, and then one for all others when the interval is over, by the clock of the runtime.
-
-mod line;
-mod unsaid;
+//! How often a line is written.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-pub use line::Counted;
-use line::CountedLine;
-pub use unsaid::UnsaidLines;
+use crate::line::{Counted, CountedLine};
+use crate::unsaid::UnsaidLines;
 
 /// Writes the first lines of an interval at once, and counts the events after them. When the interval is over, one line has their
-/// number: a timer writes it on the runtime that has counted the first of them, and ends with it. Without a runtime the next event
-/// writes it, or the [end of the process](UnsaidLines).
+/// number: a timer writes it on the runtime that has counted the first of them, and ends with it. Without a runtime, or without the
+/// feature `runtime`, the next event writes it, or the [end of the process](UnsaidLines).
 #[derive(Debug)]
 pub struct LogThrottle {
     interval: Duration,
@@ -23,7 +19,7 @@ pub struct LogThrottle {
 impl LogThrottle {
     /// For lines about requests: one a minute.
     pub const fn per_minute() -> Self {
-        Self::new(MINUTE, 1)
+        Self::every(MINUTE)
     }
 
     /// For lines about each of some requests: as many as this at once in a minute, and one for the others.
@@ -33,7 +29,12 @@ impl LogThrottle {
 
     /// For lines about a configuration, which last until an operator changes it.
     pub const fn hourly() -> Self {
-        Self::new(Duration::from_secs(3_600), 1)
+        Self::every(HOUR)
+    }
+
+    /// For lines of which one is written in an interval.
+    pub const fn every(interval: Duration) -> Self {
+        Self::new(interval, 1)
     }
 
     const fn new(interval: Duration, at_once: u64) -> Self {
@@ -41,7 +42,8 @@ impl LogThrottle {
     }
 
     /// Counts one event of so many units. `line` is called if a line is written now or later, and makes what writes it: a closure that
-    /// owns what it needs, as it may outlast the event. `unsaid` keeps lines for the end of the process.
+    /// owns what it needs, as it may outlast the event. `unsaid` keeps lines for the end of a limiter; without it, those
+    /// [of the process](UnsaidLines::of_process) do.
     pub fn count<W: FnOnce(Counted) + Send + 'static>(
         &self,
         units: u64,
@@ -53,13 +55,20 @@ impl LogThrottle {
             return line()(now);
         }
         counted.write_later(line);
-        if let Some(unsaid) = unsaid {
-            unsaid.add(counted);
+        unsaid.unwrap_or_else(|| UnsaidLines::of_process()).add(counted);
+    }
+
+    /// Writes what was counted and not stated, if there is any, before a line that ends it.
+    pub fn write_unsaid(&self) {
+        if let Some(line) = self.line.get() {
+            line.write_unsaid();
         }
     }
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
 
+#[cfg(feature = "runtime")]
 #[cfg(test)]
 mod tests;
