@@ -3,20 +3,23 @@
 
 use std::convert::Infallible;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use axum::http::{Request, Response, StatusCode};
 use axum::routing::get;
 use portcullis::key::{Global, Header};
 use portcullis::rules::envoy::Descriptors;
 use portcullis::rules::{Format, Loader, Rules};
-use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
+use portcullis::{Charge, Limiter, Policy, PolicyExt as _, Quota};
 use portcullis_rls::RateLimitService;
 use portcullis_rls::messages::rate_limit_descriptor::Entry;
 use portcullis_rls::messages::{RateLimitDescriptor, RateLimitRequest};
+use portcullis_server::CheckEndpoint;
 use portcullis_tests::set_global_subscriber;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tracing::Level;
@@ -119,6 +122,32 @@ async fn flood_of_rejections_does_not_flood_the_log() {
     let trailing = log.take();
     let [line] = &trailing[..] else { panic!("one line has all others: {trailing:?}") };
     assert!(line.contains("more requests are rejected") && line.ends_with("requests=9900"), "{line}");
+}
+
+/// Another test may drain its limiter at any time, which writes these lines early.
+#[tokio::test]
+async fn drain_writes_lines_of_no_limiter() {
+    let (log, _guard) = Log::start(Level::DEBUG);
+    let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, "")).unwrap();
+    let limiter = Limiter::memory().with_rules(rules).unwrap();
+    let checks = CheckEndpoint::new(&limiter).unwrap().router();
+    let app = checks.route("/", get(async |_: Charge| "counted"));
+    for _ in 0..10 {
+        assert_eq!(status(&app, "/").await, 500);
+        let mut check = Request::get("/check/traefik").body(Body::empty()).unwrap();
+        check.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 1], 80))));
+        assert_eq!(app.clone().oneshot(check).await.unwrap().status(), 403);
+    }
+    let _ = limiter.drain(Duration::from_secs(1)).await;
+    let lines = log.take();
+    for (text, field) in [("has left a charge in this request", "requests="), ("asked for a check", "times=")]
+    {
+        let of_text = lines.iter().filter(|line| line.contains(text));
+        let counts: Vec<_> = of_text
+            .map(|line| line.split(field).nth(1).unwrap().split(' ').next().unwrap().parse::<u32>().unwrap())
+            .collect();
+        assert_eq!((counts.iter().sum::<u32>(), counts[0]), (10, 1), "{lines:?}");
+    }
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         &["async-std", "smol", "tokio*", "fred", "http*", "tower*"],
         "the core has no clock, no I/O and no async runtime",
     ),
+    ("portcullis-log", &["portcullis*"], "all crates that log depend on it"),
     ("portcullis-memory", HTTP, "a store does not depend on HTTP"),
     ("portcullis-redis", HTTP, "a store does not depend on HTTP"),
     ("portcullis-engine", HTTP, "the engine decides from data: it knows no HTTP and no store"),
