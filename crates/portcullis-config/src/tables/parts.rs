@@ -99,6 +99,7 @@ table! { pub(super) LOCK_OUT, "lock_out", "Blocks keys that are rejected again a
 table! { pub(super) IN_FLIGHT, "in_flight", "A limit on requests in flight.", 0 to ANY;
     "limit", POSITIVE, "The most requests at once.", required();
     "lease", DURATION, "The time after which a permit that was not released expires.", default("30s");
+    "wait", DURATION, "The longest wait for a permit, in place of a rejection.";
     "on_store_failure", ON_STORE_FAILURE, "What happens while the store fails.", default("local");
     "until", Choice(&names(&UNTIL)), "When a request is over.", default("body");
 }

@@ -69,6 +69,32 @@ impl Concurrency {
         }
     }
 
+    /// Lets a request that finds no permit wait for up to `wait` instead of being rejected: in order of arrival, until a permit comes back.
+    ///
+    /// A layer asks as soon as this process has released a permit of the key. One that another process has released is found within a
+    /// tenth of a second.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis::Policy;
+    /// use portcullis::layer::Concurrency;
+    ///
+    /// // Four exports at a time; the next ones wait for up to two seconds.
+    /// const EXPORTS: Concurrency = Concurrency::new("exports", 4).wait_at_most(Duration::from_secs(2));
+    /// assert_eq!(Policy::from(EXPORTS).max_wait(), Some(Duration::from_secs(2)));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `wait` is zero, longer than [`Policy::MAX_WAIT`], or not a whole number of microseconds.
+    #[track_caller]
+    pub const fn wait_at_most(mut self, wait: Duration) -> Self {
+        match self.0.set_wait(wait) {
+            Ok(()) => self,
+            Err(error) => error.panic(),
+        }
+    }
+
     /// The policy.
     pub fn policy(self) -> Policy {
         self.0
@@ -119,17 +145,17 @@ mod tests {
     }
 
     #[test]
-    fn units_are_not_leased_and_requests_do_not_wait() {
-        let settings = PolicySettings {
-            max_lease: Some(1),
-            max_wait: Some(Duration::from_secs(1)),
-            ..PolicySettings::default()
-        };
-        let errors = Policy::try_new("exports", InFlight::new(4), settings).unwrap_err();
-        let [lease, wait] = errors.iter().as_slice() else { panic!("{errors}") };
-        let (lease, wait) = (lease.to_string(), wait.to_string());
-        assert!(lease.contains("exports") && lease.contains("in_flight"), "{lease}");
-        assert!(wait.contains("exports") && wait.contains("in flight"), "{wait}");
+    fn units_are_not_leased() {
+        let settings = PolicySettings { max_lease: Some(1), ..PolicySettings::default() };
+        let error = Policy::try_new("exports", InFlight::new(4), settings).unwrap_err().to_string();
+        assert!(error.contains("exports") && error.contains("in_flight"), "{error}");
+    }
+
+    #[test]
+    fn requests_wait_and_quotas_follow() {
+        let policy = EXPORTS.wait_at_most(Duration::from_secs(2)).policy();
+        let callers = policy.clone().caller_quotas(crate::Quota::per_second(2)..=crate::Quota::per_second(9));
+        assert_eq!((policy.max_wait(), callers.max_wait()), (Some(Duration::from_secs(2)), policy.max_wait()));
     }
 
     #[test]

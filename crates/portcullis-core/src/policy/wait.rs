@@ -28,9 +28,6 @@ pub enum WaitError {
         /// The period of the bucket.
         interval: Duration,
     },
-    /// The policy limits requests in flight: when one of them ends is unknown.
-    #[error("requests cannot wait under a limit on requests in flight: leave out the wait")]
-    InFlight,
     /// The policy has a lease.
     #[error("requests cannot wait under a policy with a lease: leave out the lease or the wait")]
     Leased,
@@ -50,7 +47,7 @@ pub enum WaitError {
 impl WaitError {
     /// Panics on an invalid literal.
     #[track_caller]
-    const fn panic(self) -> ! {
+    pub(super) const fn panic(self) -> ! {
         match self {
             Self::Zero => panic!("a wait of at most 0 s is no wait"),
             Self::Fractional(_) => panic!("a wait is a whole number of microseconds"),
@@ -58,7 +55,6 @@ impl WaitError {
             Self::ShorterThanRefill { .. } => {
                 panic!("a wait is at least as long as the interval of the refill")
             }
-            Self::InFlight => panic!("requests cannot wait under a limit on requests in flight"),
             Self::Leased => panic!("requests cannot wait under a policy with a lease"),
             Self::AfterCallerQuotas => panic!("a wait is set before the quotas of single callers"),
             Self::Quota { .. } => panic!("the burst and the wait exceed a bound of the algorithm"),
@@ -83,6 +79,9 @@ impl Policy {
     ///
     /// **Windows and logs.** They reserve nothing: a request that does not fit is denied and charged nothing, with the time
     /// after which it may fit. Their caller waits for up to `wait` and checks again, as a layer does.
+    ///
+    /// **Requests in flight.** A request that finds no permit is denied and takes none, and when one comes back is unknown. Its caller
+    /// waits for up to `wait`, and checks again when one was released: [`Concurrency::wait_at_most`](crate::Concurrency::wait_at_most).
     ///
     /// While requests wait, [`remaining`](crate::Decision::remaining) is 0. A request with a cost above the burst (limit) is denied at
     /// once, because it never fits.
@@ -110,8 +109,8 @@ impl Policy {
     /// # Panics
     ///
     /// If `wait` is zero, longer than [`MAX_WAIT`](Policy::MAX_WAIT) or not a whole number of microseconds; if it is shorter than
-    /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease), limits requests in flight or
-    /// declares [quotas of single callers](Policy::caller_quotas); if the burst, or the
+    /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease) or declares
+    /// [quotas of single callers](Policy::caller_quotas); if the burst, or the
     /// [share](Policy::share) of it, takes longer than 2^51 microseconds to refill together with the wait, or the queue of a leaky
     /// bucket has more than [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) units.
     #[must_use]
@@ -144,9 +143,6 @@ impl Policy {
         if !wait.subsec_nanos().is_multiple_of(NANOS_PER_MICRO) {
             return Err(WaitError::Fractional(wait));
         }
-        if let Strategy::InFlight(_) = self.strategy() {
-            return Err(WaitError::InFlight);
-        }
         if self.max_lease().is_some() {
             return Err(WaitError::Leased);
         }
@@ -176,7 +172,7 @@ impl Policy {
 }
 
 impl Strategy {
-    /// Sets the longest wait. Windows and logs have none of their own.
+    /// Sets the longest wait. Windows, logs and limits on requests in flight have none of their own.
     pub(super) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         macro_rules! with_wait {
             ($algorithm:expr, $kind:ident) => {

@@ -225,12 +225,11 @@ impl Ask {
             match policy.strategy() {
                 Strategy::LeakyBucket(_) => waits.in_queue = true,
                 Strategy::TokenBucket(_) | Strategy::Gcra(_) => waits.in_queue |= policy.max_wait().is_some(),
-                // Requests do not wait under it.
-                Strategy::InFlight(_) => {}
                 Strategy::FixedWindow(_)
                 | Strategy::CalendarWindow(_)
                 | Strategy::SlidingWindow(_)
-                | Strategy::SlidingLog(_) => waits.for_window |= policy.max_wait().is_some(),
+                | Strategy::SlidingLog(_)
+                | Strategy::InFlight(_) => waits.for_window |= policy.max_wait().is_some(),
             }
         }
         waits

@@ -24,6 +24,7 @@ use tokio::time::Instant;
 
 use crate::engine::Limits;
 use crate::engine::settler::Settler;
+use crate::engine::windows::WindowQueueId;
 use crate::limit::{HeldUntil, Limit, is_in_flight};
 pub use permit::InFlightPermit;
 pub use permit::Permits;
@@ -138,8 +139,11 @@ impl Shared {
     /// Releases a permit in the background, unless its lease has lapsed.
     fn release(&self, id: u64) {
         let released = self.lock().remove(id);
-        if let Some(Held { store, receipt, .. }) = released {
-            self.settler.settle(&store, receipt, 0);
+        let Some(Held { store, receipt, .. }) = released else { return };
+        let queued = receipt.policy().max_wait().map(|_| WindowQueueId::of(receipt.policy(), receipt.key()));
+        self.settler.settle(&store, receipt, 0);
+        if let Some(id) = queued {
+            store.engine().backlog.window_queues.freed(id);
         }
     }
 

@@ -1,4 +1,4 @@
-//! The requests of this process that wait for a window or log, in order of arrival.
+//! The requests of this process that wait for a window, a log or a permit of requests in flight, in order of arrival.
 //!
 //! A window reserves nothing, so a waiting request has to be checked again. Only the first request of a queue asks the store, and
 //! the others follow when it has left: so a queue costs one denial per wake-up, and no request overtakes another. A queue is a lock
@@ -9,9 +9,9 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use portcullis_core::Key;
 use portcullis_core::store::Check;
-use tokio::sync::OwnedMutexGuard;
+use portcullis_core::{Key, Policy};
+use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio::time::Instant;
 
 /// The queues of all layers of a limiter: only those with waiting requests, each of which has a permit.
@@ -29,7 +29,11 @@ pub(crate) struct WindowQueueId {
 
 impl WindowQueueId {
     pub(crate) fn new(check: &Check) -> Self {
-        Self { policy: check.policy.digest(), limit: check.policy.strategy().limit(), key: check.key }
+        Self::of(&check.policy, check.key)
+    }
+
+    pub(crate) fn of(policy: &Policy, key: Key) -> Self {
+        Self { policy: policy.digest(), limit: policy.strategy().limit(), key }
     }
 
     /// How long after the start of a window its first request asks: by key, so that not all keys ask at one instant.
@@ -45,6 +49,8 @@ impl WindowQueueId {
 struct WindowQueue {
     /// Held by the first request.
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// Notified when a permit comes back.
+    freed: Arc<Notify>,
     /// When the first request may fit, according to the last denial.
     due: Option<Instant>,
     requests: usize,
@@ -70,6 +76,13 @@ impl WindowQueues {
         WindowPlace { queues: self.clone(), id }
     }
 
+    /// A permit has come back, for which the first request of a queue may wait.
+    pub(crate) fn freed(&self, id: WindowQueueId) {
+        if let Some(queue) = self.lock().get(&id) {
+            queue.freed.notify_one();
+        }
+    }
+
     /// The queues are consistent between any two statements, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, HashMap<WindowQueueId, WindowQueue>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -81,6 +94,12 @@ impl WindowPlace {
     pub(crate) fn turn(&self) -> impl Future<Output = OwnedMutexGuard<()>> + use<> {
         let queue = self.queues.lock().get(&self.id).map(|queue| Arc::clone(&queue.turn));
         queue.unwrap_or_default().lock_owned()
+    }
+
+    /// Waits until a permit comes back to this process. A window sends none.
+    pub(crate) fn freed(&self) -> impl Future<Output = ()> + use<> {
+        let freed = self.queues.lock().get(&self.id).map(|queue| Arc::clone(&queue.freed));
+        async move { freed.unwrap_or_default().notified().await }
     }
 
     /// When the first request may fit, if that is known.

@@ -1,5 +1,6 @@
 //! Policies whose requests wait instead of being rejected.
 
+mod permits;
 mod rates;
 mod windows;
 
@@ -91,7 +92,13 @@ impl Server {
         let inner = service_fn(move |request: Request<String>| {
             let number = request.headers()["number"].to_str().unwrap().parse().unwrap();
             list.lock().unwrap().push((number, start.elapsed().as_millis()));
-            async { Ok::<_, Infallible>(Response::new(())) }
+            let takes = request.headers().get("takes").map(|millis| millis.to_str().unwrap().parse().unwrap());
+            async move {
+                if let Some(millis) = takes {
+                    tokio::time::sleep(Duration::from_millis(millis)).await;
+                }
+                Ok::<_, Infallible>(Response::new(()))
+            }
         });
         let service =
             layer(LayerFor(Arc::clone(&registry))).layer(inner).map_response(|response: Response<_>| {

@@ -181,7 +181,7 @@ impl Reader<'_> {
                 .error("limit", "no request would be admitted")
                 .help("write 1 or more, or close the policy itself by quota = \"0/s\"");
         }
-        let lease = fields.duration("lease");
+        let (lease, wait) = (fields.duration("lease"), fields.duration("wait"));
         let failure: Option<FailureMode> = fields.read("on_store_failure");
         let release_at_headers = fields.choice("until", &UNTIL).unwrap_or_default();
         let name = format!("{}.in_flight", beside.name());
@@ -192,8 +192,11 @@ impl Reader<'_> {
         if let (Err(_), Err(error)) = (permits, leased) {
             fields.error("lease", format!("policy {name}: {error}"));
         }
-        let settings =
-            PolicySettings { failure_mode: failure.unwrap_or_default(), ..PolicySettings::default() };
+        let settings = PolicySettings {
+            failure_mode: failure.unwrap_or_default(),
+            max_wait: wait,
+            ..PolicySettings::default()
+        };
         let policy = with(&fields, &name, permits.and(leased), settings);
         if is_in_flight(beside) {
             self.findings

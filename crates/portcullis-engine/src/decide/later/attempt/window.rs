@@ -1,11 +1,11 @@
-//! The wait for a window or log that has denied a request: it is checked again when it may fit.
+//! The wait for a window, a log or a permit of requests in flight that has denied a request: it is checked again when it may fit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{Policy, Retry, StoreError};
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::Attempt;
 use crate::decide::call::StoreCall;
@@ -13,6 +13,7 @@ use crate::decide::{Ask, Rejected};
 use crate::engine::report;
 use crate::engine::windows::WindowQueueId;
 use crate::event::{EventKeys, EventKind};
+use crate::limit::is_in_flight;
 
 /// Until when a request waits for its windows.
 #[derive(Clone, Copy)]
@@ -30,7 +31,7 @@ struct Awaited {
     due: Option<Instant>,
     /// The end of the longest wait.
     deadline: Instant,
-    /// The length of the window.
+    /// The length of the window; zero for a permit, which comes back at any time.
     window: Duration,
 }
 
@@ -73,7 +74,8 @@ pub(super) async fn check(
         if let Some(due) = place.due().filter(|due| turn.is_some() && *due <= deadline) {
             let is_past = due <= deadlines.arrival;
             let spread = if is_past { Duration::ZERO } else { awaited.id.spread(awaited.window) };
-            sleep_until((due + spread).min(deadline)).await;
+            // A permit that comes back ends the wait.
+            let _ = timeout_at((due + spread).min(deadline), place.freed()).await;
         }
         let is_last = Instant::now() >= deadline;
         let answer = call().await;
@@ -84,6 +86,10 @@ pub(super) async fn check(
                 let waited = deadlines.arrival.elapsed();
                 let kind = EventKind::Waited { policy: check.policy.name(), waited };
                 limits.emit(kind, || EventKeys::of_checks(&checks));
+                if is_in_flight(&check.policy) {
+                    // Another permit may have come back as well.
+                    place.set_due(Some(Instant::now()));
+                }
             }
             return Ok(answer);
         };
@@ -116,7 +122,7 @@ impl Deadlines {
         let may_fit = |check: &&Check| (1..=check.policy.strategy().limit()).contains(&check.cost);
         checks.iter().filter(may_fit).find_map(|check| {
             let (deadline, id) = (self.of(&check.policy)?, WindowQueueId::new(check));
-            let window = check.policy.strategy().window();
+            let window = window_of(&check.policy);
             has_waiters_before(id, deadline).then_some(Awaited { id, due: None, deadline, window })
         })
     }
@@ -130,22 +136,34 @@ impl Awaited {
         let now = Instant::now();
         let mut longest: Option<Self> = None;
         for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
-            let due = match decision.retry() {
+            let retry = match decision.retry() {
                 None => continue,
-                Some(Retry::Unknown | Retry::Never) => return None,
                 // A block is no window that ends.
-                Some(Retry::After(_)) if decision.is_blocked() => return None,
-                Some(Retry::After(wait)) => now + wait,
+                Some(_) if decision.is_blocked() => return None,
+                Some(retry) => retry,
             };
             let deadline = deadlines.of(&check.policy)?;
+            let due = match retry {
+                Retry::After(wait) => now + wait,
+                Retry::Unknown if now < deadline => deadline.min(now + PERMIT_INTERVAL),
+                Retry::Unknown | Retry::Never => return None,
+            };
             if due > deadline {
                 return None;
             }
             if longest.as_ref().and_then(|longest| longest.due).is_none_or(|longest| due > longest) {
-                let (id, window) = (WindowQueueId::new(check), check.policy.strategy().window());
+                let (id, window) = (WindowQueueId::new(check), window_of(&check.policy));
                 longest = Some(Self { id, due: Some(due), deadline, window });
             }
         }
         longest
     }
 }
+
+/// What spreads the requests of different keys: the windows of all keys begin together, and permits come back one by one.
+fn window_of(policy: &Policy) -> Duration {
+    if is_in_flight(policy) { Duration::ZERO } else { policy.strategy().window() }
+}
+
+/// How often the first request of a queue asks for a permit that another process may have released, or whose lease may have ended.
+const PERMIT_INTERVAL: Duration = Duration::from_millis(100);
