@@ -13,6 +13,7 @@ use axum::extract::Path;
 use axum::http::Request;
 use axum::routing::get;
 use portcullis::key::Header;
+use portcullis::layer::Concurrency;
 use portcullis::redis::RedisStore;
 use portcullis::store::Store;
 use portcullis::{Limiter, Policy, PolicyExt as _, Quota, Secret};
@@ -243,6 +244,48 @@ async fn ten_thousand_requests_on_redis_ask_about_once_each() {
         assert!(server.checks() <= 20_000 + 16 * 60, "{}", server.checks());
         println!("{statuses:?} by {} checks", server.checks());
     }
+}
+
+/// Sends requests to each of these instances, which all hold one of two permits for a while. Returns the most that ran at once.
+async fn most_at_once(limiters: Vec<Limiter>, requests: usize) -> usize {
+    let (running, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let exports = Concurrency::new("exports", 2).wait_at_most(Duration::from_secs(60));
+    let mut responses = Vec::new();
+    for limiter in limiters {
+        let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+        let export = move || {
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            async move {
+                most.fetch_max(running.fetch_add(1, Relaxed) + 1, Relaxed);
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                running.fetch_sub(1, Relaxed);
+            }
+        };
+        let layer = limiter.layer(exports.clone().by(Header::named("x-user")));
+        let app: Router = Router::new().route("/", get(export)).layer(layer);
+        for _ in 0..requests {
+            let request = Request::get("/").header("x-user", "ada").body(Body::empty()).unwrap();
+            let response = app.clone().oneshot(request);
+            responses.push(tokio::spawn(async { response.await.unwrap().status().as_u16() }));
+        }
+    }
+    for response in responses {
+        assert_eq!(response.await.unwrap(), 200);
+    }
+    most.load(Relaxed)
+}
+
+#[tokio::test]
+async fn requests_wait_for_permits_in_memory() {
+    assert_eq!(most_at_once(vec![Limiter::memory()], 20).await, 2);
+}
+
+#[tokio::test]
+async fn instances_wait_for_permits_of_one_redis() {
+    let (server, store) = redis().await;
+    let other = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
+    let limiters = [store, other].map(|store| Limiter::new(store, Secret::published()));
+    assert_eq!(most_at_once(limiters.into(), 10).await, 2);
 }
 
 const USERS: u32 = 16;
