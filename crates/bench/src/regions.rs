@@ -1,6 +1,6 @@
 //! A simulation of regions that share limits, in simulated time.
 //!
-//! A limit is a number of units per minute and key, in fixed windows, and every request costs one unit. The keys follow Zipf's law.
+//! A limit is a number of units per window and key, in fixed windows, and every request costs one unit. The keys follow Zipf's law.
 //! They are independent of each other, so that one is simulated after the other, in memory that does not depend on their number.
 //! The keys with most requests are simulated request by request. The others are too rare for a limit: only expected numbers of calls, of
 //! states, and of requests that a central store in a cut denies are calculated.
@@ -16,6 +16,7 @@ mod decider;
 mod demand;
 mod expected;
 mod leases;
+mod reports;
 mod run;
 
 pub use self::expected::Expected;
@@ -29,7 +30,9 @@ pub struct Setup {
     pub keys: u64,
     /// Requests per second of all keys in all regions, on average over the day.
     pub rate: f64,
-    /// Units per minute and key.
+    /// Seconds of a window.
+    pub window: u64,
+    /// Units per window and key.
     pub limit: u64,
     /// The number of keys that are simulated request by request.
     pub exact: u64,
@@ -51,6 +54,9 @@ pub enum Choice {
     },
     /// Each region counts, and sends its counters to all others each second.
     Counters,
+    /// Each region counts, and reports what it has counted to the home store, whose answer is the sum of all: as soon as that is a fifth of
+    /// the limit, and otherwise each five seconds. It denies by the last known sum and what it has counted since.
+    Reports,
 }
 
 /// A few minutes of the day.
@@ -58,7 +64,7 @@ pub enum Choice {
 pub struct Span {
     /// When it begins, in minutes of the day.
     pub minute: u32,
-    /// Its length in windows of a minute. The first one is not counted.
+    /// Its length in windows. The first one is not counted.
     pub windows: u32,
     /// The regions that reach no other one for a time.
     pub cut: Option<Cut>,
@@ -115,13 +121,18 @@ pub struct Report {
 }
 
 impl Setup {
+    /// The length of a window in microseconds.
+    const fn window_micros(&self) -> u64 {
+        self.window * SECOND
+    }
+
     /// Microseconds from a region to the home store and back: 60 ms from the nearest, 200 ms from the farthest. In the region of the home
     /// store it is 1 ms.
     ///
     /// ```
     /// use portcullis_bench::regions::Setup;
     ///
-    /// let setup = Setup { regions: 20, keys: 1, rate: 1.0, limit: 1, exact: 1 };
+    /// let setup = Setup { regions: 20, keys: 1, rate: 1.0, window: 60, limit: 1, exact: 1 };
     /// assert_eq!([0, 1, 19].map(|region| setup.round_trip(region)), [1_000, 60_000, 200_000]);
     /// ```
     pub fn round_trip(&self, region: usize) -> u64 {
@@ -141,8 +152,8 @@ impl Span {
     }
 
     /// The part of the time that counts in which a region is cut off.
-    fn cut_part(&self, region: usize) -> f64 {
-        let (begin, end) = (60, self.windows * 60);
+    fn cut_part(&self, region: usize, window: u32) -> f64 {
+        let (begin, end) = (window, self.windows * window);
         let Some(cut) = self.cut.filter(|cut| cut.contains(region)) else { return 0.0 };
         let cut = cut.end.min(end).saturating_sub(cut.begin.max(begin));
         f64::from(cut) / f64::from(end.saturating_sub(begin).max(1))
@@ -157,7 +168,6 @@ impl Cut {
 
 /// All instants are in microseconds since the begin of a span.
 const SECOND: u64 = 1_000_000;
-const WINDOW: u64 = 60 * SECOND;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use super::decider::{Decider, Traffic, admit};
 use super::leases::Leases;
+use super::reports::Reports;
 use super::{Choice, SECOND, Setup, Span};
 
 pub(super) fn decider(choice: Choice, setup: &Setup, span: &Span) -> Box<dyn Decider> {
@@ -13,6 +14,7 @@ pub(super) fn decider(choice: Choice, setup: &Setup, span: &Span) -> Box<dyn Dec
         }
         Choice::Leases { set_aside } => Box::new(Leases::new(setup, span, set_aside)),
         Choice::Counters => Box::new(Counters::new(setup, span)),
+        Choice::Reports => Box::new(Reports::new(setup, span)),
     }
 }
 

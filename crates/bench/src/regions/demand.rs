@@ -91,7 +91,7 @@ impl Requests {
         Self {
             random: Pcg64Mcg::seed_from_u64(seed),
             at: 0.0,
-            end: f64::from(span.windows) * super::WINDOW as f64,
+            end: f64::from(span.windows) * setup.window_micros() as f64,
             gap: SECOND as f64 / (rate(setup, rank) * sum),
             sums,
         }

@@ -1,7 +1,7 @@
 //! Expected numbers over all keys.
 
 use super::demand::{self, Kind};
-use super::{SECOND, Setup, Span, WINDOW};
+use super::{Setup, Span};
 
 /// Expected numbers over all keys, with requests that arrive independently of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -35,7 +35,7 @@ impl Setup {
         for span in spans {
             let activity = demand::activity(self, span.minute);
             for group in groups(self) {
-                group.add(span, &activity, few, &mut sum, &mut by_region);
+                group.add(span, &activity, (few, self.window), &mut sum, &mut by_region);
             }
         }
         let spans = spans.len().max(1) as f64;
@@ -104,8 +104,8 @@ fn groups(setup: &Setup) -> Vec<Group> {
 }
 
 impl Group {
-    fn add(&self, span: &Span, activity: &[f64], few: u64, sum: &mut Expected, by_region: &mut [f64]) {
-        let window = (WINDOW / SECOND) as f64;
+    fn add(&self, span: &Span, activity: &[f64], (few, seconds): (u64, u64), sum: &mut Expected, by_region: &mut [f64]) {
+        let window = seconds as f64;
         let mut of_all = 0.0;
         for (region, (part, activity)) in self.parts.iter().zip(activity).enumerate() {
             let rate = self.rate * part * activity;
@@ -114,7 +114,7 @@ impl Group {
             sum.active_in_regions += self.keys * -(-rate * window).exp_m1();
             sum.changed += self.keys * -(-rate).exp_m1();
             if !self.is_simulated {
-                sum.cut += self.keys * rate * span.cut_part(region);
+                sum.cut += self.keys * rate * span.cut_part(region, seconds as u32);
                 sum.missed += self.keys * at_least(few as f64, self.most * part * activity * window);
             }
         }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use portcullis_regions::purchase::{Demand, LONGEST_PAUSE, pause_after_denial, pause_after_failure};
 
 use super::decider::{Decider, Traffic, admit};
-use super::{Setup, Span, WINDOW};
+use super::{Setup, Span};
 
 /// One process in each region decides about the key, and buys as `RegionalStore` does.
 pub(super) struct Leases {
     span: Span,
+    /// In microseconds.
+    window: u64,
     /// The home share, and what is charged of it.
     home: u64,
     charged: u64,
@@ -68,6 +70,7 @@ impl Leases {
         };
         Self {
             span: *span,
+            window: setup.window_micros(),
             home: setup.limit - share * setup.regions as u64,
             charged: 0,
             share,
@@ -97,10 +100,10 @@ impl Leases {
         let region = &mut self.regions[index];
         let Some(purchase) = region.purchase.take() else { return };
         if self.span.is_cut(index, purchase.at) {
-            region.failed(purchase);
+            region.failed(purchase, self.window);
             return;
         }
-        let is_late = purchase.at / WINDOW != purchase.window;
+        let is_late = purchase.at / self.window != purchase.window;
         let Some(answer) = purchase.answer else {
             let remaining = self.home - self.charged;
             let is_admitted = purchase.units <= remaining;
@@ -116,7 +119,12 @@ impl Leases {
             region.purchase = Some(Purchase { at, answer: Some(answer), ..purchase });
             return;
         };
-        region.answered(purchase, answer, is_late);
+        if is_late {
+            // A refund has no effect after the end of its window.
+            region.failures = 0;
+        } else {
+            region.answered(purchase, answer, self.window);
+        }
     }
 
     /// Buys for a region if it needs units, has no purchase on its way, and is connected.
@@ -130,9 +138,9 @@ impl Leases {
             return;
         }
         region.held -= units;
-        let purchase = Purchase { units, window: at / WINDOW, at, answer: None };
+        let purchase = Purchase { units, window: at / self.window, at, answer: None };
         if self.span.is_cut(index, at) {
-            region.failed(purchase);
+            region.failed(purchase, self.window);
             return;
         }
         let arrival = at + region.round_trip / 2;
@@ -152,12 +160,8 @@ impl Region {
         Demand { share, remaining: share - self.used, held: self.held, home }
     }
 
-    fn answered(&mut self, purchase: Purchase, answer: Answer, is_late: bool) {
+    fn answered(&mut self, purchase: Purchase, answer: Answer, window: u64) {
         self.failures = 0;
-        if is_late {
-            // A refund has no effect after the end of its window.
-            return;
-        }
         self.home = Some((answer.remaining, purchase.at));
         if answer.is_admitted {
             self.used -= purchase.units;
@@ -165,14 +169,14 @@ impl Region {
         }
         self.held += purchase.units;
         if answer.remaining == 0 {
-            let left = Duration::from_micros(WINDOW - purchase.at % WINDOW);
+            let left = Duration::from_micros(window - purchase.at % window);
             self.pause(purchase.at, pause_after_denial(Some(left)));
         }
     }
 
     /// The home store has not answered.
-    fn failed(&mut self, purchase: Purchase) {
-        if purchase.at / WINDOW == purchase.window {
+    fn failed(&mut self, purchase: Purchase, window: u64) {
+        if purchase.at / window == purchase.window {
             self.held += purchase.units;
         }
         self.home = None;

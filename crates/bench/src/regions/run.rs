@@ -6,7 +6,7 @@ use std::thread;
 use super::choices;
 use super::decider::Decider;
 use super::demand::{self, Requests};
-use super::{Choice, Figures, Report, Setup, Span, WINDOW};
+use super::{Choice, Figures, Report, Setup, Span};
 
 impl Setup {
     /// Simulates these spans, with the same requests for each choice.
@@ -14,7 +14,7 @@ impl Setup {
     /// ```
     /// use portcullis_bench::regions::{Choice, Setup, Span};
     ///
-    /// let setup = Setup { regions: 3, keys: 100, rate: 50.0, limit: 60, exact: 20 };
+    /// let setup = Setup { regions: 3, keys: 100, rate: 50.0, window: 60, limit: 60, exact: 20 };
     /// let span = Span { minute: 0, windows: 2, cut: None };
     /// let report = setup.simulate(&[Choice::Central], &[span]);
     /// assert_eq!((report.seconds, report.figures[0].admitted), (60, report.admitted));
@@ -22,7 +22,7 @@ impl Setup {
     ///
     /// All figures are sums and maxima of integers, so that the number of threads does not change them.
     pub fn simulate(&self, choices: &[Choice], spans: &[Span]) -> Report {
-        let seconds = spans.iter().map(|span| u64::from(span.windows.saturating_sub(1)) * 60).sum();
+        let seconds = spans.iter().map(|span| u64::from(span.windows.saturating_sub(1)) * self.window).sum();
         let report =
             || Report { seconds, requests: 0, admitted: 0, figures: vec![Figures::default(); choices.len()] };
         let activity: Vec<Vec<f64>> = spans.iter().map(|span| demand::activity(self, span.minute)).collect();
@@ -65,6 +65,8 @@ fn merged(mut report: Report, other: Report) -> Report {
 /// One key in one span.
 struct Run {
     limit: u64,
+    /// Microseconds of a window.
+    length: u64,
     window: u64,
     /// The requests in the current window.
     requests: u64,
@@ -83,14 +85,14 @@ impl Run {
     fn new(setup: &Setup, choices: &[Choice], span: &Span) -> Self {
         let decider = |choice: &Choice| (choices::decider(*choice, setup, span), Counts::default());
         let deciders = choices.iter().map(decider).collect();
-        Self { limit: setup.limit, window: 0, requests: 0, admitted: 0, deciders }
+        Self { limit: setup.limit, length: setup.window_micros(), window: 0, requests: 0, admitted: 0, deciders }
     }
 
     fn all(mut self, requests: Requests, report: &mut Report) {
         for (at, region) in requests {
-            if at / WINDOW != self.window {
+            if at / self.length != self.window {
                 self.end_window(report);
-                self.window = at / WINDOW;
+                self.window = at / self.length;
             }
             self.requests += 1;
             let is_admitted = self.admitted < self.limit;
@@ -110,7 +112,7 @@ impl Run {
         let is_counted = self.window > 0;
         for ((decider, counts), figures) in self.deciders.iter_mut().zip(&mut report.figures) {
             let counts = std::mem::take(counts);
-            let traffic = decider.end_window((self.window + 1) * WINDOW);
+            let traffic = decider.end_window((self.window + 1) * self.length);
             if !is_counted {
                 continue;
             }

@@ -1,6 +1,6 @@
 use super::*;
 
-const SETUP: Setup = Setup { regions: 2, keys: 50, rate: 500.0, limit: 1_200, exact: 50 };
+const SETUP: Setup = Setup { regions: 2, keys: 50, rate: 500.0, window: 60, limit: 1_200, exact: 50 };
 const ALL: [Choice; 5] = [
     Choice::Central,
     Choice::CentralOrLocal,
