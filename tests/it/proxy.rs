@@ -8,6 +8,7 @@ mod http2_upstream;
 mod start;
 mod stray_bodies;
 mod streams;
+mod targets;
 mod tls;
 mod web_sockets;
 

@@ -6,8 +6,8 @@ use axum::http::Method;
 
 use crate::check_forgeries::forgeries_change_nothing;
 use crate::checks::{
-    BUDGET, Checked, Client, charges_keys_by_header_and_address, fails_closed_and_open, figures,
-    keeps_connections, limits_with_figures, with,
+    BUDGET, Checked, Client, charges_keys_by_header_and_address, counts_raw_queries, fails_closed_and_open,
+    figures, keeps_connections, limits_with_figures, with,
 };
 use crate::process::{Proxy, free_address};
 use crate::web_pages::requests_across_origins_are_checked;
@@ -43,6 +43,11 @@ async fn nginx_forwards_what_keys_and_rules_read() {
 #[tokio::test]
 async fn clients_cannot_forge_what_nginx_forwards() {
     forgeries_change_nothing(start, true).await;
+}
+
+#[tokio::test]
+async fn nginx_counts_raw_queries() {
+    counts_raw_queries(start).await;
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ use portcullis::{ClientIp, Limiter};
 use portcullis_server::CheckEndpoint;
 use portcullis_tests::HttpClient;
 
+use crate::app::{Answer, send_target};
 use crate::process::{Proxy, free_address};
 
 /// The number of requests that an address may send per day.
@@ -218,6 +219,15 @@ pub(crate) async fn charges_keys_by_header_and_address(start: Start) {
         (401, &"ApiKey".parse().unwrap())
     );
     assert_eq!(other.send(Method::GET, "/private", &[("x-token", "t")], "").await.status(), 200);
+}
+
+/// What no URI has is counted in the query, and is for the application to refuse.
+pub(crate) async fn counts_raw_queries(start: Start) {
+    let checked = Checked::start().await;
+    let (_proxy, address) = start(checked.endpoint, checked.app, false);
+    let answer = send_target("127.0.0.2", address, b"/a?q=\"<>", &[]).await;
+    assert_eq!(answer, Answer::Layer(400));
+    assert_eq!(checked.remaining("127.0.0.2").await, BUDGET - 1);
 }
 
 /// A client has one connection for all requests, rejected ones included. `reuses` is whether the proxy has one for all checks.

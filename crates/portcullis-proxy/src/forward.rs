@@ -130,6 +130,9 @@ fn rewrite(shared: &Shared, rules: &Rules, parts: &mut Parts, prepared: &Prepare
         trusted::clean(&mut parts.headers, rules, rules.client_ip().trusts(peer.ip()));
         forwarded::write(&mut parts.headers, &origin, rules.client_ip());
     }
+    if let Some(encoded) = &prepared.encoded {
+        parts.uri = Uri::from(encoded.clone());
+    }
     add_via(&mut parts.headers, prepared.version, &shared.pseudonym);
     // A server has sent 100 when it begins to read the body. Sent on, the field would ask for a second one. It stays until here,
     // because the body of a request that is rejected is not read.

@@ -1,10 +1,14 @@
 //! Checks and normalises a request before it is charged, so that the limiter and the upstream see the same request.
 //!
-//! Source: RFC 9110, sections 7.2, 7.6 and 9.3; RFC 9112, sections 3.2 and 3.3; RFC 9113, sections 8.2.3 and 8.3.1.
+//! Source: RFC 9110, sections 7.2, 7.6 and 9.3; RFC 9112, sections 3.2 and 3.3; RFC 9113, sections 8.2.3 and 8.3.1; RFC 3986, sections 3.3
+//! and 3.4.
+
+use std::borrow::Cow;
 
 use http::request::Parts;
-use http::uri::Authority;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header};
+use http::uri::{Authority, PathAndQuery};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version, header};
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::failure::Failure;
 use crate::headers::hop_by_hop::{self, Removed};
@@ -20,6 +24,8 @@ pub(crate) struct Prepared {
     pub(crate) removed: Removed,
     pub(crate) host: Option<HeaderValue>,
     pub(crate) version: Version,
+    /// The path and query for the upstream, where the client has written bytes that no URI has.
+    pub(crate) encoded: Option<PathAndQuery>,
 }
 
 /// Normalises a request. `pseudonym` is the name of this proxy in `Via`, and `is_trusted` whether rules believe a header of named proxies.
@@ -44,6 +50,7 @@ pub(crate) fn prepare(
     if !request.uri.path().starts_with('/') {
         return Err(Failure::BadRequest("the request has no path"));
     }
+    let encoded = encoded(&request.uri)?;
     if request.method == Method::OPTIONS {
         count_down(&mut request.headers)?;
     }
@@ -58,7 +65,7 @@ pub(crate) fn prepare(
         join_cookies(&mut request.headers);
         join_lengths(&mut request.headers);
     }
-    Ok(Prepared { removed, host, version: request.version })
+    Ok(Prepared { removed, host, version: request.version, encoded })
 }
 
 /// The one host of the request. That of an absolute URI replaces the header, and over HTTP/2 the two have to be equal.
@@ -89,6 +96,35 @@ fn host(request: &mut Parts) -> Result<Option<HeaderValue>, Failure> {
     request.headers.insert(header::HOST, host.clone());
     Ok(Some(host))
 }
+
+/// The path and query with what no URI has in percent encoding, if there is any. Escapes that are there stay, malformed ones as well.
+fn encoded(uri: &Uri) -> Result<Option<PathAndQuery>, Failure> {
+    let written = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    match Cow::from(percent_encode(written.as_bytes(), IN_NO_URI)) {
+        Cow::Borrowed(_) => Ok(None),
+        Cow::Owned(encoded) => {
+            let target = PathAndQuery::try_from(encoded).map_err(|_| Failure::BadRequest(TOO_LONG))?;
+            Ok(Some(target))
+        }
+    }
+}
+
+/// Beside all bytes beyond ASCII.
+const IN_NO_URI: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+const TOO_LONG: &str = "the path and query are too long in percent encoding";
 
 /// An empty host is allowed for targets without one, which this proxy does not have.
 fn is_authority(host: &HeaderValue) -> bool {

@@ -7,6 +7,7 @@ use axum::extract::ConnectInfo;
 use http::header::HOST;
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
+use percent_encoding::{AsciiSet, percent_encode};
 use portcullis::rules::Door;
 
 use super::dialect::Dialect;
@@ -94,15 +95,25 @@ fn take(headers: &mut HeaderMap, name: &HeaderName) -> Result<HeaderValue, Malfo
     }
 }
 
-/// A path with a query, or the asterisk of `OPTIONS`. A fragment is not part of a request, and servers differ in how they read one.
+/// A path with a query, or the asterisk of `OPTIONS`. A fragment is not part of a request, and servers differ in how they read one. What clients write
+/// into a query although no URI has it, and proxies forward, is the same in percent encoding.
 fn target(method: &Method, uri: &HeaderValue) -> Option<Uri> {
     let bytes = uri.as_bytes();
     let is_target = bytes.first() == Some(&b'/') || bytes == b"*" && method == Method::OPTIONS;
     if !is_target || bytes.contains(&b'#') {
         return None;
     }
-    PathAndQuery::try_from(bytes).ok().map(Uri::from)
+    let encoded = || {
+        let query = bytes.iter().position(|byte| *byte == b'?')?;
+        let (path, query) = bytes.split_at_checked(query)?;
+        let query = percent_encode(query, REFUSED_IN_QUERIES).flat_map(str::bytes);
+        PathAndQuery::try_from([path, &query.collect::<Vec<_>>()].concat()).ok()
+    };
+    PathAndQuery::try_from(bytes).ok().or_else(encoded).map(Uri::from)
 }
+
+/// What [`PathAndQuery`] refuses in a query, and proxies forward. Bytes beyond ASCII are encoded as well.
+const REFUSED_IN_QUERIES: &AsciiSet = &AsciiSet::EMPTY.add(b'"').add(b'<').add(b'>');
 
 fn is_host(host: &HeaderValue) -> bool {
     let authority = Authority::try_from(host.as_bytes());

@@ -73,6 +73,21 @@ fn the_request_is_as_it_came_to_nginx() {
     assert_eq!(*request.headers(), expected);
 }
 
+/// nginx forwards such queries, and clients write them.
+#[test]
+fn query_counts_in_percent_encoding() {
+    for (written, read) in [
+        (&b"/a?q=\"<>\xE9%22%zz&x"[..], "/a?q=%22%3C%3E%E9%22%zz&x"),
+        (b"/a?q=\xC3", "/a?q=%C3"),
+        ("/é?q=<é".as_bytes(), "/é?q=%3C%C3%A9"),
+    ] {
+        assert_eq!(nginx("x-original-uri", written).unwrap().uri(), read);
+    }
+    for refused in [&b"/a?q=<#"[..], b"/a?q= ", b"/<?q=<", b"/\xE9?q=<"] {
+        assert!(nginx("x-original-uri", refused).is_err(), "{}", refused.escape_ascii());
+    }
+}
+
 #[test]
 fn the_last_address_of_a_list_is_the_peer_of_the_proxy() {
     for (list, address, before) in [
