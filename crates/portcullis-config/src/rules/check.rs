@@ -2,6 +2,7 @@
 
 use portcullis_tower::{LayerError, LayerOptionError, Mode, RateLimitLayer};
 
+use super::key::Key;
 use super::matcher::covers::Comparisons;
 use super::matcher::{Condition, Matcher};
 use super::options::LayerOptions;
@@ -11,22 +12,27 @@ use crate::fields::{Findings, join};
 use crate::source::Span;
 use crate::tree::Node;
 
-/// Policies with an identity that clients choose freely need another policy beside them.
+/// Policies with an identity that clients choose freely need another policy beside them: by address, or by the part of it that they do not choose.
 ///
 /// With other errors among the findings, only what is certain is one.
 pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
-    let Some(mut addresses) = Addresses::of(rules, findings) else { return };
+    let Some(mut identities) = Identities::of(rules, findings) else { return };
     for rule in enforced(rules).filter(|rule| rule.key.is_chosen_by_client()) {
         let table = join("policy", rule.table());
         if ["mode", "match"].iter().any(|field| findings.has_error_in(&join(&table, field))) {
             continue;
         }
         let (path, span) = (join(&table, "key"), rule.key_span);
+        let (verified, unverified) = (verified_parts(&rule.key), unverified_parts(&rule.key));
         let message = format!(
-            "nothing verifies the key ({}): a client may send another one with each request",
+            "nothing verifies {unverified} ({}): a client may send another one with each request",
             rule.key
         );
-        let Some(has_beside) = addresses.cover(&rule.matcher, |_| true) else {
+        let bounds =
+            |other: &Rule| other.key.identity().is_some_and(|identity| rule.key.is_bounded_by(identity));
+        let Some(has_beside) =
+            identities.cover(&rule.matcher, |other| other.key.is_address() || bounds(other))
+        else {
             findings
                 .error(path, span, "the conditions of the policies are too many to find one by address beside this key")
                 .help("shorten the lists in `match`, or add a policy with key = \"client_ip\" and without `match`");
@@ -37,7 +43,9 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
             continue;
         }
         if has_beside {
-            let help = "such a client meets only the policies by address beside this one: see that they are strict enough";
+            let help = format!(
+                "such a client meets only the policies by address{verified} beside this one: see that they are strict enough"
+            );
             findings.add(Diagnostic::note(path, span, message).help(help));
         } else if rule.key.falls_back_to_address() {
             findings
@@ -45,16 +53,33 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
                 .help("such a client is not limited: add a policy with key = \"client_ip\" beside it");
         } else {
             findings
-                .error(path, span, format!("{message}, and no policy by address is beside it"))
-                .help("such a client is not limited: add an enforced policy with key = \"client_ip\" and a `match` that includes that of this one");
+                .error(path, span, format!("{message}, and no policy by address{verified} is beside it"))
+                .help(format!("such a client is not limited: add an enforced policy with key = \"client_ip\"{verified} and a `match` that includes that of this one"));
         }
     }
+}
+
+/// The parts of a key that are verified and no address, as alternatives to a policy by address.
+fn verified_parts(key: &Key) -> String {
+    let parts = key.parts().into_iter().filter(|part| part.identity().is_some() && !part.is_address());
+    parts.map(|part| format!(" or by {part} alone")).collect::<Vec<_>>().concat()
+}
+
+/// The parts of a key that a client chooses, or all of it.
+fn unverified_parts(key: &Key) -> String {
+    let (chosen, others): (Vec<_>, Vec<_>) =
+        key.parts().into_iter().partition(|part| part.is_chosen_by_client());
+    if others.is_empty() {
+        return "the key".to_owned();
+    }
+    let chosen: Vec<_> = chosen.into_iter().map(ToString::to_string).collect();
+    format!("{} in the key", chosen.join(" and "))
 }
 
 /// A condition that a client writes may add a limit or raise a cost. Where it takes one away, a policy by address without such a condition has to
 /// be beside it.
 pub(super) fn written_conditions(rules: &[Rule], findings: &Findings) {
-    let Some(mut addresses) = Addresses::of(rules, findings) else { return };
+    let Some(mut identities) = Identities::of(rules, findings) else { return };
     for rule in enforced(rules) {
         let of_match = rule
             .matcher
@@ -64,8 +89,10 @@ pub(super) fn written_conditions(rules: &[Rule], findings: &Findings) {
         if of_match.is_none() && rule.relaxed.is_empty() {
             continue;
         }
-        let is_strict = |other: &Rule| other.matcher.written().next().is_none() && other.relaxed.is_empty();
-        match addresses.cover(&rule.matcher.without_written(), is_strict) {
+        let is_strict = |other: &Rule| {
+            other.key.is_address() && other.matcher.written().next().is_none() && other.relaxed.is_empty()
+        };
+        match identities.cover(&rule.matcher.without_written(), is_strict) {
             Some(false) => {}
             Some(true) => continue,
             None => {
@@ -104,22 +131,24 @@ fn enforced(rules: &[Rule]) -> impl Iterator<Item = &Rule> {
     first.map(|(rule, _)| rule).filter(|rule| matches!(rule.mode, Mode::Enforce))
 }
 
-/// The enforced policies by address, those for all requests first, which are compared at once.
-struct Addresses<'r> {
+/// The enforced policies by an address or a verified identity, those for all requests first, which are compared at once.
+struct Identities<'r> {
     rules: Vec<&'r Rule>,
     comparisons: Comparisons,
 }
 
-impl<'r> Addresses<'r> {
+impl<'r> Identities<'r> {
     /// `None` if a policy could not be read, which may be one of them.
     fn of(rules: &'r [Rule], findings: &Findings) -> Option<Self> {
         if !findings.errors_are_all(|field| is_of_a_rule(field, rules)) {
             return None;
         }
-        let addresses = rules
+        let is_identity = |rule: &&Rule| rule.key.identity().is_some();
+        let identities = rules
             .iter()
-            .filter(|rule| rule.mode == Mode::Enforce && rule.key.is_address() && !rule.charges_by_outcome);
-        let (mut all, narrower): (Vec<_>, Vec<_>) = addresses.partition(|rule| is_everything(rule));
+            .filter(is_identity)
+            .filter(|rule| rule.mode == Mode::Enforce && !rule.charges_by_outcome);
+        let (mut all, narrower): (Vec<_>, Vec<_>) = identities.partition(|rule| is_everything(rule));
         all.extend(narrower);
         Some(Self { rules: all, comparisons: Comparisons::at_most(MAX_COMPARISONS) })
     }

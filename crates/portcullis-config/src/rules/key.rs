@@ -104,6 +104,35 @@ impl Key {
         matches!(self, Self::ClientIp | Self::Peer)
     }
 
+    /// What it is charged to if that is one identity, which no client chooses.
+    pub(super) fn identity(&self) -> Option<&Self> {
+        match self {
+            Self::ClientIp | Self::Peer | Self::Trusted(_) | Self::Extension(_) => Some(self),
+            Self::Credential(key, _) => key.identity(),
+            _ => None,
+        }
+    }
+
+    /// What is joined to it.
+    pub(super) fn parts(&self) -> Vec<&Self> {
+        match self {
+            Self::Credential(key, _) => key.parts(),
+            Self::All(parts) => parts.iter().flat_map(Self::parts).collect(),
+            _ => vec![self],
+        }
+    }
+
+    /// Whether this identity is in each key that a client can change: a policy by it bounds them all.
+    pub(super) fn is_bounded_by(&self, identity: &Self) -> bool {
+        match self {
+            Self::Credential(key, _) => key.is_bounded_by(identity),
+            Self::First(sources) => {
+                sources.iter().all(|key| !key.is_chosen_by_client() || key.is_bounded_by(identity))
+            }
+            _ => self.parts().contains(&identity),
+        }
+    }
+
     /// Whether it is an address for requests without another identity.
     pub(super) fn falls_back_to_address(&self) -> bool {
         matches!(self, Self::First(parts) if parts.last().is_some_and(Self::is_address))

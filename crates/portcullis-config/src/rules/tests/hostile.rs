@@ -108,6 +108,54 @@ fn search_for_policies_beside_unverified_keys_has_a_bound() {
     rules(&(client + &policy("address", "\"client_ip\"", "{x}") + everything));
 }
 
+#[track_caller]
+fn assert_errors(text: &str, expected: &str) {
+    let found = errors(text);
+    assert!(found.contains(expected), "{expected:?} is not in\n{found}");
+}
+
+/// A client with a verified identity gets a new budget with each path, as one with an address does.
+#[test]
+fn policy_by_a_verified_part_bounds_the_others() {
+    let clients = "[client_ip]\nheader = \"x-real-ip\"\ntrusted_proxies = \"10.0.0.0/8\"\n";
+    let (consumer, free) = ("{ header = \"x-consumer\", trusted = true }", "{ query = \"q\" }");
+    let key = |key: &str| clients.to_owned() + &POLICY.replace("\"global\"", key);
+    let beside = |one: &str, other: &str| {
+        format!("{}[policy.all]\nstrategy = \"gcra\"\nquota = \"1/s\"\nkey = {other}\n", key(one))
+    };
+    for verified in ["\"client_ip\"", "\"route\"", "\"method\"", consumer] {
+        let rules = rules(&key(&format!("{{ all = [{consumer}, {verified}] }}")));
+        let warnings = rules.warnings().to_string();
+        assert!(!warnings.contains("nothing verifies"), "{warnings}");
+    }
+    for (part, name) in [("\"path\"", "path"), (free, "query q"), ("{ path = \"/a/{b}\" }", "path /a/{b}")] {
+        let (by_consumer, by_address) = (
+            format!("{{ all = [{consumer}, {part}] }}"),
+            format!("[{{ all = [\"client_ip\", {part}] }}, \"client_ip\"]"),
+        );
+        assert_errors(
+            &key(&by_consumer),
+            &format!(
+                "nothing verifies {name} in the key (trusted header x-consumer and {name}): a client may send another one with each request, \
+             and no policy by address or by trusted header x-consumer alone is beside it"
+            ),
+        );
+        for other in [consumer, "\"client_ip\"", "\"peer\""] {
+            assert!(!rules(&beside(&by_consumer, other)).warnings().has_warnings(), "{part} {other}");
+        }
+        assert_errors(
+            &beside(&by_consumer, "{ header = \"x-other\", trusted = true }"),
+            "alone is beside it",
+        );
+        assert_errors(&beside(&by_consumer, "\"global\""), "alone is beside it");
+        assert!(rules(&key(&by_address)).warnings().has_warnings());
+    }
+    let either = format!("[{{ all = [{consumer}, \"path\"] }}, {free}]");
+    assert_errors(&beside(&either, consumer), "nothing verifies the key");
+    let [by_path, by_query] = ["\"path\"", free].map(|part| format!("{{ all = [{consumer}, {part}] }}"));
+    assert!(!rules(&beside(&format!("[{by_path}, {by_query}]"), consumer)).warnings().has_warnings());
+}
+
 #[test]
 fn many_methods_and_hosts_are_checked_within_a_bound() {
     let methods = list("M", "");
