@@ -178,7 +178,9 @@ impl<R: BufRead> LogReader<R> {
         };
         match parsed {
             Ok(format) => {
-                self.format.get_or_insert(format);
+                if let Cow::Owned(detected) = format {
+                    self.format = Some(detected);
+                }
                 self.order.insert(&mut self.line);
             }
             Err(error) => {

@@ -1,5 +1,6 @@
 //! Which format a line has, and what would read one that has none of them.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -47,22 +48,22 @@ pub(super) struct Parser {
 
 impl Parser {
     /// Reads a line in a format, or in any that is known. Returns which it is.
-    pub(super) fn read(
+    pub(super) fn read<'f>(
         &mut self,
-        format: Option<&Format>,
+        format: Option<&'f Format>,
         text: &[u8],
         line: &mut Line,
-    ) -> Result<Format, BadAt> {
+    ) -> Result<Cow<'f, Format>, BadAt> {
         let mut read = |parser: &mut Self, text| match format {
-            Some(format) => parser.read_as(format, text, line).map(|()| format.clone()),
-            None => parser.detect(text, line),
+            Some(format) => parser.read_as(format, text, line).map(|()| Cow::Borrowed(format)),
+            None => parser.detect(text, line).map(Cow::Owned),
         };
         if !self.is_prefixed {
             match read(self, text) {
                 Err(error) if unwrap::without_prefix(text).is_none() => return Err(error),
                 Err(_) => {}
                 // A time in front looks like the host of a virtual server.
-                Ok(Format::Common) if unwrap::without_prefix(text).is_some() => {}
+                Ok(format) if *format == Format::Common && unwrap::without_prefix(text).is_some() => {}
                 Ok(format) => return Ok(format),
             }
         }
