@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Policy, or_panic};
+use portcullis_core::{Mistakes, Policy, PolicySettings, or_panic};
 use portcullis_engine::LayerError;
-use portcullis_engine::policies::Member;
+use portcullis_engine::policies::{Member, Membership};
 use portcullis_identity::KeyExtractor;
 use portcullis_tower::Registry;
 use tower_layer::Layer;
@@ -83,15 +83,10 @@ impl OutgoingLayer {
     ///
     /// # Errors
     ///
-    /// If the policy has a [lease](Policy::lease), if the registry has a different policy of the same name, or if its store refuses the
-    /// policy.
-    pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
-        if policy.max_lease().is_some() {
-            return Err(LayerError::LeasedOverrides { policy: policy.name().clone() });
-        }
-        let policy = policy.allow_overrides();
-        let member = Member { policy: policy.name().clone(), has_chosen_key: false };
-        let membership = registry.engine().join(Box::new([member]), Some(&policy))?;
+    /// Everything that is wrong with the policy: it has a [lease](Policy::lease); the registry has a different policy of the same name,
+    /// whatever the lease; its store refuses the policy.
+    pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, Mistakes<LayerError>> {
+        let (policy, membership) = join(&registry, policy)?;
         let (key, hints) = (Arc::new(Authority), HintSettings::default());
         let config = Config { registry, policy, _membership: membership, key, at_most: None, hints };
         Ok(Self { shared: Arc::new(Shared::new(config)) })
@@ -151,6 +146,24 @@ impl OutgoingLayer {
         set(&mut config);
         Self { shared: Arc::new(Shared::new(config)) }
     }
+}
+
+/// Registers a policy with overrides. One with a lease is compared with those of the registry as if it had none.
+fn join(registry: &Registry, policy: Policy) -> Result<(Policy, Arc<Membership>), Mistakes<LayerError>> {
+    let mut mistakes = Vec::new();
+    let policy = if policy.max_lease().is_none() {
+        policy.allow_overrides()
+    } else {
+        mistakes.push(LayerError::LeasedOverrides { policy: policy.name().clone() });
+        let settings = PolicySettings { max_lease: None, allow_overrides: true, ..policy.settings() };
+        let policy = Policy::try_new(policy.name().as_str(), Ok(*policy.strategy()), settings);
+        policy.expect("a policy may be without a lease")
+    };
+    let member = Member { policy: policy.name().clone(), has_chosen_key: false };
+    let joined = registry.engine().join(Box::new([member]), Some(&policy));
+    let joined = joined.map_err(|error| mistakes.push(error)).ok();
+    let membership = Mistakes::none_or(mistakes, joined)?.expect("a policy without mistakes has joined");
+    Ok((policy, membership))
 }
 
 impl<S> Layer<S> for OutgoingLayer {

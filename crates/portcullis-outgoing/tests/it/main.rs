@@ -358,12 +358,16 @@ fn an_answer_closes_the_key_without_a_runtime() {
 #[test]
 fn a_policy_with_a_lease_is_refused() {
     let [registry] = processes();
-    let leased = Policy::gcra("peer", Quota::per_second(10).burst(10)).lease(5);
-    let refused = OutgoingLayer::try_new(Arc::clone(&registry), leased).unwrap_err();
-    assert!(matches!(refused, LayerError::LeasedOverrides { .. }));
-    let kept = OutgoingLayer::new(Arc::clone(&registry), ten_per_second());
-    let other = Policy::gcra("peer", Quota::per_second(11));
-    assert!(matches!(OutgoingLayer::try_new(registry, other), Err(LayerError::Conflict(_))));
+    let plain = || Policy::gcra("peer", Quota::per_second(10).burst(10));
+    let refused = |policy| OutgoingLayer::try_new(Arc::clone(&registry), policy).unwrap_err();
+    assert!(matches!(refused(plain().lease(5))[..], [LayerError::LeasedOverrides { .. }]));
+    let kept = OutgoingLayer::new(Arc::clone(&registry), plain());
+    let other = Policy::gcra("peer", Quota::per_second(11).burst(11));
+    assert!(matches!(refused(other.clone())[..], [LayerError::Conflict(_)]));
+    // All that is wrong, and nothing that is right without the lease.
+    let both = refused(other.lease(5));
+    assert!(matches!(both[..], [LayerError::LeasedOverrides { .. }, LayerError::Conflict(_)]), "{both}");
+    assert!(matches!(refused(plain().lease(5))[..], [LayerError::LeasedOverrides { .. }]));
     drop(kept);
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_core::Policy;
+use portcullis_core::{Mistakes, Policy};
 use portcullis_outgoing::OutgoingLayer;
 use portcullis_tower::LayerError;
 
@@ -37,9 +37,9 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If the policy has a [lease](Policy::lease), if a different policy of this limiter has the same name, or if the store cannot hold
-    /// another policy.
-    pub fn try_outgoing(&self, policy: Policy) -> Result<OutgoingLayer, LayerError> {
+    /// Everything that is wrong with the policy: it has a [lease](Policy::lease); a different policy of this limiter has the same name;
+    /// the store cannot hold another policy.
+    pub fn try_outgoing(&self, policy: Policy) -> Result<OutgoingLayer, Mistakes<LayerError>> {
         OutgoingLayer::try_new(Arc::clone(&self.registry), policy)
     }
 }
