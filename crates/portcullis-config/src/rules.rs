@@ -25,7 +25,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use http::request::Parts;
 use portcullis_core::Mistakes;
-use portcullis_tower::matching::{PathReadings, RequestMatcher as _};
+use portcullis_tower::matching::{PathReadings, RequestMatcher as _, folded_header};
 use portcullis_tower::{ClientIp, LayerError, RateLimitLayer, Registry};
 
 use crate::diagnostic::Diagnostics;
@@ -230,8 +230,7 @@ impl Rules {
 
     /// Whether such a header has this name, or one that servers take for it: `_` counts as `-`.
     pub fn is_trusted_header(&self, name: &HeaderName) -> bool {
-        let folded = |name: &HeaderName| name.as_str().replace('_', "-");
-        !self.0.trusted.is_empty() && self.trusted_headers().any(|trusted| folded(trusted) == folded(name))
+        self.trusted_headers().any(|trusted| folded_header(trusted).eq(folded_header(name)))
     }
 
     /// The rules, in the order of the files.

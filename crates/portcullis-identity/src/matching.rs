@@ -66,6 +66,8 @@ pub use crate::method::{is_taken_for, may_be};
 pub use path::{PathPattern, PatternError};
 #[doc(hidden)]
 pub use path::{PathReading, PathReadings, PatternSegment};
+#[doc(hidden)]
+pub use value::folded_header;
 
 /// Decides whether a request is one of those that an exemption or a list of a layer names.
 ///

@@ -143,14 +143,14 @@ impl<'p> Read<'p> {
 }
 
 fn header<'p>(parts: &'p Parts, name: &HeaderName) -> Read<'p> {
-    let lines = parts.headers.iter().filter(|(other, _)| folded(other).eq(folded(name)));
+    let lines = parts.headers.iter().filter(|(other, _)| folded_header(other).eq(folded_header(name)));
     lines.fold(Read::Absent, |read, (other, line)| {
         read.add(other == name, std::str::from_utf8(without_whitespace(line)).ok().map(Cow::Borrowed))
     })
 }
 
 /// The name with `-` in place of `_`, because CGI and its successors cannot tell them apart.
-fn folded(name: &HeaderName) -> impl Iterator<Item = u8> {
+pub fn folded_header(name: &HeaderName) -> impl Iterator<Item = u8> {
     name.as_str().bytes().map(|byte| if byte == b'_' { b'-' } else { byte })
 }
 

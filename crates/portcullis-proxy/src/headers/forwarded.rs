@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis::ClientIp;
+use portcullis_identity::matching::folded_header;
 
 use super::remove_all;
 
@@ -39,16 +40,10 @@ const NAMES: [&str; 18] = [
 /// `X-Original-URL` and `X-Rewrite-URL` are the path for some frameworks, whatever the request line says.
 const PREFIXES: [&str; 3] = ["x-forwarded-", "x-original-", "x-rewrite-"];
 
-/// Whether servers take a field for the client's address, its host, its scheme or the path. `_` counts as `-`, because CGI and its
-/// successors cannot tell them apart.
+/// Whether servers take a field for the client's address, its host, its scheme or the path. `_` counts as `-`.
 pub(super) fn is_forwarding(name: &HeaderName) -> bool {
-    let begins = |prefix: &str| folded(name).take(prefix.len()).eq(prefix.bytes());
-    NAMES.iter().any(|known| folded(name).eq(known.bytes())) || PREFIXES.into_iter().any(begins)
-}
-
-/// The name with `-` in place of `_`.
-pub(super) fn folded(name: &HeaderName) -> impl Iterator<Item = u8> {
-    name.as_str().bytes().map(|byte| if byte == b'_' { b'-' } else { byte })
+    let begins = |prefix: &str| folded_header(name).take(prefix.len()).eq(prefix.bytes());
+    NAMES.iter().any(|known| folded_header(name).eq(known.bytes())) || PREFIXES.into_iter().any(begins)
 }
 
 /// Where a request comes from.

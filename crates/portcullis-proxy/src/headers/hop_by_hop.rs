@@ -4,6 +4,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis::rules::Door;
+use portcullis_identity::matching::folded_header;
 
 use super::{forwarded, remove_all};
 
@@ -85,7 +86,7 @@ fn is_reserved(name: &HeaderName) -> bool {
 
 /// Whether servers that take `_` for `-` take a name for a reserved one, such as `Content_Length` for the length.
 fn is_twin(name: &HeaderName) -> bool {
-    let folded = || HeaderName::from_bytes(&forwarded::folded(name).collect::<Vec<_>>());
+    let folded = || HeaderName::from_bytes(&folded_header(name).collect::<Vec<_>>());
     name.as_str().contains('_') && folded().is_ok_and(|name| is_reserved(&name))
 }
 
