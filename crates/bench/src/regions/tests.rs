@@ -1,15 +1,16 @@
 use super::*;
 
 const SETUP: Setup = Setup { regions: 2, keys: 50, rate: 500.0, window: 60, limit: 1_200, exact: 50 };
-const ALL: [Choice; 5] = [
+const ALL: [Choice; 6] = [
     Choice::Central,
     Choice::CentralOrLocal,
     Choice::Shares,
     Choice::Leases { set_aside: 50 },
     Choice::Counters,
+    Choice::Reports,
 ];
 
-fn figures(setup: &Setup, spans: &[Span]) -> (Report, [Figures; 5]) {
+fn figures(setup: &Setup, spans: &[Span]) -> (Report, [Figures; 6]) {
     let report = setup.simulate(&ALL, spans);
     let figures = report.figures.clone().try_into().unwrap();
     (report, figures)
@@ -33,14 +34,14 @@ fn central_store_is_never_wrong_while_it_is_reached() {
 #[test]
 fn shares_and_leases_admit_nothing_beyond_the_limit() {
     for cut in [None, Some(Cut { first: 1, regions: 1, begin: 70, end: 130 })] {
-        let (_, [central, _, shares, leases, _]) = figures(&SETUP, &hours(cut));
+        let (_, [central, _, shares, leases, ..]) = figures(&SETUP, &hours(cut));
         assert_eq!([central.beyond, shares.beyond, leases.beyond], [0; 3]);
     }
 }
 
 #[test]
 fn leases_deny_less_than_shares_with_few_calls() {
-    let (report, [central, _, shares, leases, _]) = figures(&SETUP, &hours(None));
+    let (report, [central, _, shares, leases, ..]) = figures(&SETUP, &hours(None));
     assert!(shares.unused > report.admitted / 20, "{shares:?}");
     assert!(leases.unused < shares.unused / 2, "{leases:?} {shares:?}");
     assert!(leases.calls < central.calls / 4, "{leases:?} {central:?}");
@@ -48,16 +49,26 @@ fn leases_deny_less_than_shares_with_few_calls() {
 
 #[test]
 fn counters_admit_beyond_the_limit_what_arrives_in_a_second() {
-    let (_, [.., counters]) = figures(&SETUP, &hours(None));
+    let (_, [.., counters, _]) = figures(&SETUP, &hours(None));
     assert!(counters.beyond > 0 && counters.calls == 0, "{counters:?}");
     // The most frequent key has 111 requests per second on average, 211 at the peaks.
     assert!(counters.worst < 2 * 211, "{counters:?}");
 }
 
 #[test]
+fn reports_admit_more_beyond_the_limit_than_counters_of_each_second() {
+    let short = Setup { window: 10, limit: 200, ..SETUP };
+    for setup in [SETUP, short] {
+        let (_, [_, _, _, leases, counters, reports]) = figures(&setup, &hours(None));
+        assert!(reports.beyond > counters.beyond && leases.beyond == 0, "{reports:?} {counters:?}");
+        assert!(reports.wrongly_denied <= leases.wrongly_denied, "{reports:?} {leases:?}");
+    }
+}
+
+#[test]
 fn cut_regions_keep_their_share() {
     let cut = Cut { first: 1, regions: 1, begin: 0, end: 180 };
-    let (_, [central, or_local, shares, leases, counters]) = figures(&SETUP, &hours(Some(cut)));
+    let (_, [central, or_local, shares, leases, counters, _]) = figures(&SETUP, &hours(Some(cut)));
     assert!(or_local.beyond > 0 && counters.beyond > 0, "{or_local:?} {counters:?}");
     assert!(leases.wrongly_denied < central.wrongly_denied / 2, "{leases:?} {central:?}");
     assert_eq!((leases.calls, shares.calls), (0, 0));
