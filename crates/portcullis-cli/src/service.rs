@@ -1,7 +1,9 @@
 //! What the commands share that run until a signal arrives.
 
+pub(crate) mod admin;
 pub(crate) mod descriptors;
 pub(crate) mod log;
+pub(crate) mod readiness;
 pub(crate) mod signals;
 pub(crate) mod store;
 pub(crate) mod store_name;
@@ -10,7 +12,8 @@ pub(crate) mod tls;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
+use portcullis_server::{Finished, ServeError};
 use serde_json::Value;
 
 /// Runs a service to its end. Returns what it returns: whether everything was finished.
@@ -43,4 +46,26 @@ pub(crate) fn announce(mut started: Value, rules: &Path, store: &store::StoreArg
     let mut out = io::stdout().lock();
     // The reader may have gone; the service goes on.
     let _ = writeln!(out, "{started}").and_then(|()| out.flush());
+}
+
+/// The error with the flag that would allow what it refuses.
+pub(crate) fn with_flag(error: ServeError) -> anyhow::Error {
+    match error {
+        ServeError::Exposed { place, .. } => anyhow!("{error} by --allow-unauthenticated {place}"),
+        error => error.into(),
+    }
+}
+
+/// Logs what was lost at the end of a service. Returns whether everything was finished.
+pub(crate) fn report(finished: Finished) -> bool {
+    if finished.cut_off > 0 {
+        tracing::warn!(connections = finished.cut_off, "requests in progress were cut off");
+    }
+    if finished.unsettled > 0 {
+        tracing::warn!(
+            settlements = finished.unsettled,
+            "settlements were not made: their units stay charged"
+        );
+    }
+    finished.cut_off == 0 && finished.unsettled == 0
 }

@@ -15,15 +15,17 @@ use portcullis::store::Figure;
 /// use portcullis_server::{NotReady, Readiness};
 ///
 /// let readiness = Readiness::new(&Limiter::memory());
-/// assert!(readiness.reasons().is_empty());
 /// readiness.set_rules_refused(true);
-/// assert_eq!(readiness.reasons(), [NotReady::RulesRefused]);
+/// assert!(readiness.has_refused_rules() && readiness.reasons().is_empty());
+/// readiness.set_draining();
+/// assert_eq!(readiness.reasons(), [NotReady::Draining]);
 /// ```
 #[derive(Clone)]
 pub struct Readiness(Arc<Shared>);
 
 struct Shared {
     limiter: Limiter,
+    follows_rules: AtomicBool,
     ignores_store: AtomicBool,
     is_draining: AtomicBool,
     is_refused: AtomicBool,
@@ -36,8 +38,6 @@ struct Shared {
 pub enum NotReady {
     /// The store has no usable connection to its server. Failure modes decide meanwhile.
     StoreUnreachable,
-    /// Changed rules were refused. The last good ones apply.
-    RulesRefused,
     /// The folder of the rules has no files yet, so that nothing is limited.
     NoRules,
     /// The server shuts down.
@@ -45,11 +45,10 @@ pub enum NotReady {
 }
 
 impl NotReady {
-    /// `store_unreachable`, `rules_refused`, `no_rules` or `draining`.
+    /// `store_unreachable`, `no_rules` or `draining`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::StoreUnreachable => "store_unreachable",
-            Self::RulesRefused => "rules_refused",
             Self::NoRules => "no_rules",
             Self::Draining => "draining",
         }
@@ -59,9 +58,6 @@ impl NotReady {
     pub const fn detail(self) -> &'static str {
         match self {
             Self::StoreUnreachable => "the store does not answer: the failure mode of each policy decides",
-            Self::RulesRefused => {
-                "changed rules were refused, and the last good ones apply: the log has the findings"
-            }
             Self::NoRules => "the folder of the rules has no files, so that nothing is limited",
             Self::Draining => "the server shuts down",
         }
@@ -77,17 +73,31 @@ impl fmt::Display for NotReady {
 impl Readiness {
     /// Follows the store of the limiter, and its rules if they are reloaded.
     pub fn new(limiter: &Limiter) -> Self {
-        let shared = Shared {
+        let readiness = Self::of_store(limiter);
+        readiness.follow_rules();
+        readiness
+    }
+
+    /// Follows the store of the limiter alone.
+    pub(crate) fn of_store(limiter: &Limiter) -> Self {
+        Self(Arc::new(Shared {
             limiter: limiter.clone(),
+            follows_rules: AtomicBool::new(false),
             ignores_store: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
             is_refused: AtomicBool::new(false),
             has_no_rules: AtomicBool::new(false),
-        };
-        let shared = Arc::new(shared);
+        }))
+    }
+
+    /// Follows the rules of the limiter as well. A limiter with an observer emits all its events, so nothing is observed that no page shows.
+    pub(crate) fn follow_rules(&self) {
+        if self.0.follows_rules.swap(true, Ordering::Relaxed) {
+            return;
+        }
         // The limiter keeps its observers: one that keeps the limiter would never be dropped.
-        let observed = Arc::downgrade(&shared);
-        drop(limiter.clone().observe(move |event: &Event<'_>| {
+        let observed = Arc::downgrade(&self.0);
+        drop(self.0.limiter.clone().observe(move |event: &Event<'_>| {
             let is_refused = match event.kind {
                 EventKind::RulesReloaded { .. } => false,
                 EventKind::RulesRejected { .. } => true,
@@ -97,7 +107,6 @@ impl Readiness {
                 shared.is_refused.store(is_refused, Ordering::Relaxed);
             }
         }));
-        Self(shared)
     }
 
     /// Whether a server without its store is ready, since failure modes decide; no by default.
@@ -105,9 +114,14 @@ impl Readiness {
         self.0.ignores_store.store(is_ready, Ordering::Relaxed);
     }
 
-    /// Reports whether changed rules were refused, for rules that are not those of the limiter.
+    /// Reports whether changed rules were refused, for rules that are not those of the limiter. The last good ones apply, so the server stays ready.
     pub fn set_rules_refused(&self, is_refused: bool) {
         self.0.is_refused.store(is_refused, Ordering::Relaxed);
+    }
+
+    /// Whether the rules that were read last were refused, so that older ones apply.
+    pub fn has_refused_rules(&self) -> bool {
+        self.0.is_refused.load(Ordering::Relaxed)
     }
 
     /// Reports whether a folder of rules has no files yet.
@@ -132,9 +146,6 @@ impl Readiness {
         let mut reasons = Vec::new();
         if is_set(&shared.is_draining) {
             reasons.push(NotReady::Draining);
-        }
-        if is_set(&shared.is_refused) {
-            reasons.push(NotReady::RulesRefused);
         }
         if is_set(&shared.has_no_rules) {
             reasons.push(NotReady::NoRules);

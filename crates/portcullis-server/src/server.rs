@@ -22,13 +22,14 @@ use portcullis::admin::{HostError, HostList};
 use portcullis::charge::ResponseOutcome;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::{ClientIp, Limiter, Mistakes, Policy, PolicyExt as _, Quota, RateLimitLayer};
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::check::TrustedPeers;
 use crate::listener::{Client, Listener, ListenerOptions, Peer};
 use crate::pages::{self, Exporter};
 use crate::{MetricsError, Readiness, Tls};
-use running::Port;
+use running::{Beside, Port};
 
 pub use addresses::{Addresses, Place};
 pub use descriptors::DescriptorFiles;
@@ -52,12 +53,13 @@ pub struct Server {
     proxies: Option<TrustedPeers>,
     ready_delay: Duration,
     exporter: Option<Exporter>,
+    beside: Option<Beside>,
 }
 
 impl Server {
     /// A server without listeners.
     pub fn new(limiter: Limiter) -> Self {
-        let readiness = Readiness::new(&limiter);
+        let readiness = Readiness::of_store(&limiter);
         Self {
             limiter,
             readiness,
@@ -71,6 +73,7 @@ impl Server {
             proxies: None,
             ready_delay: Duration::ZERO,
             exporter: None,
+            beside: None,
         }
     }
 
@@ -88,7 +91,8 @@ impl Server {
 
     /// Serves `/healthz`, `/readyz` and `/metrics` at this address, always without TLS, for probes that have no certificate.
     ///
-    /// `/healthz` is 200 as long as the process answers. `/readyz` is 200, or 503 with the [reasons](crate::NotReady) as JSON.
+    /// `/healthz` is 200 as long as the process answers. `/readyz` is 200, or 503 with the [reasons](crate::NotReady) as JSON; `rules_refused` in it says
+    /// whether the last rules were [refused](Readiness::has_refused_rules).
     pub fn status(self, addr: SocketAddr) -> Self {
         self.place(Place::Status, addr, Router::new())
     }
@@ -101,7 +105,17 @@ impl Server {
         self.place(Place::Admin, addr, router)
     }
 
+    /// Runs another service as well, such as a proxy, which has a listener of its own. Its token is cancelled at shutdown after the
+    /// [delay](Self::ready_delay). It then drains, and returns how many connections it has cut off. The pages of the status end after it.
+    pub fn beside<F>(self, service: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = u32> + Send + 'static,
+    {
+        Self { beside: Some(Beside::new(service)), ..self }
+    }
+
     fn place(mut self, place: Place, addr: SocketAddr, router: Router) -> Self {
+        self.readiness.follow_rules();
         self.places.retain(|(other, ..)| *other != place);
         self.places.push((place, addr, router));
         self
@@ -179,7 +193,7 @@ impl Server {
     /// If an address cannot be bound; [`ServeError::Exposed`] if it is not a loopback address, clients need no certificate, and this
     /// is not [allowed](Self::allow_unauthenticated).
     pub async fn bind(self) -> Result<BoundServer, ServeError> {
-        if self.places.is_empty() {
+        if self.places.is_empty() && self.beside.is_none() {
             return Err(ServeError::NoListener);
         }
         for (place, addr, _) in &self.places {
@@ -210,8 +224,8 @@ impl Server {
             let router = guards::guarded(router, *place, &self.limits);
             ports.push(Port { place: *place, listener, router });
         }
-        let Self { limiter, readiness, limits, ready_delay, .. } = self;
-        Ok(BoundServer { limiter, readiness, limits, ready_delay, ports, addresses, health: reports })
+        let Self { limiter, readiness, limits, ready_delay, beside, .. } = self;
+        Ok(BoundServer { limiter, readiness, limits, ready_delay, ports, addresses, health: reports, beside })
     }
 
     fn uses_tls(&self, place: Place, addr: SocketAddr) -> bool {

@@ -1,12 +1,11 @@
 //! `portcullis proxy`: a reverse proxy with limits.
 
 mod limits;
-mod status;
+mod listeners;
 mod target;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -15,10 +14,10 @@ use portcullis::key::{Networks, Trust};
 use portcullis::rules::{Door, Loader, Rules, Watch, WatchOptions};
 use portcullis::{ClientIp, Limiter};
 use portcullis_cli::findings;
-use portcullis_proxy::{BoundProxy, ReverseProxy};
+use portcullis_proxy::ReverseProxy;
+use portcullis_server::Addresses;
 use serde_json::json;
 
-use self::status::Status;
 use crate::service::log::LogArguments;
 use crate::service::signals::Signals;
 use crate::service::store::StoreArguments;
@@ -31,7 +30,7 @@ use crate::service::{self, descriptors};
 /// progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object with the
 /// address; the log goes to standard error.
 ///
-/// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off or a second signal came, and
+/// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off, a settlement was not made or a second signal came, and
 /// with 2 for invalid arguments, or if it cannot start.
 #[derive(Debug, Args)]
 pub(crate) struct Proxy {
@@ -46,10 +45,8 @@ pub(crate) struct Proxy {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
 
-    /// An address of `/healthz`, `/readyz` and `/metrics`, never over TLS, with connections of its own. None by default: paths at the address of
-    /// the proxy are those of the upstream.
-    #[arg(long, value_name = "ADDRESS")]
-    status: Option<SocketAddr>,
+    #[command(flatten)]
+    listeners: listeners::ListenerArguments,
 
     #[command(flatten)]
     store: StoreArguments,
@@ -94,16 +91,13 @@ impl Proxy {
         let proxy = self.limits.apply(self.target.apply(proxy)?);
         let proxy = if let Some(tls) = &tls { proxy.tls(tls) } else { proxy };
         let bound = proxy.bind(self.listen).await.with_context(|| self.listen.to_string())?;
-        let status = Status::bind(&limiter, self.status).await?;
-        self.announce(&bound, &limiter, status.addr);
-        let cut_off = bound.serve(status.draining_after(signals.shutdown())).await;
-        if cut_off > 0 {
-            tracing::warn!(connections = cut_off, "requests in progress were cut off");
-        }
-        // Corrections that the last responses have caused.
-        let _drained = limiter.drain(SETTLEMENTS).await;
-        status.end().await;
-        Ok(cut_off == 0)
+        let addr = bound.local_addr();
+        let server = self.listeners.server(&limiter, tls)?;
+        let server = server.beside(|stop| bound.serve(stop.cancelled_owned()));
+        let server = server.bind().await.map_err(service::with_flag)?;
+        self.announce(addr, &limiter, server.addresses());
+        let finished = server.run(signals.shutdown()).await;
+        Ok(service::report(finished))
     }
 
     /// The rules, with findings on standard error. `None` if they have errors.
@@ -129,7 +123,7 @@ impl Proxy {
         }))
     }
 
-    fn announce(&self, bound: &BoundProxy, limiter: &Limiter, status: Option<SocketAddr>) {
+    fn announce(&self, proxy: SocketAddr, limiter: &Limiter, others: Addresses) {
         let header = limiter.rules().ok().and_then(|live| live.current().client_ip().header().cloned());
         if header.is_none() {
             tracing::info!(
@@ -137,14 +131,12 @@ impl Proxy {
             );
         }
         let started = json!({
-            "proxy": bound.local_addr(),
-            "status": status,
+            "proxy": proxy,
+            "status": others.status,
+            "admin": others.admin,
             "client": header.as_ref().map_or("peer", |header| header.as_str()),
             "upstream": self.target.upstream,
         });
         service::announce(started, &self.rules, &self.store);
     }
 }
-
-/// The time for corrections after the last response.
-const SETTLEMENTS: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ mod served;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use clap::Args;
-use portcullis_server::{BoundServer, Finished, ServeError};
+use portcullis_server::BoundServer;
 use serde_json::json;
 
 use crate::service::log::LogArguments;
@@ -24,7 +24,7 @@ use rules::Limits;
 /// requests in progress, and ends; at a second signal it ends at once. The first line of standard output is a JSON object
 /// with the addresses; the log goes to standard error.
 ///
-/// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off or a second signal came, and
+/// Exits with 0 after it has finished all requests, with 1 if the rules have errors, a request was cut off, a settlement was not made or a second signal came, and
 /// with 2 for invalid arguments, or if it cannot start.
 #[derive(Debug, Args)]
 pub(crate) struct Serve {
@@ -72,10 +72,10 @@ impl Serve {
         let server = self.listeners.server(&limiter, tls, &protocols)?;
         let server = self.limits.apply(server);
         let _following = protocols.follow(server.readiness(), self.source.poll())?;
-        let server = server.bind().await.map_err(with_flag)?;
+        let server = server.bind().await.map_err(service::with_flag)?;
         self.announce(&server, protocols.format());
         let finished = server.run(signals.shutdown()).await;
-        Ok(report(finished))
+        Ok(service::report(finished))
     }
 
     fn announce(&self, server: &BoundServer, format: &str) {
@@ -89,25 +89,4 @@ impl Serve {
         });
         service::announce(started, &self.rules, &self.store);
     }
-}
-
-/// The error with the flag that would allow what it refuses.
-fn with_flag(error: ServeError) -> anyhow::Error {
-    match error {
-        ServeError::Exposed { place, .. } => anyhow!("{error} by --allow-unauthenticated {place}"),
-        error => error.into(),
-    }
-}
-
-fn report(finished: Finished) -> bool {
-    if finished.cut_off > 0 {
-        tracing::warn!(connections = finished.cut_off, "requests in progress were cut off");
-    }
-    if finished.unsettled > 0 {
-        tracing::warn!(
-            settlements = finished.unsettled,
-            "settlements were not made: their units stay charged"
-        );
-    }
-    finished.cut_off == 0 && finished.unsettled == 0
 }

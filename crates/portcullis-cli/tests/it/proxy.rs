@@ -7,16 +7,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use portcullis_servers::RedisServer;
 use serde_json::Value;
 
-use crate::rules::Folder;
+use crate::rules::{Folder, portcullis};
 
 /// One request. The window ends in 2069, and so in no test.
 const RULES: &str = "[policy.all]\nstrategy = 'fixed_window'\nquota = '1/18250d'\nkey = 'client_ip'\n";
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
-    command.env_remove("PORTCULLIS_STORE").arg("proxy").args(arguments);
+    command.env_remove("PORTCULLIS_STORE").env_remove("PORTCULLIS_ADMIN_TOKEN");
+    command.arg("proxy").args(arguments);
     command
 }
 
@@ -69,12 +71,22 @@ impl Proxy {
 
     /// A page of the status.
     fn page(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(self.started["status"].as_str().unwrap()).unwrap();
+        self.page_at("status", path, "localhost")
+    }
+
+    fn page_at(&self, listener: &str, path: &str, host: &str) -> String {
+        let mut stream = TcpStream::connect(self.started[listener].as_str().unwrap()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
         let mut page = String::new();
         stream.read_to_string(&mut page).unwrap();
         page
+    }
+
+    #[cfg(unix)]
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.process.id().to_string()]).status();
+        assert!(sent.unwrap().success());
     }
 
     fn get(&self, fields: &str) -> String {
@@ -106,8 +118,7 @@ fn a_proxy_limits_an_upstream_and_ends_at_a_signal() {
     assert!(proxy.get("").starts_with("HTTP/1.1 429 "));
     #[cfg(unix)]
     {
-        let pid = proxy.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        proxy.signal("TERM");
         assert_eq!(proxy.process.wait().unwrap().code(), Some(0));
     }
 }
@@ -149,8 +160,7 @@ fn status_has_places_of_its_own() {
     assert!(proxy.page("/readyz").starts_with("HTTP/1.1 200 "));
     let metrics = proxy.page("/metrics");
     assert!(metrics.contains("portcullis_decisions_total{"), "{metrics}");
-    let pid = proxy.process.id().to_string();
-    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    proxy.signal("TERM");
     let start = Instant::now();
     while !proxy.page("/readyz").starts_with("HTTP/1.1 503 ") {
         assert!(start.elapsed() < Duration::from_secs(30));
@@ -161,6 +171,116 @@ fn status_has_places_of_its_own() {
     held.read_to_string(&mut rest).unwrap();
     assert!(rest.starts_with("HTTP/1.1 200 "), "{rest}");
     assert_eq!(proxy.process.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn operator_changes_proxy_by_admin_api() {
+    let folder = Folder::new("proxy-admin");
+    let text = format!("{RULES}overrides = true\n");
+    let (rules, upstream) = (folder.write("limits.toml", &text), upstream());
+    let short = folder.write("short", "fifteen-letters\n");
+    let target = [&*rules, "--upstream", &*upstream, "--listen", "127.0.0.1:0"];
+    for (flags, code, texts) in [
+        (&["--admin", "127.0.0.1:0"][..], 2, ["PORTCULLIS_ADMIN_TOKEN", "--admin-token-file FILE"]),
+        (
+            &["--admin", "127.0.0.1:0", "--admin-token-file", &short],
+            2,
+            ["short", "the token has 15 characters"],
+        ),
+        (&["--admin-host", "limits.internal"], 2, ["--admin <ADDRESS>", "required"]),
+    ] {
+        let output = command(&[&target, flags].concat()).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {error}");
+        assert!(texts.iter().all(|text| error.contains(text)), "{flags:?}: {error}");
+    }
+    let token = folder.write("token", "sixteen-letters-\n");
+    let admin = ["--admin", "0.0.0.0:0", "--admin-token-file", &*token];
+    let output = command(&[&target[..], &admin].concat()).output().unwrap();
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("reachable from other machines"), "{error}");
+    assert!(error.ends_with(" by --allow-unauthenticated admin\n"), "{error}");
+    let exposed = [&*rules, "--upstream", &upstream, "--allow-unauthenticated", "admin"];
+    assert!(Proxy::start(&[&exposed[..], &admin].concat()).started["admin"].is_string());
+
+    let admin = ["--admin", "127.0.0.1:0", "--admin-token-file", &*token, "--admin-host", "limits.internal"];
+    let proxy = Proxy::start(&[&[&*rules, "--upstream", &upstream][..], &admin].concat());
+    // The live page is at its root, and the API needs the token.
+    let page = |host| proxy.page_at("admin", "/", host);
+    assert!(page("limits.internal").contains("<!doctype html>"));
+    assert!(page("localhost").starts_with("HTTP/1.1 421 "));
+    let proxy = Proxy::start(&[&[&*rules, "--upstream", &upstream][..], &admin[..4]].concat());
+    assert!(proxy.page_at("admin", "/v1/policies", "localhost").starts_with("HTTP/1.1 401 "));
+    let url = format!("http://{}", proxy.started["admin"].as_str().unwrap());
+    let shown = |arguments: &[&str]| {
+        let arguments = [&["admin", &url, "--token-file", &token], arguments].concat();
+        let (code, out, error) = portcullis(&arguments);
+        assert_eq!((code, error.as_str()), (0, ""), "{arguments:?}");
+        out
+    };
+    let of = ["--policy", "all", "--request", "GET /", "--peer", "127.0.0.1"];
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 ") && proxy.get("").starts_with("HTTP/1.1 429 "));
+    let budget = shown(&[&["budget"][..], &of].concat());
+    assert!(budget.contains("remaining       0\n"), "{budget}");
+    assert!(shown(&["top"]).lines().last().unwrap().ends_with("  2         1      0"));
+    shown(&[&["reset"][..], &of].concat());
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
+    shown(&["quota", "all", "9/18250d"]);
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
+    shown(&[&["block", "--for", "1h"][..], &of].concat());
+    assert!(proxy.get("").starts_with("HTTP/1.1 429 "));
+    shown(&["unblock", "--policy", "all", "--request", "GET /", "--peer", "127.0.0.1"]);
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
+}
+
+/// What only fills the log must not take the instance out of a load balancer.
+#[test]
+fn proxy_is_ready_with_refused_rules() {
+    let folder = Folder::new("proxy-refused");
+    let (rules, upstream) = (folder.write("limits.toml", RULES), upstream());
+    let proxy = Proxy::start(&[&rules, "--upstream", &upstream, "--status", "127.0.0.1:0"]);
+    assert!(proxy.page("/readyz").ends_with("\"rules_refused\":false}\n"));
+    folder.write("limits.toml", &RULES.replacen('\'', "", 1));
+    let start = Instant::now();
+    while !proxy.page("/readyz").contains("\"rules_refused\":true") {
+        assert!(start.elapsed() < Duration::from_secs(30));
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert!(proxy.page("/readyz").starts_with("HTTP/1.1 200 "));
+    assert!(proxy.page("/metrics").contains("portcullis_rules_reloads_total{outcome=\"rejected\"} "));
+}
+
+#[test]
+fn proxy_without_store_is_ready_by_flag() {
+    let mut redis = RedisServer::start().unwrap();
+    redis.kill().unwrap();
+    let folder = Folder::new("proxy-store");
+    let (rules, upstream, url) = (folder.write("limits.toml", RULES), upstream(), redis.url());
+    let arguments = [&*rules, "--upstream", &upstream, "--store", &url, "--status", "127.0.0.1:0"];
+    let page = Proxy::start(&arguments).page("/readyz");
+    assert!(page.starts_with("HTTP/1.1 503 ") && page.contains("\"store_unreachable\""), "{page}");
+    let proxy = Proxy::start(&[&arguments[..], &["--ready-without-store"]].concat());
+    assert!(proxy.page("/readyz").starts_with("HTTP/1.1 200 "));
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "), "the failure mode decides");
+}
+
+#[cfg(unix)]
+#[test]
+fn proxy_takes_requests_while_it_is_not_ready() {
+    let folder = Folder::new("proxy-delay");
+    let (rules, upstream) = (folder.write("limits.toml", RULES), upstream());
+    let flags = ["--status", "127.0.0.1:0", "--http-host", "proxy.internal", "--ready-delay", "1h"];
+    let mut proxy = Proxy::start(&[&[&*rules, "--upstream", &upstream][..], &flags].concat());
+    assert!(proxy.page_at("status", "/readyz", "proxy.internal").starts_with("HTTP/1.1 200 "));
+    assert!(proxy.page_at("status", "/readyz", "other.internal").contains("--http-host"));
+    proxy.signal("TERM");
+    let start = Instant::now();
+    while !proxy.page("/readyz").starts_with("HTTP/1.1 503 ") {
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+    assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
+    proxy.signal("TERM");
+    assert_eq!(proxy.process.wait().unwrap().code(), Some(1), "the second signal ends it");
 }
 
 #[test]
@@ -192,8 +312,7 @@ fn refused_reload_keeps_rules_of_proxy() {
         &format!("[layer]\nexcept = {{ route = '/health' }}\n{RULES}cost = {{ function = 'size' }}\n\
                   [policy.routes]\nstrategy = 'gcra'\nquota = '9/s'\nkey = {{ all = ['client_ip', 'route'] }}\ntiers = {{ pro = '20/s' }}\n"),
     );
-    let pid = proxy.process.id().to_string();
-    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    proxy.signal("HUP");
     let start = Instant::now();
     let refused = loop {
         let log = fs::read_to_string(&log).unwrap();

@@ -238,16 +238,27 @@ fn service_is_not_ready_for_a_while_before_it_closes() {
     assert_eq!(service.exit_code(), 1);
 }
 
+/// Whether a service is ready, and shows whether changed rules are refused.
+fn is_ready(service: &Service, is_refused: bool) -> bool {
+    let page = service.get("/readyz");
+    page.starts_with("HTTP/1.1 200 ")
+        && page.ends_with(&format!("\"ready\":true,\"reasons\":[],\"rules_refused\":{is_refused}}}\n"))
+}
+
 #[test]
-fn refused_rules_show_in_readiness_until_they_are_mended() {
+fn refused_rules_stay_ready_and_show_until_they_are_mended() {
     for (name, good) in [("limits.toml", RULES), ("shop.yaml", SHOP)] {
         let service = Service::start(name, good, &["--poll", "20ms"]);
         service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
         service.write_rules(&format!("{good}\nbroken"));
-        service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+        service.wait_until("refused", |service| is_ready(service, true));
+        assert!(
+            service.get("/metrics").contains("portcullis_rules_reloads_total{outcome=\"rejected\"} 1"),
+            "{name}"
+        );
         // The rules that apply are restored, as by taking back a commit.
         service.write_rules(good);
-        service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+        service.wait_until("mended", |service| is_ready(service, false));
     }
 }
 
@@ -256,13 +267,13 @@ fn emptied_folder_keeps_its_last_limits() {
     let service = Service::start_folder("shops/shop.json", Some(SHOP), &["--poll", "20ms"]);
     service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
     service.remove_rules();
-    service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+    service.wait_until("refused", |service| is_ready(service, true));
     for status in ["200", "429"] {
         let answer = service.ask(&format!("{}{ADA}", post(ADA.len())));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
     }
     service.write_rules(SHOP);
-    service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+    service.wait_until("mended", |service| is_ready(service, false));
 }
 
 #[test]
@@ -281,14 +292,14 @@ fn reload_refuses_what_the_service_cannot_do() {
     let service = Service::start("limits.toml", RULES, &["--poll", "20ms", "--no-check"]);
     service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
     service.write_rules(&format!("{RULES}in_flight = {{ limit = 4 }}\n"));
-    service.wait_until("refused", |service| service.get("/readyz").contains("\"rules_refused\""));
+    service.wait_until("refused", |service| is_ready(service, true));
     let call = r#"{"domain": "shop", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]}"#;
     for status in ["200", "429"] {
         let answer = service.ask(&(post(call.len()) + call));
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
     service.write_rules(RULES);
-    service.wait_until("mended", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));
+    service.wait_until("mended", |service| is_ready(service, false));
 }
 
 #[test]

@@ -41,7 +41,8 @@ fn ready_page(readiness: &Readiness) -> Response {
         .iter()
         .map(|reason| json!({ "reason": reason.as_str(), "detail": reason.detail() }))
         .collect();
-    let body = json!({ "ready": reasons.is_empty(), "reasons": listed });
+    let refused = readiness.has_refused_rules();
+    let body = json!({ "ready": reasons.is_empty(), "reasons": listed, "rules_refused": refused });
     let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
     (status, headers, format!("{body}\n")).into_response()
 }

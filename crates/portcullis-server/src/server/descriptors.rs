@@ -91,7 +91,7 @@ impl DescriptorFiles {
 
     /// Reads the files again whenever they have changed, until the future is dropped: looks each `interval`, and at once
     /// when the future that `now` returns ends. Limits that `apply` takes are logged; limits with mistakes, a folder without files, and those that
-    /// `apply` refuses, are logged once, and [readiness](Readiness) shows it until they are mended. As for native rules,
+    /// `apply` refuses, are logged once, and [readiness](Readiness::has_refused_rules) shows it until they are mended. As for native rules,
     /// [`EventKind::RulesReloaded`] and [`EventKind::RulesRejected`] are emitted.
     pub fn follow<E, N>(
         self,

@@ -1,5 +1,7 @@
 //! A server that has its addresses, and its end.
 
+use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::Router;
@@ -23,6 +25,7 @@ pub struct BoundServer {
     pub(super) ports: Vec<Port>,
     pub(super) addresses: Addresses,
     pub(super) health: Option<Health>,
+    pub(super) beside: Option<Beside>,
 }
 
 #[derive(Debug)]
@@ -30,6 +33,28 @@ pub(super) struct Port {
     pub(super) place: Place,
     pub(super) listener: Listener,
     pub(super) router: Router,
+}
+
+/// A service that runs beside the listeners, and what ends it.
+pub(super) struct Beside {
+    stop: CancellationToken,
+    service: Pin<Box<dyn Future<Output = u32> + Send>>,
+}
+
+impl Beside {
+    pub(super) fn new<F>(service: impl FnOnce(CancellationToken) -> F) -> Self
+    where
+        F: Future<Output = u32> + Send + 'static,
+    {
+        let stop = CancellationToken::new();
+        Self { stop: stop.clone(), service: Box::pin(service(stop)) }
+    }
+}
+
+impl fmt::Debug for Beside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Beside").finish_non_exhaustive()
+    }
 }
 
 /// What was lost when a server ended.
@@ -53,13 +78,18 @@ impl BoundServer {
     ///
     /// Each step has a deadline, so that it ends within the ready delay and three times the drain timeout.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Finished {
-        let (stop_requests, stop_status) = (CancellationToken::new(), CancellationToken::new());
+        let (mut stop_requests, stop_status) = (CancellationToken::new(), CancellationToken::new());
         let (mut requests, mut pages) = (JoinSet::new(), JoinSet::new());
+        if let Some(Beside { stop, service }) = self.beside {
+            stop_requests = stop;
+            requests.spawn(service);
+        }
         for port in self.ports {
             let is_status = port.place == Place::Status;
             let (tasks, stop) =
                 if is_status { (&mut pages, &stop_status) } else { (&mut requests, &stop_requests) };
-            tasks.spawn(port.listener.serve(port.router, stop.clone().cancelled_owned()));
+            let stopped = stop.clone().cancelled_owned();
+            tasks.spawn(async { port.listener.serve(port.router, stopped).await.cut_off });
         }
         let mut followed = JoinSet::new();
         if let Some(health) = self.health.clone() {
@@ -77,7 +107,7 @@ impl BoundServer {
         if let Some(health) = self.health {
             health.end().await;
         }
-        let cut_off = requests.join_all().await.iter().map(|drained| drained.cut_off).sum();
+        let cut_off = requests.join_all().await.into_iter().sum();
         let drained = self.limiter.drain(self.limits.drain()).await;
         stop_status.cancel();
         let _pages = pages.join_all().await;

@@ -48,6 +48,8 @@ async fn grpc_health_follows_readiness() {
     }));
     assert_eq!(status(addr).await, ServingStatus::Serving);
     readiness.set_rules_refused(true);
+    assert_eq!(readiness.reasons(), [], "the last good rules apply");
+    readiness.set_no_rules(true);
     let changed = async {
         while status(addr).await != ServingStatus::NotServing {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -57,7 +59,7 @@ async fn grpc_health_follows_readiness() {
     stop.send(()).unwrap();
     let finished = timeout(BOUND, ended).await.unwrap().unwrap();
     assert_eq!((finished.cut_off, finished.unsettled), (0, 0));
-    assert_eq!(readiness.reasons(), [NotReady::Draining, NotReady::RulesRefused]);
+    assert_eq!(readiness.reasons(), [NotReady::Draining, NotReady::NoRules]);
 }
 
 #[tokio::test]
@@ -137,6 +139,28 @@ async fn addresses_of_other_machines_have_to_be_allowed() {
     assert!(server().allow_unauthenticated(Place::Http).bind().await.is_ok());
     let nothing = Server::new(Limiter::memory()).bind().await.unwrap_err();
     assert!(matches!(nothing, ServeError::NoListener));
+}
+
+#[tokio::test]
+async fn service_beside_ends_before_status() {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (release, released) = oneshot::channel::<()>();
+    let server = Server::new(Limiter::memory()).status(LOOPBACK.into()).beside(|ended| async move {
+        ended.cancelled().await;
+        released.await.unwrap();
+        3
+    });
+    let server = server.bind().await.unwrap();
+    let addr = server.addresses().status.unwrap();
+    let ended = tokio::spawn(server.run(async { stopped.await.unwrap() }));
+    stop.send(()).unwrap();
+    // The service drains meanwhile.
+    assert!(tokio::net::TcpStream::connect(addr).await.is_ok());
+    release.send(()).unwrap();
+    assert_eq!(timeout(BOUND, ended).await.unwrap().unwrap().cut_off, 3);
+    assert!(tokio::net::TcpStream::connect(addr).await.is_err());
+    let alone = Server::new(Limiter::memory()).beside(|_| async { 0 }).bind().await.unwrap();
+    assert_eq!(alone.run(async {}).await.cut_off, 0);
 }
 
 #[tokio::test]

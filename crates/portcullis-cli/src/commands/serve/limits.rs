@@ -5,6 +5,8 @@ use std::time::Duration;
 use clap::Args;
 use portcullis_server::{Limits, Server};
 
+use crate::service::readiness::ReadinessArguments;
+
 /// What clients can use of the service, at each of its addresses.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
@@ -42,22 +44,16 @@ pub(super) struct LimitArguments {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = timeout)]
     request_timeout: Duration,
 
-    /// How long the service still takes requests after a signal, while it is not ready already.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
-    ready_delay: Duration,
+    #[command(flatten)]
+    readiness: ReadinessArguments,
 
     /// How long requests in progress may take after that.
     #[arg(long, value_name = "TIME", default_value = "20s", value_parser = humantime::parse_duration)]
     drain_timeout: Duration,
-
-    /// Is ready without a connection to the store, since failure modes decide then.
-    #[arg(long)]
-    ready_without_store: bool,
 }
 
 impl LimitArguments {
     pub(super) fn apply(&self, server: Server) -> Server {
-        server.readiness().set_ready_without_store(self.ready_without_store);
         let limits = Limits::default()
             .max_connections(self.max_connections)
             .max_streams(self.max_streams)
@@ -68,7 +64,7 @@ impl LimitArguments {
             .idle_timeout(self.idle_timeout)
             .request_timeout(self.request_timeout)
             .drain_timeout(self.drain_timeout);
-        server.limits(limits).ready_delay(self.ready_delay)
+        self.readiness.apply(server.limits(limits))
     }
 }
 

@@ -1,21 +1,17 @@
 //! The addresses of a service.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::Context as _;
-use axum::http::request::Parts;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ipnet::IpNet;
 use portcullis::Limiter;
-use portcullis::admin::{Actor, HostList, Refused, has_bearer_token};
-use portcullis_cli::admin::token;
 use portcullis_rls::HEALTH_NAMES;
 use portcullis_server::{Place, Server, Tls};
 
 use super::served::Served;
+use crate::service::admin::AdminArguments;
 use crate::service::tls::TlsArguments;
 
 /// Where the service listens, and for whom.
@@ -39,17 +35,8 @@ pub(super) struct ListenerArguments {
     #[arg(long, value_name = "ADDRESS")]
     status: Option<SocketAddr>,
 
-    /// The address of the admin API, which needs a token.
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<SocketAddr>,
-
-    /// The file of the token of the admin API, in place of the environment variable `PORTCULLIS_ADMIN_TOKEN`.
-    #[arg(long, value_name = "FILE", requires = "admin")]
-    admin_token_file: Option<PathBuf>,
-
-    /// A name by which clients reach the admin API; `localhost`, `127.0.0.1` and `[::1]` by default. May be given several times.
-    #[arg(long, value_name = "HOST", requires = "admin")]
-    admin_host: Vec<String>,
+    #[command(flatten)]
+    admin: AdminArguments,
 
     /// A network whose proxies are believed what they forward to a check over HTTP; the loopback by default. Their connections, here and over
     /// gRPC, are left alone while connections are short. May be given several times.
@@ -93,7 +80,7 @@ fn place() -> impl TypedValueParser<Value = Place> {
 impl ListenerArguments {
     /// The addresses with connections of `--max-connections`: all but that of the status.
     pub(super) fn count(&self) -> u64 {
-        [self.grpc.0, self.http.0, self.admin].into_iter().flatten().map(|_| 1).sum()
+        [self.grpc.0, self.http.0, self.admin.admin].into_iter().flatten().map(|_| 1).sum()
     }
 
     pub(super) fn has_http(&self) -> bool {
@@ -116,9 +103,7 @@ impl ListenerArguments {
         if let Some(addr) = self.status {
             server = server.status(addr);
         }
-        if let Some(addr) = self.admin {
-            server = server.admin(addr, self.admin_router(limiter)?);
-        }
+        server = self.admin.apply(server, limiter)?;
         if let Some(tls) = tls {
             server = server.tls(tls);
         }
@@ -126,22 +111,5 @@ impl ListenerArguments {
             server = server.proxies(self.trust.iter().copied());
         }
         Ok(self.allow_unauthenticated.iter().copied().fold(server, Server::allow_unauthenticated))
-    }
-
-    fn admin_router(&self, limiter: &Limiter) -> anyhow::Result<axum::Router> {
-        let token = token::of_server(self.admin_token_file.as_deref())?;
-        let token = token.context(
-            "the admin API needs a token: set PORTCULLIS_ADMIN_TOKEN, or give --admin-token-file FILE",
-        )?;
-        let admin = limiter.admin(move |parts: &Parts| {
-            if has_bearer_token(parts, &token) {
-                Ok(Actor::new("operator"))
-            } else {
-                Err(Refused::Unauthenticated)
-            }
-        });
-        let admin =
-            if self.admin_host.is_empty() { admin } else { admin.hosts(HostList::new(&self.admin_host)?) };
-        Ok(admin.into_router())
     }
 }

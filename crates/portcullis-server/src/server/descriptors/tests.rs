@@ -64,11 +64,11 @@ impl Followed {
         Self { folder, readiness, look, looked, events, applied }
     }
 
-    /// Looks for changes, and returns why the server is not ready.
-    async fn look(&mut self) -> Vec<NotReady> {
+    /// Looks for changes, and returns why the server is not ready, and whether changes are refused.
+    async fn look(&mut self) -> (Vec<NotReady>, bool) {
         self.look.send(()).unwrap();
         timeout(BOUND, self.looked.recv()).await.unwrap();
-        self.readiness.reasons()
+        (self.readiness.reasons(), self.readiness.has_refused_rules())
     }
 
     fn events(&self) -> Vec<String> {
@@ -89,16 +89,16 @@ const SHOP: &str =
 async fn emptied_folder_is_refused_once() {
     let mut followed = Followed::start("emptied", &[("shop", SHOP)]);
     timeout(BOUND, followed.looked.recv()).await.unwrap();
-    assert_eq!(followed.look().await, []);
+    assert_eq!(followed.look().await, (vec![], false));
     fs::rename(followed.folder.join("shop"), followed.folder.join(".shop")).unwrap();
     for _ in 0..2 {
-        assert_eq!(followed.look().await, [NotReady::RulesRefused]);
+        assert_eq!(followed.look().await, (vec![], true));
     }
     fs::write(followed.folder.join("shop"), "domain: [\n").unwrap();
-    assert_eq!(followed.look().await, [NotReady::RulesRefused]);
+    assert_eq!(followed.look().await, (vec![], true));
     assert_eq!(*followed.applied.lock().unwrap(), [0; 0]);
     fs::rename(followed.folder.join(".shop"), followed.folder.join("shop")).unwrap();
-    assert_eq!(followed.look().await, []);
+    assert_eq!(followed.look().await, (vec![], false));
     let events = followed.events();
     assert_eq!(events.len(), 3, "{events:?}");
     assert!(
@@ -116,11 +116,11 @@ async fn empty_folder_is_ready_when_it_has_files() {
     assert_eq!(followed.readiness.reasons(), [NotReady::NoRules]);
     timeout(BOUND, followed.looked.recv()).await.unwrap();
     fs::write(followed.folder.join(".hidden"), "no descriptors").unwrap();
-    assert_eq!(followed.look().await, [NotReady::NoRules]);
+    assert_eq!(followed.look().await, (vec![NotReady::NoRules], false));
     fs::write(followed.folder.join("shop"), "domain: [\n").unwrap();
-    assert_eq!(followed.look().await, [NotReady::RulesRefused, NotReady::NoRules]);
+    assert_eq!(followed.look().await, (vec![NotReady::NoRules], true));
     fs::remove_file(followed.folder.join("shop")).unwrap();
-    assert_eq!(followed.look().await, [NotReady::NoRules]);
+    assert_eq!(followed.look().await, (vec![NotReady::NoRules], false));
     fs::write(followed.folder.join("shop"), SHOP).unwrap();
-    assert_eq!(followed.look().await, []);
+    assert_eq!(followed.look().await, (vec![], false));
 }
