@@ -77,6 +77,7 @@ fn mistakes_end_the_start_with_an_exit_code() {
         (vec!["serve", &broken], 1),
         (vec!["serve", &rules, "--store", "elsewhere"], 2),
         (vec!["serve", &rules, "--grpc", "off", "--http", "off"], 2),
+        (vec!["serve", &rules, "--grpc", "off", "--no-check"], 2),
         (vec!["serve", &rules, "--admin", "127.0.0.1:0"], 2),
         (vec!["serve", &rules, "--max-connections", "0"], 2),
         (vec!["serve", &rules, "--header-timeout", "0s"], 2),
@@ -85,6 +86,35 @@ fn mistakes_end_the_start_with_an_exit_code() {
         assert_eq!((code, out.as_str()), (expected, ""), "{arguments:?}: {error}");
         assert!(!error.is_empty(), "{arguments:?}");
     }
+}
+
+/// Rules that believe a header of a named proxy, which calls of Envoy do not have.
+const TRUSTING: &str = "[client_ip]\nheader = \"x-forwarded-for\"\ntrusted_proxies = [\"192.0.2.1/32\"]\n\
+    [policy.plan]\nstrategy = \"fixed_window\"\nquota = \"1/18250d\"\nkey = { header = \"x-user\", trusted = true }\n\
+    [policy.all]\nstrategy = \"gcra\"\nquota = \"100/s burst 100\"\nkey = \"client_ip\"\n";
+
+#[test]
+fn rules_of_checks_need_no_descriptors_without_grpc() {
+    let folder = folder();
+    let rules = folder.write("limits.toml", TRUSTING);
+    let (code, _, error) = run(&["serve", &rules]);
+    assert!(code == 1 && error.contains("Envoy shows only descriptors"), "{error}");
+    assert!(error.ends_with("`--grpc off` leaves them out\n"), "{error}");
+    let service = Service::start("limits.toml", TRUSTING, &["--grpc", "off", "--poll", "20ms"]);
+    let check = |user: &str| {
+        service.ask(&format!(
+            "GET /check/nginx HTTP/1.1\r\nhost: localhost\r\nx-original-method: GET\r\nx-original-uri: /\r\n\
+             x-original-host: localhost\r\nx-original-address: 192.0.2.1\r\nx-forwarded-for: 203.0.113.9\r\n\
+             x-user: {user}\r\nconnection: close\r\n\r\n"
+        ))
+    };
+    assert!(check("ada").starts_with("HTTP/1.1 200"));
+    assert!(check("ada").contains("x-check-status: 429"));
+    assert!(check("grace").starts_with("HTTP/1.1 200"));
+    assert!(service.ask(&format!("{}{ADA}", post(ADA.len()))).starts_with("HTTP/1.1 404"));
+    service.write_rules(&format!("{TRUSTING}in_flight = {{ limit = 4 }}\n"));
+    service.wait_until("refused", |service| is_ready(service, true));
+    assert!(check("ada").contains("x-check-status: 429"), "checks refuse what they do not see");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::service::tls::TlsArguments;
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Addresses")]
 pub(super) struct ListenerArguments {
-    /// The address of Envoy's rate limit service, or `off`.
+    /// The address of Envoy's rate limit service, or `off`. Without it, native rules have no `/json` either, and may use what calls of Envoy do not have.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     grpc: Listen,
 
@@ -81,6 +81,10 @@ impl ListenerArguments {
     /// The addresses with connections of `--max-connections`: all but that of the status.
     pub(super) fn count(&self) -> u64 {
         [self.grpc.0, self.http.0, self.admin.admin].into_iter().flatten().map(|_| 1).sum()
+    }
+
+    pub(super) fn has_grpc(&self) -> bool {
+        self.grpc.0.is_some()
     }
 
     pub(super) fn has_http(&self) -> bool {

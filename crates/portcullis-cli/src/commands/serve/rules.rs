@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::{Args, ValueEnum};
 use portcullis::rules::envoy::Descriptors;
 use portcullis::rules::{Door, Loader, Rules};
@@ -121,10 +122,27 @@ impl Limits {
     ) -> anyhow::Result<Option<Self>> {
         Ok(match arguments.kind.of(path) {
             Kind::Native => {
-                let loader = Loader::file(path).for_door(Door::Serve);
-                let has_check = arguments.has_check(listeners);
-                let loader = if has_check { loader.for_door(Door::Check) } else { loader };
-                findings::usable_by_service(Rules::load(&loader), Rules::warnings)?.map(Self::Native)
+                let doors =
+                    [(listeners.has_grpc(), Door::Serve), (arguments.has_check(listeners), Door::Check)];
+                let doors: Vec<_> =
+                    doors.into_iter().filter_map(|(is_asked, door)| is_asked.then_some(door)).collect();
+                ensure!(!doors.is_empty(), NOTHING_ASKS);
+                let load = |doors: &[Door]| {
+                    Rules::load(&doors.iter().fold(Loader::file(path), |loader, door| loader.for_door(*door)))
+                };
+                let rules = findings::usable_by_service(load(&doors), Rules::warnings)?;
+                if rules.is_none() && doors.len() > 1 {
+                    if load(&[Door::Check]).is_ok() {
+                        eprintln!(
+                            "portcullis: only calls of Envoy cannot use these rules: `--grpc off` leaves them out"
+                        );
+                    } else if load(&[Door::Serve]).is_ok() {
+                        eprintln!(
+                            "portcullis: only checks over HTTP cannot use these rules: `--no-check` leaves them out"
+                        );
+                    }
+                }
+                rules.map(Self::Native)
             }
             Kind::Envoy => {
                 let files = DescriptorFiles::new(PathBuf::from(path))
@@ -158,7 +176,12 @@ impl Limits {
                     eprintln!("portcullis: {error}: give --memory-keys, so that more policies fit");
                     return None;
                 }
-                Some(Served { service, check: None, files: Some(files), limiter: limiter.clone() })
+                Some(Served {
+                    service: Some(service),
+                    check: None,
+                    files: Some(files),
+                    limiter: limiter.clone(),
+                })
             }
             Self::Native(_) => {
                 let live = limiter.rules().ok()?.clone();
@@ -169,8 +192,13 @@ impl Limits {
                 } else {
                     None
                 };
-                let service = unless_refused(RateLimitService::native(limiter.clone(), live))?;
-                let service = arguments.configured(service);
+                // Without gRPC rules may use what Envoy's calls do not have, and `/json` is such a call.
+                let service = if listeners.has_grpc() {
+                    let service = unless_refused(RateLimitService::native(limiter.clone(), live))?;
+                    Some(arguments.configured(service))
+                } else {
+                    None
+                };
                 Some(Served { service, check, files: None, limiter: limiter.clone() })
             }
         }
@@ -181,6 +209,8 @@ impl Limits {
 fn unless_refused<T, E: std::fmt::Display>(made: Result<T, E>) -> Option<T> {
     made.inspect_err(|error| eprintln!("portcullis: {error}")).ok()
 }
+
+const NOTHING_ASKS: &str = "rules without calls of Envoy and without checks over HTTP limit nothing: leave out `--grpc off`, or `--no-check` and `--http off`";
 
 /// Each look reads all files.
 const SHORTEST_POLL: Duration = Duration::from_millis(10);

@@ -13,7 +13,8 @@ use tonic::service::Routes;
 
 /// What answers by the rules.
 pub(super) struct Served {
-    pub(super) service: RateLimitService,
+    /// What answers calls of Envoy. `None` for native rules without gRPC.
+    pub(super) service: Option<RateLimitService>,
     pub(super) check: Option<CheckEndpoint>,
     /// Envoy's files; the others are those of the limiter's rules.
     pub(super) files: Option<DescriptorFiles>,
@@ -23,13 +24,16 @@ pub(super) struct Served {
 impl Served {
     /// The services over gRPC: limits, and the description of them.
     pub(super) fn grpc(&self) -> anyhow::Result<Routes> {
-        let services = Routes::new(self.service.clone().grpc());
-        Ok(services.add_service(reflection()?).add_service(reflection_v1alpha()?))
+        let services = Routes::new(reflection()?).add_service(reflection_v1alpha()?);
+        Ok(match self.service.clone() {
+            Some(service) => services.add_service(service.grpc()),
+            None => services,
+        })
     }
 
     /// The routes over HTTP.
     pub(super) fn http(&self) -> Router {
-        let router = self.service.json();
+        let router = self.service.as_ref().map_or_else(Router::new, RateLimitService::json);
         match self.check.clone() {
             Some(check) => router.merge(check.router()),
             None => router,
@@ -44,8 +48,7 @@ impl Served {
     /// Reloads the rules while the answer exists.
     pub(super) fn follow(&self, readiness: &Readiness, poll: Duration) -> anyhow::Result<Following> {
         let (mut watch, mut task) = (None, JoinSet::new());
-        if let Some(files) = self.files.clone() {
-            let service = self.service.clone();
+        if let (Some(files), Some(service)) = (self.files.clone(), self.service.clone()) {
             let hangup = crate::service::signals::hangups()?;
             let now = move || {
                 let hangup = Arc::clone(&hangup);
