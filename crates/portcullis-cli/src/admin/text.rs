@@ -2,16 +2,24 @@
 
 use serde_json::Value;
 
-/// The text in one line, without characters that a terminal would obey, and not longer than two lines of it.
+use crate::table::escaped;
+
+/// The text in one line, without characters that a terminal would obey. One of more than 2 048 characters is cut at the end of a word.
 pub(super) fn printable(text: &str) -> String {
-    crate::table::printable(text, MAX)
+    match text.char_indices().nth(MAX) {
+        Some((end, next)) => {
+            let words = text[..end + next.len_utf8()].rfind(char::is_whitespace);
+            escaped(text[..words.unwrap_or(end)].trim_end()) + " …"
+        }
+        None => escaped(text),
+    }
 }
 
 /// What an error says: the detail of problem details, or the beginning of another text.
 pub(super) fn detail(body: &[u8]) -> String {
     let Ok(Value::Object(problem)) = serde_json::from_slice(body) else {
-        let text = String::from_utf8_lossy(&body[..body.len().min(4 * MAX)]);
-        return printable(text.trim());
+        let text = String::from_utf8_lossy(&body[..body.len().min(4 * TWO_LINES)]);
+        return crate::table::printable(text.trim(), TWO_LINES);
     };
     let mut detail = ["detail", "error", "message", "title"]
         .into_iter()
@@ -29,8 +37,11 @@ pub(super) fn detail(body: &[u8]) -> String {
     detail
 }
 
-/// Two lines of a terminal.
-const MAX: usize = 160;
+/// No message of a service is longer.
+const MAX: usize = 2_048;
+
+/// As much of a page of another server as tells what it is.
+const TWO_LINES: usize = 160;
 
 #[cfg(test)]
 mod tests {
@@ -46,9 +57,15 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut() {
-        assert_eq!(detail(&[b'a'; 1_000]).chars().count(), MAX + 1);
-        assert_eq!(printable(&"é".repeat(161)).chars().last(), Some('…'));
-        assert_eq!(printable(&"é".repeat(160)).chars().last(), Some('é'));
+    fn long_messages_end_with_word() {
+        let problem = |text: &str| detail(serde_json::json!({ "detail": text }).to_string().as_bytes());
+        let whole = "é word".repeat(MAX / 6);
+        assert_eq!(problem(&whole), whole);
+        let words = "word ".repeat(MAX);
+        assert_eq!(problem(&words), "word ".repeat(MAX / 5) + "…");
+        let exact = format!("{} {}", "b".repeat(MAX - 5), "word word");
+        assert_eq!(problem(&exact), format!("{} word …", "b".repeat(MAX - 5)));
+        assert_eq!(problem(&"é".repeat(MAX + 1)), "é".repeat(MAX) + " …");
+        assert_eq!(detail(&[b'a'; 1_000]).chars().count(), TWO_LINES + 1, "no message of the admin API");
     }
 }
