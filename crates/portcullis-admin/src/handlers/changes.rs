@@ -58,7 +58,7 @@ pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<
     let mut audit = audit(&state, actor, "grant", &target);
     audit.detail = format!("{quota} for {} s", length.as_secs());
     let granted = state.options.registry.grant(&target.policy, target.key, quota).for_duration(length);
-    change(&state, audit, target.key, Some(length), async { granted.await.map(|()| SHARED) }).await
+    change(&state, audit, target.key, Some(length), async { granted.await.map(|()| of_store(&state)) }).await
 }
 
 /// Ends the grant of a caller.
@@ -67,7 +67,7 @@ pub(crate) async fn post_revoke(Change { state, actor, body }: Change) -> Result
     let target = Target::of_body(&state, body).await?;
     let audit = audit(&state, actor, "revoke", &target);
     let revoked = state.options.registry.revoke_grant(&target.policy, target.key);
-    change(&state, audit, target.key, None, async { revoked.await.map(|()| SHARED) }).await
+    change(&state, audit, target.key, None, async { revoked.await.map(|()| of_store(&state)) }).await
 }
 
 /// Blocks a caller for a length of time: all its requests are rejected, under one policy or, with `everywhere`, under all policies of which its
@@ -90,7 +90,8 @@ pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<
     audit.detail = detail;
     let blocked = state.options.registry.block(&target.policy, target.key, length);
     let answer =
-        change(&state, audit, target.key, Some(length), async { blocked.await.map(|()| SHARED) }).await?;
+        change(&state, audit, target.key, Some(length), async { blocked.await.map(|()| of_store(&state)) })
+            .await?;
     state.recorder.locked_out(target.policy.name(), target.key, length, now_ms());
     Ok(answer)
 }
@@ -193,10 +194,18 @@ fn client_audit(state: &AdminState, actor: Actor, action: &'static str, key: Key
 
 fn reach(reach: BlockReach) -> &'static str {
     match reach {
-        BlockReach::Limiter => "this instance, until it restarts: its store is not shared",
+        BlockReach::Limiter => NOT_SHARED,
         BlockReach::Store => {
             "all instances that share the store, in this one at once and in the others within 5 s"
         }
+    }
+}
+
+/// Where a change under one policy applies.
+fn of_store(state: &AdminState) -> &'static str {
+    match state.options.registry.engine().reach() {
+        BlockReach::Limiter => NOT_SHARED,
+        BlockReach::Store => "all instances that share the store",
     }
 }
 
@@ -212,7 +221,8 @@ where
     OverridingError: From<E>,
 {
     let audit = audit(state, actor, action, target);
-    let answer = change(state, audit, target.key, None, async { release.await.map(|()| SHARED) }).await?;
+    let answer =
+        change(state, audit, target.key, None, async { release.await.map(|()| of_store(state)) }).await?;
     state.recorder.released(target.policy.name(), target.key);
     Ok(answer)
 }
@@ -253,4 +263,4 @@ fn mode(text: &str) -> Result<Mode, Problem> {
     text.parse().map_err(|_| Problem::invalid("mode", detail))
 }
 
-const SHARED: &str = "all instances that share the store";
+const NOT_SHARED: &str = "this instance, until it restarts: its store is not shared";

@@ -132,18 +132,24 @@ impl Service {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_changes_a_service_in_memory() {
-    an_operator_changes_a_service(Arc::new(MemoryStore::new())).await;
+    let reach = "this instance, until it restarts: its store is not shared";
+    an_operator_changes_a_service(Arc::new(MemoryStore::new()), reach).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_changes_a_service_on_redis() {
     let redis = RedisServer::start().unwrap();
     let store = RedisStore::builder(redis.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
-    an_operator_changes_a_service(Arc::new(store)).await;
+    an_operator_changes_a_service(Arc::new(store), "all instances that share the store").await;
 }
 
-async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
+async fn an_operator_changes_a_service(store: Arc<dyn Store>, reach: &str) {
     let service = Service::start(store).await;
+    let reached = format!("reach        {reach}\n");
+    let change = async |arguments: &[&str]| {
+        let shown = service.shown(arguments).await;
+        assert!(shown.ends_with(&reached), "{arguments:?}: {shown}");
+    };
     let policies = service.shown(&["policies"]).await;
     assert!(
         policies.contains("search") && policies.contains("enforce") && policies.contains("GET /search"),
@@ -172,20 +178,20 @@ async fn an_operator_changes_a_service(store: Arc<dyn Store>) {
     let text = service.shown(&[&["budget"][..], &of].concat()).await;
     assert!(text.contains("remaining") && text.contains(&fingerprint), "{text}");
 
-    service.shown(&[&["reset"][..], &of].concat()).await;
+    change(&[&["reset"][..], &of].concat()).await;
     assert_eq!(service.search("ada").await, 200);
 
-    service.shown(&[&["block", "--for", "1h"][..], &of].concat()).await;
+    change(&[&["block", "--for", "1h"][..], &of].concat()).await;
     assert_eq!(service.search("ada").await, 429);
     let overrides = service.json(&[&["overrides"][..], &of].concat()).await;
     assert!(overrides["block"]["until"].is_u64() && overrides["grant"].is_null(), "{overrides}");
-    service.shown(&[&["unblock"][..], &of].concat()).await;
+    change(&[&["unblock"][..], &of].concat()).await;
     assert_eq!(service.search("ada").await, 200);
     assert_eq!(service.search("ada").await, 429);
 
-    service.shown(&[&["grant", "--quota", "5/w", "--for", "1h"][..], &by_request].concat()).await;
+    change(&[&["grant", "--quota", "5/w", "--for", "1h"][..], &by_request].concat()).await;
     assert_eq!(service.search("ada").await, 200);
-    service.shown(&[&["revoke"][..], &of].concat()).await;
+    change(&[&["revoke"][..], &of].concat()).await;
     assert_eq!(service.search("ada").await, 429);
 
     let quota = service.shown(&["quota", "search", "7/w"]).await;

@@ -276,7 +276,7 @@ fn is_ready(service: &Service, is_refused: bool) -> bool {
 }
 
 #[test]
-fn refused_rules_stay_ready_and_show_until_they_are_mended() {
+fn refused_rules_stay_ready_until_mended() {
     for (name, good) in [("limits.toml", RULES), ("shop.yaml", SHOP)] {
         let service = Service::start(name, good, &["--poll", "20ms"]);
         service.wait_until("ready", |service| service.get("/readyz").starts_with("HTTP/1.1 200"));

@@ -23,10 +23,10 @@ pub struct BlockedClient {
     pub until: SystemTime,
 }
 
-/// Where a client is blocked, or no longer.
+/// Where a change of what one client may do applies, such as a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockReach {
-    /// In this limiter, whose store keeps no list of clients: other processes do not change, and a restart forgets it.
+    /// In this limiter, whose store is not shared, and so keeps no list of clients: other processes do not change, and a restart forgets it.
     Limiter,
     /// In all limiters that share the store: in this one at once, in others within five seconds. A restart keeps it.
     Store,
@@ -146,6 +146,15 @@ impl Engine {
                 );
                 Err(StoreError::new(StoreErrorKind::Overloaded, message))
             }
+        }
+    }
+
+    /// Where a change applies that the store makes under one policy, such as a reset or a grant. Does no I/O: a store that is not shared
+    /// keeps no list of clients.
+    pub fn reach(&self) -> BlockReach {
+        match self.store().blocked_clients(None).as_ready() {
+            Some(Ok(None)) => BlockReach::Limiter,
+            _ => BlockReach::Store,
         }
     }
 

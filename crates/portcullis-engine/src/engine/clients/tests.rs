@@ -65,6 +65,7 @@ async fn blocked_client_is_denied_under_each_policy() {
     let engine = engine(MemoryStore::builder().clock(clock.clone()).build(), &clock);
     let (ada, grace) = (key(&["ada"]), key(&["grace"]));
     assert_eq!(engine.change_client(block(ada, HOUR)).await, Ok(BlockReach::Limiter));
+    assert_eq!(engine.reach(), BlockReach::Limiter);
     for (policy, key, is_blocked) in [
         (DAILY, ada, true),
         (ALL, ada, true),
@@ -111,6 +112,7 @@ async fn other_limiters_follow_the_list_of_the_store() {
     other.follow_clients();
     other.follow_clients();
     assert_eq!(one.change_client(block(ada, HOUR)).await, Ok(BlockReach::Store));
+    assert_eq!(one.reach(), BlockReach::Store);
     let is_blocked =
         async |engine: &Engine| engine.check(Checks::one(ALL, ada, 1)).await.unwrap().decision().is_blocked();
     assert!(is_blocked(&one).await);
