@@ -57,7 +57,7 @@ impl NotReady {
     /// The reason as a sentence, without a name of a host or a file.
     pub const fn detail(self) -> &'static str {
         match self {
-            Self::StoreUnreachable => "the store does not answer: the failure mode of each policy decides",
+            Self::StoreUnreachable => "the store cannot answer: the failure mode of each policy decides",
             Self::NoRules => "the folder of the rules has no files, so that nothing is limited",
             Self::Draining => "the server shuts down",
         }

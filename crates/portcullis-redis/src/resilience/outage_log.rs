@@ -8,7 +8,7 @@ use tracing::field::{DisplayValue, display};
 
 use crate::transport::{CallError, ConnectError};
 
-/// Logs one line when a server becomes unavailable and one when it is available again, at most one pair per second; and one if it
+/// Logs one line when a server cannot answer and one when it answers again, at most one pair per second; and one if it
 /// permanently refuses the connection, if the user lacks a permission, and if it refuses `SCRIPT LOAD`.
 #[derive(Debug)]
 pub(crate) struct OutageLog {
@@ -60,7 +60,7 @@ impl OutageLog {
             return;
         }
         self.next.store(now.saturating_add(MIN_INTERVAL_MS), Ordering::Relaxed);
-        tracing::warn!(server = %self.server, node = self.node(), %reason, "{} is unavailable", self.subject());
+        tracing::warn!(server = %self.server, node = self.node(), %reason, "{} cannot answer", self.subject());
     }
 
     /// Records why a connection could not be made while the server is down. A permanent error is logged here, once.
@@ -81,7 +81,7 @@ impl OutageLog {
             return;
         }
         self.refused.store(false, Ordering::Relaxed);
-        tracing::info!(server = %self.server, node = self.node(), "{} is available again", self.subject());
+        tracing::info!(server = %self.server, node = self.node(), "{} answers again", self.subject());
     }
 
     /// Records that the user lacks a permission. Logs it once until a call is served, and at most once a minute.

@@ -10,7 +10,7 @@ use portcullis_core::StoreErrorKind;
 #[non_exhaustive]
 pub(crate) enum CallError {
     /// The call cannot be served now; nothing was done.
-    #[error("redis is unavailable: {0}")]
+    #[error("redis cannot answer: {0}")]
     Unavailable(Cow<'static, str>),
     /// The connection broke during the call.
     #[error("the connection to redis broke during the call: {0}")]

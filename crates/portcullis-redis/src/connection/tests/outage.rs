@@ -42,7 +42,7 @@ async fn survives_kill_and_restart_with_one_line_each() {
     println!("{lines:#?}");
     assert_eq!(lines.len(), 2, "{lines:#?}");
     assert!(lines[0].contains("WARN") && lines[0].contains("unavailable"));
-    assert!(lines[1].contains("INFO") && lines[1].contains("available again"));
+    assert!(lines[1].contains("INFO") && lines[1].contains("answers again"));
 }
 
 #[tokio::test]

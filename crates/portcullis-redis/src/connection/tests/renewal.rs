@@ -38,7 +38,7 @@ fn call_after_the_runtime_connects_anew() {
     assert!(
         lines[0].contains("the runtime in which it was connected has ended")
             && lines[0].contains("connected anew")
-            && lines[1].contains("redis is available again"),
+            && lines[1].contains("redis answers again"),
         "{lines:#?}"
     );
     // Those of the second end are left out if it comes within a second.
