@@ -157,7 +157,7 @@ impl Policies {
         } else if total.keys / each.keys <= registered {
             format!(
                 "policy {policy} does not fit in memory: each policy takes {} keys, {registered} policies are \
-                 registered, and the total is {}; raise `total_capacity` to {} or more, or lower `capacity`",
+                 registered, and the total is {}; raise `total_capacity` to {} or more, or lower `capacity` (`--memory-keys` of the command)",
                 each.keys,
                 total.keys,
                 needed.saturating_mul(each.keys),

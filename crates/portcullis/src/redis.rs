@@ -204,7 +204,7 @@ impl RedisLimiter {
         if secret == Secret::published() {
             tracing::warn!(
                 "keys are fingerprinted under the published secret: anyone with read access to redis can guess the \
-                 clients; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
+                 clients; set {VARIABLE} (in code `.secret(id, bytes)`) to the same value on all nodes"
             );
         }
         let limiter = (self.finish)(store, regional, self.fallback_capacity, secret);

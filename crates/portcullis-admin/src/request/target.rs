@@ -138,6 +138,10 @@ fn key_of_request(state: &AdminState, policy: Option<&Policy>, request: RequestB
     }
     match (keys.as_slice(), error) {
         ([key], _) => Ok(*key),
+        ([], Some(error)) if error.is_setup_fault() => {
+            let detail = "is missing, and the key is made of the address of the peer: `--peer` of the command";
+            Err(Problem::invalid("identity.request.peer", detail))
+        }
         ([], Some(error)) => Err(Problem::invalid("identity.request", error.to_string())),
         ([], None) => {
             let detail = "the layer finds no key in such a request: it has no identity, is exempt, or the key needs a look-up or is put into the \

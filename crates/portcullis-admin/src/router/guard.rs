@@ -67,7 +67,7 @@ fn check_host(state: &AdminState, parts: &Parts) -> Result<(), Problem> {
     if state.options.hosts.includes(parts) {
         return Ok(());
     }
-    let detail = "the host of the request is not one of this API: name it with `hosts` where the API is made";
+    let detail = "the host of the request is not one of this API: name it (`--admin-host` of the command, `Admin::hosts` in code)";
     Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail).with_field("host"))
 }
 

@@ -148,6 +148,10 @@ async fn an_ipv4_mapped_peer_is_the_same_caller() {
     let _service = layer.layer(service_fn(async |_: http::Request<String>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
     }));
+    let nobody = json!({ "policy": "pages", "identity": { "request": {} } });
+    let answer = limited.post("/v1/budget", &nobody).await;
+    assert_eq!(answer.problem(), (422, Some("identity.request.peer".to_owned())));
+    assert!(!answer.json()["detail"].as_str().unwrap().contains("into_make_service"), "{:?}", answer.json());
     let fingerprint = async |peer: &str| {
         let identity = json!({ "request": { "peer": peer } });
         let budget = json!({ "policy": "pages", "identity": identity });

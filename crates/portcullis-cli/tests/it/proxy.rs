@@ -176,7 +176,8 @@ fn status_has_places_of_its_own() {
 #[test]
 fn operator_changes_proxy_by_admin_api() {
     let folder = Folder::new("proxy-admin");
-    let text = format!("{RULES}overrides = true\n");
+    let plain = RULES.replace("policy.all", "policy.plain").replace("1/", "100/");
+    let text = format!("{RULES}overrides = true\n{plain}");
     let (rules, upstream) = (folder.write("limits.toml", &text), upstream());
     let short = folder.write("short", "fifteen-letters\n");
     let target = [&*rules, "--upstream", &*upstream, "--listen", "127.0.0.1:0"];
@@ -218,11 +219,21 @@ fn operator_changes_proxy_by_admin_api() {
         assert_eq!((code, error.as_str()), (0, ""), "{arguments:?}");
         out
     };
+    let refused = |arguments: &[&str], text: &str| {
+        let arguments = [&["admin", &url, "--token-file", &token], arguments].concat();
+        let (code, out, error) = portcullis(&arguments);
+        assert!(code == 1 && out.is_empty() && error.contains(text), "{arguments:?}: {out}{error}");
+    };
+    let block = ["block", "--for", "1h", "--request", "GET /"];
+    let cure = "allow them (`overrides = true` in rules, `Policy::allow_overrides` in code), or give it a lock-out";
+    refused(&[&block[..], &["--policy", "plain", "--peer", "127.0.0.1"]].concat(), cure);
+    refused(&[&block[..], &["--policy", "all"]].concat(), "identity.request.peer: is missing");
     let of = ["--policy", "all", "--request", "GET /", "--peer", "127.0.0.1"];
     assert!(proxy.get("").starts_with("HTTP/1.1 200 ") && proxy.get("").starts_with("HTTP/1.1 429 "));
     let budget = shown(&[&["budget"][..], &of].concat());
     assert!(budget.contains("remaining       0\n"), "{budget}");
-    assert!(shown(&["top"]).lines().last().unwrap().ends_with("  2         1      0"));
+    let top = shown(&["top"]);
+    assert!(top.lines().any(|line| line.starts_with("all ") && line.ends_with("  2         1      0")), "{top}");
     shown(&[&["reset"][..], &of].concat());
     assert!(proxy.get("").starts_with("HTTP/1.1 200 "));
     shown(&["quota", "all", "9/18250d"]);

@@ -142,7 +142,7 @@ pub enum KeyError {
     Form(&'static str),
     /// Anybody can sign for the public key.
     #[error(
-        "this public key is weak, and would accept signatures that nobody made: make one by `SigningKey`"
+        "this public key is weak, and would accept signatures that nobody made: make one by `portcullis rules keygen` (in code `SigningKey`)"
     )]
     Weak,
     /// The file cannot be read.

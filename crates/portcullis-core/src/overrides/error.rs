@@ -14,7 +14,7 @@ pub const MAX_LENGTH: Duration = Quota::MAX_PERIOD;
 pub enum OverrideError {
     /// The checks of the policy do not look for overrides.
     #[error(
-        "policy {policy} has no grants and blocks: build it with `Policy::allow_overrides`, or give it a lock-out in a layer"
+        "policy {policy} has no grants and blocks: allow them (`overrides = true` in rules, `Policy::allow_overrides` in code), or give it a lock-out"
     )]
     NotRead {
         /// The name of the policy.

@@ -56,6 +56,11 @@ impl KeyError {
         Self { fault: Fault::Setup, ..Self::server(message) }
     }
 
+    /// Whether the server leaves out what the key is made of, such as the address of the peer.
+    pub fn is_setup_fault(&self) -> bool {
+        self.fault == Fault::Setup
+    }
+
     /// How to set the server up. `None` in builds without debug assertions, because clients see it.
     pub fn setup_hint(&self) -> Option<&str> {
         (cfg!(debug_assertions) && self.fault == Fault::Setup).then_some(&*self.message)

@@ -95,7 +95,7 @@ async fn a_grant_that_does_not_fit_is_an_error() {
     let not_read = grant(&plain, Quota::per_second(9), DAY).await.unwrap_err();
     assert_eq!(
         not_read.to_string(),
-        "policy plain has no grants and blocks: build it with `Policy::allow_overrides`, or give it a lock-out in a layer"
+        "policy plain has no grants and blocks: allow them (`overrides = true` in rules, `Policy::allow_overrides` in code), or give it a lock-out"
     );
     let unknown = grant(&Policy::gcra("typo", Quota::per_second(1)), Quota::per_second(2), DAY).await;
     assert!(matches!(unknown, Err(OverridingError::Unknown { policy }) if policy.as_str() == "typo"));

@@ -133,7 +133,7 @@ fn the_error_of_a_policy_beyond_the_total_states_the_fix() {
     assert_eq!(
         error.to_string(),
         "policy third does not fit in memory: each policy takes 10 keys, 2 policies are registered, and the total is 20; \
-         raise `total_capacity` to 30 or more, or lower `capacity`"
+         raise `total_capacity` to 30 or more, or lower `capacity` (`--memory-keys` of the command)"
     );
     // Without registration the first check returns the same error, and other policies still work.
     let answer = store.check(Checks::one(third, key("ada"), 1)).into_ready().unwrap();

@@ -274,7 +274,7 @@ async fn blocks_by_hand_need_a_policy_that_reads_them() {
     let _layer = by_address(&registry);
     assert_eq!(
         block(&LOGIN.allow_overrides(), MINUTE).await.unwrap_err().to_string(),
-        "policy login has no grants and blocks: build it with `Policy::allow_overrides`, or give it a lock-out in a layer"
+        "policy login has no grants and blocks: allow them (`overrides = true` in rules, `Policy::allow_overrides` in code), or give it a lock-out"
     );
     let _locked_out = locking_out(&registry);
     assert_eq!(block(&LOGIN, MINUTE).await, Ok(()));
