@@ -109,7 +109,7 @@ impl LiveRules {
             #[cfg(feature = "signed")]
             documents: documents::Documents::default(),
         };
-        shared.current.load().list(&shared.registry, &shared.log);
+        shared.current.load().list(&shared.registry, &shared.log, None);
         Ok(Self(Arc::new(shared)))
     }
 
@@ -179,7 +179,7 @@ impl LiveRules {
 
     /// Reports that the rules were replaced.
     fn reloaded(&self, generation: u64) {
-        self.0.registry.rules_reloaded(generation);
+        self.0.registry.rules_reloaded(generation, self.current().loader().name());
         #[cfg(feature = "signed")]
         self.report_document();
     }
@@ -283,8 +283,9 @@ impl Shared {
         let commit = || former = Some(self.current.swap(next));
         let installation = self.registry.install(&policies, commit)?;
         let before = changes.installation.replace(installation);
+        let logged = former.as_ref().and_then(|former| former.texts());
         drop((before, former));
-        self.current.load().list(&self.registry, &self.log);
+        self.current.load().list(&self.registry, &self.log, logged.as_deref());
         drop(changes);
         Ok(generation)
     }

@@ -1,7 +1,7 @@
 //! Where rules come from: a file with its includes, or a text.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::diagnostic::Diagnostic;
@@ -99,6 +99,13 @@ impl Loader {
     /// A text, which cannot include files. Findings refer to it by `name`.
     pub fn text(name: &str, format: Format, text: impl Into<String>) -> Self {
         Self::of(Origin::Text { name: name.into(), format, text: text.into().into() })
+    }
+
+    /// The path of the file, or the name of the text.
+    pub(crate) fn name(&self) -> &Path {
+        match &self.origin {
+            Origin::File(path) | Origin::Text { name: path, .. } => path,
+        }
     }
 
     fn of(origin: Origin) -> Self {

@@ -139,7 +139,8 @@ fn key_of_request(state: &AdminState, policy: Option<&Policy>, request: RequestB
     match (keys.as_slice(), error) {
         ([key], _) => Ok(*key),
         ([], Some(error)) if error.is_setup_fault() => {
-            let detail = "is missing, and the key is made of the address of the peer: `--peer` of the command";
+            let detail =
+                "is missing, and the key is made of the address of the peer: `--peer` of the command";
             Err(Problem::invalid("identity.request.peer", detail))
         }
         ([], Some(error)) => Err(Problem::invalid("identity.request", error.to_string())),

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use portcullis_core::Mistakes;
 use portcullis_tower::matching::PathReadings;
-use portcullis_tower::{LayerError, LayerLog, PreparedLayer, Registry, Selection};
+use portcullis_tower::{LayerError, LayerLog, LimitTexts, PreparedLayer, Registry, Selection};
 
 use crate::rules::{RuleSet, Rules};
 
@@ -19,7 +19,9 @@ pub(super) struct RulesVersion {
     /// By the rules that they consist of, at most one for each rule, and [`MAX_MORE`].
     layers: ArcSwap<HashMap<RuleSet, PreparedLayer>>,
     /// A layer of each rule, which limits nothing: for the list of layers.
-    listed: OnceLock<Vec<PreparedLayer>>,
+    listed: OnceLock<Vec<(String, PreparedLayer)>>,
+    /// The rules as they were logged.
+    texts: OnceLock<Arc<LimitTexts>>,
     /// The layer of denied requests that no rule matches.
     denials: OnceLock<PreparedLayer>,
 }
@@ -36,22 +38,29 @@ impl RulesVersion {
             named,
             layers: ArcSwap::default(),
             listed: OnceLock::new(),
+            texts: OnceLock::new(),
             denials: OnceLock::new(),
         }
     }
 
-    /// Lists each rule as a layer, for as long as this version exists, and logs a line for each. Called once, under the lock of
-    /// changes, while this version is the current one.
-    pub(super) fn list(&self, registry: &Arc<Registry>, log: &LayerLog) {
+    /// Lists each rule as a layer, for as long as this version exists, and logs a line for each, or for each that differs from those before. Called
+    /// once, under the lock of changes, while this version is the current one.
+    pub(super) fn list(&self, registry: &Arc<Registry>, log: &LayerLog, before: Option<&LimitTexts>) {
         let layers = self.rules.iter().enumerate().filter_map(|(index, rule)| {
             let layer = self.rules.layer(registry, &RuleSet::from_iter([index])).ok()??;
             let layer = PreparedLayer::new(&layer.route(rule.matcher().to_string()), log);
             layer.list();
-            Some(layer)
+            Some((rule.name().to_string(), layer))
         });
         let layers: Vec<_> = layers.collect();
-        PreparedLayer::log_rules(self.generation, &layers);
+        let texts = PreparedLayer::log_rules(self.generation, &layers, before);
+        let _ = self.texts.set(Arc::new(texts));
         let _ = self.listed.set(layers);
+    }
+
+    /// The rules as they were logged.
+    pub(super) fn texts(&self) -> Option<Arc<LimitTexts>> {
+        self.texts.get().cloned()
     }
 
     /// The rule of this name, with the limit on requests in flight that is in its table.

@@ -1,5 +1,7 @@
 //! The number of the rules.
 
+use std::path::Path;
+
 use crate::support::Recorded;
 
 #[test]
@@ -8,7 +10,7 @@ fn of_two_reloads_the_newer_one_is_shown_in_any_order() {
     let shown = || recorded.nonzero(&["portcullis_rules_generation"]).into_values().next();
     assert_eq!(shown(), None);
     for (generation, newest) in [(3, 3), (2, 3), (4, 4)] {
-        registry.rules_reloaded(generation);
+        registry.rules_reloaded(generation, Path::new("limits.toml"));
         assert_eq!(shown(), Some(newest));
     }
     registry.rules_rejected(2, "a file of before");

@@ -1,5 +1,7 @@
 //! Reloads of rules.
 
+use std::path::Path;
+
 use crate::support::Recorded;
 
 #[test]
@@ -8,7 +10,7 @@ fn reloads_are_counted_by_whether_they_apply() {
     let names = ["portcullis_rules_reloads_total", "portcullis_rules_generation"];
     assert!(recorded.nonzero(&names).is_empty());
     for generation in 1..=5 {
-        registry.rules_reloaded(generation);
+        registry.rules_reloaded(generation, Path::new("limits.toml"));
         if generation % 2 == 0 {
             registry.rules_rejected(generation, "a mistake");
         }

@@ -1,7 +1,7 @@
 //! Envoy's descriptor files, read again when they change.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use portcullis::event::EventKind;
 use portcullis::rules::Diagnostics;
 use portcullis::rules::envoy::{Descriptors, Files, Loader};
+use portcullis_engine::file_log::log_findings;
 use tokio::task::spawn_blocking;
 
 use crate::Readiness;
@@ -74,7 +75,7 @@ impl DescriptorFiles {
                 "the folder has no descriptor files, so that nothing is limited: it is not ready until there are some"
             );
         } else {
-            Counts::of(&descriptors).log("descriptor files apply");
+            Counts::of(&descriptors).log(&self.root, "descriptor files apply");
         }
         Ok(descriptors)
     }
@@ -151,15 +152,17 @@ impl DescriptorFiles {
             Ok(counts) => {
                 self.loaded.is_empty.store(false, Ordering::Relaxed);
                 readiness.set_no_rules(false);
-                counts.log("changed descriptor files apply from now on");
+                counts.log(&self.root, "changed descriptor files apply from now on");
                 let generation = number.fetch_add(1, Ordering::Relaxed) + 2;
                 readiness.report(EventKind::RulesReloaded { generation });
             }
             Err(findings) => {
-                tracing::error!(
-                    findings,
-                    "changed descriptor files are refused, and the last good ones apply"
-                );
+                log_findings(&findings, |findings| {
+                    tracing::error!(
+                        findings,
+                        "changed descriptor files are refused, and the last good ones apply"
+                    );
+                });
                 let generation = number.load(Ordering::Relaxed) + 1;
                 readiness.report(EventKind::RulesRejected { generation, findings: &findings });
             }
@@ -185,9 +188,9 @@ impl Counts {
         Self { files: descriptors.files(), domains, limits }
     }
 
-    fn log(&self, message: &str) {
+    fn log(&self, path: &Path, message: &str) {
         let Self { files, domains, limits } = self;
-        tracing::info!(files, domains, limits, "{message}");
+        tracing::info!(path = %path.display(), files, domains, limits, "{message}");
     }
 }
 

@@ -123,7 +123,9 @@ async fn log_of(kind: EventKind<'_>, captured: &Captured) -> Vec<(&'static str, 
         for _ in 0..times {
             match kind {
                 // No layer emits these.
-                EventKind::RulesReloaded { generation } => registry.rules_reloaded(generation),
+                EventKind::RulesReloaded { generation } => {
+                    registry.rules_reloaded(generation, Path::new("limits.toml"));
+                }
                 EventKind::RulesRejected { generation, findings } => {
                     registry.rules_rejected(generation, findings);
                 }

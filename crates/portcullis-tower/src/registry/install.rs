@@ -1,9 +1,11 @@
 //! Installs the policies of rules, and reports how rules change.
 
 use std::fmt;
+use std::path::Path;
 
 use super::Registry;
 use crate::{InstalledPolicy, LayerError};
+use portcullis_engine::file_log::log_findings;
 use portcullis_engine::policies::Membership;
 use portcullis_engine::{Event, EventKind};
 
@@ -72,19 +74,21 @@ impl Registry {
 
     /// Logs that new rules apply, and emits [`EventKind::RulesReloaded`].
     #[doc(hidden)]
-    pub fn rules_reloaded(&self, generation: u64) {
-        tracing::info!(generation, "new rules of the rate limiter apply");
+    pub fn rules_reloaded(&self, generation: u64, file: &Path) {
+        tracing::info!(generation, file = %file.display(), "new rules of the rate limiter apply");
         self.emit(EventKind::RulesReloaded { generation });
     }
 
     /// Logs that new rules are refused, and emits [`EventKind::RulesRejected`].
     #[doc(hidden)]
     pub fn rules_rejected(&self, generation: u64, findings: &str) {
-        tracing::error!(
-            generation,
-            findings,
-            "new rules of the rate limiter are refused: those of this generation stay"
-        );
+        log_findings(findings, |findings| {
+            tracing::error!(
+                generation,
+                findings,
+                "new rules of the rate limiter are refused: those of this generation stay"
+            );
+        });
         self.emit(EventKind::RulesRejected { generation, findings });
     }
 

@@ -15,6 +15,7 @@ use crate::registry::layers::ListedLayer as _;
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
 use portcullis_core::Mistakes;
 use portcullis_engine::Signals;
+use portcullis_engine::file_log::LimitTexts;
 use portcullis_engine::{Event, EventKind};
 use portcullis_response::internal::Cause;
 
@@ -62,10 +63,19 @@ impl PreparedLayer {
         self.0.list();
     }
 
-    /// Logs what the rules of a file limit, up to a number of lines.
+    /// Logs what the rules of a file limit, up to a number of lines, or what differs from the rules that were logged before. Returns their texts.
     #[doc(hidden)]
-    pub fn log_rules(generation: u64, rules: &[Self]) {
-        for rule in rules.iter().take(MAX_RULE_LINES) {
+    pub fn log_rules(generation: u64, rules: &[(String, Self)], before: Option<&LimitTexts>) -> LimitTexts {
+        let text = |(name, rule): &(String, Self)| {
+            let rule = rule.0.summary();
+            (name.clone(), format!("{}, {}", rule.policies_text(), rule.route().unwrap_or_default()))
+        };
+        let texts = rules.iter().map(text).collect::<LimitTexts>();
+        if let Some(before) = before {
+            texts.log_changes(before, "a rule of the rate limiter");
+            return texts;
+        }
+        for (_, rule) in rules.iter().take(MAX_RULE_LINES) {
             let rule = rule.0.summary();
             let (applies_to, policies) = (rule.route(), rule.policies_text());
             tracing::info!(generation, applies_to, policies, "a rule of the rate limiter limits requests");
@@ -77,6 +87,7 @@ impl PreparedLayer {
                 "more rules of the rate limiter limit requests: they are not logged"
             );
         }
+        texts
     }
 
     /// Returns the layer with its policies as they are now.

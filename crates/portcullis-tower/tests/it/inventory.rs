@@ -301,7 +301,10 @@ fn a_prepared_layer_is_listed_on_demand() {
     assert!(setup.routes().is_empty());
     prepared.list();
     assert_eq!(setup.routes(), ["rule"]);
-    PreparedLayer::log_rules(3, &vec![prepared.clone(); 102]);
+    let rules = vec![("a".to_owned(), prepared.clone()); 102];
+    let texts = PreparedLayer::log_rules(3, &rules, None);
+    PreparedLayer::log_rules(4, &rules, Some(&texts));
+    drop(rules);
     drop(prepared);
     assert!(setup.routes().is_empty());
     let lines = log.all_lines();
