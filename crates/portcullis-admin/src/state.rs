@@ -54,6 +54,17 @@ pub(crate) struct Caller {
     /// Why there is no fingerprint. Left out if there is one, and for a mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) fingerprint_withheld: Option<&'static str>,
+    /// What cannot be verified about the key. Left out if a list or the key of a layer has shown it, and for a mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// The key of a caller that a request names.
+#[derive(Debug)]
+pub(crate) struct NamedCaller {
+    pub(crate) key: Key,
+    /// What cannot be verified about the key.
+    pub(crate) note: Option<String>,
 }
 
 impl AdminState {
@@ -68,8 +79,9 @@ impl AdminState {
     }
 
     /// The key of a caller in an answer.
-    pub(crate) fn caller(&self, key: Key) -> Caller {
-        Caller { fingerprint: self.shown(key), fingerprint_withheld: self.withheld() }
+    pub(crate) fn caller(&self, caller: NamedCaller) -> Caller {
+        let NamedCaller { key, note } = caller;
+        Caller { fingerprint: self.shown(key), fingerprint_withheld: self.withheld(), note }
     }
 
     /// The policy of a name, as it is now.

@@ -13,6 +13,7 @@ mod global;
 mod header;
 mod host;
 mod lookup;
+mod named;
 mod only_line;
 mod query;
 mod route;
@@ -38,6 +39,7 @@ pub use header::Header;
 pub use header::header_name;
 pub use host::Host;
 pub use lookup::{AsyncKeyExtractor, Lookup, LookupFuture};
+pub use named::{KeyForms, NamedPart, PREFLIGHT, TaggedPart};
 pub use query::Query;
 pub use route::Route;
 
@@ -223,6 +225,21 @@ pub trait KeyExtractor: Send + Sync + 'static {
     fn expected(&self, parts: &Parts) -> Option<Cow<'static, str>> {
         let _ = parts;
         None
+    }
+
+    /// Returns the forms that its keys have, for operators who name a client by the parts of its key, as in the admin API.
+    ///
+    /// Unknown by default, as for closures: what an operator writes is then taken as it is.
+    ///
+    /// ```
+    /// use portcullis::ClientIp;
+    /// use portcullis::key::{KeyExtractor, Query};
+    ///
+    /// let key = ClientIp::peer().and(Query::named("email"));
+    /// assert_eq!(key.forms().to_string(), "ip=203.0.113.20, query email=ada");
+    /// ```
+    fn forms(&self) -> KeyForms {
+        KeyForms::unknown()
     }
 
     /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with

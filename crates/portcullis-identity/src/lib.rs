@@ -19,8 +19,9 @@ pub use key::header_name;
 pub(crate) use key::without_whitespace;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupFuture,
-    Networks, Or, ProxiesWithoutHeader, Query, Route, Trust, TrustError, peer,
+    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, KeyForms, Lookup,
+    LookupFuture, NamedPart, Networks, Or, PREFLIGHT, ProxiesWithoutHeader, Query, Route, TaggedPart, Trust,
+    TrustError, peer,
 };
 pub use lookup_cache::LookupCounts;
 pub use path_key::PathKey;

@@ -9,7 +9,7 @@ use crate::matching::{
     PathPattern, PathText, PatternError, PatternSegment, ReadSegment, Undecided, said_alike, trimmed,
 };
 use crate::written_path::original_path;
-use crate::{Identity, KeyError, KeyExtractor};
+use crate::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart, TaggedPart};
 
 /// The path of a request, or segments of it: a budget for each channel in `/channels/{channel}`.
 ///
@@ -156,18 +156,7 @@ impl KeyExtractor for PathKey {
         if !path.starts_with('/') {
             return Ok(Identity::Missing);
         }
-        let said =
-            self.said(path).map_err(|_| KeyError::client("the path can be read in more than one way"))?;
-        let Some(said) = said else { return Ok(Identity::Missing) };
-        let Some(pattern) = &self.pattern else {
-            key.shared_part("path", &said);
-            return Ok(Identity::Found);
-        };
-        for value in said.split(|byte| *byte == BETWEEN) {
-            key.shared_part("path segment", value);
-        }
-        key.shared_part("path pattern", pattern.text().as_bytes());
-        Ok(Identity::Found)
+        self.write_path(path, key)
     }
 
     fn is_chosen_by_client(&self) -> bool {
@@ -187,6 +176,78 @@ impl KeyExtractor for PathKey {
             Some(name) => format!("{{{name}}} of path {pattern}"),
             None => format!("path {pattern}"),
         })
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(self.clone())
+    }
+}
+
+impl PathKey {
+    fn write_path(&self, path: &str, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        let said =
+            self.said(path).map_err(|_| KeyError::client("the path can be read in more than one way"))?;
+        let Some(said) = said else { return Ok(Identity::Missing) };
+        let Some(pattern) = &self.pattern else {
+            key.shared_part("path", &said);
+            return Ok(Identity::Found);
+        };
+        for value in said.split(|byte| *byte == BETWEEN) {
+            key.shared_part("path segment", value);
+        }
+        key.shared_part("path pattern", pattern.text().as_bytes());
+        Ok(Identity::Found)
+    }
+
+    /// Whether a value is in the form in which it is charged.
+    fn is_said(value: &[u8]) -> bool {
+        let Ok(text) = str::from_utf8(value) else { return true };
+        let path = if text.starts_with('/') { text.to_owned() } else { format!("/{text}") };
+        let said = Self::whole().said(&path).ok().flatten();
+        said.is_none_or(|said| *said == *path.as_bytes())
+    }
+}
+
+impl NamedPart for PathKey {
+    fn name(&self) -> Cow<'_, str> {
+        self.description()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        self.pattern.as_ref().map_or("/search".into(), |pattern| pattern.text().into())
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        let segments = self.segments.iter().map(|_| "path segment");
+        if self.pattern.is_some() { segments.chain(["path pattern"]).collect() } else { vec!["path"] }
+    }
+
+    /// A path, which is read like that of a request.
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        let path = str::from_utf8(value).ok().filter(|path| path.starts_with('/'));
+        match path.map(|path| self.write_path(path, key)).transpose()? {
+            Some(Identity::Found) => Ok(()),
+            _ => Err(KeyError::client("must be a path that begins with `/` and matches that of the key")),
+        }
+    }
+
+    fn write_tagged(&self, given: &[TaggedPart<'_>], key: &mut KeyWriter<'_>) -> Option<usize> {
+        let tags = self.tags();
+        let given = given.get(..tags.len())?;
+        if !given.iter().zip(&tags).all(|((tag, _), own)| tag == own) {
+            return None;
+        }
+        let (values, pattern) = given.split_at(self.segments.len().max(usize::from(self.pattern.is_none())));
+        let is_own = pattern
+            .iter()
+            .all(|(_, text)| self.pattern.as_ref().is_some_and(|own| own.text().as_bytes() == *text));
+        if !is_own || !values.iter().all(|(_, value)| Self::is_said(value)) {
+            return None;
+        }
+        for (tag, value) in given {
+            key.shared_part(tag, value);
+        }
+        Some(given.len())
     }
 }
 

@@ -221,8 +221,9 @@ pub use portcullis_engine::{
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts,
-    LookupFuture, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError, matching,
+    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, KeyForms, Lookup,
+    LookupCounts, LookupFuture, NamedPart, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route,
+    TaggedPart, Trust, TrustError, matching,
 };
 pub use portcullis_response::{
     GrpcCode, GrpcRejection, HeaderRenameError, RateLimitHeaders, Rejection, RejectionFormat,

@@ -58,6 +58,7 @@ pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
 pub use portcullis_tower::matching::{PathPattern, PatternError};
 pub use portcullis_tower::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, Lookup, LookupCounts,
-    LookupFuture, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route, Trust, TrustError,
+    Global, Header, Host, Identity, IpPrefix, KeyBytes, KeyError, KeyExtractor, KeyForms, Lookup,
+    LookupCounts, LookupFuture, NamedPart, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route,
+    TaggedPart, Trust, TrustError,
 };

@@ -10,7 +10,7 @@ use axum::extract::rejection::ExtensionRejection;
 use axum::extract::{FromRequest, FromRequestParts as _, Request};
 use axum::response::Response;
 use http::StatusCode;
-use portcullis_core::{Key, PolicyName};
+use portcullis_core::{Key, Policy, PolicyName};
 use portcullis_tower::{BlockReach, LayerError, Mode, OverridingError};
 
 use crate::access::Actor;
@@ -23,7 +23,7 @@ use crate::request::bodies::{
 };
 use crate::request::body::read;
 use crate::request::target::{Target, client};
-use crate::state::{AdminState, Caller};
+use crate::state::{AdminState, Caller, NamedCaller};
 
 /// A request for a change.
 pub(crate) struct Change {
@@ -46,8 +46,8 @@ impl FromRequest<Arc<AdminState>> for Change {
 #[utoipa::path(post, path = "/v1/reset", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_reset(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let target = Target::of_body(&state, body).await?;
-    let reset = state.options.registry.store().reset(&target.policy, target.key);
-    release(&state, actor, "reset", &target, reset).await
+    let reset = state.options.registry.store().reset(&target.policy, target.caller.key);
+    release(&state, actor, "reset", &target.policy, target.caller, reset).await
 }
 
 /// Gives a caller another quota for a length of time. It replaces an earlier grant.
@@ -55,19 +55,19 @@ pub(crate) async fn post_reset(Change { state, actor, body }: Change) -> Result<
 pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let GrantBody { policy, identity, quota, duration_seconds: length } = read(body).await?;
     let target = Target::find(&state, &policy, identity)?;
-    let mut audit = audit(&state, actor, "grant", &target);
+    let mut audit = audit(&state, actor, "grant", &target.policy, target.caller.key);
     audit.detail = format!("{quota} for {} s", length.as_secs());
-    let granted = state.options.registry.grant(&target.policy, target.key, quota).for_duration(length);
-    change(&state, audit, target.key, Some(length), async { granted.await.map(|()| of_store(&state)) }).await
+    let granted = state.options.registry.grant(&target.policy, target.caller.key, quota).for_duration(length);
+    change(&state, audit, target.caller, Some(length), async { granted.await.map(|()| of_store(&state)) }).await
 }
 
 /// Ends the grant of a caller.
 #[utoipa::path(post, path = "/v1/revoke", request_body = TargetBody, responses((status = 200, body = Changed), Problems))]
 pub(crate) async fn post_revoke(Change { state, actor, body }: Change) -> Result<Response, Problem> {
     let target = Target::of_body(&state, body).await?;
-    let audit = audit(&state, actor, "revoke", &target);
-    let revoked = state.options.registry.revoke_grant(&target.policy, target.key);
-    change(&state, audit, target.key, None, async { revoked.await.map(|()| of_store(&state)) }).await
+    let audit = audit(&state, actor, "revoke", &target.policy, target.caller.key);
+    let revoked = state.options.registry.revoke_grant(&target.policy, target.caller.key);
+    change(&state, audit, target.caller, None, async { revoked.await.map(|()| of_store(&state)) }).await
 }
 
 /// Blocks a caller for a length of time: all its requests are rejected, under one policy or, with `everywhere`, under all policies of which its
@@ -80,19 +80,19 @@ pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<
     let detail = format!("for {} s", length.as_secs());
     let Some(policy) = policy else {
         let client = client(&state, identity)?;
-        let mut audit = client_audit(&state, actor, "block everywhere", client);
+        let mut audit = client_audit(&state, actor, "block everywhere", client.key);
         audit.detail = detail;
-        let blocked = state.options.registry.block_client(client, length);
+        let blocked = state.options.registry.block_client(client.key, length);
         return change(&state, audit, client, Some(length), async { blocked.await.map(reach) }).await;
     };
     let target = Target::find(&state, &policy, identity)?;
-    let mut audit = audit(&state, actor, "block", &target);
+    let mut audit = audit(&state, actor, "block", &target.policy, target.caller.key);
     audit.detail = detail;
-    let blocked = state.options.registry.block(&target.policy, target.key, length);
+    let blocked = state.options.registry.block(&target.policy, target.caller.key, length);
+    let key = target.caller.key;
     let answer =
-        change(&state, audit, target.key, Some(length), async { blocked.await.map(|()| of_store(&state)) })
-            .await?;
-    state.recorder.locked_out(target.policy.name(), target.key, length, now_ms());
+        change(&state, audit, target.caller, Some(length), async { blocked.await.map(|()| of_store(&state)) }).await?;
+    state.recorder.locked_out(target.policy.name(), key, length, now_ms());
     Ok(answer)
 }
 
@@ -102,13 +102,13 @@ pub(crate) async fn post_unblock(Change { state, actor, body }: Change) -> Resul
     let UnblockBody { policy, everywhere, identity } = read(body).await?;
     let Some(policy) = scope(policy, everywhere)? else {
         let client = client(&state, identity)?;
-        let audit = client_audit(&state, actor, "unblock everywhere", client);
-        let unblocked = state.options.registry.unblock_client(client);
+        let audit = client_audit(&state, actor, "unblock everywhere", client.key);
+        let unblocked = state.options.registry.unblock_client(client.key);
         return change(&state, audit, client, None, async { unblocked.await.map(reach) }).await;
     };
     let target = Target::find(&state, &policy, identity)?;
-    let unblocked = state.options.registry.unblock(&target.policy, target.key);
-    release(&state, actor, "unblock", &target, unblocked).await
+    let unblocked = state.options.registry.unblock(&target.policy, target.caller.key);
+    release(&state, actor, "unblock", &target.policy, target.caller, unblocked).await
 }
 
 /// Sets the mode of a policy in all layers of this process.
@@ -180,9 +180,9 @@ fn scope(policy: Option<String>, everywhere: bool) -> Result<Option<String>, Pro
     Err(Problem::invalid("policy", mistake))
 }
 
-fn audit(state: &AdminState, actor: Actor, action: &'static str, target: &Target) -> Audit {
-    let mut audit = client_audit(state, actor, action, target.key);
-    audit.policy = Some(target.policy.name().clone());
+fn audit(state: &AdminState, actor: Actor, action: &'static str, policy: &Policy, key: Key) -> Audit {
+    let mut audit = client_audit(state, actor, action, key);
+    audit.policy = Some(policy.name().clone());
     audit
 }
 
@@ -214,16 +214,17 @@ async fn release<E>(
     state: &AdminState,
     actor: Actor,
     action: &'static str,
-    target: &Target,
+    policy: &Policy,
+    caller: NamedCaller,
     release: impl Future<Output = Result<(), E>>,
 ) -> Result<Response, Problem>
 where
     OverridingError: From<E>,
 {
-    let audit = audit(state, actor, action, target);
-    let answer =
-        change(state, audit, target.key, None, async { release.await.map(|()| of_store(state)) }).await?;
-    state.recorder.released(target.policy.name(), target.key);
+    let key = caller.key;
+    let audit = audit(state, actor, action, policy, key);
+    let answer = change(state, audit, caller, None, async { release.await.map(|()| of_store(state)) }).await?;
+    state.recorder.released(policy.name(), key);
     Ok(answer)
 }
 
@@ -231,7 +232,7 @@ where
 async fn change<E>(
     state: &AdminState,
     audit: Audit,
-    key: Key,
+    caller: NamedCaller,
     length: Option<Duration>,
     change: impl Future<Output = Result<&'static str, E>>,
 ) -> Result<Response, Problem>
@@ -253,7 +254,7 @@ where
     };
     let until =
         length.map(|length| now_ms().saturating_add(u64::try_from(length.as_millis()).unwrap_or(u64::MAX)));
-    Ok(json(&Changed { action, policy, caller: state.caller(key), until, reach }))
+    Ok(json(&Changed { action, policy, caller: state.caller(caller), until, reach }))
 }
 
 /// Reads a mode, in the form in which answers show it.

@@ -66,12 +66,12 @@ pub(crate) async fn post_budget(
     State(state): State<Arc<AdminState>>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let Target { policy, key } = Target::of_body(&state, body).await?;
-    let peek = state.options.registry.engine().check(Checks::one(policy, key, 0));
+    let Target { policy, caller } = Target::of_body(&state, body).await?;
+    let peek = state.options.registry.engine().check(Checks::one(policy, caller.key, 0));
     let decision = state.answer(peek).await?.into_decision();
     Ok(json(&Budget {
         policy: decision.policy().to_string(),
-        caller: state.caller(key),
+        caller: state.caller(caller),
         limit: decision.limit(),
         unlimited: decision.is_unlimited(),
         remaining: decision.remaining(),
@@ -93,11 +93,11 @@ pub(crate) async fn post_overrides(
     State(state): State<Arc<AdminState>>,
     body: Body,
 ) -> Result<Response, Problem> {
-    let Target { policy, key } = Target::of_body(&state, body).await?;
-    let found = state.answer(state.options.registry.overrides(&policy, key)).await?;
+    let Target { policy, caller } = Target::of_body(&state, body).await?;
+    let found = state.answer(state.options.registry.overrides(&policy, caller.key)).await?;
     Ok(json(&Overrides {
         policy: policy.name().to_string(),
-        caller: state.caller(key),
+        caller: state.caller(caller),
         block: found.block().map(|block| BlockUntil { until: since_epoch(block.until()) }),
         grant: found
             .grant()

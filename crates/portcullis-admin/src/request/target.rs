@@ -1,25 +1,27 @@
 //! Which policy and key a request is about.
 
+mod named;
+
 use std::net::{IpAddr, SocketAddr};
 
 use axum::body::Body;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use portcullis_core::overrides::OverrideError;
-use portcullis_core::{Key, KeyWriteError, Policy, PolicyName};
+use portcullis_core::{Key, Policy, PolicyName};
 use portcullis_tower::{Fingerprint, FingerprintError};
 
 use crate::problem::Problem;
-use crate::request::bodies::{IdentityBody, PartBody, PartsBody, RequestBody, TargetBody};
+use crate::request::bodies::{IdentityBody, RequestBody, TargetBody};
 use crate::request::body::read;
 use crate::snapshot::shown_text;
-use crate::state::AdminState;
+use crate::state::{AdminState, NamedCaller};
 
 /// A policy and a key.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) policy: Policy,
-    pub(crate) key: Key,
+    pub(crate) caller: NamedCaller,
 }
 
 impl Target {
@@ -32,74 +34,48 @@ impl Target {
     /// Finds the policy and the key.
     pub(crate) fn find(state: &AdminState, policy: &str, identity: IdentityBody) -> Result<Self, Problem> {
         let policy = state.policy(policy)?;
-        let key = key_of(state, Some(&policy), identity)?;
-        Ok(Self { policy, key })
+        let caller = caller_of(state, Some(&policy), identity)?;
+        Ok(Self { policy, caller })
     }
 }
 
-/// The key of a caller under no policy in particular. A request is of a caller if all layers that find a key in it find the same.
-pub(crate) fn client(state: &AdminState, identity: IdentityBody) -> Result<Key, Problem> {
-    let key = key_of(state, None, identity)?;
-    if key.is_shared() {
+/// A caller under no policy in particular. A request is of a caller if all layers that find a key in it find the same.
+pub(crate) fn client(state: &AdminState, identity: IdentityBody) -> Result<NamedCaller, Problem> {
+    let caller = caller_of(state, None, identity)?;
+    if caller.key.is_shared() {
         return Err(Problem::invalid("identity", OverrideError::SharedClient.to_string()));
     }
-    Ok(key)
+    Ok(caller)
 }
 
-fn key_of(state: &AdminState, policy: Option<&Policy>, identity: IdentityBody) -> Result<Key, Problem> {
+fn caller_of(
+    state: &AdminState,
+    policy: Option<&Policy>,
+    identity: IdentityBody,
+) -> Result<NamedCaller, Problem> {
     match (identity.fingerprint, identity.request, identity.parts) {
         (Some(text), None, None) => {
             let invalid = |detail: String| Problem::invalid("identity.fingerprint", detail);
             let key = text.parse().map(Fingerprint::key);
             let key = key.map_err(|error: FingerprintError| invalid(error.to_string()))?;
-            // A key with the same digits and other parts is another place in the store, where a change would have no effect.
-            if state.recorder.shown_key(key.fingerprint()).is_some_and(|shown| shown != key) {
-                let detail = "is not the whole fingerprint: copy it with its hyphens, as the list shows it";
-                return Err(invalid(detail.to_owned()));
+            match state.recorder.shown_key(key.fingerprint()) {
+                Some(shown) if shown == key => Ok(NamedCaller { key, note: None }),
+                // A key with the same digits and other parts is another place in the store, where a change would have no effect.
+                Some(_) => Err(invalid(
+                    "is not the whole fingerprint: copy it with its hyphens, as the list shows it".to_owned(),
+                )),
+                None => Ok(NamedCaller { key, note: Some(UNSEEN.to_owned()) }),
             }
-            Ok(key)
         }
-        (None, Some(request), None) => key_of_request(state, policy, request),
-        (None, None, Some(parts)) => key_of_parts(state, &parts),
+        (None, Some(request), None) => {
+            Ok(NamedCaller { key: key_of_request(state, policy, request)?, note: None })
+        }
+        (None, None, Some(parts)) => named::caller_of_parts(state, policy, &parts),
         _ => Err(Problem::invalid("identity", "must have one of `fingerprint`, `request` and `parts`")),
     }
 }
 
-/// Writes the parts as an extractor would.
-fn key_of_parts(state: &AdminState, PartsBody(parts): &PartsBody) -> Result<Key, Problem> {
-    let mut hasher = state.options.registry.secret().hasher();
-    let mut writer = hasher.writer();
-    for (tag, value) in parts {
-        let bytes: &[u8] = match value {
-            PartBody::Text(text) => text.as_bytes(),
-            PartBody::Hex { hex } => hex,
-            PartBody::U64 { u64 } => &u64.to_be_bytes(),
-        };
-        if SHARED_TAGS.contains(&tag.as_str()) {
-            writer.shared_part(tag, bytes);
-        } else {
-            writer.part(tag, bytes);
-        }
-    }
-    hasher.finish().map_err(|error| {
-        let detail = match error {
-            KeyWriteError::Empty => "names no part of a key".to_owned(),
-            error => error.to_string(),
-        };
-        Problem::invalid("identity.parts", detail)
-    })
-}
-
-/// The tags of the parts that extractors write as shared.
-const SHARED_TAGS: [&str; 7] = [
-    "route",
-    "http method",
-    "grpc service",
-    "grpc method",
-    "global",
-    "portcullis.missing",
-    "portcullis.preflight",
-];
+const UNSEEN: &str = "applies to a client that has this fingerprint: whether one has it cannot be verified, and no list of this instance shows it";
 
 /// Runs the extractors of the layers that have the policy, or of all layers, as they would run on such a request.
 fn key_of_request(state: &AdminState, policy: Option<&Policy>, request: RequestBody) -> Result<Key, Problem> {

@@ -95,13 +95,14 @@ fn budget(policy: &str, parts: &str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn order_of_parts_is_that_of_the_body() {
+async fn order_of_parts_is_that_of_the_key() {
     let limited = Limited::new();
     limited.request(ADA).await;
-    let send = async |parts: &str| limited.send(budget("search", parts)).await.json()["remaining"].clone();
+    let send = async |parts: &str| limited.send(budget("search", parts)).await;
     let (value, name) = (format!(r#""header": "{ADA}""#), r#""header name": "x-user""#);
-    assert_eq!(send(&format!("{{ {value}, {name} }}")).await, 2);
-    assert_eq!(send(&format!("{{ {name}, {value} }}")).await, 3);
+    assert_eq!(send(&format!("{{ {value}, {name} }}")).await.json()["remaining"], 2);
+    let reversed = send(&format!("{{ {name}, {value} }}")).await;
+    assert_eq!(reversed.problem(), (422, Some("identity.parts".to_owned())));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 mod admin;
 mod admin_api;
+mod admin_names;
 mod admin_tls;
 mod check;
 mod command_page;

@@ -10,8 +10,8 @@ use portcullis_core::Policy;
 use portcullis_tower::matching::{PathPattern, RequestMatcher, matched_path};
 use portcullis_tower::{
     AsyncKeyExtractor, Bearer, ClientIp, Cookie, Credential, Global, Header, Host, Identity, KeyError,
-    KeyExtractor, KeyWriter, Limit, Lookup, LookupCounts, LookupFuture, PathKey, PolicyExt as _, Query,
-    Route,
+    KeyExtractor, KeyForms, KeyWriter, Limit, Lookup, LookupCounts, LookupFuture, NamedPart, PathKey,
+    PolicyExt as _, Query, Route,
 };
 
 use crate::hooks::Hooks;
@@ -222,6 +222,29 @@ impl KeyExtractor for MatchedRoute {
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("route")
     }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(Self)
+    }
+}
+
+impl NamedPart for MatchedRoute {
+    fn name(&self) -> Cow<'_, str> {
+        "route".into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "/users/{id}".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["route"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        key.shared_part("route", value);
+        Ok(())
+    }
 }
 
 /// In place of an extension that the program did not register.
@@ -230,6 +253,10 @@ struct Unregistered;
 impl KeyExtractor for Unregistered {
     fn extract(&self, _: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
         Ok(Identity::Exempt)
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::default()
     }
 }
 
@@ -272,6 +299,10 @@ impl KeyExtractor for Except<Arc<dyn KeyExtractor>> {
 
     fn description(&self) -> Cow<'static, str> {
         self.key.description()
+    }
+
+    fn forms(&self) -> KeyForms {
+        self.key.forms()
     }
 }
 

@@ -8,7 +8,7 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::only_line::{OnlyLine, only_line};
-use super::{Identity, KeyError, KeyExtractor, without_whitespace};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart, without_whitespace};
 
 /// The token of `Authorization: Bearer <token>`.
 ///
@@ -74,6 +74,34 @@ impl KeyExtractor for Bearer {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("bearer")
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(*self)
+    }
+}
+
+impl NamedPart for Bearer {
+    fn name(&self) -> Cow<'_, str> {
+        "bearer".into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "abc.def".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["bearer"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        match value.trim_ascii() {
+            token if is_token(token) => {
+                key.part("bearer", token);
+                Ok(())
+            }
+            _ => Err(KeyError::client("must be a token, without the word `Bearer`")),
+        }
     }
 }
 

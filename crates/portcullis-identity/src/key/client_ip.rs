@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName};
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart};
 use ip_prefix::PrefixLengths;
 use log_once::LogOnce;
 use no_peer::no_peer;
@@ -241,5 +241,9 @@ impl KeyExtractor for ClientIp {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("client_ip")
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(self.prefix_lengths)
     }
 }

@@ -6,7 +6,7 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{KeyWriter, Secret};
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms};
 
 /// Two identities as one. Made by [`KeyExtractor::and`].
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +66,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("{} and {}", self.left.description(), self.right.description()))
     }
+
+    fn forms(&self) -> KeyForms {
+        self.left.forms().and(&self.right.forms())
+    }
 }
 
 /// An identity, or another one where it is missing. Made by [`KeyExtractor::or`].
@@ -123,6 +127,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("{} or {}", self.left.description(), self.right.description()))
+    }
+
+    fn forms(&self) -> KeyForms {
+        self.left.forms().or(self.right.forms())
     }
 }
 

@@ -6,7 +6,7 @@ use http::header::COOKIE;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart};
 
 /// The value of a cookie, byte for byte except for whitespace around it: it is not percent-decoded, and quotes are kept.
 ///
@@ -53,6 +53,11 @@ impl Cookie {
     pub fn last(self) -> Self {
         Self { is_last: true, ..self }
     }
+
+    fn write_value(&self, value: &[u8], key: &mut KeyWriter<'_>) {
+        key.part("cookie", value);
+        key.part("cookie name", self.name.as_bytes());
+    }
 }
 
 impl KeyExtractor for Cookie {
@@ -63,8 +68,7 @@ impl KeyExtractor for Cookie {
         let found = if self.is_last { values.last() } else { values.next() };
         match found {
             Some((_, value)) if !value.is_empty() => {
-                key.part("cookie", value);
-                key.part("cookie name", self.name.as_bytes());
+                self.write_value(value, key);
                 Ok(Identity::Found)
             }
             _ => Ok(Identity::Missing),
@@ -81,6 +85,35 @@ impl KeyExtractor for Cookie {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("cookie {}", self.name))
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(self.clone())
+    }
+}
+
+impl NamedPart for Cookie {
+    fn name(&self) -> Cow<'_, str> {
+        format!("cookie {}", self.name).into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "31d4".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["cookie", "cookie name"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        match value.trim_ascii() {
+            [] => Err(KeyError::client("must not be empty")),
+            value if value.contains(&b';') => Err(KeyError::client("must not contain a semicolon")),
+            value => {
+                self.write_value(value, key);
+                Ok(())
+            }
+        }
     }
 }
 

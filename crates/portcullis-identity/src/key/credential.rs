@@ -6,7 +6,7 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms};
 
 /// An identity whose absence is rejected with 401. Made by [`KeyExtractor::credential`].
 #[derive(Clone, Debug)]
@@ -48,5 +48,9 @@ impl<K: KeyExtractor> KeyExtractor for Credential<K> {
 
     fn description(&self) -> Cow<'static, str> {
         self.extractor.description()
+    }
+
+    fn forms(&self) -> KeyForms {
+        self.extractor.forms()
     }
 }

@@ -7,7 +7,7 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, LookupFuture};
+use super::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, KeyForms, LookupFuture};
 use crate::LookupCounts;
 
 macro_rules! forward_to_pointee {
@@ -39,6 +39,10 @@ macro_rules! forward_to_pointee {
 
             fn description(&self) -> Cow<'static, str> {
                 (**self).description()
+            }
+
+            fn forms(&self) -> KeyForms {
+                (**self).forms()
             }
         }
 
@@ -92,6 +96,7 @@ mod tests {
             assert_eq!(key(pointer), key(&Bearer));
             assert_eq!(pointer.challenge().unwrap(), "Bearer");
             assert_eq!(pointer.description(), "bearer");
+            assert_eq!(pointer.forms().to_string(), Bearer.forms().to_string());
             assert_eq!(pointer.expected(&parts).unwrap(), "a bearer token");
             assert!(!pointer.counts_rejections() && pointer.is_chosen_by_client());
         }

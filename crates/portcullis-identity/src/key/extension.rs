@@ -7,7 +7,8 @@ use std::fmt;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::named::TaggedValue;
+use super::{Identity, KeyError, KeyExtractor, KeyForms};
 
 /// A value that another layer inserted into the request's extensions: the user, the tenant or the device, the subject of the
 /// peer's certificate or the id of a calling service.
@@ -34,6 +35,8 @@ use super::{Identity, KeyError, KeyExtractor};
 /// ```
 pub struct Extension<T> {
     write: Box<Write<T>>,
+    /// The tag, if it writes the bytes of the value.
+    tag: Option<&'static str>,
 }
 
 type Write<T> = dyn Fn(&T, &mut KeyWriter<'_>) -> Identity + Send + Sync;
@@ -54,7 +57,7 @@ impl<T: Send + Sync + 'static> Extension<T> {
             key.part(type_name::<T>(), bytes);
             Identity::Found
         };
-        Self { write: Box::new(write) }
+        Self { write: Box::new(write), tag: Some(type_name::<T>()) }
     }
 
     /// Uses the parts that `write` writes for a `T`: at least one, with tags that distinguish it from other identities.
@@ -63,7 +66,7 @@ impl<T: Send + Sync + 'static> Extension<T> {
             write(value, key);
             Identity::Found
         };
-        Self { write: Box::new(write) }
+        Self { write: Box::new(write), tag: None }
     }
 }
 
@@ -93,6 +96,10 @@ impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("extension {}", type_name::<T>()))
+    }
+
+    fn forms(&self) -> KeyForms {
+        self.tag.map_or_else(KeyForms::unknown, |tag| KeyForms::of(TaggedValue(tag)))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use http::HeaderName;
 use http::header::InvalidHeaderName;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue};
 use portcullis_core::{KeyWriter, or_panic};
 
 use super::only_line::{OnlyLine, only_line};
-use super::{Identity, KeyError, KeyExtractor, without_whitespace};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart, without_whitespace};
 use crate::{ClientIp, Trust};
 
 /// The value of a header, byte for byte except for the spaces and tabs around it.
@@ -84,6 +84,12 @@ impl Header {
     pub fn trusted(self, clients: &ClientIp) -> Self {
         Self { proxies: Some(Box::new(clients.trust_of_headers())), ..self }
     }
+
+    fn write_value(&self, value: &[u8], key: &mut KeyWriter<'_>) {
+        // The value first: the first part determines the slot of the key in a store, and the name is the same for all.
+        key.part("header", value);
+        key.part("header name", self.name.as_str().as_bytes());
+    }
 }
 
 /// The name of a header, by a literal or a name that was parsed.
@@ -112,9 +118,7 @@ impl KeyExtractor for Header {
         if value.is_empty() {
             return Ok(Identity::Missing);
         }
-        // The value first: the first part determines the slot of the key in a store, and the name is the same for all.
-        key.part("header", value);
-        key.part("header name", self.name.as_str().as_bytes());
+        self.write_value(value, key);
         Ok(Identity::Found)
     }
 
@@ -129,5 +133,35 @@ impl KeyExtractor for Header {
     fn description(&self) -> Cow<'static, str> {
         let kind = if self.proxies.is_some() { "trusted header" } else { "header" };
         Cow::Owned(format!("{kind} {}", self.name))
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(self.clone())
+    }
+}
+
+impl NamedPart for Header {
+    fn name(&self) -> Cow<'_, str> {
+        format!("header {}", self.name).into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "ada".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["header", "header name"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        let value =
+            HeaderValue::from_bytes(value).map_err(|_| KeyError::client("is no value of a header"))?;
+        match without_whitespace(&value) {
+            [] => Err(KeyError::client("must not be empty")),
+            value => {
+                self.write_value(value, key);
+                Ok(())
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use http::header::HOST;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart};
 use crate::host::{canonical, hosts};
 
 /// The host that a request names: in its URI, as over HTTP/2, or in the header `Host`.
@@ -68,6 +68,31 @@ impl KeyExtractor for Host {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Borrowed("host")
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(*self)
+    }
+}
+
+impl NamedPart for Host {
+    fn name(&self) -> Cow<'_, str> {
+        "host".into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "api.example.com".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["host"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        let host = str::from_utf8(value).ok().and_then(canonical);
+        let host = host.ok_or_else(|| KeyError::client("is no name of a host, which has no port here"))?;
+        key.shared_part("host", host.as_bytes());
+        Ok(())
     }
 }
 

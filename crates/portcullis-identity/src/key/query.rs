@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart};
 
 /// The value of a parameter in the query string, form-decoded (`%20` and `+` are a space).
 ///
@@ -36,6 +36,11 @@ impl Query {
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }
+
+    fn write_value(&self, value: &str, key: &mut KeyWriter<'_>) {
+        key.part("query", value.as_bytes());
+        key.part("query name", self.name.as_bytes());
+    }
 }
 
 impl KeyExtractor for Query {
@@ -53,8 +58,7 @@ impl KeyExtractor for Query {
         if value.contains(char::REPLACEMENT_CHARACTER) {
             return Err(KeyError::client(format!("parameter {} is not UTF-8", self.name)));
         }
-        key.part("query", value.as_bytes());
-        key.part("query name", self.name.as_bytes());
+        self.write_value(&value, key);
         Ok(Identity::Found)
     }
 
@@ -68,5 +72,33 @@ impl KeyExtractor for Query {
 
     fn description(&self) -> Cow<'static, str> {
         Cow::Owned(format!("query {}", self.name))
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(self.clone())
+    }
+}
+
+impl NamedPart for Query {
+    fn name(&self) -> Cow<'_, str> {
+        format!("query {}", self.name).into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "ada".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["query", "query name"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        match str::from_utf8(value) {
+            Ok(value) if !value.is_empty() && !value.contains(char::REPLACEMENT_CHARACTER) => {
+                self.write_value(value, key);
+                Ok(())
+            }
+            _ => Err(KeyError::client("must be a text that is not empty, as it is decoded")),
+        }
     }
 }

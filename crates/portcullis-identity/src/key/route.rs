@@ -6,7 +6,7 @@ use http::Method;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, KeyForms, NamedPart};
 use crate::method::{handling_method, is_same};
 use crate::written_path::is_plain;
 #[cfg(feature = "axum")]
@@ -76,19 +76,29 @@ impl Route {
     pub const fn grpc_method() -> Self {
         Self { part: Part::GrpcMethod }
     }
+
+    const fn tag(self) -> &'static str {
+        match self.part {
+            #[cfg(feature = "axum")]
+            Part::MatchedPath => "route",
+            Part::HttpMethod => "http method",
+            Part::GrpcService => "grpc service",
+            Part::GrpcMethod => "grpc method",
+        }
+    }
 }
 
 impl KeyExtractor for Route {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        let (tag, value) = match self.part {
+        let value = match self.part {
             #[cfg(feature = "axum")]
-            Part::MatchedPath => ("route", matched_path(parts)),
-            Part::HttpMethod => ("http method", Some(known(handling_method(parts)))),
-            Part::GrpcService => ("grpc service", grpc_call(parts).map(|(service, _, _)| service)),
-            Part::GrpcMethod => ("grpc method", grpc_call(parts).map(|(_, _, call)| call)),
+            Part::MatchedPath => matched_path(parts),
+            Part::HttpMethod => Some(known(handling_method(parts))),
+            Part::GrpcService => grpc_call(parts).map(|(service, _, _)| service),
+            Part::GrpcMethod => grpc_call(parts).map(|(_, _, call)| call),
         };
         let Some(value) = value else { return Ok(Identity::Missing) };
-        key.shared_part(tag, value.as_bytes());
+        key.shared_part(self.tag(), value.as_bytes());
         Ok(Identity::Found)
     }
 
@@ -104,6 +114,46 @@ impl KeyExtractor for Route {
             Part::GrpcService => "grpc_service",
             Part::GrpcMethod => "grpc_method",
         })
+    }
+
+    fn forms(&self) -> KeyForms {
+        KeyForms::of(*self)
+    }
+}
+
+impl NamedPart for Route {
+    fn name(&self) -> Cow<'_, str> {
+        self.description()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        match self.part {
+            #[cfg(feature = "axum")]
+            Part::MatchedPath => "/users/{id}",
+            Part::HttpMethod => "GET",
+            Part::GrpcService => "helloworld.Greeter",
+            Part::GrpcMethod => "helloworld.Greeter/SayHello",
+        }
+        .into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec![self.tag()]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        let text = str::from_utf8(value).unwrap_or_default();
+        let value = match self.part {
+            Part::HttpMethod if text.is_empty() => Some(""),
+            Part::HttpMethod => text.parse().ok().map(|method| match known(&method) {
+                _ if is_same(&method, &Method::HEAD) => "GET",
+                known => known,
+            }),
+            _ => Some(text).filter(|text| !text.is_empty()),
+        };
+        let value = value.ok_or_else(|| KeyError::client("is no value that a request has"))?;
+        key.shared_part(self.tag(), value.as_bytes());
+        Ok(())
     }
 }
 
@@ -129,7 +179,7 @@ fn matched_path(parts: &Parts) -> Option<&str> {
     route
 }
 
-fn known(method: &Method) -> &str {
+fn known(method: &Method) -> &'static str {
     static KNOWN: [Method; 8] = [
         Method::GET,
         Method::POST,

@@ -3,8 +3,9 @@
 use http::request::Parts;
 use portcullis_core::{Key, Secret};
 
+use super::key::SharedKey;
 use super::{KeySource, Limit, QuotaSource, ResolvedKey};
-use crate::{KeyError, LookupCounts, Mode, OnMissing, Percent};
+use crate::{KeyError, LookupCounts, Mode, NamedPart as _, OnMissing, Percent};
 use portcullis_engine as engine;
 use portcullis_engine::is_in_flight;
 use portcullis_engine::policies::{Member, Registered};
@@ -130,6 +131,6 @@ impl Limit {
 /// The key of all requests without an identity.
 fn key_of_missing(secret: &Secret) -> Result<Key, KeyError> {
     let mut hasher = secret.hasher();
-    hasher.writer().shared_part("portcullis.missing", b"");
+    SharedKey.write(b"", &mut hasher.writer())?;
     Ok(hasher.finish()?)
 }

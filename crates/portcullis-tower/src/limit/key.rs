@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::{Key, KeyHasher, Secret};
+use portcullis_core::{Key, KeyHasher, KeyWriter, Secret};
 
 use super::Limit;
-use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup};
+use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, KeyForms, Lookup, NamedPart, OnMissing};
 
 /// How the key of a request is determined.
 #[derive(Clone)]
@@ -42,6 +42,42 @@ impl Limit {
     /// What the key is, for people.
     pub(crate) fn key_description(&self) -> Cow<'static, str> {
         self.key_name.clone().unwrap_or_else(|| self.key.description())
+    }
+}
+
+impl Limit {
+    /// The forms of its keys. What look-ups find is known to the service only.
+    pub(crate) fn key_forms(&self) -> KeyForms {
+        let own = match &self.key {
+            KeySource::Sync(key) => key.forms(),
+            KeySource::Async(_) | KeySource::Before => KeyForms::unknown(),
+        };
+        if self.on_missing == OnMissing::Shared { own.or(KeyForms::of(SharedKey)) } else { own }
+    }
+}
+
+/// The key of all requests without an identity, where they share one.
+pub(super) struct SharedKey;
+
+impl NamedPart for SharedKey {
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed("portcullis.missing")
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["portcullis.missing"]
+    }
+
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        if !value.is_empty() {
+            return Err(KeyError::client("has no value"));
+        }
+        key.shared_part("portcullis.missing", b"");
+        Ok(())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Networks of addresses.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -7,6 +8,7 @@ use ipnet::IpNet;
 use portcullis_core::KeyWriter;
 
 use super::address::fold;
+use super::{KeyError, NamedPart};
 
 /// The network that is charged for an address, of the configured prefix length.
 ///
@@ -65,5 +67,52 @@ impl PrefixLengths {
         let address = fold(address);
         let prefix = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
         IpPrefix(IpNet::new_assert(address, prefix).trunc())
+    }
+}
+
+impl NamedPart for PrefixLengths {
+    fn name(&self) -> Cow<'_, str> {
+        "ip".into()
+    }
+
+    fn example(&self) -> Cow<'_, str> {
+        "203.0.113.20".into()
+    }
+
+    fn tags(&self) -> Vec<&str> {
+        vec!["ipv4"]
+    }
+
+    /// An address, or the network of it that is charged.
+    fn write(&self, value: &[u8], key: &mut KeyWriter<'_>) -> Result<(), KeyError> {
+        let text = str::from_utf8(value).unwrap_or_default().trim_ascii();
+        let (address, length) = match text.parse::<IpNet>() {
+            Ok(network) => (Some(network.addr()), Some(network)),
+            Err(_) => (text.parse().ok(), None),
+        };
+        let address: IpAddr = address.ok_or_else(|| {
+            KeyError::client("must be an address such as 203.0.113.20 or 2001:db8::1, or the network of it that is charged")
+        })?;
+        let prefix = self.prefix_of(address);
+        if let Some(network) = length
+            && network.prefix_len() != network.max_prefix_len()
+            && network.trunc() != prefix.0
+        {
+            return Err(KeyError::client(format!(
+                "is a network that is not charged as one, but by networks of /{}: name one of them, or turn the whole network away by `deny`",
+                prefix.0.prefix_len()
+            )));
+        }
+        prefix.write(key);
+        Ok(())
+    }
+
+    fn value_of<'v>(&self, tag: &str, bytes: &'v [u8]) -> Option<Cow<'v, [u8]>> {
+        let address: IpAddr = match (tag, bytes) {
+            ("ipv4", [address @ .., _]) => <[u8; 4]>::try_from(address).ok()?.into(),
+            ("ipv6", [address @ .., _]) => <[u8; 16]>::try_from(address).ok()?.into(),
+            _ => return None,
+        };
+        Some(Cow::Owned(address.to_string().into_bytes()))
     }
 }

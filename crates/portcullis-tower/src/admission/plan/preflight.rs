@@ -12,6 +12,7 @@ use crate::limit::KeySource;
 use crate::{Identity, KeyError, KeyExtractor};
 use portcullis_engine::EventKind;
 use portcullis_engine::{Ask, CallerPolicies};
+use portcullis_identity::PREFLIGHT;
 use request::{has_credentials, is_preflight};
 
 /// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
@@ -64,7 +65,7 @@ fn preflight_key(
         Identity::Found => {
             // An extractor that wrote nothing returns an error here, as on any request.
             hasher.clone().finish()?;
-            hasher.writer().shared_part("portcullis.preflight", b"");
+            hasher.writer().shared_part(PREFLIGHT, b"");
             Ok(Some(hasher.finish()?))
         }
         Identity::Missing | Identity::Exempt => Ok(None),

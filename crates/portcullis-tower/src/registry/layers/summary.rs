@@ -9,7 +9,7 @@ use portcullis_core::{Key, Policy, PolicyName, Secret};
 
 use crate::OnMissing;
 use crate::limit::{KeySource, Limit, ResolvedKey};
-use crate::{KeyError, Mode};
+use crate::{KeyError, KeyForms, Mode};
 
 /// A layer that exists, with its policies as they were when `Limiter::layers` was called.
 ///
@@ -142,6 +142,11 @@ impl PolicySummary {
     /// Returns [what its key is](crate::KeyExtractor::description), for people: `client_ip`.
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// Returns the [forms of its keys](crate::KeyExtractor::forms), with the key of all requests without an identity, if they share one.
+    pub fn key_forms(&self) -> KeyForms {
+        self.limit.key_forms()
     }
 }
 
