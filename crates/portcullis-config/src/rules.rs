@@ -1,5 +1,6 @@
 //! Rules: what the policies of a file limit, and how.
 
+mod charge_when;
 mod check;
 #[cfg(feature = "signed")]
 mod document;

@@ -28,11 +28,11 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
             "nothing verifies {unverified} ({}): a client may send another one with each request",
             rule.key
         );
-        let bounds =
-            |other: &Rule| other.key.identity().is_some_and(|identity| rule.key.is_bounded_by(identity));
-        let Some(has_beside) =
-            identities.cover(&rule.matcher, |other| other.key.is_address() || bounds(other))
-        else {
+        let bounds = |other: &Rule| {
+            other.key.is_address()
+                || other.key.identity().is_some_and(|identity| rule.key.is_bounded_by(identity))
+        };
+        let Some(has_beside) = identities.cover(rule, &rule.matcher, bounds) else {
             findings
                 .error(path, span, "the conditions of the policies are too many to find one by address beside this key")
                 .help("shorten the lists in `match`, or add a policy with key = \"client_ip\" and without `match`");
@@ -52,9 +52,14 @@ pub(super) fn unverified_keys(rules: &[Rule], findings: &Findings) {
                 .warning(path, span, message)
                 .help("such a client is not limited: add a policy with key = \"client_ip\" beside it");
         } else {
-            findings
-                .error(path, span, format!("{message}, and no policy by address{verified} is beside it"))
-                .help(format!("such a client is not limited: add an enforced policy with key = \"client_ip\"{verified} and a `match` that includes that of this one"));
+            let (why, help) = identities.why_not(rule, bounds).unwrap_or_default();
+            let error = findings.error(
+                path,
+                span,
+                format!("{message}, and no policy by address{verified} is beside it{why}"),
+            );
+            let help = if help.is_empty() { add_one(&verified) } else { help };
+            error.help(format!("such a client is not limited: {help}"));
         }
     }
 }
@@ -92,7 +97,7 @@ pub(super) fn written_conditions(rules: &[Rule], findings: &Findings) {
         let is_strict = |other: &Rule| {
             other.key.is_address() && other.matcher.written().next().is_none() && other.relaxed.is_empty()
         };
-        match identities.cover(&rule.matcher.without_written(), is_strict) {
+        match identities.cover(rule, &rule.matcher.without_written(), is_strict) {
             Some(false) => {}
             Some(true) => continue,
             None => {
@@ -131,7 +136,13 @@ fn enforced(rules: &[Rule]) -> impl Iterator<Item = &Rule> {
     first.map(|(rule, _)| rule).filter(|rule| matches!(rule.mode, Mode::Enforce))
 }
 
-/// The enforced policies by an address or a verified identity, those for all requests first, which are compared at once.
+fn add_one(verified: &str) -> String {
+    format!(
+        "add an enforced policy with key = \"client_ip\"{verified} and a `match` that includes that of this one"
+    )
+}
+
+/// The policies by an address or a verified identity, those for all requests first, which are compared at once.
 struct Identities<'r> {
     rules: Vec<&'r Rule>,
     comparisons: Comparisons,
@@ -143,24 +154,64 @@ impl<'r> Identities<'r> {
         if !findings.errors_are_all(|field| is_of_a_rule(field, rules)) {
             return None;
         }
-        let is_identity = |rule: &&Rule| rule.key.identity().is_some();
-        let identities = rules
-            .iter()
-            .filter(is_identity)
-            .filter(|rule| rule.mode == Mode::Enforce && !rule.charges_by_outcome);
+        let identities = rules.iter().filter(|rule| rule.key.identity().is_some());
         let (mut all, narrower): (Vec<_>, Vec<_>) = identities.partition(|rule| is_everything(rule));
         all.extend(narrower);
         Some(Self { rules: all, comparisons: Comparisons::at_most(MAX_COMPARISONS) })
     }
 
-    /// Whether one of those of which this holds applies to all requests of a matcher. `None` if that takes too many comparisons.
-    fn cover(&mut self, matcher: &Matcher, holds: impl Fn(&Rule) -> bool) -> Option<bool> {
-        for other in self.rules.iter().filter(|other| holds(other)) {
+    /// Whether one of those of which this holds limits all requests of a matcher, and charges at least the responses that the rule charges.
+    /// `None` if that takes too many comparisons.
+    fn cover(&mut self, rule: &Rule, matcher: &Matcher, holds: impl Fn(&Rule) -> bool) -> Option<bool> {
+        let counts =
+            |other: &Rule| other.mode == Mode::Enforce && charges_as_much(other, rule) && holds(other);
+        for other in self.rules.iter().filter(|other| counts(other)) {
             if other.matcher.covers(matcher, &mut self.comparisons)? {
                 return Some(true);
             }
         }
         Some(false)
+    }
+
+    /// Why those of which this holds do not count beside a rule, by the one that lacks the least, and what to do.
+    fn why_not(&mut self, rule: &Rule, holds: impl Fn(&Rule) -> bool) -> Option<(String, String)> {
+        let (mut found, mut elsewhere) = (None, None);
+        let others = self.rules.iter().filter(|other| other.table() != rule.table() && holds(other));
+        for other in others {
+            if other.matcher.covers(&rule.matcher, &mut self.comparisons)? {
+                found = Some(*other);
+                break;
+            }
+            elsewhere = elsewhere.or(Some(*other));
+        }
+        let name = found.or(elsewhere)?.name();
+        let (why, help) = match found {
+            Some(other) if other.mode != Mode::Enforce => {
+                ("it is not enforced", format!("enforce policy {name}: mode = \"enforce\""))
+            }
+            Some(_) => (
+                "its `charge_when` leaves out responses that this one charges",
+                format!(
+                    "let the `charge_when` of policy {name} name all responses of this one, or remove it there"
+                ),
+            ),
+            None => (
+                "its `match` leaves out requests of this one",
+                format!(
+                    "let the `match` of policy {name} include that of this one, or add an enforced policy with key = \"client_ip\" that does"
+                ),
+            ),
+        };
+        Some((format!(": policy {name} does not count, because {why}"), help))
+    }
+}
+
+/// Whether a rule charges each response that the other one charges.
+fn charges_as_much(rule: &Rule, other: &Rule) -> bool {
+    match (&rule.charge_when, &other.charge_when) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(own), Some(other)) => own.includes(other),
     }
 }
 

@@ -8,6 +8,7 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::{Policy, PolicyName};
 use portcullis_tower::{Limit, Mode};
 
+use super::charge_when::ChargeWhen;
 use super::key::Key;
 use super::matcher::{Matcher, RequestView};
 use crate::hooks::RejectWith;
@@ -19,7 +20,8 @@ pub struct Rule {
     pub(super) limit: Limit,
     pub(super) mode: Mode,
     pub(super) lock_out: Option<LockOut>,
-    pub(super) charges_by_outcome: bool,
+    /// The responses that are charged. `None` for all.
+    pub(super) charge_when: Option<Arc<ChargeWhen>>,
     pub(super) table: String,
     pub(super) span: Span,
     pub(super) key: Key,

@@ -1,32 +1,12 @@
 //! `charge_when` and `charge_after`: which responses are charged, and what happens before.
 
-use std::sync::Arc;
+use portcullis_tower::Limit;
 
-use portcullis_tower::{Limit, ResponseOutcome};
-
+use super::super::charge_when::ChargeWhen;
 use super::Reader;
 use crate::fields::{Fields, decode, quoted};
-use crate::hooks::Charges;
 use crate::tables::MOST_UNSETTLED;
 use crate::tree::{Node, Value};
-
-/// Which responses are charged.
-pub(super) struct ChargeWhen {
-    /// From the first to the last, both included.
-    status: Vec<(u16, u16)>,
-    grpc_status: Vec<i32>,
-    /// What the program registered.
-    function: Option<Arc<Charges>>,
-}
-
-impl ChargeWhen {
-    pub(super) fn charges(&self, outcome: &ResponseOutcome<'_>) -> bool {
-        let status = outcome.status().as_u16();
-        self.status.iter().any(|(first, last)| (*first..=*last).contains(&status))
-            || outcome.grpc_status().is_some_and(|status| self.grpc_status.contains(&status))
-            || self.function.as_ref().is_some_and(|charges| charges(outcome))
-    }
-}
 
 impl Reader<'_> {
     /// `true`, or the most requests of a key that are unsettled at the same time.
@@ -70,6 +50,7 @@ impl Reader<'_> {
                 .filter_map(|one| self.grpc_status(one, &grpc_status))
                 .collect(),
             function: self.function(&self.hooks.charges, &fields, what, without, None),
+            function_name: fields.node("function").map(ToString::to_string),
         };
         if fields.is_empty() {
             fields

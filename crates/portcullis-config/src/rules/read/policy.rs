@@ -10,6 +10,7 @@ use portcullis_core::{
 use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{Cost, Limit, Mode, OnMissing};
 
+use super::super::charge_when::ChargeWhen;
 use super::super::key::{Key, KeySource};
 use super::super::matcher::Matcher;
 use super::super::rule::{RejectWithOption, Rule};
@@ -95,7 +96,7 @@ impl Reader<'_> {
         let most = (is_valid && is_exact).then(|| policy.strategy().limit());
         let cost = self.cost(fields, most.filter(|most| *most > 0));
         let (cost, is_left) = cost.map_or((None, false), |read| (Some(read.cost), read.is_left_by_writing));
-        let charges_by_outcome = charge_when.is_some();
+        let charge_when = charge_when.map(Arc::new);
         let lock_out = self.lock_out(fields);
         let mut limit = parts.limit(policy);
         if let Some(add_quota) = quota {
@@ -104,7 +105,7 @@ impl Reader<'_> {
         if let Some(tiers) = fields.node("tiers") {
             limit = limit.describe_quotas(&format!("quotas of callers {tiers}"));
         }
-        if let Some(charge_when) = charge_when {
+        if let Some(charge_when) = charge_when.clone() {
             limit = limit.charge_when(move |outcome| charge_when.charges(outcome));
         }
         if let Some(responses) = fields.node("charge_when") {
@@ -119,7 +120,7 @@ impl Reader<'_> {
         }
         limit = Self::plain_options(fields, limit, cost);
         self.refuse(&limit, fields);
-        let mut rule = parts.rule(limit, lock_out, charges_by_outcome);
+        let mut rule = parts.rule(limit, lock_out, charge_when);
         rule.relaxed.extend(is_left.then(|| (fields.path("cost"), fields.span_of("cost"))));
         rule
     }
@@ -204,7 +205,7 @@ impl Reader<'_> {
                 .help("leave out `in_flight`");
         }
         let limit = parts.limit(policy.filter(|_| limit.is_some_and(|limit| limit > 0))?);
-        Some(parts.rule(if release_at_headers { limit.release_at_headers() } else { limit }, None, false))
+        Some(parts.rule(if release_at_headers { limit.release_at_headers() } else { limit }, None, None))
     }
 }
 
@@ -238,12 +239,12 @@ impl Parts {
         if self.hide { limit.hide() } else { limit }
     }
 
-    fn rule(&self, limit: Limit, lock_out: Option<LockOut>, charges_by_outcome: bool) -> Rule {
+    fn rule(&self, limit: Limit, lock_out: Option<LockOut>, charge_when: Option<Arc<ChargeWhen>>) -> Rule {
         Rule {
             limit,
             mode: self.mode,
             lock_out,
-            charges_by_outcome,
+            charge_when,
             table: self.table.clone(),
             span: self.span,
             key: self.key.clone(),
