@@ -102,6 +102,13 @@ impl Diagnostics {
         self.list.iter().any(|one| one.severity >= Severity::Warning)
     }
 
+    /// The warnings and errors among the findings, without notes.
+    #[must_use]
+    pub fn without_notes(&self) -> Self {
+        let list = self.list.iter().filter(|one| one.severity >= Severity::Warning).cloned().collect();
+        Self { sources: Arc::clone(&self.sources), list }
+    }
+
     /// The findings, those that come first in the files in front.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Diagnostic> {
         self.list.iter()

@@ -301,7 +301,8 @@ impl Rules {
     }
 
     /// A layer that rejects what `deny` of `[layer]` lists, and limits nothing.
-    pub(crate) fn denials(&self, registry: &Arc<Registry>) -> RateLimitLayer {
+    #[expect(clippy::missing_panics_doc, reason = "a layer without limits is refused nowhere")]
+    pub fn denials(&self, registry: &Arc<Registry>) -> RateLimitLayer {
         let layer = RateLimitLayer::try_new(Arc::clone(registry), []);
         self.0.options.deny_in(layer.expect("a layer without limits is refused nowhere"))
     }
@@ -310,6 +311,25 @@ impl Rules {
     pub fn explain(&self, parts: &Parts) -> Vec<Match<'_>> {
         let readings = PathReadings::of(parts);
         let request = RequestView::of(&readings);
-        self.iter().map(|rule| Match { rule, mismatch: rule.mismatch(&request) }).collect()
+        let explain = |rule| {
+            let mismatch = Rule::mismatch(rule, &request);
+            let except = rule.except.first(parts).filter(|_| mismatch.is_none());
+            let exempted_by = except.map(|at| format!("policy.{}.except[{at}]", rule.table()));
+            Match { rule, mismatch, exempted_by, tier: rule.tiers.as_ref().map(|tiers| tiers.explain(parts)) }
+        };
+        self.iter().map(explain).collect()
+    }
+
+    /// What the lists of `[layer]` make of a request, whatever rules match it: such as `exempt by layer.except[0]`. `None` if they do not concern
+    /// it.
+    pub fn explain_lists(&self, parts: &Parts) -> Option<String> {
+        let LayerOptions { deny, only, except, .. } = &self.0.options;
+        if let Some(at) = explain::first(deny, parts) {
+            return Some(format!("denied by layer.deny[{at}]"));
+        }
+        if !only.is_empty() && only.matches(parts) == Ok(false) {
+            return Some("exempt, because layer.only lists other requests".to_owned());
+        }
+        explain::first(except, parts).map(|at| format!("exempt by layer.except[{at}]"))
     }
 }

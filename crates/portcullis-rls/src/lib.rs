@@ -96,6 +96,7 @@ use std::sync::{Arc, Weak};
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::{FailureMode, LayerError, Limiter, Policy, PolicySettings, StoreError};
+use portcullis_engine::log_throttle::LogThrottle;
 
 use call::Call;
 use limits::{Limits, LimitsInUse};
@@ -133,6 +134,8 @@ pub struct RateLimitService {
     no_limits: Arc<portcullis_engine::Limits>,
     in_use: Arc<LimitsInUse>,
     charge_denied_hits: bool,
+    /// Calls with a domain that no file has.
+    unknown_domains: Arc<LogThrottle>,
 }
 
 impl RateLimitService {
@@ -189,6 +192,7 @@ impl RateLimitService {
             no_limits: Arc::new(no_limits),
             in_use,
             charge_denied_hits: false,
+            unknown_domains: Arc::new(LogThrottle::per_minute()),
         }
     }
 

@@ -38,7 +38,11 @@ impl Limits {
     ) -> Result<verdict::Verdict, CallError> {
         match self {
             Self::Envoy(descriptors) => {
-                let plan = Plan::of(service, &descriptors.load(), call);
+                let descriptors = descriptors.load();
+                if !descriptors.has_domain(call.domain) {
+                    log_unknown_domain(service, call.domain);
+                }
+                let plan = Plan::of(service, &descriptors, call);
                 let limits = Arc::new(service.no_limits.with_policies(plan.limits()));
                 decide::decide(&plan, &limits, service.charge_denied_hits).await
             }
@@ -46,3 +50,21 @@ impl Limits {
         }
     }
 }
+
+/// Such a call is answered with `OK`, as by Envoy's service.
+fn log_unknown_domain(service: &RateLimitService, domain: &str) {
+    service.unknown_domains.count(0, None, || {
+        let domain: String = domain.chars().take(SHOWN_CHARS).collect();
+        move |counted| {
+            tracing::warn!(
+                domain,
+                calls = counted.events,
+                "no file has the domain of a call, so that nothing limits it: compare the domain of Envoy's filter with those of the files; counted \
+                 since the last such line, and this is one of the domains"
+            );
+        }
+    });
+}
+
+/// A domain may have a thousand bytes.
+const SHOWN_CHARS: usize = 100;

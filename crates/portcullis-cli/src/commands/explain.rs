@@ -7,12 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::body::{Body, to_bytes};
 use clap::Args;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use portcullis_config::{Match, Rules};
+use portcullis_config::{Match, Rule, Rules};
 use portcullis_core::{Decision, Secret, Strategy};
 use portcullis_memory::MemoryStore;
-use portcullis_tower::Registry;
+use portcullis_tower::{ClientIp, Mode, Registry};
 use serde_json::{Map, Value, json};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -63,15 +64,41 @@ impl Explain {
                 return Ok(false);
             }
         };
-        findings::print_beside_output(rules.warnings())?;
-        let matches = rules.explain(&self.request().into_parts().0);
-        let response = respond(&rules, self.request(), self.status)?;
+        // Notes are for the author of the file, who has `check`.
+        findings::print_beside_output(&rules.warnings().without_notes())?;
+        let request = self.request().into_parts().0;
+        let explained = Explained {
+            matches: rules.explain(&request),
+            listed: rules.explain_lists(&request),
+            client: self.client(rules.client_ip()),
+            response: respond(&rules, self.request(), self.status)?,
+        };
         if self.json {
-            println!("{}", as_json(&matches, &response));
+            println!("{}", explained.as_json());
         } else {
-            print!("{}", as_text(&matches, &response));
+            print!("{}", explained.as_text());
         }
         Ok(true)
+    }
+
+    /// The address that `client_ip` is, and where it is from, or why there is none.
+    fn client(&self, clients: &ClientIp) -> Result<String, String> {
+        let request = self.request();
+        let address = clients.find(self.peer, request.headers()).map_err(|error| error.to_string())?;
+        let network = clients.prefix(address).to_string();
+        let is_charged_by_network =
+            network.rsplit_once('/').is_some_and(|(_, length)| !["32", "128"].contains(&length));
+        let network = if is_charged_by_network { format!(", charged by {network}") } else { String::new() };
+        let from = match clients.header() {
+            Some(header) if clients.trusts(self.peer) && request.headers().contains_key(header) => {
+                format!("from {header}")
+            }
+            Some(header) if request.headers().contains_key(header) => {
+                format!("the peer, which is no trusted proxy, so that {header} is ignored")
+            }
+            _ => "the peer".to_owned(),
+        };
+        Ok(format!("{address}, {from}{network}"))
     }
 
     fn request(&self) -> Request<String> {
@@ -87,11 +114,12 @@ impl Explain {
 }
 
 /// The response of an inner service that answers every request with 200.
-fn respond(rules: &Rules, request: Request<String>, status: StatusCode) -> anyhow::Result<Response<()>> {
+fn respond(rules: &Rules, request: Request<String>, status: StatusCode) -> anyhow::Result<Response<String>> {
     let (parts, body) = request.into_parts();
     let store = Arc::new(MemoryStore::new());
     let registry = Arc::new(Registry::new(store, Secret::published()));
-    let Some(layer) = rules.layer(&registry, &rules.matching(&parts))? else { return Ok(Response::new(())) };
+    let layer = rules.layer(&registry, &rules.matching(&parts))?;
+    let layer = layer.unwrap_or_else(|| rules.denials(&registry));
     let service = layer.decision_in_response().layer(service_fn(|_: Request<String>| {
         let mut response = Response::new(String::new());
         *response.status_mut() = status;
@@ -99,7 +127,9 @@ fn respond(rules: &Rules, request: Request<String>, status: StatusCode) -> anyho
         ready(Ok::<_, Infallible>(response))
     }));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let mut response = runtime.block_on(service.oneshot(Request::from_parts(parts, body)))?.map(drop);
+    let (parts, body) = runtime.block_on(service.oneshot(Request::from_parts(parts, body)))?.into_parts();
+    let body = runtime.block_on(to_bytes(Body::new(body), MAX_BODY))?;
+    let mut response = Response::from_parts(parts, String::from_utf8_lossy(&body).into_owned());
     // As the response leaves, in which an outcome that is not charged is refunded.
     if let Some(decision) = response.extensions().get::<Decision>() {
         let (limit, policy) = (decision.limit(), decision.policy());
@@ -128,62 +158,107 @@ fn described(strategy: &Strategy) -> String {
     std::iter::once(strategy.tag().to_owned()).chain(fields).collect()
 }
 
-fn as_text(matches: &[Match<'_>], response: &Response<()>) -> String {
-    let mut text = String::new();
-    for one in matches {
-        let rule = one.rule();
-        let name = rule.name();
-        let _ = match one.mismatch() {
-            None => {
-                let strategy = described(rule.policy().strategy());
-                let (key, mode) = (rule.key(), rule.mode());
-                let failure = rule.policy().failure_mode();
-                let _ = writeln!(text, "{name}: matches\n  {strategy}\n  charged to {key}\n  mode {mode}");
-                for option in rule.options() {
-                    let _ = writeln!(text, "  {option}");
-                }
-                writeln!(text, "  if the store fails: {failure}")
-            }
-            Some(condition) => writeln!(text, "{name}: does not match {condition}"),
-        };
+/// The mode as people read it.
+fn mode_of(rule: &Rule) -> String {
+    match rule.mode() {
+        Mode::Percent(share) => format!("enforced for {share} of the keys, in shadow for the others"),
+        mode => format!("mode {mode}"),
     }
-    if !matches.iter().any(Match::matches) {
-        text.push_str("no rule matches: the request is not limited\n");
-        return text;
-    }
-    let _ = writeln!(text, "the first such request gets {}", response.status().as_u16());
-    if let Some(Left(Some(left))) = response.extensions().get() {
-        let _ = writeln!(text, "  {left}");
-    }
-    for (name, value) in response.headers() {
-        let _ = writeln!(text, "  {name}: {}", String::from_utf8_lossy(value.as_bytes()));
-    }
-    text
 }
 
-fn as_json(matches: &[Match<'_>], response: &Response<()>) -> Value {
-    let rules = matches.iter().map(|one| {
-        let rule = one.rule();
-        json!({
-            "rule": rule.name().to_string(),
-            "matches": one.matches(),
-            "does_not_match": one.mismatch(),
-            "strategy": described(rule.policy().strategy()),
-            "key": rule.key().to_string(),
-            "mode": rule.mode().to_string(),
-            "options": rule.options(),
-            "if_store_fails": rule.policy().failure_mode().to_string(),
-        })
-    });
-    let headers = response.headers().iter();
-    let headers =
-        headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()));
-    json!({
-        "rules": rules.collect::<Vec<_>>(),
-        "response": {
-            "status": response.status().as_u16(),
-            "left": response.extensions().get().and_then(|Left(left)| left.as_ref()),
-            "headers": headers.collect::<Map<_, Value>>(),
-        },
-    })
+/// What is printed.
+struct Explained<'r> {
+    matches: Vec<Match<'r>>,
+    /// What the lists of the layer make of the request.
+    listed: Option<String>,
+    client: Result<String, String>,
+    response: Response<String>,
 }
+
+impl Explained<'_> {
+    fn as_text(&self) -> String {
+        let Self { matches, listed, client, response } = self;
+        let mut text = String::new();
+        for one in matches {
+            let rule = one.rule();
+            let name = rule.name();
+            let _ = match one.mismatch() {
+                None => {
+                    let strategy = described(rule.policy().strategy());
+                    let (key, mode) = (rule.key(), mode_of(rule));
+                    let failure = rule.policy().failure_mode();
+                    let _ = writeln!(text, "{name}: matches\n  {strategy}\n  charged to {key}\n  {mode}");
+                    if let Some(entry) = one.exempted_by() {
+                        let _ = writeln!(text, "  exempt by {entry}");
+                    }
+                    if let Some(tier) = one.tier() {
+                        let _ = writeln!(text, "  tier: {tier}");
+                    }
+                    for option in rule.options() {
+                        let _ = writeln!(text, "  {option}");
+                    }
+                    writeln!(text, "  if the store fails: {failure}")
+                }
+                Some(condition) => writeln!(text, "{name}: does not match {condition}"),
+            };
+        }
+        if let Some(listed) = listed {
+            let _ = writeln!(text, "{listed}");
+        }
+        if !matches.iter().any(Match::matches) && response.status() == StatusCode::OK {
+            text.push_str("no rule matches: the request is not limited\n");
+            return text;
+        }
+        let _ = match client {
+            Ok(client) => writeln!(text, "client_ip = {client}"),
+            Err(error) => writeln!(text, "no client_ip: {error}"),
+        };
+        let _ = writeln!(text, "the first such request gets {}", response.status().as_u16());
+        if let Some(Left(Some(left))) = response.extensions().get() {
+            let _ = writeln!(text, "  {left}");
+        }
+        for (name, value) in response.headers() {
+            let _ = writeln!(text, "  {name}: {}", String::from_utf8_lossy(value.as_bytes()));
+        }
+        for line in response.body().lines() {
+            let _ = writeln!(text, "  {}", line.replace(char::is_control, ""));
+        }
+        text
+    }
+
+    fn as_json(&self) -> Value {
+        let Self { matches, listed, client, response } = self;
+        let rules = matches.iter().map(|one| {
+            let rule = one.rule();
+            json!({
+                "rule": rule.name().to_string(),
+                "matches": one.matches(),
+                "does_not_match": one.mismatch(),
+                "strategy": described(rule.policy().strategy()),
+                "key": rule.key().to_string(),
+                "mode": rule.mode().to_string(),
+                "exempted_by": one.exempted_by(),
+                "tier": one.tier(),
+                "options": rule.options(),
+                "if_store_fails": rule.policy().failure_mode().to_string(),
+            })
+        });
+        let headers = response.headers().iter();
+        let headers =
+            headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into()));
+        json!({
+            "rules": rules.collect::<Vec<_>>(),
+            "lists": listed,
+            "client_ip": client.as_ref().ok(),
+            "response": {
+                "status": response.status().as_u16(),
+                "left": response.extensions().get().and_then(|Left(left)| left.as_ref()),
+                "headers": headers.collect::<Map<_, Value>>(),
+                "body": response.body(),
+            },
+        })
+    }
+}
+
+/// More than the body of a rejection has.
+const MAX_BODY: usize = 1 << 20;

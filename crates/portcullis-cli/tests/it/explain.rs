@@ -46,6 +46,7 @@ address: matches
   mode shadow
   if the store fails: local, whole limit
 admin: does not match hosts = [\"admin.example.com\"]
+client_ip = 192.0.2.1, the peer
 the first such request gets 200
   19 of 20 left under search
   x-ratelimit-limit: 20
@@ -68,6 +69,8 @@ fn json_has_the_first_condition_that_fails() {
         "strategy": "token_bucket, quota 10/s burst 20",
         "key": "header x-api-key, else client_ip",
         "mode": "enforce",
+        "exempted_by": null,
+        "tier": null,
         "options": [],
         "if_store_fails": "local, whole limit",
     });
@@ -164,6 +167,108 @@ pages: matches
   if the store fails: local, whole limit
 ";
     assert!(out.starts_with(expected), "{out}");
+}
+
+#[test]
+fn exemptions_tiers_and_clients_are_explained() {
+    let folder = Folder::new("explain-exempt");
+    let text = r#"
+        [layer]
+        except = [{ path = "/ready" }, { path = "/health" }]
+        deny = [{ network = "198.51.100.66" }]
+        only = [{ prefix = "/" }]
+
+        [client_ip]
+        header = "x-forwarded-for"
+        trusted_proxies = ["192.0.2.0/24"]
+
+        [policy.address]
+        strategy = "gcra"
+        quota = "10/s burst 20"
+        key = "client_ip"
+        except = [{ network = "203.0.113.0/24" }]
+        tier = { header = "x-plan" }
+        tiers = { pro = "20/s burst 40", free = "1/s burst 2" }
+        mode = "shadow 10%"
+    "#;
+    let file = folder.write("limits.toml", text);
+    let explained = |path: &str, headers: &[&str]| {
+        let request = format!("GET {path}");
+        let headers = headers.iter().flat_map(|header| ["-H", header]);
+        let arguments: Vec<_> =
+            ["explain", &file, "--request", &request].into_iter().chain(headers).collect();
+        let (code, out, error) = portcullis(&arguments);
+        assert!(code == 0 && !error.contains("note"), "{error}");
+        out
+    };
+    for (path, headers, expected) in [
+        (
+            "/health",
+            &[][..],
+            &["exempt by layer.except[1]\n", "none, because there is no x-plan: the quota of the policy"][..],
+        ),
+        (
+            "/a",
+            &["x-forwarded-for: 203.0.113.7"],
+            &["exempt by policy.address.except[0]\n", "client_ip = 203.0.113.7, from x-forwarded-for\n"],
+        ),
+        (
+            "/a",
+            &["x-plan: gold"],
+            &[
+                "tier: gold, which is not in `tiers`: the quota of the policy\n",
+                "client_ip = 192.0.2.1, the peer\n",
+            ],
+        ),
+        (
+            "/a",
+            &["x-plan: pro"],
+            &["tier: pro\n", "enforced for 90 % of the keys, in shadow for the others\n"],
+        ),
+        (
+            "/a",
+            &["x-plan: pro", "x-plan: free"],
+            &["tier: the smallest of pro, free, because x-plan is there more than once\n"],
+        ),
+        (
+            "/a",
+            &["x-forwarded-for: unknown"],
+            &["no client_ip: ", "gets 400\n", "\n  element 1 of x-forwarded-for"],
+        ),
+        ("/a", &["x-forwarded-for: 198.51.100.66"], &["denied by layer.deny[0]\n", "gets 403\n"]),
+        (
+            "/a",
+            &["x-forwarded-for: 2001:db8:0:1:2::3"],
+            &["2001:db8:0:1:2::3, from x-forwarded-for, charged by 2001:db8:0:1::/64\n"],
+        ),
+    ] {
+        let out = explained(path, headers);
+        for expected in expected {
+            assert!(out.contains(expected), "{headers:?} {expected}: {out}");
+        }
+        assert_eq!(
+            out.matches("exempt").count(),
+            expected.iter().filter(|line| line.starts_with("exempt")).count(),
+            "{out}"
+        );
+    }
+    let (_, out, _) = portcullis(&[
+        "explain",
+        &file,
+        "--request",
+        "GET /a",
+        "--peer",
+        "203.0.113.9",
+        "-H",
+        "x-forwarded-for: 1.2.3.4",
+        "--json",
+    ]);
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["rules"][0]["exempted_by"], "policy.address.except[0]");
+    assert_eq!(
+        json["client_ip"],
+        "203.0.113.9, the peer, which is no trusted proxy, so that x-forwarded-for is ignored"
+    );
 }
 
 #[test]

@@ -6,10 +6,17 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+
 use crate::rules::Folder;
 
 /// Standard error of a service from its start until it listens.
 fn log_of(name: &str, rules: &str) -> String {
+    log_after(name, rules, |_| {})
+}
+
+/// Standard error of a service from its start until requests to its HTTP listener are answered.
+fn log_after(name: &str, rules: &str, requests: impl FnOnce(&str)) -> String {
     let folder = Folder::new(&format!("service-log-{name}"));
     let (file, log) = (folder.write(name, rules), folder.path("log"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis"));
@@ -18,9 +25,10 @@ fn log_of(name: &str, rules: &str) -> String {
     let mut process = command.stdout(Stdio::piped()).stderr(File::create(&log).unwrap()).spawn().unwrap();
     let mut announced = String::new();
     BufReader::new(process.stdout.take().unwrap()).read_line(&mut announced).unwrap();
+    let started: Value = serde_json::from_str(&announced).unwrap();
+    requests(started["http"].as_str().unwrap());
     process.kill().unwrap();
     process.wait().unwrap();
-    assert!(announced.starts_with('{'), "{announced}");
     fs::read_to_string(&log).unwrap()
 }
 
@@ -133,4 +141,21 @@ fn each_limit_of_envoys_files_is_a_line() {
     let path = r#"applies_to="shop.path" policy="shop.path: fixed_window 9/d, shadow, if the store fails: local, whole limit""#;
     let open = r#"applies_to="shop.open" policy="the limit is unlimited: every request is admitted""#;
     assert_lines(&log_of("shop.yaml", files), &[("INFO", user), ("INFO", path), ("INFO", open)]);
+}
+
+#[test]
+fn unknown_domain_is_one_line() {
+    let files =
+        "domain: shop\ndescriptors:\n  - key: user\n    rate_limit: { unit: minute, requests_per_unit: 5 }\n";
+    let log = log_after("domains.yaml", files, |address| {
+        for domain in ["shop", "shpo", "shpo"] {
+            let descriptors = json!([{ "entries": [{ "key": "user", "value": "ada" }] }]);
+            let call = json!({ "domain": domain, "descriptors": descriptors }).to_string();
+            let answer =
+                ureq::post(format!("http://{address}/json")).content_type("application/json").send(&call);
+            assert_eq!(answer.unwrap().status(), 200);
+        }
+    });
+    assert_lines(&log, &[("WARN", "no file has the domain of a call")]);
+    assert!(log.contains(r#"domain="shpo" calls=1"#), "{log}");
 }

@@ -137,6 +137,8 @@ fn descriptor(node: &Node, path: String, depth: usize, findings: &mut Findings) 
     };
     for (key, value) in entries {
         let Some(name) = fields::name_of(key, value, Place::Descriptor, &read.path, findings) else {
+            // It may be a misspelt one.
+            read.has_rate_limit |= fields::is_unknown(key);
             continue;
         };
         let path = join(&read.path, name);

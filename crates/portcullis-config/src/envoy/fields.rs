@@ -68,6 +68,11 @@ pub(super) fn name_of(
     None
 }
 
+/// Whether no field has this name.
+pub(super) fn is_unknown(key: &Node) -> bool {
+    !matches!(&key.value, Value::Scalar(name, _) if FIELDS.iter().any(|(field, _)| field == name))
+}
+
 /// The name of a known field.
 fn known(key: &Node, path: &str, findings: &mut Findings) -> Option<(&'static str, &'static [Place])> {
     let Value::Scalar(name, Kind::Text) = &key.value else {

@@ -9,6 +9,7 @@ use portcullis_core::{Policy, PolicyName};
 use portcullis_tower::{Limit, Mode};
 
 use super::charge_when::ChargeWhen;
+use super::explain::{Exceptions, TierNames};
 use super::key::Key;
 use super::matcher::{Matcher, RequestView};
 use crate::hooks::RejectWith;
@@ -31,6 +32,8 @@ pub struct Rule {
     /// What a client lowers or leaves by what it writes, beside `match`: the path of each field, and its place.
     pub(super) relaxed: Vec<(String, Span)>,
     pub(super) reject_with: RejectWithOption,
+    pub(super) except: Exceptions,
+    pub(super) tiers: Option<Arc<TierNames>>,
 }
 
 /// What makes the responses to the requests that a rule rejects.

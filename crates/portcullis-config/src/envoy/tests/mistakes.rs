@@ -8,6 +8,16 @@ fn limited(fields: &str) -> String {
 }
 
 #[test]
+fn misspelt_field_is_one_finding() {
+    for name in ["ratelimit", "rate-limit", "Rate_Limit", "desciptors"] {
+        let text = format!(
+            "domain: d\ndescriptors:\n  - key: k\n    shadow_mode: true\n    {name}:\n      unit: day\n"
+        );
+        assert_eq!(mistakes(&text).lines().count(), 1, "{}", mistakes(&text));
+    }
+}
+
+#[test]
 fn each_mistake_has_place_field_value_and_help() {
     for (text, expected) in [
         (

@@ -11,6 +11,7 @@ use portcullis_tower::matching::RequestMatcher;
 use portcullis_tower::{Cost, Limit, Mode, OnMissing};
 
 use super::super::charge_when::ChargeWhen;
+use super::super::explain::Exceptions;
 use super::super::key::{Key, KeySource};
 use super::super::matcher::Matcher;
 use super::super::rule::{RejectWithOption, Rule};
@@ -49,7 +50,7 @@ impl Reader<'_> {
         let relaxed = except.iter().any(RequestMatcher::is_chosen_by_client);
         let relaxed =
             relaxed.then(|| (fields.path("except"), fields.span_of("except"))).into_iter().collect();
-        let source = key.source(&self.clients, self.hooks, except);
+        let source = key.source(&self.clients, self.hooks, except.clone());
         let on_missing = fields.choice("on_missing", &ON_MISSING).unwrap_or_default();
         if on_missing == OnMissing::Shared {
             fields.warning(
@@ -70,6 +71,7 @@ impl Reader<'_> {
             hide: fields.read("hide").unwrap_or_default(),
             hide_key: fields.read("hide_key").unwrap_or_default(),
             reject_with: RejectWithOption(self.reject_with(fields)),
+            except: Exceptions(except),
             table: entry.name.clone(),
             span: entry.name_span,
         }
@@ -121,6 +123,7 @@ impl Reader<'_> {
         limit = Self::plain_options(fields, limit, cost);
         self.refuse(&limit, fields);
         let mut rule = parts.rule(limit, lock_out, charge_when);
+        rule.tiers = self.tier_names(fields).map(Arc::new);
         rule.relaxed.extend(is_left.then(|| (fields.path("cost"), fields.span_of("cost"))));
         rule
     }
@@ -223,6 +226,7 @@ struct Parts {
     hide: bool,
     hide_key: bool,
     reject_with: RejectWithOption,
+    except: Exceptions,
     table: String,
     span: Span,
 }
@@ -253,6 +257,8 @@ impl Parts {
             match_span: self.match_span,
             relaxed: self.relaxed.clone(),
             reject_with: self.reject_with.clone(),
+            except: self.except.clone(),
+            tiers: None,
         }
     }
 }

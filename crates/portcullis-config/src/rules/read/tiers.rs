@@ -10,9 +10,11 @@ use portcullis_tower::{ClientIp, Limit, QuotaLookup};
 use serde::Deserialize as _;
 
 use super::super::Tier;
+use super::super::explain::TierNames;
 use super::{Reader, chosen_by_client};
 use crate::fields::{Fields, decode, entries, join};
 use crate::source::Span;
+use crate::tree::Value;
 
 /// Adds what finds the quota of a caller.
 type AddQuota = Box<dyn FnOnce(Limit) -> Limit>;
@@ -170,6 +172,20 @@ impl Reader<'_> {
             fields.missing_at(&["tiers"], tier.path, tier.node.span, "there are no `tiers` to choose from");
         }
         header.map(|header| TierHeader { header, proxies: is_trusted.then(|| self.clients.clone()) })
+    }
+
+    /// The tiers by header, for explanations. [`tiers`](Self::tiers) finds what is wrong with them.
+    pub(super) fn tier_names(&self, fields: &Fields<'_>) -> Option<TierNames> {
+        let (tier, Value::Map(tiers)) = (fields.node("tier")?, &fields.node("tiers")?.value) else {
+            return None;
+        };
+        let text = |name| tier.get(name).and_then(|entry| entry.node.text());
+        let is_trusted = tier.get("trusted").is_some_and(|entry| entry.node.value == Value::Bool(true));
+        Some(TierNames {
+            header: text("header")?.parse().ok()?,
+            proxies: is_trusted.then(|| self.clients.clone()),
+            names: tiers.iter().map(|entry| entry.name.clone()).collect(),
+        })
     }
 
     /// From the smallest limit and burst to the largest, the policy's own among them.
