@@ -1,5 +1,6 @@
 //! Clients that `portcullis admin` and the API name by the parts of their keys, under rules from files.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -25,9 +26,10 @@ impl Service {
             "[client_ip]\nheader = \"x-forwarded-for\"\ntrusted_proxies = [\"127.0.0.0/8\"]\nipv6_prefix = 56\n",
         );
         for (index, key) in keys.iter().enumerate() {
-            rules.push_str(&format!(
-                "[policy.p{index}]\nstrategy = \"fixed_window\"\nquota = \"100/w\"\noverrides = true\nkey = {key}\non_missing = \"exempt\"\n"
-            ));
+            let _ = writeln!(
+                rules,
+                "[policy.p{index}]\nstrategy = \"fixed_window\"\nquota = \"100/w\"\noverrides = true\nkey = {key}\non_missing = \"exempt\""
+            );
         }
         let rules = Rules::load(&Loader::text("limits.toml", Format::Toml, &rules)).unwrap();
         let limiter = Limiter::memory().with_rules(rules).unwrap();
