@@ -19,6 +19,7 @@ mod layer;
 mod leases;
 mod lists;
 mod lock_outs;
+mod log_ins_in_rules;
 mod loud;
 mod messages;
 mod metrics;

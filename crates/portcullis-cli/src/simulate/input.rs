@@ -161,8 +161,13 @@ fn absent_text(absent: &[(String, HeaderName)]) -> String {
     if let more @ 1.. = absent.len().saturating_sub(MAX_NAMED) {
         let _ = write!(text, ", and {more} more");
     }
+    let clients = if absent.iter().any(|(field, _)| field.starts_with("client_ip.")) {
+        "; for client_ip the address of a line is the client then, which is right where the log has the clients' own addresses"
+    } else {
+        ""
+    };
     format!(
-        "no line of the log has a header that the rules read: {text}. What depends on it is decided as without it; log it, and name \
+        "no line of the log has a header that the rules read: {text}. What depends on it is decided as without it{clients}; log it, and name \
          its field with --fields header:NAME=FIELD"
     )
 }

@@ -113,19 +113,29 @@ fn one(policy: &Policy, charges: &[Charge], target: Target, recording: &Recordin
             _ => too_small = middle,
         }
     }
-    let rejected = enough.map_or(current, |(_, rejected)| rejected);
-    let suggested = enough.and_then(|(limit, _)| form.strategy(limit));
+    let in_own_unit = enough.filter(|(limit, _)| *limit != form.limit).and_then(|(limit, _)| {
+        form.in_own_unit(limit).find_map(|quota| {
+            let strategy = form.with_quota(quota)?;
+            let rejected = rejections(&strategy, charges);
+            (!is_too_much(rejected)).then(|| (form::written(quota), strategy, rejected))
+        })
+    });
+    let found = in_own_unit.or_else(|| {
+        let (limit, rejected) = enough?;
+        Some((form.text(limit)?, form.strategy(limit)?, rejected))
+    });
+    let rejected = found.as_ref().map_or(current, |(_, _, rejected)| *rejected);
     Some(Suggestion {
         policy: policy.name().to_string(),
         current: strategy.quota().map(form::written).or_else(|| form.text(form.limit))?,
         current_share: share_of(current.requests, requests),
         current_callers_share: share_of(current.keys, keys),
-        quota: enough.and_then(|(limit, _)| form.text(limit)),
+        quota: found.as_ref().map(|(text, ..)| text.clone()),
         share: share_of(rejected.requests, requests),
         callers_share: share_of(rejected.keys, keys),
         peaks: Peaks::of(strategy, charges),
-        abusers: suggested
-            .map_or_else(Vec::new, |suggested| abusers((strategy, &suggested), charges, recording)),
+        abusers: found
+            .map_or_else(Vec::new, |(_, suggested, _)| abusers((strategy, &suggested), charges, recording)),
         requests,
         keys,
         one_in: recording.one_in(),
@@ -272,7 +282,23 @@ mod tests {
         let generous = suggestion(&Policy::sliding_log("pages", Quota::per_minute(10_000)), 0.0);
         assert_eq!(generous.quota.as_deref(), Some("quota = \"120/min\""));
         let even = suggestion(&Policy::gcra("pages", Quota::per_second(1)), 0.0);
-        assert_eq!(even.quota.as_deref(), Some("quota = \"120/min burst 2\""));
+        assert_eq!(even.quota.as_deref(), Some("quota = \"2/s burst 2\""));
+    }
+
+    #[test]
+    fn quota_keeps_its_unit_where_that_is_near() {
+        let unit = |per_minute: u64, policy: &Policy| {
+            let found = one(policy, &traffic(per_minute), Target::Rejections(0.0), &Recording::new(9));
+            let found = found.and_then(|one| one.quota)?;
+            let unit = found.split_once('/')?.1;
+            Some(unit.chars().take_while(char::is_ascii_alphabetic).collect::<String>())
+        };
+        let minute = Policy::token_bucket("pages", Quota::per_minute(30).burst(30));
+        assert_eq!(unit(100, &minute).as_deref(), Some("min"));
+        // 168 an hour suffice, and 3 a minute are 7 % more.
+        assert_eq!(unit(3, &minute).as_deref(), Some("h"));
+        let second = Policy::token_bucket("pages", Quota::per_second(5).burst(5));
+        assert_eq!(unit(1, &second).as_deref(), Some("h"));
     }
 
     #[test]

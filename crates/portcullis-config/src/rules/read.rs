@@ -28,7 +28,7 @@ use crate::fields::{Fields, Findings, entries, join};
 use crate::hooks::Hooks;
 use crate::source::{Sources, Span};
 use crate::tables::ROOT;
-use crate::tree::Node;
+use crate::tree::{Node, Value};
 
 /// What all readers share.
 pub(super) struct Reader<'a> {
@@ -87,6 +87,14 @@ impl<'a> Reader<'a> {
     }
 
     fn policies(&self, node: &'a Node, seen: &mut HashMap<String, Span>, rules: &mut Vec<Rule>) {
+        if let Value::List(list) = &node.value {
+            let named = list.first().and_then(|one| one.get("name")).and_then(|entry| entry.node.text());
+            let example = join("policy", named.unwrap_or("search"));
+            self.findings
+                .error("policy", node.span, "expected a table, not a list")
+                .help(format!("write `[{example}]`, and leave out `name`"));
+            return;
+        }
         for entry in entries(node, "policy", self.findings).unwrap_or_default() {
             let path = join("policy", &entry.name);
             if rules.len() >= Rules::MAX {

@@ -133,11 +133,14 @@ impl Report<'_> {
         }
         let title = match target {
             Target::Rejections(share) => {
-                format!("The smallest quotas that reject at most {} % of the requests", 100.0 * share)
+                format!(
+                    "The smallest quotas that reject at most {} % of the requests, each policy alone",
+                    100.0 * share
+                )
             }
             Target::Callers(share) => {
                 format!(
-                    "The smallest quotas that reject requests of at most {} % of the callers",
+                    "The smallest quotas that reject requests of at most {} % of the callers, each policy alone",
                     100.0 * share
                 )
             }

@@ -93,7 +93,9 @@ fn suggestions_name_peaks_and_abusers() {
     let report = Report { counts: &counts, suggestions: Some(&suggestions), top: 3 };
     let (table, html) = (report.table(), report.html("limits.toml").unwrap());
     assert!(
-        table.contains("The smallest quotas that reject requests of at most 5 % of the callers\n"),
+        table.contains(
+            "The smallest quotas that reject requests of at most 5 % of the callers, each policy alone\n"
+        ),
         "{table}"
     );
     assert!(table.contains("quota = \"2/min\""), "{table}");

@@ -33,9 +33,37 @@ impl Form {
 
     /// The quota with another limit, and a burst that has grown or shrunk as much.
     fn quota(&self, limit: u64) -> Option<Quota> {
-        let scaled = |burst| (u128::from(burst) * u128::from(limit)).div_ceil(u128::from(self.limit)).max(1);
-        let burst = self.burst.map(|burst| u64::try_from(scaled(burst))).transpose().ok()?;
+        let burst = self.burst.map(|burst| self.scaled(burst, limit));
         Quota::new(limit, self.quota?.period(), burst).ok()
+    }
+
+    fn scaled(&self, burst: u64, limit: u64) -> u64 {
+        let scaled = (u128::from(burst) * u128::from(limit)).div_ceil(u128::from(self.limit)).max(1);
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
+
+    /// Quotas in the unit of the policy's own that differ from this limit by 5 % at most, the smaller first. A rate-based algorithm is compared in
+    /// a longer unit than it has.
+    pub(super) fn in_own_unit(&self, limit: u64) -> impl Iterator<Item = Quota> {
+        let burst = self.burst.map(|burst| self.scaled(burst, limit));
+        let own = self.strategy.quota().filter(|_| burst.is_some()).zip(self.quota);
+        own.into_iter().flat_map(move |(own, finer)| {
+            let periods = finer.period().as_micros() / own.period().as_micros().max(1);
+            let nearest = u128::from(limit) / periods.max(1);
+            [nearest, nearest + 1].into_iter().filter_map(move |rate| {
+                let is_near =
+                    rate > 0 && (rate * periods).abs_diff(u128::from(limit)) * 20 <= u128::from(limit);
+                let rate = u64::try_from(rate).ok().filter(|_| is_near)?;
+                Quota::new(rate, own.period(), burst).ok()
+            })
+        })
+    }
+
+    /// The strategy with another quota.
+    pub(super) fn with_quota(&self, quota: Quota) -> Option<Strategy> {
+        let mut written = serde_json::to_value(self.strategy).ok()?;
+        *written.get_mut("quota")? = quota.to_string().into();
+        serde_json::from_value(written).ok()
     }
 
     pub(super) fn strategy(&self, limit: u64) -> Option<Strategy> {
@@ -45,9 +73,7 @@ impl Form {
         if let Strategy::CalendarWindow(window) = self.strategy {
             return CalendarWindow::new(limit, window.table()).ok().map(Strategy::CalendarWindow);
         }
-        let mut written = serde_json::to_value(self.strategy).ok()?;
-        *written.get_mut("quota")? = self.quota(limit)?.to_string().into();
-        serde_json::from_value(written).ok()
+        self.with_quota(self.quota(limit)?)
     }
 
     /// The fields of a rules file.
