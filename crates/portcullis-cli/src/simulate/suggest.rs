@@ -298,7 +298,7 @@ mod tests {
         // 168 an hour suffice, and 3 a minute are 7 % more.
         assert_eq!(unit(3, &minute).as_deref(), Some("h"));
         let second = Policy::token_bucket("pages", Quota::per_second(5).burst(5));
-        assert_eq!(unit(1, &second).as_deref(), Some("h"));
+        assert_eq!(unit(1, &second).as_deref(), Some("min"));
     }
 
     #[test]
