@@ -54,6 +54,12 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// A policy reads what responses have used, and reserves nothing that could be settled to it.
+    #[error("policy {policy} reads the usage of responses and reserves no units: add `.reserve(..)`")]
+    ReadsWithoutReservation {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The quota of a policy would be looked up on its own, while its key is looked up.
     #[error(
         "policy {policy} looks up its key, and that look-up tells the quota of the caller: use `Lookup::quota` in place of \

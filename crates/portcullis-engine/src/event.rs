@@ -14,6 +14,7 @@ mod route;
 mod settlement;
 mod spans;
 mod uncounted;
+mod usage;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,6 +41,7 @@ pub use route::Route;
 pub use settlement::SettlementLoss;
 pub use spans::SpanFields;
 pub use uncounted::Uncounted;
+pub use usage::UsageLoss;
 
 /// Observes what the layers of a `Registry` do, for metrics and diagnostics.
 ///

@@ -53,7 +53,7 @@ pub use error::{
 pub use event::EventLog;
 pub use event::{
     Class, Event, EventKeys, EventKind, Fingerprint, FingerprintError, FoundKeys, LayerPolicies, Observer,
-    Reason, Route, SettlementLoss, SpanFields, Uncounted,
+    Reason, Route, SettlementLoss, SpanFields, Uncounted, UsageLoss,
 };
 pub use limit::{
     HeldUntil, Limit, Mode, OnAbort, OnMissing, ParseModeError, Percent, PercentError, PolicyLockOut,

@@ -134,6 +134,7 @@ impl Events {
                 policy.settlements_lost.count(cause.into());
                 policy.settlement_units_lost.increment(reserved.abs_diff(used));
             }
+            EventKind::UsageLost { policy: name, .. } => policy(name).warnings.count(Warning::UsageLost),
             EventKind::OpenForExpired { policy: name } => {
                 policy(name).warnings.count(Warning::OpenForExpired);
             }

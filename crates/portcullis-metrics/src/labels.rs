@@ -84,6 +84,7 @@ labels! {
         OutcomePanicked = "outcome_panicked",
         ChargedTwice = "charged_twice",
         UpgradeReleased = "upgrade_released",
+        UsageLost = "usage_lost",
         OutgoingClosed = "outgoing_closed",
         OutgoingHintIgnored = "outgoing_hint_ignored",
         OutgoingNotShared = "outgoing_not_shared",

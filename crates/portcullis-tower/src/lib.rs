@@ -217,7 +217,7 @@ pub use portcullis_engine::{
     BlockReach, BlockedClient, Class, Event, EventKind, FOLLOW_EVERY, Fingerprint, FingerprintError,
     InstalledPolicy, LayerError, LayerOptionError, LayerPolicies, Mode, Observer, OnAbort, OnMissing,
     OverridingError, ParseModeError, Percent, PercentError, PolicyConflict, QuotaRefusal, Reason,
-    SettlementLoss, SpanFields,
+    SettlementLoss, SpanFields, UsageLoss,
 };
 pub use portcullis_identity::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,

@@ -26,6 +26,8 @@ pub use key::KeyedLimit;
 pub(crate) use key::{KeySource, ResolvedKey, missing_message};
 pub use policy_ext::PolicyExt;
 use portcullis_engine::{HeldUntil, PolicyLockOut};
+#[cfg(feature = "usage")]
+use portcullis_usage::UsageReader;
 use quota::QuotaSource;
 use response_outcome::OutcomeRule;
 
@@ -63,6 +65,9 @@ pub struct Limit {
     pub(crate) cost: Option<Arc<dyn Cost>>,
     /// What an aborted response is charged, if the cost is a reservation.
     pub(crate) reservation: Option<OnAbort>,
+    /// Where a response states what it has used of a reservation.
+    #[cfg(feature = "usage")]
+    pub(crate) usage: Option<UsageReader>,
     pub(crate) mode: Mode,
     /// Whether the headers of the budget leave the policy out.
     pub(crate) is_hidden: bool,
@@ -93,6 +98,8 @@ impl Limit {
             hides_key: false,
             cost: None,
             reservation: None,
+            #[cfg(feature = "usage")]
+            usage: None,
             mode: Mode::default(),
             is_hidden: false,
             counts_rejections: false,

@@ -129,6 +129,7 @@
 //! | `admin` | the module `admin`: an Axum router for operators, off by default |
 //! | `metrics` | the module `metrics`: counters, gauges and histograms for Prometheus, and everything else that reads the `metrics` facade |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
+//! | `usage` | the module `usage`: the tokens that responses of language models state, read as they pass |
 //!
 //! The command `portcullis` checks, explains and simulates rules, and serves them to proxies and to services in any language: see its
 //! [guide](guide::command).
@@ -194,6 +195,7 @@ pub mod charge {
 pub mod event {
     pub use portcullis_tower::{
         Event, EventKind, Fingerprint, FingerprintError, LayerPolicies, Observer, SettlementLoss, SpanFields,
+        UsageLoss,
     };
 }
 
@@ -252,6 +254,13 @@ pub mod outgoing {
         Authority, Outgoing, OutgoingError, OutgoingFuture, OutgoingLayer, OutgoingRequest, OutgoingResponse,
         Paced, RemainingHeaders, ResetFormat,
     };
+}
+
+/// What responses of language models state that they have used: the argument of [`Limit::read_usage`].
+/// [`UsageReader`](usage::UsageReader) describes it.
+#[cfg(feature = "usage")]
+pub mod usage {
+    pub use portcullis_usage::{Count, MOST_RATIO, MOST_READ, PointerError, Unreadable, UsageReader, UsageScan};
 }
 
 /// Compiles the code in the README, which is not in the packed crate.

@@ -8,7 +8,7 @@ use portcullis_core::{Decision, PolicyName, Quota, StoreError};
 
 use super::Class;
 use super::Reason;
-use super::SettlementLoss;
+use super::{SettlementLoss, UsageLoss};
 use crate::OnMissing;
 use crate::QuotaRefusal;
 
@@ -212,6 +212,14 @@ pub enum EventKind<'a> {
         used: u64,
         /// Why it is given up.
         cause: SettlementLoss,
+    },
+    /// A response has ended whose usage was to be read (`Limit::read_usage`), and is not known, or only in part. The reservation stays
+    /// charged, or what is known if it is more.
+    UsageLost {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// Why it is not known.
+        cause: UsageLoss,
     },
     /// A request has a permit of a policy that limits requests in flight (`RateLimitLayer::and`). Emitted only if an
     /// observer [asks](crate::Observer::wants_charges) for it.

@@ -79,6 +79,8 @@ log_lines! {
     settlement_lost: per_minute WARN EventKind::SettlementLost { policy, reserved, used, cause } => (policy)
         sum units = reserved.abs_diff(used), [%policy, units, %cause,]
         settlements "settlements of reservations are given up, one of them under this policy for this cause, with these units in all";
+    usage_lost: per_minute WARN EventKind::UsageLost { policy, cause } => (policy) [%policy, %cause,]
+        responses "the usage of responses is not known, one of them under this policy for this cause, and their reservations stay charged";
     too_many_wait: per_minute WARN EventKind::TooManyWaiting => () []
         requests "too many requests wait for a slot, a look-up or the inner service: more of them are rejected with 503";
     not_ready: per_minute WARN EventKind::NotReady => () []

@@ -11,6 +11,10 @@ use http_body::Frame;
 ///
 /// It is called where the body is polled or dropped, so it neither blocks nor panics.
 pub(crate) trait BodyObserver: Send + Sync {
+    /// Called with the bytes of each frame of data.
+    #[cfg(feature = "usage")]
+    fn data(&mut self, _data: &[u8]) {}
+
     /// Called with the trailers, if the body has some, before [`ended`](Self::ended).
     fn trailers(&mut self, _trailers: &HeaderMap) {}
 
@@ -73,6 +77,8 @@ impl EndGuard {
             Some(Err(_)) => self.end(BodyEnd::Failed),
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
+                    #[cfg(feature = "usage")]
+                    observed.observer.data(data);
                     let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
                     observed.missing = observed.missing.map(|missing| missing.saturating_sub(len));
                 }

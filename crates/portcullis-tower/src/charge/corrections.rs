@@ -49,7 +49,13 @@ impl Charge {
         let counter = |(index, decision): (usize, &Decision)| {
             let name = decision.policy();
             let reserves = policies.iter().find(|limit| limit.policy.name() == name)?;
-            Some(Counter::new(name.clone(), index, reserves.reservation?))
+            let counter = Counter::new(name.clone(), index, reserves.reservation?);
+            #[cfg(feature = "usage")]
+            let counter = {
+                let units = self.shared.charged().check(index).map_or(0, |check| check.cost);
+                counter.reading(reserves.usage.as_ref(), units)
+            };
+            Some(counter)
         };
         let counters = self.at_admission().iter().enumerate().filter_map(counter).collect();
         let usage = Usage::new(counters, extensions.get::<Usage>().cloned())?;

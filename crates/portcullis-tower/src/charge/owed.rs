@@ -2,6 +2,8 @@
 
 mod corrections;
 mod outcome;
+#[cfg(feature = "usage")]
+mod reading;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,6 +23,8 @@ use portcullis_engine::{EventKeys, EventKind};
 pub(crate) use corrections::Corrections;
 use outcome::Head;
 pub(crate) use outcome::of_outcome;
+#[cfg(feature = "usage")]
+use reading::UsageScans;
 
 /// The obligations of one request. Each is met once: by the head of the response, its end, or when this is dropped.
 ///
@@ -39,6 +43,9 @@ pub(crate) struct Owed {
     is_head: bool,
     /// The head of a response whose outcome is known with its trailers.
     head: Option<Box<Head>>,
+    /// Present if the usage is read from the response.
+    #[cfg(feature = "usage")]
+    scans: Option<Box<UsageScans>>,
 }
 
 pub(crate) type Obligations = SmallVec<[Obligation; 1]>;
@@ -68,6 +75,8 @@ impl Owed {
             is_called: false,
             is_head: false,
             head: None,
+            #[cfg(feature = "usage")]
+            scans: None,
         })
     }
 
@@ -113,6 +122,8 @@ impl Owed {
         }
         // A server drops the body of such a response without polling it.
         let has_no_body = self.is_head || has_no_body(status);
+        #[cfg(feature = "usage")]
+        self.read_usage(has_no_body, &response);
         let length = if has_no_body { Some(0) } else { stated_length(response.headers()) };
         let mut response = response.map(ResponseBody::inner);
         response.body_mut().observe(length, self);
@@ -124,6 +135,10 @@ impl Owed {
     fn end(&mut self, end: BodyEnd) {
         let contained = |meet: &mut dyn FnMut()| drop(catch_unwind(AssertUnwindSafe(meet)));
         contained(&mut || drop(self.correct_at_end(end)));
+        #[cfg(feature = "usage")]
+        if end == BodyEnd::Complete {
+            contained(&mut || self.emit_lost_usage());
+        }
         let charge = self.charge.take();
         for obligation in &self.obligations {
             if let (Obligation::SettleTo(usage), Some(charge)) = (obligation, &charge) {
@@ -134,6 +149,25 @@ impl Owed {
         drop(charge);
         for obligation in self.obligations.drain(..) {
             contained(&mut || obligation.release());
+        }
+    }
+}
+
+#[cfg(feature = "usage")]
+impl Owed {
+    /// Begins to read the usage from the response.
+    fn read_usage<B>(&mut self, has_no_body: bool, response: &Response<B>) {
+        let usage = self.obligations.iter().find_map(|obligation| match obligation {
+            Obligation::SettleTo(usage) => Some(usage),
+            _ => None,
+        });
+        self.scans = usage.and_then(|usage| UsageScans::of(usage, has_no_body, response)).map(Box::new);
+    }
+
+    fn emit_lost_usage(&self) {
+        for (counter, cause) in self.scans.iter().flat_map(|scans| scans.lost()) {
+            let kind = EventKind::UsageLost { policy: counter.policy(), cause };
+            self.config.limits.emit(kind, || EventKeys::None);
         }
     }
 }
@@ -153,6 +187,13 @@ impl Obligation {
 }
 
 impl BodyObserver for Owed {
+    #[cfg(feature = "usage")]
+    fn data(&mut self, data: &[u8]) {
+        if let Some(scans) = &mut self.scans {
+            scans.push(data);
+        }
+    }
+
     fn trailers(&mut self, trailers: &HeaderMap) {
         if let Some(head) = &mut self.head {
             head.trailers = Some(trailers.clone());

@@ -8,6 +8,8 @@ use portcullis_core::PolicyName;
 use smallvec::SmallVec;
 
 use crate::OnAbort;
+#[cfg(feature = "usage")]
+use portcullis_usage::{Count, UsageReader};
 
 /// Counts the units that the response to a request uses, for the settlement of its
 /// [reservation](crate::Limit::reserve).
@@ -40,6 +42,9 @@ pub(super) struct Counter {
     pub(super) on_abort: OnAbort,
     /// The units plus 1; 0 if nothing was counted.
     count: AtomicU64,
+    /// Where the response states its usage, and the units that are reserved.
+    #[cfg(feature = "usage")]
+    read: Option<(UsageReader, u64)>,
 }
 
 impl Usage {
@@ -64,7 +69,7 @@ impl Usage {
     #[inline]
     pub fn set(&self, units: u64) {
         for counter in self.counters() {
-            counter.count.store(units.saturating_add(1), Relaxed);
+            counter.set(units);
         }
     }
 
@@ -101,16 +106,53 @@ impl Usage {
 
 impl Counter {
     pub(super) fn new(policy: PolicyName, index: usize, on_abort: OnAbort) -> Self {
-        Self { policy, index, on_abort, count: AtomicU64::new(0) }
+        Self {
+            policy,
+            index,
+            on_abort,
+            count: AtomicU64::new(0),
+            #[cfg(feature = "usage")]
+            read: None,
+        }
     }
 
     pub(super) fn units(&self) -> Option<u64> {
         self.count.load(Relaxed).checked_sub(1)
     }
 
+    pub(super) fn set(&self, units: u64) {
+        self.count.store(units.saturating_add(1), Relaxed);
+    }
+
     fn change(&self, change: impl Fn(u64) -> u64) {
         // It never fails, because the closure always returns a number.
         let _ = self.count.fetch_update(Relaxed, Relaxed, |count| Some(change(count)));
+    }
+}
+
+#[cfg(feature = "usage")]
+impl Counter {
+    /// Reads the usage from the response.
+    pub(super) fn reading(self, reader: Option<&UsageReader>, reserved: u64) -> Self {
+        Self { read: reader.map(|reader| (reader.clone(), reserved)), ..self }
+    }
+
+    pub(super) fn policy(&self) -> &PolicyName {
+        &self.policy
+    }
+
+    pub(super) fn reader(&self) -> Option<&UsageReader> {
+        self.read.as_ref().map(|(reader, _)| reader)
+    }
+
+    /// Counts what was read so far. The least that was used counts if it is more than is reserved.
+    pub(super) fn set_read(&self, count: Count) {
+        let reserved = self.read.as_ref().map_or(0, |(_, reserved)| *reserved);
+        match count {
+            Count::Total(units) => self.set(units),
+            Count::AtLeast(units) if units > reserved => self.set(units),
+            _ => self.count.store(0, Relaxed),
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use http::request::Parts;
 
 use super::Limit;
 use crate::OnAbort;
+#[cfg(feature = "usage")]
+use portcullis_usage::UsageReader;
 
 /// The cost of a request in units: the argument of [`Limit::cost`](crate::Limit::cost).
 ///
@@ -108,5 +110,51 @@ impl Limit {
     /// Like [`reserve`](Self::reserve), with what is charged for a response that is aborted.
     pub fn reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Self {
         Self { cost: Some(Arc::new(estimate)), reservation: Some(on_abort), ..self }
+    }
+
+    /// Reads from responses what they have used of a [reservation](Self::reserve), as they pass: the tokens that a language model
+    /// states. Nothing is buffered, and the client gets the bytes as they are. Each number that is read replaces what was counted
+    /// before, by a handler as well.
+    ///
+    /// | the response | is charged |
+    /// |---|---|
+    /// | states its usage | the last one that it states |
+    /// | is cut off before it does | the reservation, or [what is known](UsageReader::ANTHROPIC) if it is more |
+    /// | is cut off after that | the last one, or as [`reserve_or`](Self::reserve_or) says |
+    /// | states none, has no body, or cannot be read: another content type, an encoding other than gzip | the reservation |
+    /// | has an event or document of more than 16 MiB, decoded, or more than 100 decoded bytes for each compressed one | nothing is read from there on: the reservation, or what is known if it is more |
+    /// | has a status of 300 or more, but for 504, and states none | nothing |
+    ///
+    /// Where a response ends without its whole usage, that is an event, [`EventKind::UsageLost`](crate::EventKind::UsageLost), which
+    /// the log counts.
+    ///
+    /// ```
+    /// use http::{Request, Response};
+    /// use http_body_util::{BodyExt as _, Full};
+    /// use portcullis::key::Global;
+    /// use portcullis::testing::{self, ManualClock};
+    /// use portcullis::usage::UsageReader;
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
+    /// let tokens = tokens.by(Global).reserve(|_| 100).read_usage(UsageReader::OPENAI);
+    /// let service = testing::limiter(&ManualClock::default()).layer(tokens).layer(service_fn(async |_: Request<()>| {
+    ///     let body = Full::from(r#"{"choices": [], "usage": {"total_tokens": 30}}"#);
+    ///     Response::builder().header("content-type", "application/json").body(body)
+    /// }));
+    /// let first = service.clone().oneshot(Request::new(())).await?;
+    /// assert_eq!(first.headers()["x-ratelimit-remaining"], "900");
+    /// first.into_body().collect().await?; // settles at 30
+    /// let second = service.oneshot(Request::new(())).await?;
+    /// assert_eq!(second.headers()["x-ratelimit-remaining"], "870");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "usage")]
+    pub fn read_usage(self, reader: UsageReader) -> Self {
+        Self { usage: Some(reader), ..self }
     }
 }

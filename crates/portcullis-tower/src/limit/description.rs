@@ -57,6 +57,10 @@ impl Limit {
                 };
                 let cost = by_request(cost, "by the request");
                 add(format!("reserves {cost}, and charges {ended} if the response is cut off").into());
+                #[cfg(feature = "usage")]
+                if let Some(reader) = &self.usage {
+                    add(format!("reads the usage of responses at {reader}").into());
+                }
             }
             (None, Some(_)) => add(format!("costs {}", by_request(cost, "by the request")).into()),
             (None, None) => {}

@@ -34,6 +34,10 @@ impl Limit {
         check(!is_in_flight && self.reservation.is_some() && charges_after, |policy| {
             LayerError::ReservesAndLooks { policy }
         });
+        #[cfg(feature = "usage")]
+        check(self.usage.is_some() && self.reservation.is_none(), |policy| {
+            LayerError::ReadsWithoutReservation { policy }
+        });
         let looks_up_both = looks_up_quota && matches!(self.key, KeySource::Async(_));
         check(looks_up_both, |policy| LayerError::TwoLookups { policy });
         let is_undeclared = self.quota.is_some() && self.policy.quota_range().is_none();

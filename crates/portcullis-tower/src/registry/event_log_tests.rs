@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::{Decision, Policy, PolicyName, Quota, StoreError, StoreErrorKind, Timestamp};
 
-use portcullis_engine::{Class, Event, EventKind, EventLog, QuotaRefusal, Reason, SettlementLoss};
+use portcullis_engine::{Class, Event, EventKind, EventLog, QuotaRefusal, Reason, SettlementLoss, UsageLoss};
 
 use crate::{KeyError, OnMissing, Registry};
 
@@ -68,6 +68,7 @@ impl Subjects {
             ("`RefundDropped`", EventKind::RefundDropped),
             ("`ChargeDropped`", EventKind::ChargeDropped),
             ("`DebtExceeded`", EventKind::DebtExceeded { policy, uncharged: 1 }),
+            ("`UsageLost`", EventKind::UsageLost { policy, cause: UsageLoss::Missing }),
             ("`SettlementLost`", EventKind::SettlementLost { policy, reserved: 2, used: 1, cause }),
             ("`PermitLapsed`", EventKind::PermitLapsed { policy }),
             ("`UpgradeReleased`", EventKind::UpgradeReleased { policy }),

@@ -1,6 +1,7 @@
 //! Reservations: what a response is charged when its body has ended.
 
 mod ends;
+mod usage;
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
