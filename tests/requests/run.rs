@@ -127,7 +127,7 @@ impl Held {
             };
         }
         // A client may have gone before the rejected request would have been answered.
-        let _ = rest.send(Bytes::from_static(b"found")).await;
+        let _ = rest.send(Bytes::from(step.handler.body.clone())).await;
         drop(rest);
         let body = answer.text().await;
         self.settle().await;

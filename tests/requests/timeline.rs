@@ -85,11 +85,13 @@ pub(crate) struct Handler {
     pub(crate) headers: BTreeMap<String, String>,
     /// The units that the response counts.
     pub(crate) uses: Option<u64>,
+    #[serde(default = "found")]
+    pub(crate) body: String,
 }
 
 impl Default for Handler {
     fn default() -> Self {
-        Self { status: ok(), headers: BTreeMap::new(), uses: None }
+        Self { status: ok(), headers: BTreeMap::new(), uses: None, body: found() }
     }
 }
 
@@ -153,6 +155,10 @@ impl Step {
 
 fn home() -> String {
     "GET /".to_owned()
+}
+
+fn found() -> String {
+    "found".to_owned()
 }
 
 const fn one() -> u8 {

@@ -47,8 +47,10 @@ enum Kind {
     Response,
     /// The instant at which a request ends.
     End,
-    /// A handler that counts what a response uses.
-    Usage,
+    /// A handler that counts what a response uses, unless that is read from the response.
+    Usage { is_read: bool },
+    /// The body of the response.
+    ResponseBody,
     /// The charge that is with a request.
     Charge,
     /// A response to which any header can be added.
@@ -93,7 +95,14 @@ impl Door {
     fn offers(self, kind: &Kind) -> bool {
         match (self, kind) {
             (Self::Code, _)
-            | (Self::Proxy, Kind::Response | Kind::End | Kind::GrpcResponse)
+            | (
+                Self::Proxy,
+                Kind::Response
+                | Kind::ResponseBody
+                | Kind::End
+                | Kind::GrpcResponse
+                | Kind::Usage { is_read: true },
+            )
             | (Self::Proxy | Self::Check, Kind::Charge | Kind::ShownHeader | Kind::NamedProxy) => true,
             (_, Kind::Header(name) | Kind::AskingHeader(name)) => !self.hides(name),
             _ => false,
@@ -125,10 +134,13 @@ impl Need {
             ),
             Kind::Response => ("the response to each request", RESPONSES),
             Kind::End => ("the end of each request", RESPONSES),
-            Kind::Usage => (
-                "a handler that counts what its response uses",
-                "remove the field, and give the policy a `cost`",
+            Kind::Usage { .. } if door == Door::Proxy => (
+                COUNTS,
+                "name where responses state what they have used, such as usage = \"openai\", or remove the field, and give the \
+                 policy a `cost`",
             ),
+            Kind::Usage { .. } => (COUNTS, "remove the field, and give the policy a `cost`"),
+            Kind::ResponseBody => ("the body of each response", RESPONSES),
             Kind::Charge => return self.without_charge(),
             Kind::GrpcResponse => (
                 "the response to a call of gRPC",
@@ -160,6 +172,7 @@ impl Need {
     }
 }
 
+const COUNTS: &str = "a handler that counts what its response uses";
 const ROUTE: &str = "the route that the router of a program has matched";
 const RESPONSES: &str =
     "remove the field, or put `portcullis proxy` in front of the service, which sees responses";

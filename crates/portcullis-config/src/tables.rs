@@ -27,6 +27,8 @@ pub(crate) use kind::ValueKind;
 pub(crate) use parts::{
     COST, COST_WHEN, KEY_SOURCE, MATCH, PARAMETER_TABLE, PLAIN_KEYS, REQUESTS, UNTIL, VALUE_TABLE,
 };
+#[cfg(feature = "usage")]
+pub(crate) use policy::USAGES;
 pub(crate) use policy::{MODES, MOST_UNSETTLED, ON_ABORT, ON_MISSING, POLICY};
 
 /// A table of a file.

@@ -1,5 +1,6 @@
 //! The headers that show clients their budget.
 
+mod by_policy;
 mod fraction;
 mod groups;
 mod individual;
@@ -13,12 +14,13 @@ pub(crate) mod values;
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
 use crate::headers::X_RATELIMIT_DEGRADED;
 use portcullis_engine::{PolicySet, is_in_flight};
 
+use by_policy::OwnHeaders;
 pub use fraction::Fraction;
 pub use groups::RateLimitHeaders;
 use groups::is_figure;
@@ -58,6 +60,8 @@ struct Rendered {
     may_be_individual: bool,
     /// Present if a denial shows the three lines of `X-RateLimit` alone.
     denial: Option<PreparedDenial>,
+    /// Present if each policy has headers of its own.
+    own: Option<Box<OwnHeaders>>,
 }
 
 impl Fields {
@@ -69,6 +73,11 @@ impl Fields {
         if groups.difference(RateLimitHeaders::SHADOW) == RateLimitHeaders::X_RATELIMIT {
             for policy in listed.iter_mut().filter(|policy| !policy.is_in_flight) {
                 policy.denial = Some(PreparedDenial::new(&policy.limit_value));
+            }
+        }
+        if groups.contains(RateLimitHeaders::BY_POLICY) {
+            for policy in listed.iter_mut().filter(|policy| !policy.is_unlimited) {
+                policy.own = Some(Box::new(OwnHeaders::of(&policy.name)));
             }
         }
         let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
@@ -90,6 +99,9 @@ impl Fields {
             return false;
         }
         self.write_degraded(all.iter().any(Decision::is_degraded), headers);
+        if self.groups.contains(RateLimitHeaders::BY_POLICY) {
+            self.write_own(all, headers);
+        }
         let shown = match self.listed(decisive.policy()) {
             Some(listed) => Some((decisive, listed)),
             None => {
@@ -124,6 +136,9 @@ impl Fields {
         headers: &mut HeaderMap,
     ) -> bool {
         self.write_degraded(denial.is_degraded(), headers);
+        if self.groups.contains(RateLimitHeaders::BY_POLICY) {
+            self.write_own(std::slice::from_ref(denial), headers);
+        }
         let mut lines = Lines::new(headers);
         let listed = self.listed(denial.policy());
         if let Some(listed) = listed {
@@ -161,6 +176,23 @@ impl Fields {
         self.listed.iter().find(|listed| listed.name == *policy)
     }
 
+    /// The names of the headers that single policies have.
+    pub(crate) fn own_names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.listed.iter().filter_map(|listed| listed.own.as_deref()).flat_map(OwnHeaders::names)
+    }
+
+    /// Writes the headers of each listed policy that counts the request.
+    #[cold]
+    fn write_own(&self, decisions: &[Decision], headers: &mut HeaderMap) {
+        for decision in decisions.iter().filter(|decision| decision.is_metered()) {
+            if let Some(listed) = self.listed(decision.policy())
+                && let Some(own) = &listed.own
+            {
+                own.write(decision, has_reset(decision, listed), headers);
+            }
+        }
+    }
+
     fn write_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
         if is_degraded && self.groups.has_figures() {
             headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
@@ -176,8 +208,7 @@ impl Fields {
         individual: Individual<'_>,
         lines: &mut Lines<'_>,
     ) {
-        // Under a limit on requests in flight it is unknown when more remain.
-        let has_reset = !listed.is_in_flight && decision.limit() > 0;
+        let has_reset = has_reset(decision, listed);
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
@@ -223,6 +254,11 @@ impl Fields {
     }
 }
 
+/// Under a limit on requests in flight it is unknown when more remain.
+fn has_reset(decision: &Decision, listed: &Rendered) -> bool {
+    !listed.is_in_flight && decision.limit() > 0
+}
+
 fn push_limit(name: Name, decision: &Decision, listed: &Rendered, lines: &mut Lines<'_>) {
     // A store may decide by a lower limit than the policy, such as the share of one instance.
     if listed.limit == decision.limit() {
@@ -259,6 +295,7 @@ impl Rendered {
             is_unlimited: policy.is_unlimited(),
             may_be_individual,
             denial: None,
+            own: None,
         }
     }
 }

@@ -35,7 +35,7 @@ impl ResponseSettings {
             let name = HeaderName::from_bytes(header.name.as_bytes());
             let own = name.ok().filter(|name| self.renames.name_of(name) != name);
             let name =
-                own.map_or_else(|| header.name.to_owned(), |name| self.renames.name_of(&name).to_string());
+                own.map_or_else(|| header.name.to_string(), |name| self.renames.name_of(&name).to_string());
             response = response.header(name, header.build(example.as_ref()));
         }
         if self.custom.is_none() {

@@ -24,7 +24,7 @@ use portcullis_identity::matching::grpc_content_type;
 pub struct ResponseSettings {
     pub(crate) headers: RateLimitHeaders,
     /// Made of `headers` by [`render`](ResponseSettings::render).
-    fields: Fields,
+    pub(crate) fields: Fields,
     pub(crate) custom: Option<Arc<CustomResponse>>,
     grpc: Option<Arc<CustomGrpc>>,
     format: RejectionFormat,
@@ -116,7 +116,7 @@ impl ResponseSettings {
     pub fn exposed(&self) -> Vec<HeaderName> {
         let warning = self.soft_limits.header_name().filter(|_| self.headers.has_figures());
         let names = self.headers.names().map(|name| self.renames.name_of(&name).clone());
-        names.chain(warning).chain([header::RETRY_AFTER]).collect()
+        names.chain(self.fields.own_names().cloned()).chain(warning).chain([header::RETRY_AFTER]).collect()
     }
 
     /// Spreads the retries of rejected clients.

@@ -260,7 +260,9 @@ pub mod outgoing {
 /// [`UsageReader`](usage::UsageReader) describes it.
 #[cfg(feature = "usage")]
 pub mod usage {
-    pub use portcullis_usage::{Count, MOST_RATIO, MOST_READ, PointerError, Unreadable, UsageReader, UsageScan};
+    pub use portcullis_usage::{
+        Count, MOST_RATIO, MOST_READ, PointerError, Unreadable, UsageReader, UsageScan,
+    };
 }
 
 /// Compiles the code in the README, which is not in the packed crate.

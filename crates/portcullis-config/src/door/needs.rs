@@ -42,6 +42,7 @@ fn of_table(table: &'static Table, path: &str, node: &Node, found: &mut Vec<Need
 /// What a field of a table needs.
 fn of_field(field: [&str; 2], path: &str, table: &Node, node: &Node, found: &mut Vec<Need>) {
     let header = || node.text().and_then(|text| text.parse::<HeaderName>().ok());
+    let is_given = |field| table.get(field).is_some_and(|entry| entry.node.value != Value::Null);
     let kind = match field {
         ["layer", "without_charge"] if is_on(node) => Some(Kind::Charge),
         ["layer", "show_generation"] => {
@@ -54,8 +55,9 @@ fn of_field(field: [&str; 2], path: &str, table: &Node, node: &Node, found: &mut
         ["policy", "in_flight"] => Some(Kind::End),
         ["policy", "charge_when"] => Some(Kind::Response),
         ["policy", "charge_after" | "refund_unanswered"] if is_on(node) => Some(Kind::Response),
-        ["policy", "reserve"] => Some(Kind::Usage),
-        ["policy", "tiers"] if table.get("tier").is_none() => Some(Kind::Tier),
+        ["policy", "reserve"] => Some(Kind::Usage { is_read: is_given("usage") }),
+        ["policy", "usage"] => Some(Kind::ResponseBody),
+        ["policy", "tiers"] if !is_given("tier") => Some(Kind::Tier),
         ["policy", "key"] | ["key_source", "all"] => return of_plain_keys(path, node, found),
         ["match" | "requests", "headers"] => {
             for entry in node.entries() {

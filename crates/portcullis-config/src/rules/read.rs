@@ -13,6 +13,7 @@ mod policy;
 mod refusals;
 mod registered;
 mod tiers;
+mod usage;
 mod values;
 
 use std::cell::RefCell;

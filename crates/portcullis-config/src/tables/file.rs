@@ -53,12 +53,13 @@ table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 
     "show_generation", Text, "The header by which a request asks for the generation of the rules.";
 }
 
-pub(crate) const HEADERS: [(&str, RateLimitHeaders); 6] = [
+pub(crate) const HEADERS: [(&str, RateLimitHeaders); 7] = [
     ("none", RateLimitHeaders::NONE),
     ("x-ratelimit", RateLimitHeaders::X_RATELIMIT),
     ("x-ratelimit-unix-time", RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
     ("ietf", RateLimitHeaders::IETF),
     ("ietf-draft-6", RateLimitHeaders::IETF_DRAFT_6),
+    ("by-policy", RateLimitHeaders::BY_POLICY),
     ("shadow", RateLimitHeaders::SHADOW),
 ];
 

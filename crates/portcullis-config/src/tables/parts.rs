@@ -110,6 +110,10 @@ table! { pub(super) CHARGE_WHEN, "charge_when", "The responses that are charged.
     "function", Text, "A function that the program registered by this name.";
 }
 
+table! { pub(super) USAGE, "usage", "Where a response states its usage.", 0 to ANY;
+    "pointer", Form("^/", "/usage/tokens"), "A JSON pointer to the number.", required();
+}
+
 static VALUE: ValueKind = AnyOf(&[Choice(&["present", "absent"]), Nested(&VALUE_TABLE)]);
 
 static PARAMETER: ValueKind = AnyOf(&[Choice(&["present", "absent"]), Nested(&PARAMETER_TABLE)]);

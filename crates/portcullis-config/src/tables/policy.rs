@@ -8,7 +8,7 @@ use super::ValueKind::{
 use super::kind::{ANY, DURATION, LIMIT, POSITIVE, QUOTA, UNITS, names};
 use super::parts::{
     CHARGE_WHEN, COST, IN_FLIGHT, KEY, LOCK_OUT, MATCH, MODE_PERCENT, ON_STORE_FAILURE, REJECT_WITH,
-    REQUEST_LIST, TIER, UNTIL,
+    REQUEST_LIST, TIER, UNTIL, USAGE,
 };
 use super::{Field, Table};
 
@@ -42,6 +42,7 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "in_flight", Nested(&IN_FLIGHT), "A limit on requests in flight, beside the quota.";
     "charge_when", Nested(&CHARGE_WHEN), "The responses that are charged.";
     "reserve", Choice(&names(&ON_ABORT)), "What a request is charged that ends early. The others are charged what their responses count.";
+    "usage", AnyOf(&[Choice(&USAGES), Nested(&USAGE)]), "Where a response states its usage, to which `reserve` is settled.";
     "until", Choice(&names(&UNTIL)), "When a request in flight is over.", default("body");
     "charge_after", AnyOf(&[Bool, Integer(0, MOST_UNSETTLED as u64)]), "Whether a request is rejected before, though it is charged after its response; or how many of a key may be without one.";
     "reject_with", Nested(&REJECT_WITH), "What makes the responses to requests that it rejects.";
@@ -56,6 +57,9 @@ pub(crate) const ON_MISSING: [(&str, OnMissing); 3] =
 
 pub(crate) const ON_ABORT: [(&str, OnAbort); 3] =
     [("used", OnAbort::Used), ("nothing", OnAbort::Nothing), ("reservation", OnAbort::Reservation)];
+
+/// The providers whose responses state their usage at known places.
+pub(crate) const USAGES: [&str; 3] = ["openai", "anthropic", "gemini"];
 
 /// The most requests of a key that are remembered until they are settled.
 pub(crate) const MOST_UNSETTLED: usize = 1_024;

@@ -48,6 +48,13 @@ bitflags::bitflags! {
         /// `X-RateLimit-Shadow` on responses to requests that a `Limit::shadow` policy would have
         /// rejected: the names of those policies. It shows clients limits that are not enforced yet.
         const SHADOW = 1 << 3;
+        /// `X-RateLimit-Limit-Tokens`, `X-RateLimit-Remaining-Tokens` and `X-RateLimit-Reset-Tokens` under a policy `tokens`, and so on:
+        /// the figures of each policy that counts the request, side by side, and on a rejection those of the policy that denies. The
+        /// reset is a duration such as `6m0s`, `1.5s` or `20ms`. Characters of a policy's name that headers cannot have are `-`.
+        ///
+        /// With policies named `tokens` and `requests` they are the headers of OpenAI, which its clients read. They replace headers of
+        /// the same names that the inner service has set.
+        const BY_POLICY = 1 << 5;
         /// No headers of its own: see [`reset_as_unix_time`](Self::reset_as_unix_time).
         const UNIX_TIME = 1 << 4;
     }
@@ -64,7 +71,7 @@ impl RateLimitHeaders {
         self.union(Self::UNIX_TIME)
     }
 
-    /// Returns the names of the headers that may be written. They include `X-RateLimit-Degraded`, which is set if the store could
+    /// Returns the names of the headers that may be written, without those of [single policies](Self::BY_POLICY). They include `X-RateLimit-Degraded`, which is set if the store could
     /// not answer; without figures, nothing was counted.
     pub fn names(self) -> impl Iterator<Item = HeaderName> {
         let degraded = self.has_figures().then(|| X_RATELIMIT_DEGRADED.clone());
@@ -75,7 +82,7 @@ impl RateLimitHeaders {
 
     /// Whether any header shows a budget.
     pub(crate) const fn has_figures(self) -> bool {
-        self.intersects(Self::X_RATELIMIT.union(Self::IETF).union(Self::IETF_DRAFT_6))
+        self.intersects(Self::X_RATELIMIT.union(Self::IETF).union(Self::IETF_DRAFT_6).union(Self::BY_POLICY))
     }
 }
 
@@ -92,7 +99,8 @@ impl fmt::Debug for RateLimitHeaders {
             let more = if name == X_RATELIMIT_RESET && is_unix_time { " (Unix time)" } else { "" };
             format!("{name}{more}")
         });
-        f.debug_set().entries(names).finish()
+        let own = self.contains(Self::BY_POLICY).then(|| "x-ratelimit-* of each policy".to_owned());
+        f.debug_set().entries(names.chain(own)).finish()
     }
 }
 

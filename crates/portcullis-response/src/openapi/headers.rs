@@ -1,5 +1,7 @@
 //! The headers of rejections.
 
+use std::borrow::Cow;
+
 use portcullis_core::{FailureMode, Policy};
 use utoipa::openapi::header::{Header, HeaderBuilder};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
@@ -10,11 +12,11 @@ use crate::settings::ResponseSettings;
 use portcullis_engine::is_in_flight;
 
 /// A header that may be present.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Declared {
     /// In the case in which specifications write it.
-    pub(super) name: &'static str,
-    description: &'static str,
+    pub(super) name: Cow<'static, str>,
+    description: Cow<'static, str>,
     values: Values,
 }
 
@@ -30,7 +32,11 @@ enum Values {
 
 impl Declared {
     const fn integer(name: &'static str, least: u32, description: &'static str) -> Self {
-        Self { name, description, values: Values::Integer(least) }
+        Self {
+            name: Cow::Borrowed(name),
+            description: Cow::Borrowed(description),
+            values: Values::Integer(least),
+        }
     }
 
     pub(super) fn build(&self, example: Option<&Example>) -> Header {
@@ -43,12 +49,16 @@ impl Declared {
             Values::Constant(value) => schema.schema_type(Type::String).enum_values(Some([value])),
             Values::Pattern(pattern) => schema.schema_type(Type::String).pattern(Some(pattern)),
         };
-        let text = example.and_then(|example| example.header(self.name));
+        let text = example.and_then(|example| example.header(&self.name));
         let value = text.map(|text| match self.values {
             Values::Integer(_) => text.parse::<u64>().map_or_else(|_| text.into(), Into::into),
             Values::Constant(_) | Values::Pattern(_) => text.into(),
         });
-        HeaderBuilder::new().description(Some(self.description)).schema(Some(schema)).example(value).build()
+        HeaderBuilder::new()
+            .description(Some(self.description.as_ref()))
+            .schema(Some(schema))
+            .example(value)
+            .build()
     }
 }
 
@@ -80,13 +90,25 @@ impl ResponseSettings {
             headers.extend(DRAFT_6);
             headers.extend(has_reset.then_some(RESET));
         }
+        headers.extend(self.fields.own_names().map(|name| {
+            let (figure, values) = match name.as_str().split('-').nth(2) {
+                Some("limit") => ("The most units that can remain", Values::Integer(0)),
+                Some("remaining") => ("The units that would be admitted right now", Values::Integer(0)),
+                _ => ("The time until the full limit is available again", Values::Pattern(DURATION)),
+            };
+            let description = format!("{figure} under the policy of this name, if that denies.");
+            Declared { name: Cow::Owned(name.to_string()), description: Cow::Owned(description), values }
+        }));
         headers
     }
 }
 
+/// As Go writes it.
+const DURATION: &str = "^([0-9]+h)?([0-9]+m)?[0-9.]+m?s$";
+
 pub(super) const CACHE_CONTROL: Declared = Declared {
-    name: "Cache-Control",
-    description: "A rejection is not stored.",
+    name: Cow::Borrowed("Cache-Control"),
+    description: Cow::Borrowed("A rejection is not stored."),
     values: Values::Constant("no-store"),
 };
 const RETRY_AFTER: Declared = Declared::integer(
@@ -95,8 +117,10 @@ const RETRY_AFTER: Declared = Declared::integer(
     "The seconds, rounded up, after which a retry can succeed. Absent if that is unknown.",
 );
 const DEGRADED: Declared = Declared {
-    name: "X-RateLimit-Degraded",
-    description: "Present while this instance decides by itself, because the store of the limits does not answer.",
+    name: Cow::Borrowed("X-RateLimit-Degraded"),
+    description: Cow::Borrowed(
+        "Present while this instance decides by itself, because the store of the limits does not answer.",
+    ),
     values: Values::Constant("true"),
 };
 const LIMIT: &str = "The most units that can remain under the decisive policy.";
@@ -118,14 +142,18 @@ const DRAFT_6: [Declared; 2] =
 const RESET: Declared = Declared::integer("RateLimit-Reset", 0, RESET_AFTER);
 const IETF: [Declared; 2] = [
     Declared {
-        name: "RateLimit",
-        description: "The decisive policy, the units that remain (`r`), and the seconds until there are more (`t`).",
+        name: Cow::Borrowed("RateLimit"),
+        description: Cow::Borrowed(
+            "The decisive policy, the units that remain (`r`), and the seconds until there are more (`t`).",
+        ),
         values: Values::Pattern(r#"^"([^"\\]|\\.)+";r=\d{1,15}(;t=\d{1,15})?$"#),
     },
     Declared {
-        name: "RateLimit-Policy",
-        description: "The policies that count the request: the quota in units (`q`), and the seconds in which it is replenished \
+        name: Cow::Borrowed("RateLimit-Policy"),
+        description: Cow::Borrowed(
+            "The policies that count the request: the quota in units (`q`), and the seconds in which it is replenished \
                       (`w`) or the unit of a limit on concurrent requests (`qu`).",
+        ),
         values: Values::Pattern(
             r#"^"([^"\\]|\\.)+";q=\d{1,15};(w=\d{1,15}|qu="concurrent-requests")(, "([^"\\]|\\.)+";q=\d{1,15};(w=\d{1,15}|qu="concurrent-requests"))*$"#,
         ),

@@ -96,7 +96,7 @@ fn dense_gzip_is_not_read() {
 #[test]
 fn decoded_document_has_the_same_bound() {
     // Fewer than a hundred to one.
-    let line: String = (0..100_000).map(|number| format!("{number:x}")).collect();
+    let line = (0..100_000).map(|number: u32| number.to_string()).collect::<String>();
     let text = line.repeat(MOST_READ / line.len() + 1);
     let body = format!("{{\"a\":\"{text}\",\"usage\":{{\"total_tokens\":5}}}}");
     let mut scan = scan(JSON);

@@ -38,7 +38,8 @@ fn pointer() -> impl Strategy<Value = String> {
 fn write(value: &Value, escaped: bool, space: &str) -> String {
     let text = |text: &str| {
         if escaped {
-            format!("\"{}\"", text.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect::<String>())
+            let units = text.encode_utf16().map(|unit| format!("\\u{unit:04X}"));
+            format!("\"{}\"", units.collect::<Vec<_>>().concat())
         } else {
             json!(text).to_string()
         }

@@ -4,6 +4,7 @@ use axum::http::request::Parts;
 use portcullis::charge::{OnAbort, ResponseOutcome};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::rules::Tier;
+use portcullis::usage::UsageReader;
 use portcullis::{ClientIp, Limit, OnMissing, PolicyExt as _, Quota, RateLimitLayer};
 use toml::{Table, Value};
 
@@ -55,6 +56,17 @@ fn costs(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
         None => 1,
         Some(Value::Integer(units)) => u64::try_from(*units).unwrap(),
         Some(cost) => of_request(cost.as_table().unwrap(), parts, &clients),
+    };
+    let limit = match table.get("usage") {
+        None => limit,
+        Some(Value::Table(place)) => {
+            limit.read_usage(UsageReader::pointer(text(place, "pointer").unwrap()).unwrap())
+        }
+        Some(provider) => limit.read_usage(match provider.as_str().unwrap() {
+            "openai" => UsageReader::OPENAI,
+            "anthropic" => UsageReader::ANTHROPIC,
+            _ => UsageReader::GEMINI,
+        }),
     };
     match text(table, "reserve") {
         None => limit.cost(units),
@@ -169,6 +181,7 @@ fn headers(name: &Value) -> RateLimitHeaders {
         "x-ratelimit-unix-time" => RateLimitHeaders::X_RATELIMIT.reset_as_unix_time(),
         "ietf" => RateLimitHeaders::IETF,
         "ietf-draft-6" => RateLimitHeaders::IETF_DRAFT_6,
+        "by-policy" => RateLimitHeaders::BY_POLICY,
         "shadow" => RateLimitHeaders::SHADOW,
         "none" => RateLimitHeaders::NONE,
         other => panic!("no headers {other}"),

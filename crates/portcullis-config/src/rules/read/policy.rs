@@ -137,6 +137,7 @@ impl Reader<'_> {
             (None, Some(cost)) => limit.cost(cost),
             (None, None) => limit,
         };
+        limit = Self::usage(fields, limit);
         if fields.read("refund_unanswered").unwrap_or_default() {
             limit = limit.refund_unanswered();
         }

@@ -23,6 +23,7 @@ impl Reader<'_> {
             for field in at.iter().filter(|_| is_certain).filter(is_set) {
                 let lacks: &[&str] = match error {
                     LayerError::QuotasNotDeclared { .. } => &["caller_quotas"],
+                    LayerError::ReadsWithoutReservation { .. } => &["reserve"],
                     _ => &[],
                 };
                 let (message, help) = in_a_file(&error);
@@ -40,6 +41,7 @@ fn fields_of(error: &LayerError) -> (&'static [&'static str], &'static [&'static
             (&["reserve", "charge_when", "charge_after", "refund_unanswered"], &["strategy"])
         }
         LayerError::ReservesAndLooks { .. } => (&["charge_after"], &["strategy", "reserve"]),
+        LayerError::ReadsWithoutReservation { .. } => (&["usage"], &["reserve"]),
         LayerError::TwoLookups { .. } => (&["quota_lookup"], &["strategy", "caller_quotas"]),
         LayerError::QuotasNotDeclared { .. } => (&["tiers", "quota_lookup"], &["strategy", "caller_quotas"]),
         LayerError::NotInFlight { .. } => (&["until"], &["strategy"]),
@@ -55,6 +57,10 @@ fn in_a_file(error: &LayerError) -> (String, Option<&'static str>) {
         LayerError::QuotasNotDeclared { .. } => {
             let message = "the policy declares no quotas of callers, so each would be refused".to_owned();
             return (message, Some("add the smallest and the largest: caller_quotas = [\"1/s\", \"100/s\"]"));
+        }
+        LayerError::ReadsWithoutReservation { .. } => {
+            let message = "the policy reserves nothing that could be settled to the usage".to_owned();
+            return (message, Some("add reserve = \"used\", and as `cost` what a response usually takes"));
         }
         LayerError::NotInFlight { .. } => "leave it out, or write strategy = \"in_flight\"",
         LayerError::CorrectsInFlight { .. } | LayerError::LocksOutInFlight { .. } => {

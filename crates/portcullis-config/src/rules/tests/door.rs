@@ -75,6 +75,27 @@ fn each_door_names_what_it_lacks() {
 }
 
 #[test]
+#[cfg(feature = "usage")]
+fn proxy_reserves_where_responses_state_their_usage() {
+    let both = ["policy.p.reserve", "policy.p.usage"].as_slice();
+    for (more, at_proxy, elsewhere) in [
+        ("usage = \"openai\"", &[][..], both),
+        ("usage = { pointer = \"/tokens\" }", &[], both),
+        ("", &both[..1], &both[..1]),
+    ] {
+        let rules = policy(&format!("key = \"client_ip\"\nreserve = \"used\"\ncost = 2\n{more}"));
+        for (door, expected) in [(Door::Proxy, at_proxy), (Door::Check, elsewhere), (Door::Serve, elsewhere)]
+        {
+            let refused: Vec<_> = refused(&rules, door).into_iter().map(|(field, _)| field).collect();
+            assert_eq!(refused, expected, "{door:?}: {more}");
+        }
+    }
+    let rules = policy("key = \"client_ip\"\nreserve = \"used\"");
+    let text = rules.usable_by(Door::Proxy).unwrap_err().to_string();
+    assert!(text.contains("such as usage = \"openai\""), "{text}");
+}
+
+#[test]
 fn refusal_names_everything_at_once() {
     let rules = with_program(
         "[layer]\ndeny = [{ path = \"/a\" }, { route = \"/b\" }]\n\

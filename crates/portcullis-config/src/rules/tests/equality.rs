@@ -309,6 +309,12 @@ async fn options_of_a_policy_are_those_of_the_builders() {
         limit.reserve_or(|_: &http::request::Parts| 2, OnAbort::Nothing)
     })
     .await;
+    #[cfg(feature = "usage")]
+    same("reserve = \"used\"\nusage = { pointer = \"/meta/tokens\" }", |limit| {
+        let reader = portcullis_usage::UsageReader::pointer("/meta/tokens").unwrap();
+        limit.reserve(|_: &http::request::Parts| 1).read_usage(reader)
+    })
+    .await;
     same("lock_out = { after = 2, within = \"1m\", block_for = \"1m\", up_to = \"1h\" }", |limit| {
         let [minute, hour] = [60, 3_600].map(Duration::from_secs);
         limit.lock_out(LockOut::after(2).within(minute).block_for(minute).up_to(hour))

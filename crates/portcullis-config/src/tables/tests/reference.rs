@@ -112,7 +112,7 @@ files are read. A quota is a text such as `\"10/s burst 20\"`, a duration one su
 ";
 
 /// What the guides say of fields.
-const NOTES: [(&str, &str); 37] = [
+const NOTES: [(&str, &str); 38] = [
     ("file.include", "See [variables and includes][rules.md#variables-and-includes]."),
     ("file.remote", "See [rules for a fleet][rules.md#rules-for-a-fleet]."),
     ("file.policy", "`[policy.search]` is the policy `search`."),
@@ -160,6 +160,7 @@ const NOTES: [(&str, &str); 37] = [
         "`{ status = [401, \"5xx\"] }`. See [charges by outcome][responses.md#charges-by-outcome].",
     ),
     ("policy.reserve", "See [an LLM stream][recipes.md#an-llm-stream]."),
+    ("policy.usage", "`\"openai\"` or `{ pointer = \"/usage/tokens\" }`. Needs the feature `usage`."),
     ("policy.charge_after", "Beside `charge_when`."),
     ("policy.reject_with", "See [custom rejections][responses.md#custom-rejections]."),
     ("policy.warn_at", "See [soft limits][responses.md#soft-limits]."),
