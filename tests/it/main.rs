@@ -18,6 +18,7 @@ mod in_flight;
 mod layer;
 mod leases;
 mod lists;
+mod llm_gateway;
 mod lock_outs;
 mod log_ins_in_rules;
 mod loud;

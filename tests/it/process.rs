@@ -82,6 +82,13 @@ impl Process {
         command
     }
 
+    /// Runs the gateway in front of a model.
+    pub(crate) async fn llm_gateway() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_llm-gateway-under-test"));
+        command.env("PORT", "0").env_remove("PORTCULLIS_SECRET");
+        Self::start(command).await
+    }
+
     /// Reads what the server writes, up to a line with a text.
     pub(crate) async fn line_with(&mut self, text: &str) -> String {
         while let Some(line) = within_a_minute(text, self.output.next_line()).await.unwrap() {

@@ -38,7 +38,14 @@ impl Service {
         let app = Router::new().fallback(async |headers: HeaderMap| {
             let status =
                 headers.get("x-answer").map_or(200, |status| status.to_str().unwrap().parse().unwrap());
-            Response::builder().status(status).body(Body::from("answer")).unwrap()
+            let response = Response::builder().status(status);
+            match headers.get("x-json") {
+                None => response.body(Body::from("answer")).unwrap(),
+                Some(json) => {
+                    let json = json.as_bytes().to_vec();
+                    response.header("content-type", "application/json").body(Body::from(json)).unwrap()
+                }
+            }
         });
         let gateway = Extension(SocketAddr::from(([10, 0, 0, 9], 1024)));
         Self { clock, app: app.layer(limiter.rules().unwrap().layer()).layer(gateway) }
@@ -53,6 +60,14 @@ impl Service {
             request = request.header("x-forwarded-for", "192.0.2.1");
         }
         self.app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+    }
+
+    /// Sends a call, and reads its response to the end.
+    async fn completes(&self, call: Call<'_>) -> HeaderMap {
+        let (head, body) = self.response(call).await.into_parts();
+        assert_eq!(head.status, 200);
+        axum::body::to_bytes(body, 1_000).await.unwrap();
+        head.headers
     }
 
     async fn status(&self, call: Call<'_>) -> u16 {
@@ -292,6 +307,19 @@ async fn shopify_charges_queries_by_their_cost() {
 }
 
 #[tokio::test]
+async fn shopify_gives_back_what_a_query_did_not_use() {
+    let service = Service::new("shopify.toml");
+    let used = (
+        "x-json",
+        r#"{"data": {}, "extensions": {"cost": {"requestedQueryCost": 600, "actualQueryCost": 100}}}"#,
+    );
+    service.completes(Call("POST", GRAPHQL, &[HOST, TOKEN, ("x-query-cost", "600"), used])).await;
+    let query =
+        async |cost| service.status(Call("POST", GRAPHQL, &[HOST, TOKEN, ("x-query-cost", cost)])).await;
+    assert_eq!((query("901").await, query("900").await), (429, 200));
+}
+
+#[tokio::test]
 async fn shopify_limits_storefronts_by_address() {
     let service = Service::new("shopify.toml");
     service.admits_at_most(60, Call("POST", "/api/2026-10/graphql.json", &[HOST])).await;
@@ -336,4 +364,22 @@ async fn openai_limits_tokens_by_minute() {
     assert_eq!((tokens("org-1", "501").await, tokens("org-1", "500").await), (429, 200));
     service.clock.advance(MINUTE);
     assert_eq!(tokens("org-1", "30000").await, 200);
+}
+
+#[tokio::test]
+async fn openai_charges_tokens_that_were_used() {
+    let service = Service::new("openai.toml");
+    let used = ("x-json", r#"{"choices": [], "usage": {"total_tokens": 500}}"#);
+    let call = Call("POST", COMPLETIONS, &[ORGANISATION, MODEL, ("x-estimated-tokens", "20000"), used]);
+    for [left, reset] in [["10000", "40s"], ["9500", "41s"]] {
+        let headers = service.completes(call).await;
+        assert_eq!(
+            [&headers["x-ratelimit-remaining-tokens"], &headers["x-ratelimit-reset-tokens"]],
+            [left, reset]
+        );
+    }
+    let headers = service.completes(call).await;
+    assert_eq!(headers["x-ratelimit-remaining-requests"], "497");
+    assert_eq!(headers["x-ratelimit-reset-requests"], "360ms");
+    assert!(!headers.contains_key("x-ratelimit-limit-requests-day"));
 }

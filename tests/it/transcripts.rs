@@ -66,12 +66,20 @@ async fn server(name: &str) -> SocketAddr {
         "ietf" => (memory(), search, RateLimitHeaders::IETF),
         "both" | "in flight" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
         "shadow" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW),
+        "by policy" => {
+            let requests = Policy::gcra("requests", Quota::per_minute(2).burst(2));
+            (memory(), requests, RateLimitHeaders::BY_POLICY)
+        }
         "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
         other => panic!("there is no server {other}"),
     };
     let mut limit = limiter.layer(policy.by(Global)).headers(headers);
     if name == "ietf" {
         limit = limit.and(daily);
+    }
+    if name == "by policy" {
+        let tokens = Policy::token_bucket("tokens", Quota::per_hour(1_000));
+        limit = limit.and(tokens.by(Global).reserve(|_| 100));
     }
     if name == "in flight" {
         limit = limit.and(Concurrency::new("searches", 1));

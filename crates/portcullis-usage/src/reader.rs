@@ -51,9 +51,7 @@ impl UsageReader {
     pub const OPENAI: Self = Self(Places::OpenAi);
 
     /// The sum of `input_tokens`, `cache_creation_input_tokens`, `cache_read_input_tokens` and `output_tokens`: in `usage` of a message,
-    /// or of the events `message_start` and `message_delta`. Until the latter the sum is the [least](Count::AtLeast) that is used.
-    ///
-    /// [`AtLeast`]: Count::AtLeast
+    /// or of the events `message_start` and `message_delta`. Until the latter the sum is the [least](crate::Count::AtLeast) that is used.
     pub const ANTHROPIC: Self = Self(Places::Anthropic);
 
     /// `usageMetadata.totalTokenCount`, also of each response in a list, and the last one of a stream.

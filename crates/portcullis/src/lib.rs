@@ -44,7 +44,7 @@
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
 //! | to charge only certain responses, such as those to failed log-ins | [`Limit::charge_when`] |
 //! | to block clients that go on after their rejections; to block a client, or to give it another quota, by hand | [`Limit::lock_out`]; [`Limiter::block`] and [`Limiter::grant`] |
-//! | to charge a stream what it used | [`Limit::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Policy::allow_debt`] for responses that use more than the burst; [`Limiter::drain`] at shutdown |
+//! | to charge a stream what it used | [`Limit::reserve`], and a [`Usage`](charge::Usage) that the body counts; `Limit::read_usage` where the response states it (feature `usage`); [`Policy::allow_debt`] for responses that use more than the burst; [`Limiter::drain`] at shutdown |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | to warn clients near a limit, or to spread their retries | [`Limit::warn_at`]; [`RateLimitLayer::spread_retries`] |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
@@ -101,7 +101,7 @@
 //! | layers | [`Limiter`], [`Limit`], [`PolicyExt`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`Mistakes`] of [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
-//! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
+//! | charges | [`Charge`], [`Receipt`], [`Settlement`], the modules [`charge`] and `usage` | [`ChargeError`], [`MissingCharge`], `usage::PointerError` |
 //! | handlers and streams | the module [`check`] | [`check::Limited`] |
 //! | outgoing requests | `Limiter::outgoing` and the module `outgoing` | `outgoing::OutgoingError` |
 //! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |

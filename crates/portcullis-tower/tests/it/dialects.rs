@@ -1,5 +1,7 @@
 //! The headers that show clients their budget, in each dialect.
 
+mod by_policy;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -74,6 +74,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
         &["fred", "hyper*", "portcullis-memory", "portcullis-redis", "portcullis-tower", "tower*"],
         "a response is made of what was decided, whichever layer asks for it",
     ),
+    ("portcullis-usage", &["portcullis*"], "usage is read from bytes and headers, whatever is limited by it"),
     ("portcullis-tower", STORES, "the layer does not depend on a store"),
     (
         "portcullis-tower",
