@@ -10,6 +10,7 @@ mod stray_bodies;
 mod streams;
 mod targets;
 mod tls;
+mod usage;
 mod web_sockets;
 
 use axum::http::Request;

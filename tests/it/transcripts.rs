@@ -171,5 +171,5 @@ async fn every_transcript_is_what_a_server_answers() {
         assert_eq!(answer, expected, "docs/responses.md, in answer to {request}");
         transcripts += 1;
     }
-    assert_eq!(transcripts, 15);
+    assert_eq!(transcripts, 16);
 }
