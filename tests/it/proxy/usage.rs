@@ -55,7 +55,7 @@ async fn model() -> String {
                 }
             }
             "/broken-before" => {
-                write(&mut stream, &[CHUNKED, &chunk("data: {\"usage\":{\"total")].concat()).await
+                write(&mut stream, &[CHUNKED, &chunk("data: {\"usage\":{\"total")].concat()).await;
             }
             "/broken-after" => write(&mut stream, &[CHUNKED, &chunk(USAGE)].concat()).await,
             "/failed" => write(&mut stream, "HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n").await,

@@ -80,7 +80,7 @@ async fn nested_layers_are_shown_side_by_side() {
     };
     let layers = (own(requests()), own(tokens()).headers(RateLimitHeaders::BY_POLICY | ALL));
     let response = layers.layer(answering("x-own")).oneshot(Request::new(String::new())).await.unwrap();
-    let mut names: Vec<_> = response.headers().keys().map(|name| name.as_str()).collect();
+    let mut names: Vec<_> = response.headers().keys().map(http::HeaderName::as_str).collect();
     names.sort_unstable();
     assert_eq!(
         names,
