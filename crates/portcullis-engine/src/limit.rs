@@ -67,6 +67,13 @@ impl Limit {
         share == Percent::ALL || share.includes(&self.policy, key)
     }
 
+    /// Whether the policy decides for a key, rather than being off for it.
+    #[inline]
+    pub fn is_checked_for(&self, key: Key) -> bool {
+        let share = self.mode.checked_share();
+        share == Percent::ALL || share.includes(&self.policy, key)
+    }
+
     /// Whether a request may have to wait before it is admitted.
     pub fn may_wait(&self) -> bool {
         matches!(self.policy.strategy(), Strategy::LeakyBucket(_)) || self.policy.max_wait().is_some()

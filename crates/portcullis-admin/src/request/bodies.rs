@@ -152,7 +152,8 @@ pub(crate) struct UnblockBody {
 pub(crate) struct ModeBody {
     /// The name of the policy.
     pub(crate) policy: String,
-    /// `enforce`, `shadow`, `off`, or a share of the keys such as `10 %`, in steps of 0.1.
+    /// `enforce`, `shadow`, `off`, or for a share of the keys, in steps of 0.1: `10 %` enforces for them, and `shadow 10 %` is in shadow for
+    /// them and off for the others.
     #[schema(example = "10 %")]
     pub(crate) mode: String,
 }

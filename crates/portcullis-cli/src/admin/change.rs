@@ -70,7 +70,8 @@ pub(super) struct Mode {
     #[arg(value_name = "POLICY", value_parser = parse_policy)]
     policy: PolicyName,
 
-    /// `off`, `shadow`, `enforce`, or the share of the clients for which the policy is enforced, such as `10%`.
+    /// `off`, `shadow`, `enforce`, or for a share of the clients: `10%` enforces for them, with the others in shadow, and `shadow 10%` is in shadow for
+    /// them, and off for the others.
     #[arg(value_name = "MODE", value_parser = parse_mode)]
     mode: String,
 }

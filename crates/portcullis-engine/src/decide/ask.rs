@@ -92,9 +92,13 @@ impl Ask {
     }
 
     /// Adds the check of the policy at `index`. It is tried out after the others if the policy is not enforced for the key. A policy
-    /// that is [unlimited](portcullis_core::Policy::is_unlimited) for the caller is not asked, unless the key may be blocked.
+    /// that is [unlimited](portcullis_core::Policy::is_unlimited) for the caller is not asked, unless the key may be blocked. Neither is
+    /// one that is off for the key.
     pub fn add(&mut self, limits: &Limits, index: usize, key: Key, cost: u64) {
         let limit = &limits.policies()[index];
+        if !limit.is_checked_for(key) {
+            return;
+        }
         self.found(index, key);
         let policy = self.callers.policy(limits, index);
         if policy.is_unlimited() && !policy.reads_overrides() {

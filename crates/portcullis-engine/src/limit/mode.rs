@@ -14,14 +14,17 @@ use portcullis_core::{Key, Policy};
 /// ```
 /// use portcullis::layer::{Mode, Percent};
 ///
-/// let steps = [Mode::Shadow, Mode::Percent(Percent::permille(5)), Mode::Percent(Percent::new(20)), Mode::Enforce];
-/// assert_eq!(steps.map(|mode| mode.to_string()), ["shadow", "0.5 %", "20 %", "enforce"]);
+/// let tenth = Percent::new(10);
+/// let steps = [Mode::ShadowPercent(tenth), Mode::Shadow, Mode::Percent(tenth), Mode::Enforce];
+/// assert_eq!(steps.map(|mode| mode.to_string()), ["shadow 10 %", "shadow", "10 %", "enforce"]);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
     /// The policy is not checked: no request is charged under it, and nothing shows it.
     Off,
+    /// The policy is in shadow for this share of its keys, and off for the others. See `Limit::shadow_for`.
+    ShadowPercent(Percent),
     /// The policy decides and reports, and never rejects. See `Limit::shadow`.
     Shadow,
     /// The policy is enforced for this share of its keys, and in shadow for the others.
@@ -34,7 +37,7 @@ pub enum Mode {
 impl Mode {
     /// Returns whether the policy is tried out: it decides, and requests pass that it would reject.
     pub const fn is_trial(self) -> bool {
-        matches!(self, Self::Shadow | Self::Percent(_))
+        matches!(self, Self::ShadowPercent(_) | Self::Shadow | Self::Percent(_))
     }
 }
 
@@ -102,12 +105,6 @@ impl Percent {
         self.permille
     }
 
-    /// The share that has all other keys.
-    #[must_use]
-    pub const fn others(self) -> Self {
-        Self { permille: WHOLE.saturating_sub(self.permille) }
-    }
-
     /// Returns whether a key of this policy is in the share. It stays there when a window gets another length.
     pub fn includes(self, policy: &Policy, key: Key) -> bool {
         position(policy.override_digest(), key.slot()) < self.permille
@@ -154,9 +151,19 @@ impl Mode {
     #[must_use]
     pub const fn share(self) -> Percent {
         match self {
-            Self::Off | Self::Shadow => Percent::ZERO,
+            Self::Off | Self::ShadowPercent(_) | Self::Shadow => Percent::ZERO,
             Self::Percent(share) => share,
             Self::Enforce => Percent::ALL,
+        }
+    }
+
+    /// The keys for which a policy in this mode decides. It is off for the others.
+    #[must_use]
+    pub const fn checked_share(self) -> Percent {
+        match self {
+            Self::Off => Percent::ZERO,
+            Self::ShadowPercent(share) => share,
+            Self::Shadow | Self::Percent(_) | Self::Enforce => Percent::ALL,
         }
     }
 }
@@ -165,6 +172,7 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Off => f.write_str("off"),
+            Self::ShadowPercent(share) => write!(f, "shadow {share}"),
             Self::Shadow => f.write_str("shadow"),
             Self::Percent(share) => fmt::Display::fmt(share, f),
             Self::Enforce => f.write_str("enforce"),
@@ -186,7 +194,7 @@ impl FromStr for Mode {
                 permille(in_shadow.unwrap_or(share).trim_end())
                     .filter(|permille| *permille <= WHOLE)
                     .map(|permille| Percent { permille })
-                    .map(|share| Self::Percent(if in_shadow.is_some() { share.others() } else { share }))
+                    .map(if in_shadow.is_some() { Self::ShadowPercent } else { Self::Percent })
                     .ok_or_else(|| ParseModeError::Share(text.to_owned()))
             }
         }
@@ -209,7 +217,7 @@ fn permille(percent: &str) -> Option<u16> {
 /// use portcullis::layer::{Mode, Percent};
 ///
 /// assert_eq!("12.5 %".parse(), Ok(Mode::Percent(Percent::permille(125))));
-/// assert_eq!("shadow 10 %".parse(), Ok(Mode::Percent(Percent::new(90))));
+/// assert_eq!("shadow 10 %".parse(), Ok(Mode::ShadowPercent(Percent::new(10))));
 /// let error = "101%".parse::<Mode>().unwrap_err();
 /// assert_eq!(error.to_string(), "101% is no share of the keys: use 0% to 100%, in steps of 0.1");
 /// ```

@@ -187,6 +187,7 @@ fn add_if_counted(
     match key {
         Ok(Some(key)) => ask.add(&config.limits, index, key, limit.cost_of(parts)),
         Ok(None) => {}
+        Err(_) if limit.is_off_without_key() => {}
         // A shadow policy never rejects.
         Err(error) if limit.is_shadow() => {
             ask.emit(&config.limits, EventKind::ShadowUnidentified { policy, error: &error });

@@ -10,7 +10,7 @@ use portcullis_core::{Decision, Key};
 use super::limited::Refusal;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::{KeyError, Mode, admission};
+use crate::{KeyError, admission};
 use portcullis_engine::EventKind;
 use portcullis_engine::engine::permits::Permits;
 use portcullis_engine::{Admitted, Ask, Attempt, CallerPolicies, Now, Patience, StoreCall, now};
@@ -92,8 +92,8 @@ fn ask(
         let limit = &config.policies()[index];
         let policy = limit.policy.name();
         match key {
-            _ if limit.mode == Mode::Off => {}
             Ok(key) => ask.add(&config.limits, index, key, cost),
+            Err(_) if limit.is_off_without_key() => {}
             // A shadow policy never rejects.
             Err(error) if limit.is_shadow() => {
                 ask.emit(&config.limits, EventKind::ShadowUnidentified { policy, error: &error });

@@ -16,6 +16,11 @@ impl Limit {
         self.mode.share() < Percent::ALL
     }
 
+    /// Whether the policy is off for a request without a key, which is in no share.
+    pub(crate) fn is_off_without_key(&self) -> bool {
+        self.mode.checked_share() < Percent::ALL
+    }
+
     /// The policy as it is registered now; `None` if it is off.
     ///
     /// A share that was set before the layer was built does not apply if clients choose the key there: the layer keeps its own

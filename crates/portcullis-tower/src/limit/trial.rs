@@ -42,20 +42,22 @@ impl Limit {
         self.mode(Mode::Percent(share))
     }
 
-    /// Makes the policy a [shadow](Self::shadow) policy for a share of its keys, and enforces it for the others. The same as
-    /// [`enforce`](Self::enforce) for the others.
+    /// Makes the policy a [shadow](Self::shadow) policy for a share of its keys, and switches it off for the others: it rejects no
+    /// request. The same as [`mode(Mode::ShadowPercent(share))`](Self::mode).
     ///
-    /// The clients in a share stay the same. A request without an identity for the policy passes, as under a shadow policy.
+    /// The share has the clients that [`enforce`](Self::enforce) with the same share limits. Requests of the others are not checked,
+    /// keep no state and emit no event, and so do requests without an identity for the policy. Since nobody is limited, clients
+    /// may [choose](crate::KeyExtractor::is_chosen_by_client) the key.
     ///
     /// ```
     /// use portcullis::layer::Percent;
     /// use portcullis::{ClientIp, Policy, PolicyExt as _, Quota};
     ///
     /// let search = Policy::gcra("search", Quota::per_second(10)).by(ClientIp::peer()).shadow_for(Percent::new(10));
-    /// assert!(format!("{search:?}").contains("mode: Percent(90 %)"));
+    /// assert!(format!("{search:?}").contains("mode: ShadowPercent(10 %)"));
     /// ```
     pub fn shadow_for(self, share: Percent) -> Self {
-        self.enforce(share.others())
+        self.mode(Mode::ShadowPercent(share))
     }
 
     /// Sets the mode of the policy, [`Mode::Enforce`] by default.

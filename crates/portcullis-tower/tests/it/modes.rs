@@ -10,8 +10,8 @@ use http::Request;
 use portcullis_core::{Policy, PolicyName, Quota};
 use portcullis_tower::{
     Bearer, ClientIp, Cookie, Event, EventKind, Extension, Global, Header, KeyError, KeyExtractor,
-    LayerError, Limit, Lookup, Mode, OnMissing, Percent, PolicyExt as _, Query, RateLimit, RateLimitHeaders,
-    RateLimitLayer, Registry, Route,
+    LayerError, Limit, Lookup, Mode, OnMissing, Percent, PolicyExt as _, Query, QuotaLookup, RateLimit,
+    RateLimitHeaders, RateLimitLayer, Registry, Route,
 };
 use tower::Layer as _;
 
@@ -82,11 +82,71 @@ async fn a_share_of_the_users_is_limited_and_it_grows() {
 }
 
 #[tokio::test]
-async fn users_in_shadow_are_those_of_no_share() {
-    let service = |limit| layer(&registry(), limit).layer(Probe::default());
-    let users = limited(&service(by_user("planned").shadow_for(TENTH)), 0..300).await;
-    assert!((250..=288).contains(&users.len()), "{} of 300", users.len());
-    assert_eq!(users, limited(&service(by_user("planned").enforce(Percent::new(90))), 0..300).await);
+async fn shadow_for_a_share_limits_nobody() {
+    let enforced = layer(&registry(), by_user("planned").enforce(TENTH)).layer(Probe::default());
+    let in_share = limited(&enforced, 0..300).await;
+
+    let store = Arc::<TestStore>::default();
+    let registry = registry_of(Arc::clone(&store));
+    let service = layer(&registry, by_user("planned").shadow_for(TENTH)).layer(Probe::default());
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&events);
+    registry.observe(Arc::new(move |event: &Event<'_>| {
+        if let EventKind::ShadowWouldReject { decision } = event.kind {
+            seen.lock().unwrap().push(decision.policy().to_string());
+        }
+    }));
+    let mut tried = Vec::new();
+    for user in 0..300 {
+        let asked = store.asked.load(Ordering::Relaxed);
+        for _ in 0..2 {
+            assert_eq!(send(&service, from(user)).await.status, 200);
+        }
+        let names = std::mem::take(&mut *events.lock().unwrap());
+        match store.asked.load(Ordering::Relaxed) - asked {
+            0 => assert!(names.is_empty(), "user {user} is not in the share"),
+            2 => {
+                assert_eq!(names, ["planned"]);
+                tried.push(user);
+            }
+            calls => panic!("{calls} calls of the store"),
+        }
+    }
+    assert_eq!(tried, in_share, "the clients are those that a share limits");
+    // Without an identity a request is in no share.
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+    assert_eq!(store.asked.load(Ordering::Relaxed), 2 * tried.len());
+
+    registry.set_mode(&PolicyName::literal("planned"), Mode::ShadowPercent(Percent::ALL)).unwrap();
+    send(&service, from(500)).await;
+    assert_eq!(store.asked.load(Ordering::Relaxed), 2 * tried.len() + 1, "nobody is left out");
+}
+
+#[tokio::test]
+async fn look_up_of_quota_is_left_out_beyond_the_share() {
+    let looked_up = Arc::<AtomicUsize>::default();
+    let counter = Arc::clone(&looked_up);
+    let quotas = QuotaLookup::new(move |_: &http::request::Parts| {
+        counter.fetch_add(1, Ordering::Relaxed);
+        async { Ok(None) }
+    });
+    let quota = Quota::per_day(1);
+    let limit = policy("planned").caller_quotas(quota, quota).by(Extension::<User>::new());
+    let service = layer(&registry(), limit.quota_by_async(quotas).shadow_for(TENTH)).layer(Probe::default());
+    let mut tried = 0;
+    for user in 0..100 {
+        send(&service, from(user)).await;
+        tried += usize::from(by_share(user));
+    }
+    assert!(tried > 0);
+    assert_eq!(looked_up.load(Ordering::Relaxed), tried);
+}
+
+/// Whether a user is in the tenth of "planned".
+fn by_share(user: u32) -> bool {
+    let mut hasher = portcullis_core::Secret::published().hasher();
+    hasher.writer().part(std::any::type_name::<User>(), User(user).as_ref());
+    TENTH.includes(&policy("planned"), hasher.finish().unwrap())
 }
 
 #[tokio::test]
@@ -190,6 +250,7 @@ async fn a_mode_that_is_set_applies_to_all_layers_at_once() {
         (Some(Mode::Off), [200, 200, 200]),
         (Some(Mode::Percent(Percent::ALL)), [429, 429, 429]),
         (Some(Mode::Percent(Percent::ZERO)), [200, 200, 200]),
+        (Some(Mode::ShadowPercent(Percent::ALL)), [200, 200, 200]),
     ] {
         if let Some(mode) = mode {
             registry.set_mode(&name, mode).unwrap();
@@ -248,7 +309,7 @@ fn a_share_of_keys_that_clients_choose_is_an_error() {
         assert!(refused.to_string().contains("policy p") && refused.to_string().contains("use a key that"));
         let refused = registry.set_mode(&PolicyName::literal("p"), Mode::Percent(TENTH));
         assert!(matches!(refused, Err(LayerError::UnverifiedKey { .. })));
-        for mode in [Mode::Off, Mode::Shadow, Mode::Enforce] {
+        for mode in [Mode::Off, Mode::Shadow, Mode::ShadowPercent(TENTH), Mode::Enforce] {
             registry.set_mode(&PolicyName::literal("p"), mode).unwrap();
             let _ = RateLimitLayer::try_new(Arc::clone(&registry), [limit.clone().mode(mode)]).unwrap();
         }

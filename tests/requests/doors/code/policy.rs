@@ -104,7 +104,7 @@ pub(super) fn mode(value: Option<&Value>) -> Mode {
         Some("shadow") => Mode::Shadow,
         Some("off") => Mode::Off,
         Some(text) => match text.strip_prefix("shadow ") {
-            Some(shadow) => Mode::Percent(share(shadow).others()),
+            Some(shadow) => Mode::ShadowPercent(share(shadow)),
             None => Mode::Percent(share(text)),
         },
         None => Mode::Percent(Percent::new(number(value.as_table().unwrap(), "percent").unwrap())),

@@ -132,7 +132,7 @@ const NOTES: [(&str, &str); 38] = [
     ("policy.on_store_failure", "A share among 4 instances is `{ local = 4 }`."),
     (
         "policy.mode",
-        "A share is `\"10%\"` or `{ percent = 10 }`, or in shadow `\"shadow 10%\"`. See [trying out][responses.md#trying-out].",
+        "A share is `\"10%\"` or `{ percent = 10 }`; the others are in shadow. `\"shadow 10%\"` is in shadow for that share, and off for the others. See [trying out][responses.md#trying-out].",
     ),
     ("policy.except", "See [exemptions and lists][rules.md#exemptions-and-lists]."),
     ("policy.key", "See [keys][rules.md#keys]."),

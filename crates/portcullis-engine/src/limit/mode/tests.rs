@@ -106,12 +106,14 @@ fn a_key_stays_in_a_share_when_only_the_window_changes() {
 #[test]
 fn mode_is_read_as_it_is_written() {
     let share = |permille| Mode::Percent(Percent::permille(permille));
+    let shadow = |permille| Mode::ShadowPercent(Percent::permille(permille));
     for mode in [Mode::Off, Mode::Shadow, Mode::Enforce, share(0), share(5), share(100), share(1_000)] {
         assert_eq!(mode.to_string().parse(), Ok(mode));
     }
     assert_eq!("10%".parse(), Ok(share(100)));
-    for (text, enforced) in [("shadow 0%", 1_000), ("shadow 12.5 %", 875), ("shadow 100%", 0)] {
-        assert_eq!(text.parse(), Ok(share(enforced)), "{text}");
+    for (text, permille) in [("shadow 0%", 0), ("shadow 12.5 %", 125), ("shadow 100%", 1_000)] {
+        assert_eq!(text.parse(), Ok(shadow(permille)), "{text}");
+        assert_eq!(shadow(permille).to_string().parse(), Ok(shadow(permille)), "{text}");
     }
     for wrong in [
         "",

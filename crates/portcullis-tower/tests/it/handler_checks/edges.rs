@@ -45,7 +45,10 @@ async fn a_key_that_is_too_long_is_an_error_of_the_client() {
 
 #[tokio::test]
 async fn a_key_that_fails_rejects_nothing_in_shadow() {
-    for mode in [portcullis_tower::Mode::Shadow, portcullis_tower::Mode::Percent(Percent::new(50))] {
+    use portcullis_tower::Mode as PolicyMode;
+
+    let half = Percent::new(50);
+    for mode in [PolicyMode::Shadow, PolicyMode::Percent(half), PolicyMode::ShadowPercent(half)] {
         let (store, registry) = store(Mode::Ready);
         assert!(check(&registry, &MAILS, "ada").await.is_ok());
         registry.set_mode(MAILS.name(), mode).unwrap();

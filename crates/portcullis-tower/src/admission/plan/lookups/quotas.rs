@@ -29,6 +29,7 @@ fn find_known(config: &LayerConfig, parts: &Parts) -> (CallerPolicies, PolicySet
             Some(QuotaSource::Function(function)) => function(parts),
             Some(QuotaSource::LookUp(look_up)) => {
                 let key = limit.own_key(config.registry.secret(), parts);
+                let key = key.filter(|key| config.limits.policies()[index].is_checked_for(*key));
                 let kept = key.map(|key| look_up.kept(key));
                 if let Some(None) = kept {
                     awaited = awaited.union(PolicySet::one(index));
