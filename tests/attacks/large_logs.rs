@@ -16,7 +16,7 @@ async fn large_costs_stay_within_the_byte_budget_of_the_policy() {
     let limiter = Limiter::new(Arc::clone(&store), Secret::published());
     let units = Policy::sliding_log("units", Quota::per_hour(100_000));
     // With an entry per unit, each request would take 80 kB, and 20 000 requests 1.5 GB.
-    let layer = limiter.layer(units.by(Header::named("x-api-key")).cost(|_| 10_000));
+    let layer = limiter.layer(units.by(Header::named("x-api-key")).cost(10_000));
     let service =
         layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
     let before = resident_bytes();

@@ -182,8 +182,8 @@ impl Client {
     async fn reserving(&self, request: Request<Body>, used: u64) -> Response<Body> {
         let layer = self
             .limiter
-            .layer(Family::Count.policy().by(CallerKey).reserve_or(|_: &Parts| 1, OnAbort::Used))
-            .and(Limit::new(Family::Bucket.policy()).reserve_or(|_: &Parts| 3, OnAbort::Reservation));
+            .layer(Family::Count.policy().by(CallerKey).reserve_or(1, OnAbort::Used))
+            .and(Limit::new(Family::Bucket.policy()).reserve_or(3, OnAbort::Reservation));
         let service = layer.layer(service_fn(move |request: Request<Body>| async move {
             if let Some(usage) = request.extensions().get::<Usage>() {
                 usage.add(used);

@@ -191,7 +191,7 @@ impl Server {
             "four tokens"
         });
         let mut app =
-            Router::new().route("/tokens", tokens.layer(limiter.layer(TOKENS.by(user()).reserve(|_| 10))));
+            Router::new().route("/tokens", tokens.layer(limiter.layer(TOKENS.by(user()).reserve(10))));
         for (path, layer) in layers(&limiter) {
             app = app.route(path, get(async || "here").layer(layer));
         }

@@ -113,7 +113,7 @@ async fn the_layer_limits_one_service() {
 
 #[tokio::test]
 async fn a_cost_that_never_fits_is_an_invalid_argument() {
-    let dear = Limiter::memory().layer(Policy::gcra("dear", Quota::per_second(1)).by(Global).cost(|_| 2));
+    let dear = Limiter::memory().layer(Policy::gcra("dear", Quota::per_second(1)).by(Global).cost(2));
     let (server, url) = serve(dear).await;
     let refused = call(&mut connect(url).await).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);

@@ -311,7 +311,7 @@ async fn calls_are_charged_usage_up_to_a_debt() {
             }
         });
         let tokens = Policy::fixed_window("tokens", Quota::per_week(100));
-        let layer = limiter.layer(tokens.by(ClientIp::peer()).reserve(|_| 10));
+        let layer = limiter.layer(tokens.by(ClientIp::peer()).reserve(10));
         let mut ada = Service::start(layer).await.client(ADA).await;
         for (used, left) in [("30", "90"), ("0", "60"), ("350", "60")] {
             let reply = ada.call(used).await.unwrap();

@@ -45,7 +45,7 @@ impl LayerSubject {
                 write(key, writer);
                 Ok::<_, KeyError>(Identity::Found)
             };
-            check.policy.clone().by(by).cost(move |_| cost)
+            check.policy.clone().by(by).cost(cost)
         });
         let registry = Arc::new(Registry::new(Arc::clone(&self.store), self.secret.clone()));
         RateLimitLayer::try_new(registry, limits).expect("the limits are valid").decision_in_response()

@@ -74,7 +74,7 @@ impl Server {
                 _ => return,
             });
         });
-        let layer = limiter.layer(TOKENS.by(Header::named("x-user")).reserve(|_| 10));
+        let layer = limiter.layer(TOKENS.by(Header::named("x-user")).reserve(10));
         let app = Router::new().route("/", get(complete)).layer(layer).with_state(Arc::clone(&streams));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -270,7 +270,7 @@ async fn a_grpc_call_is_charged_what_it_used() {
     let (_redis, limiters) = limiters().await;
     for limiter in limiters {
         let policy = Policy::fixed_window("units", Quota::per_week(100));
-        let layer = limiter.layer(policy.by(Global).reserve(|_| 10));
+        let layer = limiter.layer(policy.by(Global).reserve(10));
         // In place of a handler, which has the same extensions.
         let count = |call: tonic::Request<()>| {
             call.extensions().get::<Usage>().unwrap().add(3);

@@ -45,7 +45,7 @@ use crate::{HeaderRenameError, KeyedLimit, LayerError, Limit, RateLimit, RateLim
 ///
 /// let layer = Limiter::memory().layer(burst.by(Header::named("x-api-key").or(ClientIp::peer())))
 ///     // By the same key.
-///     .and(Limit::new(daily).cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
+///     .and(Limit::new(daily).cost_by(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
 ///     .and(total.by(Global));
 /// assert_eq!(layer.policies().map(|name| name.as_str()).collect::<Vec<_>>(), ["burst", "daily", "total"]);
 /// ```

@@ -54,7 +54,7 @@
 //!     let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 //!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
 //!     RateLimitLayer::new(registry, burst.by(Header::named("x-api-key")).on_missing(OnMissing::Shared))
-//!         .and(Limit::new(daily).cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
+//!         .and(Limit::new(daily).cost_by(|parts| if parts.uri.path() == "/export" { 100 } else { 1 }))
 //!         .decision_in_response()
 //! }
 //!

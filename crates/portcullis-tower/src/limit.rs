@@ -39,7 +39,7 @@ use response_outcome::OutcomeRule;
 /// | | |
 /// |---|---|
 /// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`named`](Self::named), [`on_missing`](Self::on_missing), [`hide_key`](Self::hide_key), [`count_rejections`](Self::count_rejections) |
-/// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
+/// | the charge | [`cost`](Self::cost), [`cost_by`](Self::cost_by), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`reserve_by`](Self::reserve_by), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
 /// | which requests | [`shadow`](Self::shadow), [`shadow_for`](Self::shadow_for), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
 /// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) |
 /// | a wait | [`Policy::wait_at_most`] |
@@ -226,11 +226,34 @@ impl Limit {
         Self { counts_rejections: true, ..self }
     }
 
-    /// Sets the cost of a request in units.
+    /// Sets the cost of a request in units. [`cost_by`](Self::cost_by) sets one that depends on the request.
     ///
     /// The default is 1. A cost of 0 is always admitted and still reports what remains. For a cost that can never fit, the
     /// response is 400; no limit is above [`Quota::MAX_UNITS`](portcullis_core::Quota::MAX_UNITS).
-    pub fn cost(self, cost: impl Cost) -> Self {
+    ///
+    /// ```
+    /// use portcullis::key::Global;
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
+    ///
+    /// let analyses = Policy::fixed_window("daily", Quota::per_day(200)).by(Global).cost(10);
+    /// assert!(format!("{analyses:?}").contains("costs 10"));
+    /// ```
+    pub fn cost(self, units: u64) -> Self {
+        self.cost_by(move |_: &http::request::Parts| units).describe_cost(&units.to_string())
+    }
+
+    /// Like [`cost`](Self::cost), by the request.
+    ///
+    /// ```
+    /// use portcullis::key::Global;
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
+    ///
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(200)).by(Global);
+    /// let daily = daily.cost_by(|parts| if parts.uri.path() == "/analysis" { 10 } else { 1 });
+    /// assert!(format!("{daily:?}").contains("costs by the request"));
+    /// ```
+    pub fn cost_by(mut self, cost: impl Cost) -> Self {
+        self.texts.cost = None;
         Self { cost: Some(Arc::new(cost)), ..self }
     }
 

@@ -38,7 +38,7 @@ fn rejection(method: Method, name: &HeaderName, values: &[HeaderValue]) -> Respo
         static LAYER: RateLimitLayer = {
             let registry = Registry::new(Arc::new(MemoryStore::new()), Secret::published());
             let policy = Policy::gcra("one", Quota::per_hour(1));
-            RateLimitLayer::new(Arc::new(registry), policy.by(Global).cost(|_| 2))
+            RateLimitLayer::new(Arc::new(registry), policy.by(Global).cost(2))
         };
         static RUNTIME: Runtime = Builder::new_current_thread().build().expect("a runtime without I/O can be made");
     }

@@ -78,11 +78,11 @@ async fn charged_minus_refunded_is_what_the_store_has_counted() {
         }
     };
     let layers = [
-        layer(limit("plain").cost(|_| 2)),
+        layer(limit("plain").cost(2)),
         layer(limit("with another")).and(policy("other")),
         layer(limit("refused").charge_when(is_refused)),
         layer(limit("charges afterwards").charge_when(is_refused).charge_after()),
-        layer(limit("reserved").reserve(|_| 5)),
+        layer(limit("reserved").reserve(5)),
         layer(limit("shadow").shadow()),
         layer(limit("shadow refused").charge_when(is_refused).shadow()),
         layer(limit("before a look-up")).and(policy("by user").by_async(look_up)),

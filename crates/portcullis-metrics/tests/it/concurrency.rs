@@ -20,11 +20,9 @@ fn metrics_equal_what_clients_and_another_observer_count() {
     let truth = Truth::default();
     registry.observe(Arc::new(truth.clone()));
     let window = |name, limit| Policy::fixed_window(name, Quota::per_week(limit));
-    let search = RateLimitLayer::new(
-        Arc::clone(&registry),
-        window("search", 300).by(Header::named("x-user")).cost(|_| 2),
-    )
-    .and(Limit::new(window("trial", 50)).shadow());
+    let search =
+        RateLimitLayer::new(Arc::clone(&registry), window("search", 300).by(Header::named("x-user")).cost(2))
+            .and(Limit::new(window("trial", 50)).shadow());
     let login = RateLimitLayer::new(Arc::clone(&registry), window("login", 500).by(Global));
 
     let (admitted, limited) = (AtomicU64::new(0), AtomicU64::new(0));

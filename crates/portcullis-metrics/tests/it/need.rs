@@ -71,7 +71,7 @@ fn policies_of_handlers_have_the_same_series() {
 fn options_add_the_series_they_can_cause() {
     let none: [&str; 0] = [];
     let plain = || policy().by(Global);
-    assert_eq!(added_by(plain().cost(|_: &http::request::Parts| 3)), none);
+    assert_eq!(added_by(plain().cost(3)), none);
     assert_eq!(added_by(plain().warn_at(0.8)), ["soft_limit"]);
     assert_eq!(added_by(plain().charge_when(|outcome| outcome.status() == 401)), ["uncharged_units"]);
     assert_eq!(added_by(plain().shadow()), ["would_reject limited", "would_reject unidentified"]);

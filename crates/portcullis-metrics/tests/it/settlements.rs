@@ -18,7 +18,7 @@ const LOST: [&str; 2] = ["portcullis_settlements_lost_total", "portcullis_settle
 /// A layer that reserves 10 units.
 fn reserves(setup: &Setup, name: &'static str) -> RateLimitLayer {
     let policy = Policy::fixed_window(name, Quota::per_week(1_000_000));
-    RateLimitLayer::new(Arc::clone(&setup.registry), policy.by(Global).reserve(|_| 10))
+    RateLimitLayer::new(Arc::clone(&setup.registry), policy.by(Global).reserve(10))
 }
 
 /// Reserves while the store answers, and settles in a mode of it.
@@ -114,7 +114,7 @@ async fn units_beyond_the_debt_are_counted() {
         request.headers_mut().insert("x-used", used.parse().unwrap());
         assert_eq!(service.clone().oneshot(request).await.unwrap().status(), 200);
     }
-    let bodies = policy("bodies").by(Global).reserve(|_| 4);
+    let bodies = policy("bodies").by(Global).reserve(4);
     let layer = RateLimitLayer::new(Arc::clone(&setup.registry), bodies);
     settle_in(&setup, &layer, Mode::Ready, 25).await;
     setup.counted(

@@ -1,7 +1,5 @@
 //! The units that a request costs, and reservations: charges that are settled when the response has ended.
 
-use std::sync::Arc;
-
 use http::request::Parts;
 
 use super::Limit;
@@ -9,7 +7,7 @@ use crate::OnAbort;
 #[cfg(feature = "usage")]
 use portcullis_usage::UsageReader;
 
-/// The cost of a request in units: the argument of [`Limit::cost`](crate::Limit::cost).
+/// The cost of a request in units, by the request: the argument of [`Limit::cost_by`](crate::Limit::cost_by).
 ///
 /// A closure that compares paths by itself charges less for other spellings of a path, which a server behind may take for the same.
 /// [`RequestPath`](crate::matching::RequestPath) knows them:
@@ -32,12 +30,12 @@ use portcullis_usage::UsageReader;
 /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
 ///
 /// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
-/// let _ = Limiter::memory().layer(all.by(Global).cost(5)); // write `|_| 5`
+/// let _ = Limiter::memory().layer(all.by(Global).cost_by(5)); // write `.cost(5)`
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the cost of a request",
     label = "not a closure that returns units",
-    note = "write `|parts| ..` for a cost that depends on the request, or `|_| 5` for a fixed one",
+    note = "write `.cost_by(|parts| ..)` for a cost that depends on the request, or `.cost(5)` for a fixed one",
     note = "a cost that is known only after an `await` is charged in the handler, by `Charge::settle` or `Charge::charge_more`"
 )]
 pub trait Cost: Fn(&Parts) -> u64 + Send + Sync + 'static {}
@@ -47,7 +45,7 @@ pub trait Cost: Fn(&Parts) -> u64 + Send + Sync + 'static {}
 impl<F> Cost for F where F: Fn(&Parts) -> u64 + Send + Sync + 'static {}
 
 impl Limit {
-    /// Charges a request the estimated units under the policy, and settles the charge when the response body
+    /// Charges a request this number of units under the policy, which is an estimate, and settles the charge when the response body
     /// ends, at the units that the handler or its body has [counted](crate::Usage) by then. For units that are known only once
     /// they are streamed: tokens of a language model, bytes, rows.
     ///
@@ -89,7 +87,7 @@ impl Limit {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
-    /// let layer = testing::limiter(&ManualClock::default()).layer(tokens.by(Global).reserve(|_| 100));
+    /// let layer = testing::limiter(&ManualClock::default()).layer(tokens.by(Global).reserve(100));
     /// let service = layer.layer(service_fn(async |request: Request<String>| {
     ///     let usage = request.extensions().get::<Usage>().expect("the layer reserves").clone();
     ///     usage.add(30); // a body adds while it streams
@@ -103,13 +101,32 @@ impl Limit {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn reserve(self, estimate: impl Cost) -> Self {
+    pub fn reserve(self, estimate: u64) -> Self {
         self.reserve_or(estimate, OnAbort::Used)
     }
 
     /// Like [`reserve`](Self::reserve), with what is charged for a response that is aborted.
-    pub fn reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Self {
-        Self { cost: Some(Arc::new(estimate)), reservation: Some(on_abort), ..self }
+    pub fn reserve_or(self, estimate: u64, on_abort: OnAbort) -> Self {
+        Self { reservation: Some(on_abort), ..self.cost(estimate) }
+    }
+
+    /// Like [`reserve`](Self::reserve), with an estimate that depends on the request.
+    ///
+    /// ```
+    /// use portcullis::key::Global;
+    /// use portcullis::{Policy, PolicyExt as _, Quota};
+    ///
+    /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000)).by(Global);
+    /// let tokens = tokens.reserve_by(|parts| if parts.uri.path() == "/summary" { 200 } else { 50 });
+    /// assert!(format!("{tokens:?}").contains("reserves by the request"));
+    /// ```
+    pub fn reserve_by(self, estimate: impl Cost) -> Self {
+        self.reserve_by_or(estimate, OnAbort::Used)
+    }
+
+    /// Like [`reserve_by`](Self::reserve_by), with what is charged for a response that is aborted.
+    pub fn reserve_by_or(self, estimate: impl Cost, on_abort: OnAbort) -> Self {
+        Self { reservation: Some(on_abort), ..self.cost_by(estimate) }
     }
 
     /// Reads from responses what they have used of a [reservation](Self::reserve), as they pass: the tokens that a language model

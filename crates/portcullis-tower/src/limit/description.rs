@@ -13,7 +13,7 @@ use portcullis_engine::HeldUntil;
 /// What functions do that only those know who have written them, such as the reader of a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FunctionTexts {
-    cost: Option<Box<str>>,
+    pub(super) cost: Option<Box<str>>,
     charged: Option<Box<str>>,
     quotas: Option<Box<str>>,
 }

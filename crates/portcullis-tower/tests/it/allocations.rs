@@ -94,7 +94,7 @@ fn layer(admitted: bool) -> RateLimitLayer {
 fn layer_in(registry: Arc<Registry>) -> RateLimitLayer {
     let second = Policy::gcra("second", Quota::per_second(10).burst(20));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
-    RateLimitLayer::new(registry, second.by(Header::named("x-user"))).and(Limit::new(day).cost(|_| 2))
+    RateLimitLayer::new(registry, second.by(Header::named("x-user"))).and(Limit::new(day).cost(2))
 }
 
 /// The allocations from the call to the response.

@@ -71,7 +71,7 @@ async fn waits_are_rounded_up_and_never_zero() {
 #[tokio::test]
 async fn a_cost_that_can_never_fit_is_a_bad_request() {
     let all = Policy::gcra("all", Quota::per_second(1).burst(5));
-    let (service, _) = probed(&RateLimitLayer::new(registry(), all.by(Global).cost(|_| 6)));
+    let (service, _) = probed(&RateLimitLayer::new(registry(), all.by(Global).cost(6)));
     let denied = send(&service, request(&[])).await;
     assert_eq!((denied.status, denied.header("retry-after")), (400, None));
     assert_eq!(denied.header("x-ratelimit-remaining"), Some("5"));

@@ -95,7 +95,7 @@ async fn every_rejection_has_problem_details() {
             r#""detail":"the rate limiter cannot answer at the moment"}"#,
         ),
         (
-            RateLimitLayer::new(registry(), one().by(Global).cost(|_| 2)),
+            RateLimitLayer::new(registry(), one().by(Global).cost(2)),
             400,
             "about:blank",
             "Bad Request",

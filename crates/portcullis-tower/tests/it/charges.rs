@@ -22,7 +22,7 @@ fn bytes() -> Policy {
 
 fn both(store: &Arc<TestStore>) -> RateLimitLayer {
     RateLimitLayer::new(registry_of(Arc::clone(store)), requests().by(Global))
-        .and(Limit::new(bytes()).cost(|_| 100))
+        .and(Limit::new(bytes()).cost(100))
 }
 
 /// The remaining units under each policy after a handler has run, and the header for the client.
@@ -148,7 +148,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
     for (more, cost, left, uncharged) in
         [(4, 9, 1, 0), (4, 3, 7, 0), (4, 4, 6, 0), (0, 9, 1, 0), (0, 0, 10, 0), (10, 12, 0, 0), (0, 25, 0, 5)]
     {
-        let layer = RateLimitLayer::new(registry(), requests().by(Global).cost(|_| 0));
+        let layer = RateLimitLayer::new(registry(), requests().by(Global).cost(0));
         let seen = after(&layer, async |charge| {
             assert!(charge.charge_more(more).await.unwrap().is_allowed());
             let settlement = charge.settle(cost).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
     let store = Arc::<TestStore>::default();
     let layer = RateLimitLayer::new(
         registry_of(Arc::clone(&store)),
-        Policy::gcra("all", Quota::per_second(1).burst(2)).by(Global).cost(|_| 0),
+        Policy::gcra("all", Quota::per_second(1).burst(2)).by(Global).cost(0),
     );
     for _ in 0..2 {
         assert_eq!(after(&layer, async |charge| drop(charge.settle(2).await.unwrap())).await.0, [0]);

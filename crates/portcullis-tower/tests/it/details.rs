@@ -74,7 +74,7 @@ async fn closure_changes_status_message_and_headers() {
 #[tokio::test]
 async fn a_cost_that_never_fits_has_details_without_a_wait() {
     let all = Policy::gcra("all", Quota::per_second(1).burst(5)).by(Global);
-    let never = status(&RateLimitLayer::new(registry(), all.clone().cost(|_| 6)), 1).await;
+    let never = status(&RateLimitLayer::new(registry(), all.clone().cost(6)), 1).await;
     assert_eq!(never.code(), Code::InvalidArgument);
     let details = never.get_error_details();
     assert!(details.retry_info().is_none());

@@ -81,7 +81,7 @@ async fn corner(policy: Policy, used: u64, cost: u64) -> Answer {
     let store = Arc::<TestStore>::default();
     store.micros.store(1_000_250_000, Ordering::Relaxed);
     let cost_of = |parts: &http::request::Parts| parts.headers["cost"].to_str().unwrap().parse().unwrap();
-    let layer = RateLimitLayer::new(registry_of(store), policy.by(Global).cost(cost_of));
+    let layer = RateLimitLayer::new(registry_of(store), policy.by(Global).cost_by(cost_of));
     let headers = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time() | RateLimitHeaders::IETF;
     let (service, _) = probed(&layer.headers(headers));
     send(&service, request(&[("cost", &used.to_string())])).await;
@@ -324,7 +324,7 @@ fn limited(name: &str, quota: Quota, cost: u64) -> RateLimitLayer {
         PolicyName::new(name).unwrap(),
         Strategy::Gcra(portcullis_core::Gcra::new(quota).unwrap()),
     );
-    RateLimitLayer::new(registry(), policy.by(Global).cost(move |_| cost))
+    RateLimitLayer::new(registry(), policy.by(Global).cost(cost))
         .and(Policy::gcra("second of two", Quota::per_second(MANY).burst(1 << 20)))
         .headers(all())
 }

@@ -180,7 +180,7 @@ async fn each_request_emits_one_event_per_cause() {
             ),
             (
                 "a cost that never fits",
-                observed.layer_of(policy("c", 1).by(Global).cost(|_| 2)),
+                observed.layer_of(policy("c", 1).by(Global).cost(2)),
                 vec![(plain(), &["rejected NeverFits c:1!"])],
             ),
             (

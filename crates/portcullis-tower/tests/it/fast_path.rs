@@ -30,7 +30,7 @@ const SETTINGS: [Setting; 9] = [
     |registry, all| layer(registry, all).without_charge(),
     |registry, all| layer(registry, all).decision_in_response(),
     |registry, all| layer(registry, all).reject_with(|rejection: &Rejection<'_>| rejection.response()),
-    |registry, all| layer(registry, all.on_missing(OnMissing::Shared).cost(|_: &Parts| 2)),
+    |registry, all| layer(registry, all.on_missing(OnMissing::Shared).cost(2)),
     |registry, all| layer(registry, all.on_missing(OnMissing::Exempt).count_rejections()),
 ];
 

@@ -101,7 +101,7 @@ async fn the_response_is_that_of_a_layer() {
                         key.part("user", parts.headers["x-user"].as_bytes());
                         Ok(portcullis_tower::Identity::Found)
                     })
-                    .cost(|_| 2),
+                    .cost(2),
             );
             assert!(check(&registry, &MAILS, "ada").await.is_ok());
             let of_layer = send(&probed(&layer).0, request(&[("x-user", "ada"), ("accept", accept)])).await;

@@ -195,13 +195,13 @@ async fn rates_and_permits_are_charged_together_or_not() {
 #[tokio::test]
 async fn a_cost_is_a_number_of_permits() {
     let setup = Setup::new(Mode::Ready);
-    let layer = setup.layer_of(EXPORTS.by(Global).cost(|_| 2));
+    let layer = setup.layer_of(EXPORTS.by(Global).cost(2));
     let both = (respond(&layer, &[]).await, respond(&layer, &[]).await);
     assert_eq!(setup.held().await, 4);
     assert_eq!(respond(&layer, &[]).await.status(), 429);
     drop(both);
     assert_eq!(setup.held().await, 0);
-    let never = respond(&setup.layer_of(EXPORTS.by(Global).cost(|_| LIMIT + 1)), &[]).await;
+    let never = respond(&setup.layer_of(EXPORTS.by(Global).cost(LIMIT + 1)), &[]).await;
     assert_eq!(never.status(), 400);
 }
 

@@ -167,8 +167,8 @@ fn stack(registry: &Arc<Registry>) -> Stack {
     let outcome = layer(registry, limit("guesses").charge_when(is_refused));
     let outcome =
         outcome.and(Limit::new(policy("looked")).charge_when(is_refused).charge_after_at_most(1_024));
-    let both = limit("both").reserve_or(|_| 10, OnAbort::Nothing).charge_when(is_refused);
-    let reserved = layer(registry, limit("calls")).and(Limit::new(policy("tokens")).reserve(|_| 10));
+    let both = limit("both").reserve_or(10, OnAbort::Nothing).charge_when(is_refused);
+    let reserved = layer(registry, limit("calls")).and(Limit::new(policy("tokens")).reserve(10));
     let inner = layer(registry, both)
         .layer(Marker(1, reserved.layer(Marker(2, service_fn(|request: Request<String>| handle(&request))))));
     outcome.layer(Marker(0, inner)).boxed_clone()

@@ -202,10 +202,10 @@ fn each_option_of_a_limit_is_shown() {
     let lock_out = LockOut::after(3).within(Duration::from_secs(60)).block_for(Duration::from_secs(600));
     let log_ins = log_ins.lock_out(lock_out.up_to(Duration::from_secs(3_600))).hide().warn_at(0.8);
     let tokens = daily("tokens").allow_debt(9).caller_quotas(Quota::per_day(10), Quota::per_day(9_000));
-    let tokens = Limit::new(tokens).by(Header::named("x-user")).reserve_or(|_| 500, OnAbort::Nothing);
+    let tokens = Limit::new(tokens).by(Header::named("x-user")).reserve_or(500, OnAbort::Nothing);
     let tokens = tokens.on_missing(OnMissing::Exempt).quota(|_: &http::request::Parts| None);
     let calls = Policy::gcra("calls", Quota::per_second(10)).wait_at_most(Duration::from_secs(1));
-    let calls = calls.by(Global).cost(|_: &http::request::Parts| 2).count_rejections();
+    let calls = calls.by(Global).cost(2).count_rejections();
     let in_flight = Limit::new(Concurrency::new("open", 4)).by(Global).release_at_headers();
     let options = |limit: Limit| {
         let registry = Arc::clone(&setup.registry);
@@ -230,14 +230,14 @@ fn each_option_of_a_limit_is_shown() {
     ];
     assert_eq!(options(log_ins), expected);
     let expected = [
-        "reserves by the request, and charges nothing if the response is cut off",
+        "reserves 500, and charges nothing if the response is cut off",
         "quotas of callers by the request",
         "debts of up to 9 units",
         "callers have from 10/d to 9000/d",
         "requests without an identity are exempt",
     ];
     assert_eq!(options(tokens), expected);
-    assert_eq!(options(calls), ["costs by the request", "waits for at most 1s", "counts rejected requests"]);
+    assert_eq!(options(calls), ["costs 2", "waits for at most 1s", "counts rejected requests"]);
     assert_eq!(options(in_flight), ["released at the headers"]);
 }
 

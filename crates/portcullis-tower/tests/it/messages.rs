@@ -134,7 +134,7 @@ async fn the_wait_of_a_message_is_spread_as_by_its_layer() {
     use portcullis_tower::{Global, PolicyExt as _, RateLimitLayer};
     use tower::{Layer as _, ServiceExt as _};
 
-    let hourly = Policy::fixed_window("hourly", Quota::per_hour(1)).by(Global).cost(|_| 0);
+    let hourly = Policy::fixed_window("hourly", Quota::per_hour(1)).by(Global).cost(0);
     let layer = RateLimitLayer::new(registry(), hourly).spread_retries(Duration::from_secs(600));
     let service = layer.layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();

@@ -36,7 +36,7 @@ async fn every_request_passes_without_a_header() {
         RateLimitLayer::new(off(), daily().by(Global).warn_at(0.1)),
         RateLimitLayer::new(off(), daily().by(ClientIp::peer())),
         RateLimitLayer::new(off(), daily().by(Bearer)),
-        RateLimitLayer::new(off(), daily().by(Global).cost(|_| 1_000)).limit_preflights(),
+        RateLimitLayer::new(off(), daily().by(Global).cost(1_000)).limit_preflights(),
         RateLimitLayer::new(off(), daily().by_async(unreachable)),
         RateLimitLayer::new(off(), Policy::leaky_bucket("queue", Quota::per_day(1)).by(Global)),
     ];
@@ -75,7 +75,7 @@ async fn a_charge_is_there_and_changes_nothing() {
 
 #[tokio::test]
 async fn the_usage_of_a_reservation_is_there() {
-    let layer = RateLimitLayer::new(off(), daily().by(Global).reserve(|_| 100));
+    let layer = RateLimitLayer::new(off(), daily().by(Global).reserve(100));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap();
         usage.for_policy("daily").unwrap().add(7);

@@ -63,7 +63,7 @@ fn remaining<B>(response: &Response<B>) -> u64 {
 
 /// What remains under the policy of a limit, by the header of a request that costs nothing.
 async fn left(registry: &Arc<Registry>, limit: u64) -> u64 {
-    send(&echo(&layer(registry, limit_of(limit).cost(|_| 0))), request(200)).await.1
+    send(&echo(&layer(registry, limit_of(limit).cost(0))), request(200)).await.1
 }
 
 /// Waits for tasks in the background until `condition` holds.
@@ -178,12 +178,12 @@ async fn a_closure_sees_the_headers_of_the_inner_service() {
 async fn other_policies_of_the_layer_stay_charged() {
     let registry = registry();
     let all = Policy::fixed_window("all", Quota::per_day(9));
-    let both = layer(&registry, limit_of(9).charge_when(is_refused)).and(Limit::new(all.clone()).cost(|_| 2));
+    let both = layer(&registry, limit_of(9).charge_when(is_refused)).and(Limit::new(all.clone()).cost(2));
     let service = echo(&both);
     assert_eq!([send(&service, request(200)).await.1, send(&service, request(401)).await.1], [7, 5]);
     assert_eq!(left(&registry, 9).await, 8);
     // Only the last policy is judged.
-    let last = Limit::new(guesses(9)).charge_when(is_refused).cost(|_| 3);
+    let last = Limit::new(guesses(9)).charge_when(is_refused).cost(3);
     let service = echo(&layer(&registry, all.by(Global)).and(last));
     assert_eq!(send(&service, request(200)).await.1, 4, "the first policy");
     assert_eq!(left(&registry, 9).await, 8);
@@ -201,10 +201,7 @@ async fn each_layer_refunds_its_own_charges() {
         let service = layer(&registry, outer.clone()).layer(echo(&layer(&registry, inner)));
         service.oneshot(request(200)).await.unwrap();
         assert_eq!(
-            [
-                send(&echo(&layer(&registry, outer.cost(|_| 0))), request(401)).await.1,
-                left(&registry, 9).await
-            ],
+            [send(&echo(&layer(&registry, outer.cost(0))), request(401)).await.1, left(&registry, 9).await],
             charges
         );
     }
@@ -225,7 +222,7 @@ async fn a_charge_that_a_handler_has_settled_is_not_changed() {
         for (work, status, expected) in cases {
             let store = Arc::<TestStore>::default();
             store.set(mode);
-            let layer = layer(&registry_of(store), limit_of(20).charge_when(is_refused).cost(|_| 2));
+            let layer = layer(&registry_of(store), limit_of(20).charge_when(is_refused).cost(2));
             let service = layer.layer(service_fn(move |request: Request<String>| {
                 let work = work(request.extensions().get::<Charge>().unwrap().clone());
                 async move {

@@ -66,8 +66,8 @@ async fn cost_and_on_missing_are_those_of_one_limit() {
     let shared = || first().on_missing(OnMissing::Shared);
     let second = Limit::new(policy("second", 4))
         .on_missing(OnMissing::Shared)
-        .cost(|parts| if parts.uri.path() == "/" { 2 } else { 1 });
-    let (service, _) = probed(&RateLimitLayer::new(registry(), shared().cost(|_| 0)).and(second));
+        .cost_by(|parts| if parts.uri.path() == "/" { 2 } else { 1 });
+    let (service, _) = probed(&RateLimitLayer::new(registry(), shared().cost(0)).and(second));
     for status in [200, 200, 429] {
         assert_eq!(send(&service, request(&[])).await.status, status);
     }
@@ -171,7 +171,7 @@ fn mistakes_of_all_limits_are_reported_together() {
 #[tokio::test]
 async fn limit_in_two_layers_has_one_budget() {
     let registry = registry();
-    let limit = policy("shared", 2).by(Header::named("x-user")).cost(|_| 2);
+    let limit = policy("shared", 2).by(Header::named("x-user")).cost(2);
     let layers = [limit.clone(), limit].map(|limit| RateLimitLayer::new(Arc::clone(&registry), limit));
     for (layer, status) in layers.iter().zip([200, 429]) {
         let (service, _) = probed(layer);

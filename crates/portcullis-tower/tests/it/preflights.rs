@@ -131,7 +131,7 @@ async fn a_malformed_identity_is_rejected_in_preflights() {
 async fn a_preflight_costs_what_the_policy_says() {
     let layer = RateLimitLayer::new(
         registry(),
-        policy("all", 10).by(Global).cost(|parts| if parts.uri.path() == "/export" { 4 } else { 0 }),
+        policy("all", 10).by(Global).cost_by(|parts| if parts.uri.path() == "/export" { 4 } else { 0 }),
     );
     let (service, _) = probed(&layer);
     let export = || {

@@ -197,7 +197,7 @@ async fn all_headers_show_the_quota_of_the_caller() {
     assert_eq!(denied.header("ratelimit"), Some(r#""burst";r=0;t=1"#));
     assert_eq!(denied.header("ratelimit-policy"), Some(r#""burst";q=1;w=1, "daily";q=5000;w=86400"#));
     // More than the plan can ever have.
-    let layer = setup.layer_of(limit(daily()).cost(|_| 200)).headers(all);
+    let layer = setup.layer_of(limit(daily()).cost(200)).headers(all);
     let never = send(&probed(&layer).0, sent_by("max", Some(Quota::per_day(150)))).await;
     assert_eq!((never.status, never.header("x-ratelimit-limit")), (400, Some("150")));
 }
@@ -248,7 +248,7 @@ async fn shadow_policies_decide_by_the_quota_of_the_caller() {
 #[tokio::test]
 async fn a_share_of_the_keys_has_quotas_of_their_own() {
     let setup = setup();
-    let layer = setup.layer_of(limit(daily()).mode(Mode::Percent(Percent::new(50))).cost(|_| 60));
+    let layer = setup.layer_of(limit(daily()).mode(Mode::Percent(Percent::new(50))).cost(60));
     let (service, _) = probed(&layer);
     let mut denied = [0; 2];
     for id in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"] {

@@ -45,7 +45,7 @@ pub(crate) async fn left(
     key: impl KeyExtractor,
     request: Request<String>,
 ) -> String {
-    let peek = RateLimitLayer::new(Arc::clone(registry), policy.by(key).cost(|_| 0));
+    let peek = RateLimitLayer::new(Arc::clone(registry), policy.by(key).cost(0));
     send(&probed(&peek).0, request).await.header("x-ratelimit-remaining").unwrap().to_owned()
 }
 

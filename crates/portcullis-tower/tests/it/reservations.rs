@@ -122,7 +122,7 @@ async fn a_response_is_charged_what_it_used() {
             (&[], 100, 0),
         ] {
             let setup = Setup::new(mode);
-            let service = setup.layer_of(limit("tokens").reserve(|_| 100)).layer(streaming(chunks));
+            let service = setup.layer_of(limit("tokens").reserve(100)).layer(streaming(chunks));
             let response = service.oneshot(request()).await.unwrap();
             assert_eq!(response.headers()["x-ratelimit-remaining"], "900", "the figure at the reservation");
             assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), chunks.len());
@@ -141,7 +141,7 @@ async fn an_aborted_response_is_charged_by_choice() {
             for (chunks, expected) in [(&[Some(10), Some(20)][..], counted), (&[Some(10), None], counted)] {
                 let setup = Setup::new(mode);
                 let service =
-                    setup.layer_of(limit("tokens").reserve_or(|_| 100, on_abort)).layer(streaming(chunks));
+                    setup.layer_of(limit("tokens").reserve_or(100, on_abort)).layer(streaming(chunks));
                 let mut body = service.clone().oneshot(request()).await.unwrap().into_body();
                 assert!(body.frame().await.is_some());
                 if chunks[1].is_none() {
@@ -151,14 +151,14 @@ async fn an_aborted_response_is_charged_by_choice() {
                 assert_eq!(setup.charged("tokens").await, expected, "{mode:?} {on_abort:?} {chunks:?}");
             }
             let setup = Setup::new(mode);
-            let layer = setup.layer_of(limit("tokens").reserve_or(|_| 100, on_abort));
+            let layer = setup.layer_of(limit("tokens").reserve_or(100, on_abort));
             let failing =
                 layer.layer(service_fn(async |_: Request<String>| Err::<Response<Counting>, _>("no")));
             assert!(failing.oneshot(request()).await.is_err());
             assert_eq!(setup.charged("tokens").await, uncounted, "an error of the service, {on_abort:?}");
 
             let setup = Setup::new(mode);
-            let layer = setup.layer_of(limit("tokens").reserve_or(|_| 100, on_abort));
+            let layer = setup.layer_of(limit("tokens").reserve_or(100, on_abort));
             let hanging = layer.layer(service_fn(async |request: Request<String>| {
                 request.extensions().get::<Usage>().unwrap().add(10);
                 std::future::pending::<Answer>().await
@@ -174,7 +174,7 @@ async fn an_aborted_response_is_charged_by_choice() {
 #[tokio::test]
 async fn a_handler_that_settles_itself_is_not_settled_again() {
     let setup = Setup::new(Mode::Ready);
-    let layer = setup.layer_of(limit("tokens").reserve(|_| 100)).and(policy("calls"));
+    let layer = setup.layer_of(limit("tokens").reserve(100)).and(policy("calls"));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         request.extensions().get::<Usage>().unwrap().add(500);
         let charge = request.extensions().get::<Charge>().unwrap();
@@ -188,8 +188,8 @@ async fn a_handler_that_settles_itself_is_not_settled_again() {
 #[tokio::test]
 async fn each_policy_is_settled_at_its_own_count() {
     let setup = Setup::new(Mode::Later);
-    let layer = setup.layer("calls").and(Limit::new(policy("tokens")).reserve(|_| 100));
-    let layer = layer.and(Limit::new(policy("bytes")).reserve_or(|_| 50, OnAbort::Nothing));
+    let layer = setup.layer("calls").and(Limit::new(policy("tokens")).reserve(100));
+    let layer = layer.and(Limit::new(policy("bytes")).reserve_or(50, OnAbort::Nothing));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap();
         usage.for_policy("tokens").unwrap().add(3);
@@ -208,7 +208,7 @@ async fn each_policy_is_settled_at_its_own_count() {
 async fn nested_reservations_are_counted_apart() {
     let setup = Setup::new(Mode::Ready);
     let (outer, inner) =
-        (setup.layer_of(limit("bytes").reserve(|_| 50)), setup.layer_of(limit("tokens").reserve(|_| 100)));
+        (setup.layer_of(limit("bytes").reserve(50)), setup.layer_of(limit("tokens").reserve(100)));
     let service = (outer, inner).layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap();
         usage.add(3);
@@ -223,7 +223,7 @@ async fn nested_reservations_are_counted_apart() {
 fn a_reservation_needs_its_charge() {
     let setup = Setup::new(Mode::Ready);
     let error = LayerError::NeedsCharge { policy: PolicyName::literal("tokens") }.to_string();
-    let tokens = limit("tokens").reserve(|_| 100);
+    let tokens = limit("tokens").reserve(100);
     let before = setup.layer("calls").without_charge();
     assert_eq!(panic_of(|| before.and(tokens.clone())), error);
     assert_eq!(panic_of(|| setup.layer_of(tokens).without_charge()), error);
@@ -232,19 +232,19 @@ fn a_reservation_needs_its_charge() {
 #[tokio::test]
 async fn an_estimate_that_does_not_fit_is_rejected() {
     let setup = Setup::new(Mode::Ready);
-    let service = setup.layer_of(limit("tokens").reserve(|_| 600)).layer(streaming(&[Some(1)]));
+    let service = setup.layer_of(limit("tokens").reserve(600)).layer(streaming(&[Some(1)]));
     let first = service.clone().oneshot(request()).await.unwrap();
     assert_eq!(service.clone().oneshot(request()).await.unwrap().status(), 429);
     drop(first);
     assert_eq!(service.oneshot(request()).await.unwrap().status(), 429, "dropped without a count");
-    let never = setup.layer_of(limit("bytes").reserve(|_| 1_001)).layer(streaming(&[]));
+    let never = setup.layer_of(limit("bytes").reserve(1_001)).layer(streaming(&[]));
     assert_eq!(never.oneshot(request()).await.unwrap().status(), 400);
 }
 
 #[tokio::test]
 async fn requests_without_a_reservation_have_no_counter() {
     let setup = Setup::new(Mode::Ready);
-    for layer in [setup.layer("calls"), setup.layer_of(limit("shadow").reserve(|_| 100).shadow())] {
+    for layer in [setup.layer("calls"), setup.layer_of(limit("shadow").reserve(100).shadow())] {
         let service = layer.layer(service_fn(async |request: Request<String>| {
             assert!(request.extensions().get::<Usage>().is_none());
             Ok::<_, Infallible>(Response::new(String::new()))
@@ -259,7 +259,7 @@ async fn requests_without_a_reservation_have_no_counter() {
 async fn only_the_last_slots_of_a_queue_are_refunded() {
     let setup = Setup::new(Mode::Ready);
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(100));
-    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), queue.clone().by(Global).reserve(|_| 10));
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), queue.clone().by(Global).reserve(10));
     let service = layer.layer(streaming(&[Some(4)]));
     let first = service.clone().oneshot(request()).await.unwrap();
     let second = service.oneshot(request()).await.unwrap();
@@ -282,7 +282,7 @@ async fn usage_is_an_extractor() {
     let app = Router::new()
         .route("/", get(async |usage: Usage| usage.add(5)))
         .route("/maybe", get(async |usage: Option<Usage>| usage.is_some().to_string()))
-        .layer(setup.layer_of(limit("tokens").reserve(|_| 100)))
+        .layer(setup.layer_of(limit("tokens").reserve(100)))
         .route("/without", get(async |_: Usage| ()))
         .route("/without/maybe", get(async |usage: Option<Usage>| usage.is_some().to_string()));
     for (path, status, text) in [

@@ -124,7 +124,7 @@ async fn look_ups_and_closures_are_told_the_sum() {
 #[tokio::test]
 async fn rejections_without_a_wait_get_none() {
     let store = Arc::<TestStore>::default();
-    let dear = layer(&store, HOURLY.by(Header::named("x-user")).cost(|_| 2)).spread_retries(SPREAD);
+    let dear = layer(&store, HOURLY.by(Header::named("x-user")).cost(2)).spread_retries(SPREAD);
     let answer = rejected(&dear, "ada").await;
     assert_eq!((answer.status, answer.header("retry-after")), (400, None));
 

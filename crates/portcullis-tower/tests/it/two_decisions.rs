@@ -245,7 +245,7 @@ async fn exempt_missing_and_free_requests_pass_both_decisions() {
             Arc::clone(&registry),
             policy("tenants", 2).by_async(directory().0).on_missing(on_missing),
         )
-        .and(policy("address", 9).by(ClientIp::peer()).cost(move |_| cost))
+        .and(policy("address", 9).by(ClientIp::peer()).cost(cost))
     };
     for (on_missing, key, statuses) in [
         (OnMissing::Reject, "internal", [200, 200, 200]),

@@ -304,7 +304,7 @@ async fn the_longest_delay_of_both_decisions_is_waited_for() {
         Ok(Lookup::found("tenant", "acme"))
     };
     let fill = |policy: Policy, units: u64| {
-        let layer = RateLimitLayer::new(Arc::clone(&registry), policy.by(Global).cost(move |_| units));
+        let layer = RateLimitLayer::new(Arc::clone(&registry), policy.by(Global).cost(units));
         async move { status(&layer, user("ada")).await }
     };
     let layer = RateLimitLayer::new(Arc::clone(&registry), first().by(Global)).and(second().by_async(found));

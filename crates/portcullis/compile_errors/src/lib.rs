@@ -89,14 +89,14 @@ pub fn key_as_a_look_up() -> Limit {
 }
 
 //~ is not the cost of a request
-//~ `|_| 5` for a fixed one
-pub fn number_as_a_cost() -> Limit {
-    SEARCH.by(ClientIp::peer()).cost(2)
+//~ `.cost(5)` for a fixed one
+pub fn number_as_a_cost_by_the_request() -> Limit {
+    SEARCH.by(ClientIp::peer()).cost_by(2)
 }
 
 // No mistakes: options before the key, a body that becomes `Bytes`, and a closure that does not return.
 pub fn without_mistakes(limiter: Limiter) -> (Limit, Limiter) {
-    let limit = SEARCH.shadow().cost(|_: &Parts| 2).by(Extension::<User>::with(|user, key| {
+    let limit = SEARCH.shadow().cost(2).by(Extension::<User>::with(|user, key| {
         key.part("user", user.name.as_bytes());
     }));
     let limiter = limiter.reject_with(|_| unreachable!("calls of gRPC have a response of their own"));

@@ -183,7 +183,8 @@ impl Plan {
             }
         };
         let cost = self.cost;
-        limit = limit.on_missing(self.on_missing).cost(move |parts| cost.of(&parts.method, parts.uri.path()));
+        limit =
+            limit.on_missing(self.on_missing).cost_by(move |parts| cost.of(&parts.method, parts.uri.path()));
         if self.is_shadow {
             limit = limit.shadow();
         }

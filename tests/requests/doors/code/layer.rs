@@ -52,10 +52,17 @@ fn shared(limit: Limit, table: &Table) -> Limit {
 
 fn costs(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
     let (cost, clients) = (table.get("cost").cloned(), clients.clone());
-    let units = move |parts: &Parts| match &cost {
-        None => 1,
-        Some(Value::Integer(units)) => u64::try_from(*units).unwrap(),
-        Some(cost) => of_request(cost.as_table().unwrap(), parts, &clients),
+    if let Some(Value::Integer(units)) = &cost {
+        let units = u64::try_from(*units).unwrap();
+        return match text(table, "reserve") {
+            None => limit.cost(units),
+            Some("used") => limit.reserve(units),
+            Some("nothing") => limit.reserve_or(units, OnAbort::Nothing),
+            Some(_) => limit.reserve_or(units, OnAbort::Reservation),
+        };
+    }
+    let units = move |parts: &Parts| {
+        cost.as_ref().map_or(1, |cost| of_request(cost.as_table().unwrap(), parts, &clients))
     };
     let limit = match table.get("usage") {
         None => limit,
@@ -69,10 +76,10 @@ fn costs(limit: Limit, table: &Table, clients: &ClientIp) -> Limit {
         }),
     };
     match text(table, "reserve") {
-        None => limit.cost(units),
-        Some("used") => limit.reserve(units),
-        Some("nothing") => limit.reserve_or(units, OnAbort::Nothing),
-        Some(_) => limit.reserve_or(units, OnAbort::Reservation),
+        None => limit.cost_by(units),
+        Some("used") => limit.reserve_by(units),
+        Some("nothing") => limit.reserve_by_or(units, OnAbort::Nothing),
+        Some(_) => limit.reserve_by_or(units, OnAbort::Reservation),
     }
 }
 

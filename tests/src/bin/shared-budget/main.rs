@@ -58,7 +58,7 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
         .route("/local", get(show).layer(limiter.layer(local.by(Global))))
         .route("/open", get(show).layer(limiter.layer(open.by(Global))))
         .route("/closed", get(show).layer(limiter.layer(closed.by(Global))))
-        .route("/reserved", get(stream).layer(limiter.layer(reserved.by(Global).reserve(|_| 10))))
+        .route("/reserved", get(stream).layer(limiter.layer(reserved.by(Global).reserve(10))))
         .route("/in-flight", get(hold).layer(limiter.layer(in_flight.by(Global))))
         .route("/leased", get(show).layer(limiter.layer(leased.by(Global))))
         .route("/stop", post(stop_server))

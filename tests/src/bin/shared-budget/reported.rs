@@ -54,11 +54,11 @@ pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Resu
     let is_unauthorized = |outcome: &ResponseOutcome<'_>| outcome.status() == StatusCode::UNAUTHORIZED;
     let user = || shared.user.clone().by(Header::named("x-user"));
     let all = || shared.all.clone().by(Global);
-    let charge_layer = limiter.layer(user().cost(cost)).and(all().cost(cost));
+    let charge_layer = limiter.layer(user().cost_by(cost)).and(all().cost_by(cost));
     let hold_layer = limiter
-        .layer(user().cost(cost).charge_when(is_unauthorized))
-        .and(all().cost(cost).charge_when(is_unauthorized));
-    let use_layer = limiter.layer(user().reserve(cost)).and(all().reserve(cost));
+        .layer(user().cost_by(cost).charge_when(is_unauthorized))
+        .and(all().cost_by(cost).charge_when(is_unauthorized));
+    let use_layer = limiter.layer(user().reserve_by(cost)).and(all().reserve_by(cost));
     Ok(Router::new()
         .route("/charge", get(charge).layer(charge_layer))
         .route("/check", get(check))

@@ -113,9 +113,6 @@ impl Reader<'_> {
         if let Some(responses) = fields.node("charge_when") {
             limit = limit.describe_charged(&format!("responses of {responses}"));
         }
-        if let Some(cost) = fields.node("cost") {
-            limit = limit.describe_cost(&cost.to_string());
-        }
         limit = Self::charge_after(fields, limit);
         if let Some(lock_out) = lock_out {
             limit = limit.lock_out(lock_out);
@@ -132,12 +129,15 @@ impl Reader<'_> {
     fn plain_options(fields: &Fields<'_>, mut limit: Limit, cost: Option<Box<dyn Cost>>) -> Limit {
         let reserve = fields.choice("reserve", &ON_ABORT);
         limit = match (reserve, cost) {
-            (Some(on_abort), Some(cost)) => limit.reserve_or(cost, on_abort),
-            (Some(on_abort), None) => limit.reserve_or(|_: &_| 1, on_abort),
-            (None, Some(cost)) => limit.cost(cost),
+            (Some(on_abort), Some(cost)) => limit.reserve_by_or(cost, on_abort),
+            (Some(on_abort), None) => limit.reserve_or(1, on_abort),
+            (None, Some(cost)) => limit.cost_by(cost),
             (None, None) => limit,
         };
         limit = Self::usage(fields, limit);
+        if let Some(cost) = fields.node("cost") {
+            limit = limit.describe_cost(&cost.to_string());
+        }
         if fields.read("refund_unanswered").unwrap_or_default() {
             limit = limit.refund_unanswered();
         }

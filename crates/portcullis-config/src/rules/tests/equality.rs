@@ -288,31 +288,28 @@ async fn options_of_a_policy_are_those_of_the_builders() {
     same("mode = { percent = 50 }", |limit| limit.enforce(Percent::new(50))).await;
     same("mode = \"shadow 50%\"", |limit| limit.shadow_for(Percent::new(50))).await;
     same("mode = \"0.5 %\"", |limit| limit.enforce(Percent::permille(5))).await;
-    same("cost = 2", |limit| limit.cost(|_: &http::request::Parts| 2)).await;
+    same("cost = 2", |limit| limit.cost(2)).await;
     same("cost = { function = \"length\" }", |limit| {
-        limit.cost(|parts: &http::request::Parts| parts.uri.path().len() as u64)
+        limit.cost_by(|parts: &http::request::Parts| parts.uri.path().len() as u64)
     })
     .await;
     same("cost = { header = \"x-cost\", max = 2 }", |limit| {
-        limit.cost(|parts: &http::request::Parts| if parts.headers.contains_key("x-cost") { 2 } else { 1 })
+        limit.cost_by(|parts: &http::request::Parts| if parts.headers.contains_key("x-cost") { 2 } else { 1 })
     })
     .await;
     same("cost = { path = { \"/export\" = 3, \"/static/{*rest}\" = 0 } }", |limit| {
-        limit.cost(|parts: &http::request::Parts| match parts.uri.path() {
+        limit.cost_by(|parts: &http::request::Parts| match parts.uri.path() {
             "/export" => 3,
             "/static/a" => 0,
             _ => 1,
         })
     })
     .await;
-    same("cost = 2\nreserve = \"nothing\"", |limit| {
-        limit.reserve_or(|_: &http::request::Parts| 2, OnAbort::Nothing)
-    })
-    .await;
+    same("cost = 2\nreserve = \"nothing\"", |limit| limit.reserve_or(2, OnAbort::Nothing)).await;
     #[cfg(feature = "usage")]
     same("reserve = \"used\"\nusage = { pointer = \"/meta/tokens\" }", |limit| {
         let reader = portcullis_usage::UsageReader::pointer("/meta/tokens").unwrap();
-        limit.reserve(|_: &http::request::Parts| 1).read_usage(reader)
+        limit.reserve(1).read_usage(reader)
     })
     .await;
     same("lock_out = { after = 2, within = \"1m\", block_for = \"1m\", up_to = \"1h\" }", |limit| {

@@ -160,7 +160,7 @@ impl fmt::Display for PolicySummary {
         write!(f, "{}: {} by {}, {mode}", policy.name(), policy.strategy(), self.key)?;
         match mode {
             Mode::ShadowPercent(_) => {
-                f.write_str(" (tried out: it rejects no request, and is off for the other keys)")?
+                f.write_str(" (tried out: it rejects no request, and is off for the other keys)")?;
             }
             Mode::Shadow => f.write_str(" (tried out: it rejects no request)")?,
             Mode::Percent(_) => f.write_str(" (tried out: requests of the other keys pass)")?,

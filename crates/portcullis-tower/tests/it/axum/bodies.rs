@@ -72,7 +72,7 @@ const SETTINGS: [(&str, Setting); 5] = [
         layer(registry, all.by(Global)).headers(RateLimitHeaders::NONE).without_charge()
     }),
     ("reserved", |registry| {
-        layer(registry, Policy::fixed_window("tokens", Quota::per_day(150)).by(Global).reserve(|_| 100))
+        layer(registry, Policy::fixed_window("tokens", Quota::per_day(150)).by(Global).reserve(100))
     }),
     ("in flight", |registry| layer(registry, Concurrency::new("exports", 1).by(Global))),
     ("by outcome", |registry| {

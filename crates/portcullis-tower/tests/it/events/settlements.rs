@@ -17,7 +17,7 @@ fn using(
 ) -> RateLimit<
     impl Service<Request<String>, Response = Response<String>, Error = Infallible, Future: Send> + Clone,
 > {
-    let layer = observed.layer_of(policy("tokens", 100_000).by(Global).reserve(|_| 10));
+    let layer = observed.layer_of(policy("tokens", 100_000).by(Global).reserve(10));
     layer.layer(service_fn(move |request: Request<String>| async move {
         request.extensions().get::<Usage>().unwrap().add(units);
         Ok::<_, Infallible>(Response::new(String::new()))
@@ -211,7 +211,7 @@ async fn units_beyond_the_debt_emit_an_event_and_a_log_line() {
     let (log, _guard) = log();
     for mode in [Mode::Ready, Mode::Later] {
         let observed = Observed::new(mode);
-        let layer = observed.layer_of(policy("tokens", 10).by(Global).reserve(|_| 4));
+        let layer = observed.layer_of(policy("tokens", 10).by(Global).reserve(4));
         let service = layer.layer(service_fn(async |request: Request<String>| {
             request.extensions().get::<Usage>().unwrap().add(15);
             Ok::<_, Infallible>(Response::new(String::new()))
@@ -248,7 +248,7 @@ async fn a_handler_beyond_the_debt_emits_the_event_too() {
 #[tokio::test(start_paused = true)]
 async fn a_reservation_that_is_refunded_is_not_settled() {
     let observed = Observed::new(Mode::Ready);
-    let tokens = policy("tokens", 100).by_async(tenants()).reserve(|_| 10);
+    let tokens = policy("tokens", 100).by_async(tenants()).reserve(10);
     let layer = observed.layer_of(tokens).ready_deadline(Duration::from_secs(1));
     let known = request(&[("x-api-key", "known")]);
     let late = layer.layer(super::corrections::ReadyOnce(true)).oneshot(known).await.unwrap();

@@ -40,7 +40,7 @@ impl Setup {
     }
 
     fn layer_with_cost(&self, policy: Policy, units: u64) -> RateLimitLayer {
-        let limit = policy.by(Header::named("x-user")).cost(move |_| units);
+        let limit = policy.by(Header::named("x-user")).cost(units);
         RateLimitLayer::new(Arc::clone(&self.registry), limit)
     }
 
@@ -137,7 +137,7 @@ async fn a_reservation_is_settled_at_the_rate_of_the_grant() {
     setup.registry.register(&calls(SLOW)).unwrap();
     assert_eq!(setup.charge(10).await, 50);
     setup.grant(FAST).await;
-    let calls = calls(SLOW).by(Header::named("x-user")).reserve(|_| 50);
+    let calls = calls(SLOW).by(Header::named("x-user")).reserve(50);
     let layer = RateLimitLayer::new(Arc::clone(&setup.registry), calls);
     let service = layer.layer(service_fn(async |request: Request<String>| {
         request.extensions().get::<Usage>().unwrap().add(20);
@@ -167,7 +167,7 @@ async fn a_change_of_the_policy_changes_no_rate_of_a_refund() {
 async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
     let setup = crate::quotas::setup();
     let bucket = || Policy::token_bucket("bucket", SLOW);
-    let layer = setup.layer_of(crate::quotas::limit(bucket().caller_quotas(SLOW, FAST)).cost(|_| 50));
+    let layer = setup.layer_of(crate::quotas::limit(bucket().caller_quotas(SLOW, FAST)).cost(50));
     let charges = [
         charge_of(&layer, sent_by("ada", Some(FAST))).await,
         charge_of(&layer, sent_by("ada", Some(FAST))).await,
@@ -175,7 +175,7 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
     // The policy declares no plans any more.
     setup.registry.set_policy(bucket()).unwrap();
     let remaining = async || {
-        let bucket = bucket().by(crate::quotas::by_account()).cost(|_| 0);
+        let bucket = bucket().by(crate::quotas::by_account()).cost(0);
         let layer = RateLimitLayer::new(Arc::clone(&setup.registry), bucket);
         let decision = charge_of(&layer, sent_by("ada", None)).await.decision();
         (decision.remaining(), decision.reset_after())

@@ -26,7 +26,7 @@ async fn the_status_is_that_of_a_layer() {
                     key.part("user", b"ada");
                     Ok(portcullis_tower::Identity::Found)
                 })
-                .cost(|_| 2),
+                .cost(2),
         );
         assert!(check(&registry, &MAILS, "ada").await.is_ok());
         let of_layer = send(&probed(&layer).0, grpc(&[])).await;

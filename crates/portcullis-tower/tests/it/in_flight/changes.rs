@@ -130,7 +130,7 @@ async fn a_grant_changes_the_number_of_permits_and_ends() {
     assert_eq!(status(&layer).await, 429);
     responses.clear();
     registry.unblock(&exports, global()).await.unwrap();
-    let all = RateLimitLayer::new(registry, exports.by(Global).cost(|_| LIMIT));
+    let all = RateLimitLayer::new(registry, exports.by(Global).cost(LIMIT));
     responses.push(respond(&all, &[]).await);
     assert_eq!(responses[0].status(), 200, "a blocked key releases its permits");
 }

@@ -111,7 +111,7 @@ fn options_for_charges_are_refused() {
     for refused in [
         limit().charge_when(|_| true),
         limit().charge_after(),
-        limit().reserve_or(|_| 1, portcullis_tower::OnAbort::Used),
+        limit().reserve_or(1, portcullis_tower::OnAbort::Used),
     ] {
         let error = layer([refused, daily()]).unwrap_err().to_string();
         assert!(error.contains("exports") && error.contains("in flight"), "{error}");

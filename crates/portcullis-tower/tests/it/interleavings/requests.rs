@@ -285,7 +285,7 @@ pub(super) fn stack(registry: &Arc<Registry>) -> Stack {
         |parts: &http::request::Parts| parts.headers["x-cost"].to_str().unwrap().parse::<u64>().unwrap();
     let outer = layer(limit("guesses").charge_when(is_refused)).and(units("guarded")).and(EXPORTS);
     let inner =
-        layer(limit("daily").cost(cost)).and(units("loose")).and(Limit::new(UPLOADS).release_at_headers());
+        layer(limit("daily").cost_by(cost)).and(units("loose")).and(Limit::new(UPLOADS).release_at_headers());
     let inner = inner.layer(service_fn(|request: Request<String>| handle(&request)));
     outer.layer(Between(inner)).boxed_clone()
 }

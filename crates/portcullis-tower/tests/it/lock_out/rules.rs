@@ -138,7 +138,7 @@ async fn a_blocked_key_passes_in_shadow() {
 async fn costs_that_never_fit_do_not_count() {
     let (registry, _clock) = limiter();
     let blocks = blocks(&registry);
-    let service = layer(&registry, login().cost(|_| 2).lock_out(RULE)).layer(Probe::default());
+    let service = layer(&registry, login().cost(2).lock_out(RULE)).layer(Probe::default());
     assert_eq!(statuses(&service, 1, 10).await, [400; 10]);
     assert!(blocks.lock().unwrap().is_empty());
 }

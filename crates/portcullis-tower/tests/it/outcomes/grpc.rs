@@ -113,7 +113,7 @@ async fn a_permit_is_held_until_the_trailers() {
 async fn a_reservation_is_refunded_by_outcome() {
     for (outcome, charged) in [("0", 0), ("16", 7)] {
         let registry = registry();
-        let layer = layer(&registry, limit_of(100).reserve(|_| 40).charge_when(is_unauthenticated));
+        let layer = layer(&registry, limit_of(100).reserve(40).charge_when(is_unauthenticated));
         let service = layer.layer(service_fn(move |request: Request<String>| {
             request.extensions().get::<Usage>().unwrap().add(7);
             let body = body(&[Step::Data, Step::Trailers(Some(outcome))]);

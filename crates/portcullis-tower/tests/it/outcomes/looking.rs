@@ -160,7 +160,7 @@ async fn an_exhausted_policy_rejects_until_a_unit_is_available() {
         let rejected = service.oneshot(request(200)).await.unwrap();
         assert_eq!(rejected.headers()["retry-after"], "60");
         assert_eq!(
-            send(&echo(&layer(&registry, first.cost(|_| 0))), request(200)).await.1,
+            send(&echo(&layer(&registry, first.cost(0))), request(200)).await.1,
             7,
             "rejected requests are refunded"
         );
@@ -171,7 +171,7 @@ async fn an_exhausted_policy_rejects_until_a_unit_is_available() {
 async fn a_request_is_charged_whether_it_fits_or_not() {
     let registry = registry();
     let policy = Policy::gcra("guesses", Quota::per_second(1).burst(2));
-    let limit = policy.by(Global).cost(|_| 2).charge_when(is_refused).charge_after_at_most(3);
+    let limit = policy.by(Global).cost(2).charge_when(is_refused).charge_after_at_most(3);
     let mut service = echo(&layer(&registry, limit));
     let mut guesses = Vec::new();
     for _ in 0..3 {
@@ -194,7 +194,7 @@ async fn without_a_closure_every_response_is_charged() {
 
 #[tokio::test]
 async fn a_cost_of_zero_needs_no_permit() {
-    let service = echo(&layer(&registry(), looking(1).charge_after_at_most(0).cost(|_| 0)));
+    let service = echo(&layer(&registry(), looking(1).charge_after_at_most(0).cost(0)));
     assert_eq!(send(&service, request(401)).await, (401, 1));
 }
 
@@ -327,7 +327,7 @@ async fn a_policy_whose_key_is_looked_up_may_charge_after() {
         assert_eq!(statuses, [200, 401, 429], "{mode:?}");
         assert_eq!(send(&both(tenants.charge_after_at_most(0)), 200).await, 429);
         assert_eq!(
-            super::send(&echo(&layer(&registry, first.clone().cost(|_| 0))), request(200)).await.1,
+            super::send(&echo(&layer(&registry, first.clone().cost(0))), request(200)).await.1,
             7,
             "rejections are refunded"
         );

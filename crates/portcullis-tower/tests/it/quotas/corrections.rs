@@ -58,7 +58,7 @@ async fn a_request_that_meets_no_ready_service_is_refunded_at_its_rate() {
                 tokio::task::yield_now().await;
                 Ok(Lookup::found("account", "ada").quota("bucket", FAST))
             })
-            .cost(|_| 50),
+            .cost(50),
     )
     .ready_deadline(Duration::from_secs(1));
     assert_eq!(send(&probed(&layer).0, request(&[])).await.status, 200);

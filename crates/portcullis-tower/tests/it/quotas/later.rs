@@ -65,7 +65,7 @@ async fn refunds_free_what_was_charged_at_the_rate_of_the_caller() {
         let setup = setup();
         let (slow, fast) = (Quota::per_minute(60).burst(60), Quota::per_minute(6_000).burst(6_000));
         let bucket = Policy::token_bucket("bucket", slow).caller_quotas(slow, fast);
-        let layer = setup.layer_of(limit(bucket).cost(|_| 50));
+        let layer = setup.layer_of(limit(bucket).cost(50));
         let charge = charge_of(&layer, sent_by("ada", Some(fast))).await;
         assert_eq!(charge.decision().remaining(), 5_950);
         setup.registry.set_policy(Policy::token_bucket("bucket", slow).caller_quotas(slow, fast)).unwrap();
@@ -80,7 +80,7 @@ async fn refunds_free_what_was_charged_at_the_rate_of_the_caller() {
 #[tokio::test]
 async fn reservations_are_settled_with_the_quota_of_the_caller() {
     let setup = setup();
-    let layer = setup.layer_of(limit(daily()).reserve(|_| 1_000));
+    let layer = setup.layer_of(limit(daily()).reserve(1_000));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         request.extensions().get::<portcullis_tower::Usage>().unwrap().add(300);
         Ok::<_, std::convert::Infallible>(Response::new(String::new()))

@@ -142,7 +142,7 @@ async fn policies_with_known_quotas_decide_before_a_look_up() {
     let setup = super::setup();
     let (contracts, _) = self::contracts();
     let many = Policy::fixed_window("many", Quota::per_day(1_000));
-    let layer = setup.layer_of(limit_by_user(contracts.fresh_for(Duration::ZERO)).cost(|_| 60)).and(many);
+    let layer = setup.layer_of(limit_by_user(contracts.fresh_for(Duration::ZERO)).cost(60)).and(many);
     assert_eq!(answer(&layer, "bob").await, figures(200, 100, 40));
     assert_eq!(answer(&layer, "bob").await, figures(429, 100, 40));
     let only_many = RateLimitLayer::new(
@@ -156,7 +156,7 @@ async fn policies_with_known_quotas_decide_before_a_look_up() {
 async fn a_shadow_policy_with_a_looked_up_quota_never_rejects() {
     let setup = setup();
     let (contracts, _) = contracts();
-    let layer = setup.layer_of(limit_by_user(contracts).cost(|_| 60).mode(Mode::Shadow));
+    let layer = setup.layer_of(limit_by_user(contracts).cost(60).mode(Mode::Shadow));
     for _ in 0..3 {
         assert_eq!(answer(&layer, "bob").await.0, 200);
     }

@@ -46,7 +46,7 @@ async fn a_response_that_is_not_charged_refunds_the_reservation() {
         for is_grpc in [false, true] {
             for (refuses, expected) in [(true, 3), (false, 0)] {
                 let setup = Setup::new(mode);
-                let layer = setup.layer_of(limit("tokens").reserve(|_| 10).charge_when(is_refused));
+                let layer = setup.layer_of(limit("tokens").reserve(10).charge_when(is_refused));
                 let service = layer.layer(refusing(is_grpc, refuses));
                 service.oneshot(request()).await.unwrap().into_body().collect().await.unwrap();
                 for _ in 0..10 {
@@ -67,7 +67,7 @@ async fn each_policy_of_a_layer_is_charged_by_its_own_rule() {
                     let setup = Setup::new(mode);
                     let by_outcome = limit("guesses").charge_when(is_refused);
                     let by_outcome = if charges_after { by_outcome.charge_after() } else { by_outcome };
-                    let layer = setup.layer_of(by_outcome).and(Limit::new(policy("tokens")).reserve(|_| 10));
+                    let layer = setup.layer_of(by_outcome).and(Limit::new(policy("tokens")).reserve(10));
                     let service = layer.layer(refusing(is_grpc, refuses));
                     service.oneshot(request()).await.unwrap().into_body().collect().await.unwrap();
                     for _ in 0..10 {
@@ -86,9 +86,9 @@ fn a_policy_reserves_or_charges_after() {
     let setup = Setup::new(Mode::Ready);
     let error = LayerError::ReservesAndLooks { policy: PolicyName::literal("tokens") };
     let tokens = || limit("tokens").charge_when(is_refused);
-    assert_eq!(mistake(&setup.registry, [tokens().reserve(|_| 1).charge_after()]), error);
-    assert_eq!(mistake(&setup.registry, [tokens().charge_after().reserve_or(|_| 1, OnAbort::Used)]), error);
-    let bytes = Limit::new(policy("bytes")).reserve_or(|_| 1, OnAbort::Used);
+    assert_eq!(mistake(&setup.registry, [tokens().reserve(1).charge_after()]), error);
+    assert_eq!(mistake(&setup.registry, [tokens().charge_after().reserve_or(1, OnAbort::Used)]), error);
+    let bytes = Limit::new(policy("bytes")).reserve_or(1, OnAbort::Used);
     assert!(RateLimitLayer::try_new(setup.registry, [tokens().charge_after(), bytes]).is_ok());
 }
 
@@ -103,7 +103,7 @@ async fn a_response_without_a_body_is_complete_when_it_is_dropped() {
     ];
     for (method, status, expected) in cases {
         let setup = Setup::new(Mode::Ready);
-        let layer = setup.layer_of(limit("tokens").reserve_or(|_| 100, OnAbort::Nothing));
+        let layer = setup.layer_of(limit("tokens").reserve_or(100, OnAbort::Nothing));
         let service = layer.layer(service_fn(move |request: Request<String>| async move {
             request.extensions().get::<Usage>().unwrap().add(7);
             let response = Response::builder().status(status).header("content-length", "4");
@@ -140,7 +140,7 @@ impl Drop for Panicking {
 #[tokio::test]
 async fn a_body_that_panics_is_settled_once_with_its_last_count() {
     let setup = Setup::new(Mode::Ready);
-    let layer = setup.layer_of(limit("tokens").reserve(|_| 100));
+    let layer = setup.layer_of(limit("tokens").reserve(100));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         Ok::<_, Infallible>(Response::new(Panicking(request.extensions().get().cloned().unwrap())))
     }));
@@ -157,7 +157,7 @@ async fn a_panic_of_an_observer_does_not_leave_a_destructor() {
     setup.registry.observe(Arc::new(|event: &Event<'_>| {
         assert!(!matches!(event.kind, EventKind::Refunded { .. }), "a bug in an observer");
     }));
-    let layer = setup.layer_of(limit("tokens").reserve(|_| 100));
+    let layer = setup.layer_of(limit("tokens").reserve(100));
     let service = layer.layer(service_fn(|request: Request<String>| {
         request.extensions().get::<Usage>().unwrap().add(5);
         async { if true { panic!("a bug in a handler") } else { Answer::Ok(Response::new(empty())) } }
@@ -165,7 +165,7 @@ async fn a_panic_of_an_observer_does_not_leave_a_destructor() {
     assert!(tokio::spawn(service.oneshot(request())).await.is_err());
     assert_eq!(setup.charged("tokens").await, 5);
     // The same at the end of a body.
-    let service = setup.layer_of(limit("tokens").reserve(|_| 100)).layer(streaming(&[Some(1)]));
+    let service = setup.layer_of(limit("tokens").reserve(100)).layer(streaming(&[Some(1)]));
     assert!(service.oneshot(request()).await.unwrap().into_body().collect().await.is_ok());
     assert_eq!(setup.charged("tokens").await, 6);
 }
@@ -179,7 +179,7 @@ async fn any_number_of_units_is_settled() {
     for mode in [Mode::Ready, Mode::Later] {
         for estimate in [0, 100, 1_000] {
             let setup = Setup::new(mode);
-            let layer = setup.layer_of(limit("tokens").reserve(move |_: &http::request::Parts| estimate));
+            let layer = setup.layer_of(limit("tokens").reserve(estimate));
             let service = layer.layer(service_fn(async |request: Request<String>| {
                 let usage = request.extensions().get::<Usage>().unwrap();
                 usage.set(u64::MAX);
@@ -196,7 +196,7 @@ async fn any_number_of_units_is_settled() {
 async fn a_queue_is_charged_more_behind_later_slots() {
     let setup = Setup::new(Mode::Ready);
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(100));
-    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), queue.clone().by(Global).reserve(|_| 0));
+    let layer = RateLimitLayer::new(Arc::clone(&setup.registry), queue.clone().by(Global).reserve(0));
     let service = layer.layer(streaming(&[Some(4)]));
     let responses = [service.clone().oneshot(request()).await, service.oneshot(request()).await];
     for response in responses {
@@ -211,7 +211,7 @@ async fn a_reservation_outlives_its_layer_and_a_change_of_its_policy() {
     let clock = portcullis_core::ManualClock::default();
     let store = Arc::new(MemoryStore::builder().clock(clock).build());
     let registry = Arc::new(Registry::new(Arc::clone(&store) as Arc<_>, Secret::published()));
-    let layer = RateLimitLayer::new(Arc::clone(&registry), policy("tokens").by(Global).reserve(|_| 100));
+    let layer = RateLimitLayer::new(Arc::clone(&registry), policy("tokens").by(Global).reserve(100));
     let service = layer.layer(streaming(&[Some(30)]));
     let [first, second] = [service.clone().oneshot(request()).await, service.oneshot(request()).await];
     let wider = Policy::fixed_window("tokens", Quota::per_day(2_000));
@@ -229,7 +229,7 @@ async fn a_reservation_outlives_its_layer_and_a_change_of_its_policy() {
 #[tokio::test]
 async fn usage_is_there_if_limits_are_off() {
     let kept = Mutex::new(None);
-    let layer = RateLimitLayer::new(Arc::new(Registry::off()), policy("tokens").by(Global).reserve(|_| 100));
+    let layer = RateLimitLayer::new(Arc::new(Registry::off()), policy("tokens").by(Global).reserve(100));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap().clone();
         usage.for_policy("tokens").unwrap().add(9);

@@ -68,7 +68,7 @@ async fn a_cost_waits_for_all_of_its_units() {
     let gcra = Policy::gcra("gcra", per_second(1).burst(3)).wait_at_most(3 * SECOND);
     let server =
         Server::new(Duration::ZERO, |layer| {
-            layer.limit(gcra.by(Global).cost(|parts: &http::request::Parts| {
+            layer.limit(gcra.by(Global).cost_by(|parts: &http::request::Parts| {
                 parts.headers["cost"].to_str().unwrap().parse().unwrap()
             }))
         });

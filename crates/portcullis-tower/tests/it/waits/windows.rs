@@ -94,7 +94,7 @@ async fn a_policy_without_a_wait_rejects_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_cost_that_never_fits_does_not_wait_behind_others() {
     let cost = |parts: &http::request::Parts| if parts.headers.contains_key("x-user") { 3 } else { 1 };
-    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global).cost(cost)));
+    let server = Server::new(Duration::ZERO, |layer| layer.limit(window().by(Global).cost_by(cost)));
     let responses = (0..3).map(|number| server.send(number)).collect();
     server.sleep_until(100).await;
     assert_eq!(server.send_as(9, "ada").await.unwrap().0, 400);

@@ -88,7 +88,7 @@ async fn costs_by_method_are_those_of_a_function() {
             "DELETE" => 0,
             _ => 1,
         };
-        RateLimitLayer::new(registry, gcra().by(ClientIp::peer()).cost(cost))
+        RateLimitLayer::new(registry, gcra().by(ClientIp::peer()).cost_by(cost))
     })
     .await;
 }
