@@ -1,6 +1,7 @@
 //! Maps the cause of a rejection to its reason, status and message.
 
 use std::borrow::Cow;
+use std::ptr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -164,7 +165,7 @@ impl<'a> Rejection<'a> {
     /// Returns the policies that deny the request. Others may allow it; they have charged nothing.
     pub fn violated_policies(&self) -> impl Iterator<Item = &'a PolicyName> {
         let unsettled = match self.cause {
-            Cause::Limits(Rejected::Unsettled(policy)) => Some(policy),
+            Cause::Limits(Rejected::Unsettled { policy, .. }) => Some(policy),
             _ => None,
         };
         let denials = self.decisions().iter().filter(|decision| !decision.is_allowed());
@@ -213,15 +214,16 @@ impl<'a> Rejection<'a> {
         match self.cause {
             Cause::Limits(Rejected::Limited { .. } | Rejected::Late { .. }) => {
                 match self.retry_after_seconds() {
-                    Some(wait) if self.is_blocked() => format!("{BLOCKED}{wait} s").into(),
+                    Some(wait) if self.is_blocked() => format!("{}{wait} s", self.blocked()).into(),
                     Some(wait) => format!("{RETRY_AFTER}{wait} s").into(),
-                    None if self.is_in_flight() => IN_PROGRESS.into(),
-                    None if self.is_zero() => ZERO.into(),
+                    None if self.is_in_flight() => in_progress(self.is_of_shared_key()).into(),
+                    None if self.is_zero() && self.is_of_shared_key() => ZERO.into(),
+                    None if self.is_zero() => ZERO_OF_CLIENT.into(),
                     None => "the cost of this request exceeds what the rate limit can ever admit".into(),
                 }
             }
             Cause::Denied => "this server does not allow the request".into(),
-            Cause::Limits(Rejected::Unsettled(_)) => IN_PROGRESS.into(),
+            Cause::Limits(Rejected::Unsettled { key, .. }) => in_progress(key.is_shared()).into(),
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
             Cause::NoKey(error) => match error.setup_hint() {
                 Some(hint) => format!("{UNKNOWN_CLIENT}: {hint}").into(),
@@ -238,7 +240,7 @@ impl<'a> Rejection<'a> {
     pub(crate) fn push_message(&self, text: &mut ItemBuf) {
         match (self.limited(), self.retry_after_seconds()) {
             (Some(_), Some(wait)) => {
-                let start = if self.is_blocked() { BLOCKED } else { RETRY_AFTER };
+                let start = if self.is_blocked() { self.blocked() } else { RETRY_AFTER };
                 text.extend_from_slice(start.as_bytes());
                 values::push_number(text, wait);
                 text.extend_from_slice(b" s");
@@ -261,6 +263,19 @@ impl<'a> Rejection<'a> {
         self.decision().and_then(Decision::retry) == Some(Retry::Unknown)
     }
 
+    /// The start of the message about a block.
+    fn blocked(&self) -> &'static str {
+        if self.is_of_shared_key() { BLOCKED } else { CLIENT_BLOCKED }
+    }
+
+    /// Whether clients share the key of the decisive policy, so that the message says nothing about one of them.
+    fn is_of_shared_key(&self) -> bool {
+        let Some((outcome, _)) = self.limited() else { return false };
+        let decisive = outcome.decision();
+        let mut checks = outcome.checks().iter().zip(outcome.decisions());
+        checks.any(|(check, decision)| ptr::eq(decision, decisive) && check.key.is_shared())
+    }
+
     pub(crate) fn challenge(&self) -> Option<&'a HeaderValue> {
         match self.cause {
             Cause::NoKey(error) => error.challenge(),
@@ -269,9 +284,20 @@ impl<'a> Rejection<'a> {
     }
 }
 
+/// Why a request is not admitted beside others that run, under a key that clients share or under that of one client.
+const fn in_progress(is_shared: bool) -> &'static str {
+    if is_shared {
+        "too many requests are in progress"
+    } else {
+        "too many requests of this client are in progress"
+    }
+}
+
 const RETRY_AFTER: &str = "rate limit exceeded: retry after ";
-const IN_PROGRESS: &str = "too many requests of this client are in progress";
-const ZERO: &str = "rate limit exceeded: the quota of this client is zero, so that it admits no requests";
+const ZERO: &str = "rate limit exceeded: the quota is zero, so that it admits no requests";
+const ZERO_OF_CLIENT: &str =
+    "rate limit exceeded: the quota of this client is zero, so that it admits no requests";
 const OVERLOADED: &str = "the service is overloaded: retry after ";
-const BLOCKED: &str = "this client is blocked: retry after ";
+const BLOCKED: &str = "these requests are blocked: retry after ";
+const CLIENT_BLOCKED: &str = "this client is blocked: retry after ";
 const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";

@@ -30,8 +30,13 @@ pub enum Rejected {
         /// The policies that were checked.
         checked: PolicySet,
     },
-    /// Too many requests with this key are unsettled under the policy.
-    Unsettled(PolicyName),
+    /// Too many requests with a key are unsettled under a policy.
+    Unsettled {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// The key.
+        key: Key,
+    },
     /// The store could not answer, and a policy rejects requests then.
     StoreFailed,
     /// The store is overloaded, or too many requests wait.
@@ -49,7 +54,7 @@ impl Rejected {
                 _ if outcome.decisions().iter().any(Decision::is_blocked) => Reason::Blocked,
                 Some(Retry::After(_) | Retry::Unknown) => Reason::Limited,
             },
-            Self::Unsettled(_) => Reason::Unsettled,
+            Self::Unsettled { .. } => Reason::Unsettled,
             Self::StoreFailed => Reason::StoreFailed,
             Self::Overloaded => Reason::Overloaded,
         }

@@ -11,8 +11,8 @@ use http::{Request, Response};
 use portcullis_core::{ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
-    CheckBuilder, Header, OverridingError, PolicyExt as _, RateLimit, RateLimitHeaders, RateLimitLayer,
-    Registry,
+    CheckBuilder, Global, Header, OverridingError, PolicyExt as _, RateLimit, RateLimitHeaders,
+    RateLimitLayer, Registry,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -102,6 +102,16 @@ async fn a_grant_that_does_not_fit_is_an_error() {
     let past = registry.grant(&DAILY, ada, Quota::per_day(5)).until(SystemTime::UNIX_EPOCH).await;
     assert!(matches!(past, Err(OverridingError::Invalid(_))));
     assert_eq!(registry.overrides(&DAILY, ada).await.unwrap().grant(), None);
+}
+
+#[tokio::test]
+async fn block_of_a_shared_key_names_no_client() {
+    let (registry, _clock) = limiter();
+    let all = Policy::fixed_window("all", Quota::per_day(9)).allow_overrides();
+    let service = RateLimitLayer::new(Arc::clone(&registry), all.clone().by(Global)).layer(Probe::default());
+    let key = registry.key_of(&Global, of("ada")).unwrap();
+    registry.block(&all, key, Duration::from_secs(60)).await.unwrap();
+    assert_eq!(send(&service, of("ada")).await.text, "these requests are blocked: retry after 60 s\n");
 }
 
 #[tokio::test]

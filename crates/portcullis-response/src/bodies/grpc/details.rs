@@ -42,12 +42,15 @@ fn retry_info(wait: Duration) -> Vec<u8> {
 /// One violation per policy that denies, with the policy as its subject.
 fn quota_failure(rejection: &Rejection<'_>) -> Vec<u8> {
     let mut failure = Vec::new();
-    for decision in rejection.decisions().iter().filter(|decision| !decision.is_allowed()) {
+    let outcome = rejection.limited().map(|(outcome, _)| outcome);
+    let checks = outcome.into_iter().flat_map(|outcome| outcome.checks().iter().zip(outcome.decisions()));
+    for (check, decision) in checks.filter(|(_, decision)| !decision.is_allowed()) {
         let mut violation = Vec::new();
         bytes(&mut violation, 1, decision.policy().as_str().as_bytes());
         let (remaining, limit) = (decision.remaining(), decision.limit());
         let description = if decision.is_blocked() {
-            "this client is blocked".to_owned()
+            if check.key.is_shared() { "these requests are blocked" } else { "this client is blocked" }
+                .to_owned()
         } else {
             format!("{remaining} of {limit} units remain")
         };

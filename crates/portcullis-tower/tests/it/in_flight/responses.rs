@@ -80,16 +80,33 @@ async fn a_rejection_states_no_wait() {
     let expected = concat!(
         r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
         r#""title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"#,
-        r#""detail":"too many requests of this client are in progress","violated-policies":["exports"]}"#,
+        r#""detail":"too many requests are in progress","violated-policies":["exports"]}"#,
         "\n"
     );
     assert_eq!((problem.status, problem.header("retry-after"), problem.text.as_str()), (429, None, expected));
     let in_grpc = send(&service, grpc(&[])).await;
     assert_eq!(
         (in_grpc.header("grpc-status"), in_grpc.header("grpc-message")),
-        (Some("8"), Some("too many requests of this client are in progress"))
+        (Some("8"), Some("too many requests are in progress"))
     );
     assert!(in_grpc.header("grpc-retry-pushback-ms").is_none() && in_grpc.header("retry-after").is_none());
+}
+
+#[tokio::test]
+async fn rejection_names_the_client_under_its_own_key() {
+    let setup = Setup::new(Mode::Ready);
+    let by_user = || Concurrency::new("own", 1).by(portcullis_tower::Header::named("x-user"));
+    let shared = Concurrency::new("shared", 2).by(Global);
+    for (layer, text) in [
+        (setup.layer_of(by_user()), "too many requests of this client are in progress\n"),
+        (setup.layer_of(shared).and(by_user()), "too many requests of this client are in progress\n"),
+        (setup.layer_of(limit()).and(by_user()), "too many requests are in progress\n"),
+    ] {
+        let (service, _) = probed(&layer);
+        let ada = || request(&[("x-user", "ada")]);
+        let _held = service.clone().oneshot(ada()).await.unwrap();
+        assert_eq!(send(&service, ada()).await.text, text);
+    }
 }
 
 #[tokio::test]

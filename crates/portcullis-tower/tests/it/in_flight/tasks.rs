@@ -136,8 +136,8 @@ async fn corrections_of_a_charge_do_not_affect_permits() {
 async fn a_check_holds_its_permit_until_its_charge_is_dropped() {
     for mode in [Mode::Ready, Mode::Later] {
         let setup = Setup::new(mode);
-        let policy = EXPORTS.policy();
-        let check = || CheckBuilder::new(&setup.registry, &policy).by_key(global());
+        let exports = EXPORTS;
+        let check = || CheckBuilder::new(&setup.registry, &exports).by_key(global());
         let charge = check().await.unwrap();
         let clone = charge.clone();
         drop(charge);
@@ -161,7 +161,7 @@ async fn a_check_holds_its_permit_until_its_charge_is_dropped() {
         let _all = check().cost(LIMIT).await.unwrap();
         let denied = check().await.unwrap_err();
         assert_eq!((denied.status().as_u16(), denied.retry_after()), (429, None));
-        assert_eq!(denied.to_string(), "too many requests of this client are in progress");
+        assert_eq!(denied.to_string(), "too many requests are in progress");
     }
 }
 

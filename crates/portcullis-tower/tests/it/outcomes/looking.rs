@@ -219,13 +219,13 @@ async fn more_unsettled_requests_are_rejected_without_a_wait() {
     let expected = concat!(
         r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
         r#""title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"#,
-        r#""detail":"too many requests of this client are in progress","violated-policies":["guesses"]}"#,
+        r#""detail":"too many requests are in progress","violated-policies":["guesses"]}"#,
         "\n"
     );
     assert_eq!(answer.text, expected);
     assert_eq!(*seen.lock().unwrap(), Some((Reason::Unsettled, 0)));
     let text = probe::send(&probe::probed(&full).0, probe::request(&[])).await;
-    assert_eq!(text.text, "too many requests of this client are in progress\n");
+    assert_eq!(text.text, "too many requests are in progress\n");
     let grpc = probe::send(&probe::probed(&full).0, probe::grpc(&[])).await;
     assert_eq!((grpc.header("grpc-status"), grpc.header("grpc-retry-pushback-ms")), (Some("8"), None));
     assert_eq!((probe.calls(), left(&registry, 2).await), (0, 2));

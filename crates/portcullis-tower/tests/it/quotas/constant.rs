@@ -37,6 +37,15 @@ async fn account_of_zero_is_rejected_without_a_time() {
 }
 
 #[tokio::test]
+async fn quota_of_zero_for_all_names_no_client() {
+    let setup = setup();
+    let none = Policy::fixed_window("none", ZERO).by(portcullis_tower::Global);
+    let (service, _) = probed(&setup.layer_of(none));
+    let answer = send(&service, request(&[])).await;
+    assert_eq!(answer.text, "rate limit exceeded: the quota is zero, so that it admits no requests\n");
+}
+
+#[tokio::test]
 async fn unlimited_account_has_no_headers_and_no_state() {
     let setup = setup();
     let layer = setup.layer(daily()).headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF);
