@@ -62,6 +62,14 @@ impl ResponseSettings {
         self.renames.add(from, to)
     }
 
+    /// Returns these settings for a layer, whose own names of headers replace those that are set so far.
+    #[must_use]
+    pub fn inherited(&self) -> Self {
+        let mut settings = self.clone();
+        settings.renames.inherit();
+        settings
+    }
+
     /// The headers that show clients their budget.
     pub fn headers(&self) -> RateLimitHeaders {
         self.headers

@@ -174,7 +174,8 @@ impl RateLimitLayer {
     }
 
     /// Gives one of the [headers](Self::headers) another name, such as `x-rate-limit-remaining` in place of `x-ratelimit-remaining`, for
-    /// clients that know it by that name. `Retry-After` keeps its own.
+    /// clients that know it by that name. `Retry-After` keeps its own. `Limiter::rename_header` does so for all layers and checks of a
+    /// limiter; a layer with a name of its own has none of these.
     ///
     /// ```
     /// use http::{HeaderName, Request, Response};

@@ -17,6 +17,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use http::HeaderName;
 use portcullis_core::store::{NoStore, Store};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use tokio::time::{Instant, timeout};
@@ -24,7 +25,8 @@ use tokio::time::{Instant, timeout};
 use crate::registry::layers::Inventory;
 use crate::registry::policy_sets::PolicySets;
 use crate::{
-    GrpcRejection, LayerError, LookupCounts, RateLimitHeaders, Rejection, RejectionFormat, RejectionResponse,
+    GrpcRejection, HeaderRenameError, LayerError, LookupCounts, RateLimitHeaders, Rejection, RejectionFormat,
+    RejectionResponse,
 };
 use portcullis_engine::Engine;
 use portcullis_engine::Observer;
@@ -168,6 +170,16 @@ impl Registry {
         self.default_responses_mut().set_headers(headers);
     }
 
+    /// Gives a header [another name](crate::RateLimitLayer::rename_header) in all layers that are made from now on and rename none by
+    /// themselves.
+    ///
+    /// # Errors
+    ///
+    /// If the header shows no budget, or the name is that of another header.
+    pub fn rename_header(&self, from: &HeaderName, to: HeaderName) -> Result<(), HeaderRenameError> {
+        self.default_responses_mut().rename_header(from.clone(), to)
+    }
+
     /// Sets the closure for [rejections](crate::RateLimitLayer::reject_with) of all layers that are made from now on and do not
     /// set their own. A layer returns to the default response by `reject_with(|rejection| rejection.response())`.
     ///
@@ -256,7 +268,7 @@ impl Registry {
 
     /// Returns what layers that are made from now on render responses by.
     pub fn default_responses(&self) -> ResponseSettings {
-        self.default_responses_mut().clone()
+        self.default_responses_mut().inherited()
     }
 
     /// They are consistent between any two statements, so a poisoned lock is safe to use.
@@ -271,7 +283,12 @@ impl Registry {
     ///
     /// If a different policy has the same name, or the store refuses the policy.
     pub fn register(&self, policy: &Policy) -> Result<(), LayerError> {
-        self.engine.register(policy)
+        let is_new = self.policy(policy.name()).is_none();
+        self.engine.register(policy)?;
+        if is_new {
+            self.inventory.log_registered(policy);
+        }
+        Ok(())
     }
 
     /// Returns the policy that is registered under this name, as it is now.

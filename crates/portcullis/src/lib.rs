@@ -208,12 +208,12 @@ pub mod shed {
 
 /// Response headers: which a layer writes, and their names.
 pub mod headers {
-    pub use portcullis_tower::RateLimitHeaders;
     pub use portcullis_tower::headers::{
         RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET,
         X_RATELIMIT_DEGRADED, X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET,
         X_RATELIMIT_SHADOW, X_RATELIMIT_WARNING, grpc_web,
     };
+    pub use portcullis_tower::{HeaderRenameError, RateLimitHeaders};
 }
 
 /// Options of layers, and [what they limit](Limiter::layers): limits on [requests in flight](RateLimitLayer::and), [quotas](Limit::quota) of the caller's

@@ -19,6 +19,7 @@ mod shed;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderName;
 use portcullis_core::store::{Checks, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Mistakes, Policy, Receipt, Secret, Settlement, StoreError,
@@ -27,8 +28,8 @@ use portcullis_engine::Engine;
 use portcullis_log::UnsaidLines;
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
-    CheckBuilder, Drained, GrpcRejection, KeyedLimit, LayerError, Limit, Observer, RateLimitHeaders,
-    RateLimitLayer, Registry, Rejection, RejectionFormat, RejectionResponse,
+    CheckBuilder, Drained, GrpcRejection, HeaderRenameError, KeyedLimit, LayerError, Limit, Observer,
+    RateLimitHeaders, RateLimitLayer, Registry, Rejection, RejectionFormat, RejectionResponse,
 };
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
@@ -169,6 +170,32 @@ impl Limiter {
     pub fn headers(self, headers: RateLimitHeaders) -> Self {
         self.registry.headers(headers);
         self
+    }
+
+    /// Gives one of the [headers](Self::headers) another name in the responses of all layers that are made from now on, by this limiter or a
+    /// clone of it, of its [checks](Self::check) and of its rules. A layer that [renames](crate::RateLimitLayer::rename_header) headers by
+    /// itself, or rules with `header_names`, have their own names alone.
+    ///
+    /// ```
+    /// use http::HeaderName;
+    /// use portcullis::headers::{X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING};
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, PolicyExt as _, Quota};
+    ///
+    /// let limiter = Limiter::memory()
+    ///     .rename_header(&X_RATELIMIT_LIMIT, HeaderName::from_static("acme-limit"))?
+    ///     .rename_header(&X_RATELIMIT_REMAINING, HeaderName::from_static("acme-remaining"))?;
+    /// let search = limiter.layer(Policy::gcra("search", Quota::per_second(10)).by(Global));
+    /// assert_eq!(search.exposed_headers()[..2], ["acme-limit", "acme-remaining"]);
+    /// # Ok::<(), portcullis::headers::HeaderRenameError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the header shows no budget, or the name is that of another header, such as `content-type`.
+    pub fn rename_header(self, from: &HeaderName, to: HeaderName) -> Result<Self, HeaderRenameError> {
+        self.registry.rename_header(from, to)?;
+        Ok(self)
     }
 
     /// Sets the closure that makes the response to rejected HTTP requests in all layers that are made from now on, by this

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::mem;
 
 use http::{HeaderMap, HeaderName, header};
 
@@ -9,7 +10,11 @@ use super::groups::is_figure;
 
 /// The headers that have other names, each with its own.
 #[derive(Clone, Debug, Default)]
-pub struct HeaderRenames(Vec<(HeaderName, HeaderName)>);
+pub struct HeaderRenames {
+    names: Vec<(HeaderName, HeaderName)>,
+    /// Whether they are those of the limiter, which the first own name of a layer replaces.
+    are_inherited: bool,
+}
 
 /// Why a header cannot have another name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,11 @@ impl fmt::Display for HeaderRenameError {
 impl Error for HeaderRenameError {}
 
 impl HeaderRenames {
+    /// The names for a layer, which may have its own in place of them.
+    pub(crate) fn inherit(&mut self) {
+        self.are_inherited = true;
+    }
+
     /// Adds another name.
     ///
     /// # Errors
@@ -53,30 +63,33 @@ impl HeaderRenames {
         if is_figure(&to) || RESERVED.contains(&to) {
             return Err(HeaderRenameError::Reserved(to));
         }
-        if let Some((twice, _)) = self.0.iter().find(|(one, _)| *one == from) {
+        if mem::take(&mut self.are_inherited) {
+            self.names.clear();
+        }
+        if let Some((twice, _)) = self.names.iter().find(|(one, _)| *one == from) {
             return Err(HeaderRenameError::Twice(twice.clone()));
         }
-        if self.0.iter().any(|(_, other)| *other == to) {
+        if self.names.iter().any(|(_, other)| *other == to) {
             return Err(HeaderRenameError::Twice(to));
         }
-        self.0.push((from, to));
+        self.names.push((from, to));
         Ok(())
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.names.is_empty()
     }
 
     /// The name that a header has.
     pub(crate) fn name_of<'a>(&'a self, name: &'a HeaderName) -> &'a HeaderName {
-        self.0.iter().find(|(from, _)| from == name).map_or(name, |(_, to)| to)
+        self.names.iter().find(|(from, _)| from == name).map_or(name, |(_, to)| to)
     }
 
     /// Renames what a layer has written.
     #[cold]
     pub(crate) fn apply(&self, headers: &mut HeaderMap) {
-        for (from, to) in &self.0 {
+        for (from, to) in &self.names {
             if let Some(value) = headers.remove(from) {
                 headers.insert(to, value);
             }
@@ -128,5 +141,22 @@ mod tests {
         let none = HeaderRenameError::NoFigure(header::RETRY_AFTER);
         assert_eq!(renames.add(header::RETRY_AFTER, HeaderName::from_static("x-retry")), Err(none));
         assert_eq!(renames.name_of(&X_RATELIMIT_LIMIT), own);
+    }
+
+    #[test]
+    fn own_name_replaces_all_that_are_inherited() {
+        let [limit, remaining, other] = ["a-limit", "a-remaining", "b-limit"].map(HeaderName::from_static);
+        let mut renames = HeaderRenames::default();
+        renames.add(X_RATELIMIT_LIMIT.clone(), limit.clone()).unwrap();
+        renames.add(X_RATELIMIT_REMAINING.clone(), remaining.clone()).unwrap();
+        renames.inherit();
+        assert_eq!(renames.name_of(&X_RATELIMIT_LIMIT), limit);
+        renames.add(header::RETRY_AFTER, other.clone()).unwrap_err();
+        assert_eq!(renames.name_of(&X_RATELIMIT_REMAINING), remaining, "a mistake changes nothing");
+        renames.add(X_RATELIMIT_LIMIT.clone(), other.clone()).unwrap();
+        // A name of the limiter is free again.
+        renames.add(X_RATELIMIT_REMAINING.clone(), limit.clone()).unwrap();
+        assert_eq!(renames.name_of(&X_RATELIMIT_LIMIT), other);
+        assert_eq!(renames.name_of(&X_RATELIMIT_REMAINING), limit);
     }
 }

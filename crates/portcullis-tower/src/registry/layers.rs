@@ -67,6 +67,13 @@ impl Inventory {
         });
     }
 
+    /// Logs a policy that was registered without a layer, for the first of them.
+    pub(crate) fn log_registered(&self, policy: &Policy) {
+        self.log(|| {
+            tracing::info!(%policy, "a policy of the rate limiter is registered for checks in handlers");
+        });
+    }
+
     /// Logs a route that a layer has learnt, for the first layers.
     #[cfg(feature = "axum")]
     pub(crate) fn log_route(&self, route: &str, layer: &impl std::fmt::Debug) {

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use http::Response;
+use http::{HeaderName, Response};
 use portcullis_core::{Gcra, Policy, PolicySettings, Quota};
-use portcullis_tower::{Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Rejection};
+use portcullis_tower::headers::{X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
+use portcullis_tower::{
+    CheckBuilder, Global, PolicyExt as _, RateLimitHeaders, RateLimitLayer, Registry, Rejection,
+};
 
 use crate::probe::{grpc, probed, request, send};
 use crate::support::registry;
@@ -22,6 +25,38 @@ fn rejection(
         *response.status_mut() = rejection.status();
         response
     }
+}
+
+#[tokio::test]
+async fn renamed_headers_are_those_of_layers_and_checks() {
+    let registry = registry();
+    let own = |name: &'static str| HeaderName::from_static(name);
+    registry.rename_header(&X_RATELIMIT_LIMIT, own("acme-limit")).unwrap();
+    registry.rename_header(&X_RATELIMIT_REMAINING, own("acme-remaining")).unwrap();
+    assert!(registry.rename_header(&X_RATELIMIT_RESET, own("acme-limit")).is_err());
+    let default = layer(&registry, "default");
+    assert_eq!(default.exposed_headers()[..3], ["acme-limit", "acme-remaining", "x-ratelimit-reset"]);
+    let (service, _) = probed(&default);
+    for status in [200, 429] {
+        let answer = send(&service, request(&[])).await;
+        assert_eq!(answer.status, status);
+        assert_eq!((answer.header("acme-limit"), answer.header("acme-remaining")), (Some("1"), Some("0")));
+        assert_eq!(
+            (answer.header("x-ratelimit-limit"), answer.header("x-ratelimit-remaining")),
+            (None, None)
+        );
+    }
+
+    // A layer with a name of its own has no other.
+    let layer = layer(&registry, "own").rename_header(&X_RATELIMIT_RESET, own("acme-limit")).unwrap();
+    assert_eq!(layer.exposed_headers()[..3], ["x-ratelimit-limit", "x-ratelimit-remaining", "acme-limit"]);
+
+    static EXPORTS: Policy = Policy::fixed_window("exports", Quota::per_day(1));
+    let check = || CheckBuilder::new(&registry, &EXPORTS).by(|key| key.part("user", b"ada"));
+    assert!(check().await.is_ok());
+    let response = check().await.unwrap_err().into_http();
+    assert_eq!(response.headers()["acme-remaining"], "0");
+    assert!(!response.headers().contains_key("x-ratelimit-remaining"));
 }
 
 #[tokio::test]

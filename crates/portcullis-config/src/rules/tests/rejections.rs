@@ -1,7 +1,7 @@
 //! Several rules match a request, and not all name what makes the response to its rejection.
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderName, Response};
 use portcullis_tower::Rejection;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -136,6 +136,23 @@ async fn status_and_body_are_those_of_the_file() {
             assert_ne!(without_key.1, body);
         }
     }
+}
+
+#[tokio::test]
+async fn names_of_the_file_replace_those_of_the_limiter() {
+    let exposed = |names: &str| {
+        let (registry, _) = registry();
+        let own = HeaderName::from_static("acme-limit");
+        registry.rename_header(&HeaderName::from_static("x-ratelimit-limit"), own).unwrap();
+        let policy = "[policy.all]\nstrategy = \"gcra\"\nquota = \"9/h\"\nkey = \"global\"\n";
+        let rules = Rules::load(&loader(&format!("{names}{policy}"))).unwrap();
+        let all = (0..rules.iter().len()).collect();
+        rules.layer(&registry, &all).unwrap().unwrap().exposed_headers()
+    };
+    assert_eq!(exposed("")[..2], ["acme-limit", "x-ratelimit-remaining"]);
+    // Another header has the name that the limiter has given away.
+    let names = "[layer]\nheader_names = { x-ratelimit-remaining = \"acme-limit\" }\n";
+    assert_eq!(exposed(names)[..2], ["x-ratelimit-limit", "acme-limit"]);
 }
 
 #[tokio::test]
