@@ -35,21 +35,21 @@ table! { pub(crate) REMOTE, "remote", "The signed document in a store that may c
 }
 
 table! { pub(crate) LAYER, "layer", "What concerns all policies of a layer.", 0 to ANY;
-    "headers", OneOrMore(&Choice(&names(&HEADERS))), "The headers that show what is left: a form, or a list of forms.", default("x-ratelimit");
-    "header_names", Map(&Text), "Other names for headers, such as { x-ratelimit-limit = \"x-rate-limit-limit\" }.";
+    "headers", OneOrMore(&Choice(&names(&HEADERS))), "The headers that show what is left: a form, or a list of forms. Without it, those of the limiter, by default \"x-ratelimit\".";
+    "header_names", Map(&Text), "Other names for headers, such as { x-ratelimit-limit = \"x-rate-limit-limit\" }. Without it, those of the limiter.";
     "spread_retries", DURATION, "The time over which retries of rejected clients are spread.";
     "limit_preflights", Bool, "Whether CORS preflights are limited.", default("false");
-    "lookup_deadline", DURATION, "The longest wait for the look-up of a key.";
-    "ready_deadline", DURATION, "The longest wait of a charged request for the inner service.";
+    "lookup_deadline", DURATION, "The longest wait for the look-up of a key or a quota.", default("1s");
+    "ready_deadline", DURATION, "The longest wait for the inner service, of a request that has waited or was looked up.", default("5s");
     "discard_bodies", UNITS, "The bytes that are read of the bodies of rejected requests.", default("16777216");
-    "decision_in_response", Bool, "Whether responses carry the decision in their extensions.", default("false");
+    "decision_in_response", Bool, "Whether responses carry the decision in their extensions, as they do if the limiter says so.", default("false");
     "without_charge", Bool, "Whether handlers get no charge to correct.", default("false");
     "except", REQUEST_LIST, "Requests that are not limited.";
     "deny", REQUEST_LIST, "Requests that are always rejected, with 403.";
     "only", REQUEST_LIST, "The only requests that are limited.";
-    "reject_with", Nested(&REJECT_WITH), "What makes the responses to rejected requests, for policies that do not name their own.";
-    "reject_as", Choice(&names(&FORMATS)), "The body of rejections for clients without a preference.", default("text");
-    "grpc_status", Integer(1, 16), "The status of gRPC of requests that limits reject.", default("8");
+    "reject_with", Nested(&REJECT_WITH), "What makes the responses to rejected requests, for policies that do not name their own. Without it, the limiter.";
+    "reject_as", Choice(&names(&FORMATS)), "The body of rejections for clients without a preference. Without it, that of the limiter, by default \"text\".";
+    "grpc_status", Integer(1, 16), "The status of gRPC of requests that limits reject. Without it, that of the limiter, by default 8.";
     "show_generation", Text, "The header by which a request asks for the generation of the rules.";
 }
 
