@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, to_bytes};
-use axum::http::{HeaderValue, Request, request::Parts};
+use axum::http::{Request, request::Parts};
 use axum::{Router, routing::get};
 use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor as _, Lookup, Query, Trust};
 use portcullis::{ClientIp, Limiter, OnMissing, Policy, PolicyExt as _, Quota, RateLimitLayer, Secret};
@@ -45,9 +45,7 @@ fn layers(limiter: &Limiter) -> Vec<RateLimitLayer> {
         async move { Ok(if known { Lookup::found("tenant", VALUES[5]) } else { Lookup::missing() }) }
     };
     vec![
-        limiter.layer(
-            policy("header").by(Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"))),
-        ),
+        limiter.layer(policy("header").by(Header::named("x-api-key").credential("ApiKey"))),
         limiter.layer(policy("bearer").by(Bearer)),
         limiter.layer(policy("cookie").by(Cookie::named("sid").and(ClientIp::peer()))),
         limiter.layer(policy("query").by(Query::named("key"))),

@@ -156,8 +156,11 @@ pub enum LayerError {
         /// The lock-out that is refused.
         refused: Box<LockOut>,
     },
-    /// No layer of the limiter has a policy of this name.
-    #[error("there is no policy {policy} to change: no layer of the limiter has it")]
+    /// No layer of the limiter has a policy of this name, no handler has checked one, and none was registered.
+    #[error(
+        "there is no policy {policy} to change: no layer of the limiter has it, and no handler has checked it (`Limiter::register` makes it \
+         known from the start)"
+    )]
     Unknown {
         /// The name.
         policy: PolicyName,

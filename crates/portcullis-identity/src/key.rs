@@ -22,7 +22,7 @@ use std::borrow::Cow;
 
 use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::KeyWriter;
+use portcullis_core::{KeyWriter, or_panic};
 
 pub use bearer::Bearer;
 pub use cached::CachedLookup;
@@ -245,18 +245,28 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with
     /// `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] is a credential already.
     ///
+    /// A challenge from configuration or input is parsed to a `HeaderValue` first.
+    ///
     /// ```
-    /// use http::HeaderValue;
     /// use portcullis::key::{Header, KeyExtractor};
     ///
-    /// let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
-    /// assert_eq!(api_key.challenge(), Some(HeaderValue::from_static("ApiKey")));
+    /// let api_key = Header::named("x-api-key").credential("ApiKey");
+    /// assert_eq!(api_key.challenge().expect("it is a credential"), "ApiKey");
     /// ```
-    fn credential(self, challenge: HeaderValue) -> Credential<Self>
+    ///
+    /// # Panics
+    ///
+    /// If `challenge` is a text that is not a valid value of a header, as one with a line break.
+    #[track_caller]
+    fn credential(self, challenge: impl AsRef<[u8]>) -> Credential<Self>
     where
         Self: Sized,
     {
-        Credential::new(self, challenge)
+        let challenge = HeaderValue::from_bytes(challenge.as_ref());
+        Credential::new(
+            self,
+            or_panic(challenge.map_err(|error| format!("a challenge is no value of a header: {error}"))),
+        )
     }
 
     /// Combines two identities into one: a user *on* a route.

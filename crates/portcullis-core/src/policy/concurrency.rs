@@ -1,11 +1,13 @@
 //! Policies that limit requests in flight.
 
+use core::ops::Deref;
 use core::time::Duration;
 
 use super::Policy;
 use crate::{FailureMode, InFlight, Strategy};
 
-/// A limit on requests in flight, of which a [`Policy`] is made: at most a number of them per key at any instant.
+/// A limit on requests in flight: at most a number of them per key at any instant. A reference to it is one to its [`Policy`], as for a
+/// check in a handler.
 ///
 /// ```
 /// use core::time::Duration;
@@ -15,7 +17,7 @@ use crate::{FailureMode, InFlight, Strategy};
 /// // Four exports of a tenant at a time. If a process crashes, its permits come back after half a minute.
 /// const EXPORTS: Concurrency = Concurrency::new("exports", 4).lease(Duration::from_secs(30));
 ///
-/// let policy = Policy::from(EXPORTS);
+/// let policy: &Policy = &EXPORTS;
 /// assert_eq!((policy.name().as_str(), policy.strategy().limit()), ("exports", 4));
 /// assert_eq!(policy.strategy().tag(), "in_flight");
 /// ```
@@ -98,6 +100,15 @@ impl Concurrency {
     /// The policy.
     pub fn policy(self) -> Policy {
         self.0
+    }
+}
+
+/// The policy, wherever one is referred to.
+impl Deref for Concurrency {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.0
     }
 }
 

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ptr;
+use core::str::FromStr;
 
 use crate::Strategy;
 
@@ -14,7 +15,7 @@ use crate::Strategy;
 /// use portcullis::PolicyName;
 ///
 /// assert_eq!(PolicyName::new("search")?.as_str(), "search");
-/// assert!(PolicyName::new("").is_err());
+/// assert!("".parse::<PolicyName>().is_err());
 /// # Ok::<(), portcullis::PolicyNameError>(())
 /// ```
 #[derive(Clone)]
@@ -94,6 +95,20 @@ impl PolicyName {
             Text::Static(name) => name,
             Text::Shared(name) => name,
         }
+    }
+}
+
+impl FromStr for PolicyName {
+    type Err = PolicyNameError;
+
+    fn from_str(name: &str) -> Result<Self, PolicyNameError> {
+        Self::new(name)
+    }
+}
+
+impl AsRef<str> for PolicyName {
+    fn as_ref(&self) -> &str {
+        self.as_str()
     }
 }
 

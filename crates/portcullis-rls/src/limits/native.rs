@@ -65,7 +65,7 @@ impl NativeRules {
 
     /// The limit under its name, with the unit of time if its period is one.
     fn shown(&self, decision: &Decision) -> LimitStatus {
-        let policy = self.limiter.policy(decision.policy());
+        let policy = self.limiter.engine().policies().policy(decision.policy());
         let period = policy.as_ref().and_then(period);
         let limit = Limit {
             requests_per_unit: u32::try_from(decision.limit()).unwrap_or(u32::MAX),

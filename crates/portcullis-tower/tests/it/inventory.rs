@@ -149,7 +149,7 @@ fn keys_describe_themselves() {
 
     let session = Cookie::named("session").or(Bearer).and(Route::http_method());
     assert_eq!(session.description(), "cookie session or bearer and method");
-    let api_key = Query::named("api_key").credential(http::HeaderValue::from_static("ApiKey"));
+    let api_key = Query::named("api_key").credential("ApiKey");
     assert_eq!(api_key.description(), "query api_key");
     assert_eq!(portcullis_tower::Extension::<String>::new().description(), "extension alloc::string::String");
 }
@@ -189,6 +189,25 @@ fn a_layer_logs_once_what_it_limits() {
         format!("{line} policies=\"{a}\""),
     ];
     assert_eq!(starts(&log), expected);
+}
+
+#[test]
+fn registered_policy_is_known_without_a_layer() {
+    let (log, _guard) = log();
+    let registry = Setup::new().registry;
+    let exports = Concurrency::new("exports", 4);
+    let missing = registry.set_mode(&name("exports"), Mode::Shadow).unwrap_err();
+    assert!(missing.to_string().contains("no handler has checked it (`Limiter::register`"), "{missing}");
+    for _ in 0..2 {
+        registry.register(&exports).unwrap();
+    }
+    assert_eq!(registry.policies(), [exports.clone().policy()]);
+    registry.set_mode(&name("exports"), Mode::Shadow).unwrap();
+    assert!(registry.register(&Concurrency::new("exports", 5)).is_err());
+    let lines: Vec<_> = log.all_lines().into_iter().filter(|line| line.contains("is registered")).collect();
+    let line =
+        "INFO a policy of the rate limiter is registered for checks in handlers policy=exports: in_flight 4";
+    assert!(lines.len() == 1 && lines[0].starts_with(line), "{lines:?}");
 }
 
 #[test]

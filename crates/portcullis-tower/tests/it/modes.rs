@@ -295,7 +295,7 @@ fn a_share_of_keys_that_clients_choose_is_an_error() {
         Box::new(Query::named("key")),
         Box::new(Cookie::named("sid")),
         Box::new(Bearer),
-        Box::new(Header::named("x-api-key").credential("ApiKey".parse().unwrap())),
+        Box::new(Header::named("x-api-key").credential("ApiKey")),
         Box::new(Query::named("key").and(Extension::<User>::new())),
         Box::new(Extension::<User>::new().or(Header::named("x-user"))),
         Box::new(Header::named("x-user").or(Extension::<User>::new()).and(Route::http_method())),

@@ -204,7 +204,11 @@ async fn a_change_that_is_refused_changes_nothing() {
          change only the limit or the burst, or use another name"
     );
     let unknown = registry.set_policy(Policy::fixed_window("q", Quota::per_hour(5))).unwrap_err();
-    assert_eq!(unknown.to_string(), "there is no policy q to change: no layer of the limiter has it");
+    assert_eq!(
+        unknown.to_string(),
+        "there is no policy q to change: no layer of the limiter has it, and no handler has checked it (`Limiter::register` makes it \
+         known from the start)"
+    );
     store.is_full.store(true, Ordering::Relaxed);
     let refused = registry.set_policy(Policy::fixed_window("p", Quota::per_hour(6))).unwrap_err();
     assert!(matches!(refused, LayerError::Refused { .. }));

@@ -213,7 +213,7 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
 #[tokio::test]
 async fn a_missing_or_malformed_credential_is_challenged() {
     let all = || Policy::gcra("all", Quota::per_minute(1));
-    let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
+    let api_key = Header::named("x-api-key").credential("ApiKey");
     let broken = [("authorization", "Bearer a b")];
     let twice = [("x-api-key", "a"), ("x-api-key", "b")];
     for (limit, headers, status, challenge, code) in [

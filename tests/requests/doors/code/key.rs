@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderValue;
 use portcullis::ClientIp;
 use portcullis::key::{
     Bearer, Cookie, Extension, Global, Header, Host, KeyExtractor, Networks, PathKey, Query, Route, Trust,
@@ -83,7 +82,7 @@ fn from_table(table: &Table, clients: &ClientIp) -> Shared {
         joined(all, clients, |left, right| Arc::new(left.and(right)))
     };
     match text(table, "challenge") {
-        Some(challenge) => Arc::new(key.credential(HeaderValue::from_str(challenge).unwrap())),
+        Some(challenge) => Arc::new(key.credential(challenge)),
         None => key,
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
-use portcullis_core::{Key, Policy, PolicyName, Secret};
+use portcullis_core::{Key, Policy, Secret};
 
 use crate::OnMissing;
 use crate::limit::{KeySource, Limit, ResolvedKey};
@@ -85,9 +85,11 @@ impl LayerSummary {
     /// # Errors
     ///
     /// If the identity is malformed, or the server is not configured to determine it.
-    pub fn find_key(&self, policy: &PolicyName, parts: &Parts) -> Result<Option<Key>, KeyError> {
-        let own = self.policies.iter().map(|one| &one.limit);
-        let Some(own) = own.into_iter().find(|one| one.policy.name() == policy) else { return Ok(None) };
+    pub fn find_key(&self, policy: impl AsRef<str>, parts: &Parts) -> Result<Option<Key>, KeyError> {
+        let mut own = self.policies.iter().map(|one| &one.limit);
+        let Some(own) = own.find(|one| one.policy.name().as_str() == policy.as_ref()) else {
+            return Ok(None);
+        };
         let KeySource::Sync(extractor) = &own.key else { return Ok(None) };
         match (ResolvedKey::find(&**extractor, &self.secret, parts)?, own.on_missing) {
             (ResolvedKey::Missing, OnMissing::Reject) => Ok(None),

@@ -45,7 +45,7 @@ async fn keys_are_those_of_the_builders() {
 async fn challenge_is_that_of_a_credential() {
     let text = keyed("{ header = \"x-api-key\", challenge = \"ApiKey\" }").replace("shared", "reject");
     let key = || Header::named("x-api-key");
-    let credential = key().credential(HeaderValue::from_static("ApiKey"));
+    let credential = key().credential("ApiKey");
     assert_same(&text, |registry| rejecting(registry, gcra().by(credential))).await;
     let text = keyed("{ header = \"x-api-key\" }").replace("\"shared\"", "\"reject\"\nhide_key = true");
     assert_same(&text, |registry| rejecting(registry, gcra().by(key()).hide_key())).await;
