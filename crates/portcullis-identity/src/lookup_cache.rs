@@ -101,9 +101,14 @@ impl<T: Clone> LookupCache<T> {
 
     /// The result, if it is kept and fresh.
     pub fn fresh(&self, id: u128) -> Option<T> {
-        let result = self.lock().fresh(id, self.fresh_for)?;
+        let result = self.peek(id)?;
         self.count(LookupCounts::hit);
         Some(result)
+    }
+
+    /// The result, if it is kept and fresh, for a reader that is no request.
+    pub fn peek(&self, id: u128) -> Option<T> {
+        self.lock().fresh(id, self.fresh_for)
     }
 
     /// Returns the fresh result, or joins the look-up that runs; otherwise starts one. A look-up that runs for longer than

@@ -319,6 +319,10 @@ impl Limiter {
 
     /// Returns what `key` has left under `policy`. Charges nothing.
     ///
+    /// Under a policy with [quotas of callers](Policy::caller_quotas), the quota is that of a grant, or the one that a
+    /// [look-up](crate::Limit::quota_by_async) of a layer keeps for the key. Otherwise it is that of the policy, although the caller may have
+    /// another: `policy.with_quota(quota)?` has the quota that you know.
+    ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -339,6 +343,7 @@ impl Limiter {
         // The given one may lack what its checks read.
         let registered = self.registry.policy(policy.name()).filter(Policy::reads_overrides);
         let policy = registered.unwrap_or_else(|| policy.clone());
+        let policy = self.registry.caller_policy(&policy, key).unwrap_or(policy);
         Ok(self.engine().check(Checks::one(policy, key, 0)).await?.into_decision())
     }
 

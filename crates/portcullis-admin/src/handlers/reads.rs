@@ -67,8 +67,13 @@ pub(crate) async fn post_budget(
     body: Body,
 ) -> Result<Response, Problem> {
     let Target { policy, caller } = Target::of_body(&state, body).await?;
-    let peek = state.options.registry.engine().check(Checks::one(policy, caller.key, 0));
-    let decision = state.answer(peek).await?.into_decision();
+    let registry = &state.options.registry;
+    let own = registry.caller_policy(&policy, caller.key);
+    let may_differ = own.is_none() && policy.quota_range().is_some();
+    let peek = registry.engine().check(Checks::one(own.unwrap_or(policy), caller.key, 0));
+    let outcome = state.answer(peek).await?;
+    let note = may_differ && outcome.individual_policies().next().is_none();
+    let decision = outcome.into_decision();
     Ok(json(&Budget {
         policy: decision.policy().to_string(),
         caller: state.caller(caller),
@@ -79,8 +84,12 @@ pub(crate) async fn post_budget(
         next_after_ms: millis(decision.next_after()),
         blocked: decision.is_blocked(),
         degraded: decision.is_degraded(),
+        note: note.then_some(QUOTA_OF_POLICY),
     }))
 }
+
+/// What an answer says of figures that may not be those of the caller.
+const QUOTA_OF_POLICY: &str = "the figures are those of the policy's quota; its callers have quotas of their own, and that of this one is not known here";
 
 /// The block and the grant of a caller under a policy.
 #[utoipa::path(

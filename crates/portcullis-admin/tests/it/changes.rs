@@ -1,7 +1,13 @@
 //! What changes do, and their audit events.
 
-use portcullis_tower::InstalledPolicy;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Request, Response};
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{Header, InstalledPolicy, PolicyExt as _, QuotaLookup, RateLimitLayer};
 use serde_json::json;
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::privacy::Captured;
 use crate::support::{ADA, Limited, of, search, with};
@@ -58,6 +64,43 @@ async fn grants_of_zero_and_unlimited_are_shown() {
     }
     assert_eq!(limited.post("/v1/revoke", &of(ADA)).await.status, 200);
     assert_eq!(limited.post("/v1/budget", &of(ADA)).await.json()["remaining"], 3);
+}
+
+#[tokio::test]
+async fn budget_has_the_quota_that_was_looked_up() {
+    let limited = Limited::new();
+    let (free, pro) = (Quota::per_week(3), Quota::per_week(1_000));
+    let plans = Policy::fixed_window("plans", free).caller_quotas(free, pro).allow_overrides();
+    let is_pro = |parts: &Parts| parts.headers["x-user"] == ADA;
+    let look_up = QuotaLookup::new(move |parts: &Parts| std::future::ready(Ok(is_pro(parts).then_some(pro))));
+    let layer = RateLimitLayer::new(
+        Arc::clone(&limited.registry),
+        plans.by(Header::named("x-user")).quota_by_async(look_up),
+    );
+    let service = layer.layer(service_fn(async |_: Request<String>| {
+        Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    }));
+    let budget = async |user: &str| {
+        let body = with(of(user), &json!({ "policy": "plans" }));
+        let answer = limited.post("/v1/budget", &body).await.json();
+        (answer["limit"].as_u64(), answer["remaining"].as_u64(), answer["note"].is_string())
+    };
+    assert_eq!(budget(ADA).await, (Some(3), Some(3), true), "nothing was looked up so far");
+    for user in [ADA, "another"] {
+        for _ in 0..3 {
+            let request = Request::builder().header("x-user", user).body(String::new()).unwrap();
+            assert_eq!(service.clone().oneshot(request).await.unwrap().status(), 200);
+        }
+    }
+    assert_eq!(budget(ADA).await, (Some(1_000), Some(997), false));
+    assert_eq!(budget("another").await, (Some(3), Some(0), false), "it has the quota of the policy");
+    assert_eq!(budget("unseen").await, (Some(3), Some(3), true));
+
+    let grant = json!({ "policy": "plans", "quota": "50/w", "duration_seconds": 3_600 });
+    limited.post("/v1/grant", &with(of("unseen"), &grant)).await;
+    assert_eq!(budget("unseen").await, (Some(50), Some(50), false));
+    // A policy without quotas of callers.
+    assert!(limited.post("/v1/budget", &of(ADA)).await.json()["note"].is_null());
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use portcullis_core::{Policy, PolicyName};
+use portcullis_core::{Key, Policy, PolicyName};
 
 use super::Registry;
 use crate::LayerSummary;
@@ -19,6 +19,21 @@ impl Registry {
     /// Returns all registered policies as they are now, in alphabetical order of their names.
     pub fn policies(&self) -> Vec<Policy> {
         self.engine.policies().policies()
+    }
+
+    /// Returns the policy with the quota of the caller whose key this is: the one that a [look-up](crate::Limit::quota_by_async) of a layer has found,
+    /// while it is kept. `None` if the policy has no [quotas of callers](Policy::caller_quotas), or no layer keeps that of this one.
+    ///
+    /// Quotas that a layer computes from requests are not kept, and neither are those of a look-up that finds the key as well.
+    pub fn caller_policy(&self, policy: &Policy, key: Key) -> Option<Policy> {
+        policy.quota_range()?;
+        let layers = self.layers();
+        let own =
+            layers.iter().flat_map(LayerSummary::policies).filter(|own| own.policy().name() == policy.name());
+        let quota = own.filter_map(|own| own.found_quota(key)).next()?;
+        // A quota that the policy does not declare is refused: the caller has that of the policy.
+        let caller = quota.and_then(|quota| policy.with_quota(quota).ok());
+        Some(caller.unwrap_or_else(|| policy.clone()))
     }
 
     /// Returns since when a policy is registered in this process: since its first layer was built, or its rules were loaded.

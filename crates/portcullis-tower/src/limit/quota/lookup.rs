@@ -110,6 +110,11 @@ impl QuotaLookup {
         self.cache.fresh(key.fingerprint())
     }
 
+    /// Like `kept`, and not counted.
+    pub(crate) fn peek(&self, key: Key) -> Option<Found> {
+        self.cache.peek(key.fingerprint())
+    }
+
     pub(crate) fn find(&self, key: Key, deadline: Duration, parts: &Parts) -> SharedLookup<Found> {
         self.cache.join(key.fingerprint(), deadline, || (self.look_up)(parts))
     }

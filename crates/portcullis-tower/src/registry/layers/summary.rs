@@ -5,9 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
-use portcullis_core::{Key, Policy, Secret};
+use portcullis_core::{Key, Policy, Quota, Secret};
 
 use crate::OnMissing;
+use crate::limit::quota::QuotaSource;
 use crate::limit::{KeySource, Limit, ResolvedKey};
 use crate::{KeyError, KeyForms, Mode};
 
@@ -133,6 +134,14 @@ impl PolicySummary {
     /// Returns whether its key is looked up.
     pub fn looks_up_keys(&self) -> bool {
         matches!(self.limit.key, KeySource::Async(_))
+    }
+
+    /// What its look-up of quotas has found for a key, if it has one and keeps that.
+    pub(crate) fn found_quota(&self, key: Key) -> Option<Option<Quota>> {
+        match &self.limit.quota {
+            Some(QuotaSource::LookUp(look_up)) => look_up.peek(key)?.ok(),
+            _ => None,
+        }
     }
 
     /// Returns what else is set, each in some words, such as `costs 5` or `waits for at most 1s`: costs, reservations, charges by the outcome,
