@@ -178,9 +178,9 @@ async fn a_service_for_tenants_does_not_grow() {
         let policy = policy.on_store_failure(portcullis::FailureMode::Closed);
         let app: Router =
             Router::new().route("/", get(async || "found")).layer(limiter.layer(policy.by(Global)));
-        assert!(limiter.policy(&name(number)).is_some());
+        assert!(limiter.policy(name(number)).is_some());
         drop(app);
-        assert_eq!(limiter.policy(&name(number)), None);
+        assert_eq!(limiter.policy(name(number)), None);
     }
     assert!(format!("{limiter:?}").contains("policies: []"), "{limiter:?}");
 }

@@ -30,7 +30,7 @@ impl Registry {
         let layers = self.layers();
         let own =
             layers.iter().flat_map(LayerSummary::policies).filter(|own| own.policy().name() == policy.name());
-        let quota = own.filter_map(|own| own.found_quota(key)).next()?;
+        let quota = own.filter_map(|own| own.found_quota(key)).find_map(Result::ok)?;
         // A quota that the policy does not declare is refused: the caller has that of the policy.
         let caller = quota.and_then(|quota| policy.with_quota(quota).ok());
         Some(caller.unwrap_or_else(|| policy.clone()))

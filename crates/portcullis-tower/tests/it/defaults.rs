@@ -51,8 +51,8 @@ async fn renamed_headers_are_those_of_layers_and_checks() {
     let layer = layer(&registry, "own").rename_header(&X_RATELIMIT_RESET, own("acme-limit")).unwrap();
     assert_eq!(layer.exposed_headers()[..3], ["x-ratelimit-limit", "x-ratelimit-remaining", "acme-limit"]);
 
-    static EXPORTS: Policy = Policy::fixed_window("exports", Quota::per_day(1));
-    let check = || CheckBuilder::new(&registry, &EXPORTS).by(|key| key.part("user", b"ada"));
+    let exports = Policy::fixed_window("exports", Quota::per_day(1));
+    let check = || CheckBuilder::new(&registry, &exports).by(|key| key.part("user", b"ada"));
     assert!(check().await.is_ok());
     let response = check().await.unwrap_err().into_http();
     assert_eq!(response.headers()["acme-remaining"], "0");

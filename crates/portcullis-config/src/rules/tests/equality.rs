@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Request, Response};
+use http::{Method, Request, Response};
 use portcullis_core::overrides::LockOut;
 use portcullis_core::{
     Anchor, Concurrency, FailureMode, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow,

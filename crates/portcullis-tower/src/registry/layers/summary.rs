@@ -137,9 +137,9 @@ impl PolicySummary {
     }
 
     /// What its look-up of quotas has found for a key, if it has one and keeps that.
-    pub(crate) fn found_quota(&self, key: Key) -> Option<Option<Quota>> {
+    pub(crate) fn found_quota(&self, key: Key) -> Option<Result<Option<Quota>, KeyError>> {
         match &self.limit.quota {
-            Some(QuotaSource::LookUp(look_up)) => look_up.peek(key)?.ok(),
+            Some(QuotaSource::LookUp(look_up)) => look_up.peek(key),
             _ => None,
         }
     }
