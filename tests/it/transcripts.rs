@@ -79,7 +79,7 @@ async fn server(name: &str) -> SocketAddr {
     }
     if name == "by policy" {
         let tokens = Policy::token_bucket("tokens", Quota::per_hour(1_000));
-        limit = limit.and(tokens.by(Global).reserve(|_| 100));
+        limit = limit.and(tokens.by(Global).reserve(100));
     }
     if name == "in flight" {
         limit = limit.and(Concurrency::new("searches", 1));

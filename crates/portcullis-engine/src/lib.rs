@@ -29,7 +29,6 @@ pub mod decide;
 pub mod engine;
 mod error;
 pub mod event;
-pub mod file_log;
 mod limit;
 pub mod policies;
 #[cfg(feature = "runtime")]

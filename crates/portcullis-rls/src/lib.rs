@@ -96,7 +96,7 @@ use std::sync::{Arc, Weak};
 use portcullis::rules::LiveRules;
 use portcullis::rules::envoy::Descriptors;
 use portcullis::{FailureMode, LayerError, Limiter, Policy, PolicySettings, StoreError};
-use portcullis_engine::log_throttle::LogThrottle;
+use portcullis_log::LogThrottle;
 
 use call::Call;
 use limits::{Limits, LimitsInUse};

@@ -211,8 +211,6 @@ pub use portcullis_core::KeyWriter;
 pub use portcullis_engine::charge::ChargeError;
 pub use portcullis_engine::engine::permits::InFlightPermit;
 pub use portcullis_engine::engine::settler::Drained;
-#[doc(hidden)]
-pub use portcullis_engine::file_log::LimitTexts;
 pub use portcullis_engine::{
     BlockReach, BlockedClient, Class, Event, EventKind, FOLLOW_EVERY, Fingerprint, FingerprintError,
     InstalledPolicy, LayerError, LayerOptionError, LayerPolicies, Mode, Observer, OnAbort, OnMissing,
@@ -225,6 +223,8 @@ pub use portcullis_identity::{
     LookupCounts, LookupFuture, NamedPart, Networks, Or, PathKey, ProxiesWithoutHeader, Query, Route,
     TaggedPart, Trust, TrustError, matching,
 };
+#[doc(hidden)]
+pub use portcullis_log::file_log::LimitTexts;
 pub use portcullis_response::{
     GrpcCode, GrpcRejection, HeaderRenameError, RateLimitHeaders, Rejection, RejectionFormat,
     RejectionResponse, headers,

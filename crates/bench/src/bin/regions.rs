@@ -122,7 +122,8 @@ fn traffic(setup: &Setup, report: &Report, expected: &Expected) -> String {
     markdown(&header, &rows)
 }
 
-const SETUP: Setup = Setup { regions: 20, keys: 100_000_000, rate: 200_000.0, window: 60, limit: 6_000, exact: 200_000 };
+const SETUP: Setup =
+    Setup { regions: 20, keys: 100_000_000, rate: 200_000.0, window: 60, limit: 6_000, exact: 200_000 };
 const CHOICES: [(&str, Choice); 7] = [
     ("central, denies in a cut", Choice::Central),
     ("central, the whole limit in each region in a cut", Choice::CentralOrLocal),

@@ -104,7 +104,14 @@ fn groups(setup: &Setup) -> Vec<Group> {
 }
 
 impl Group {
-    fn add(&self, span: &Span, activity: &[f64], (few, seconds): (u64, u64), sum: &mut Expected, by_region: &mut [f64]) {
+    fn add(
+        &self,
+        span: &Span,
+        activity: &[f64],
+        (few, seconds): (u64, u64),
+        sum: &mut Expected,
+        by_region: &mut [f64],
+    ) {
         let window = seconds as f64;
         let mut of_all = 0.0;
         for (region, (part, activity)) in self.parts.iter().zip(activity).enumerate() {

@@ -85,7 +85,14 @@ impl Run {
     fn new(setup: &Setup, choices: &[Choice], span: &Span) -> Self {
         let decider = |choice: &Choice| (choices::decider(*choice, setup, span), Counts::default());
         let deciders = choices.iter().map(decider).collect();
-        Self { limit: setup.limit, length: setup.window_micros(), window: 0, requests: 0, admitted: 0, deciders }
+        Self {
+            limit: setup.limit,
+            length: setup.window_micros(),
+            window: 0,
+            requests: 0,
+            admitted: 0,
+            deciders,
+        }
     }
 
     fn all(mut self, requests: Requests, report: &mut Report) {

@@ -58,7 +58,8 @@ pub(crate) async fn post_grant(Change { state, actor, body }: Change) -> Result<
     let mut audit = audit(&state, actor, "grant", &target.policy, target.caller.key);
     audit.detail = format!("{quota} for {} s", length.as_secs());
     let granted = state.options.registry.grant(&target.policy, target.caller.key, quota).for_duration(length);
-    change(&state, audit, target.caller, Some(length), async { granted.await.map(|()| of_store(&state)) }).await
+    change(&state, audit, target.caller, Some(length), async { granted.await.map(|()| of_store(&state)) })
+        .await
 }
 
 /// Ends the grant of a caller.
@@ -90,8 +91,10 @@ pub(crate) async fn post_block(Change { state, actor, body }: Change) -> Result<
     audit.detail = detail;
     let blocked = state.options.registry.block(&target.policy, target.caller.key, length);
     let key = target.caller.key;
-    let answer =
-        change(&state, audit, target.caller, Some(length), async { blocked.await.map(|()| of_store(&state)) }).await?;
+    let answer = change(&state, audit, target.caller, Some(length), async {
+        blocked.await.map(|()| of_store(&state))
+    })
+    .await?;
     state.recorder.locked_out(target.policy.name(), key, length, now_ms());
     Ok(answer)
 }
@@ -223,7 +226,8 @@ where
 {
     let key = caller.key;
     let audit = audit(state, actor, action, policy, key);
-    let answer = change(state, audit, caller, None, async { release.await.map(|()| of_store(state)) }).await?;
+    let answer =
+        change(state, audit, caller, None, async { release.await.map(|()| of_store(state)) }).await?;
     state.recorder.released(policy.name(), key);
     Ok(answer)
 }

@@ -166,7 +166,10 @@ mod tests {
     fn requests_wait_and_quotas_follow() {
         let policy = EXPORTS.wait_at_most(Duration::from_secs(2)).policy();
         let callers = policy.clone().caller_quotas(crate::Quota::per_second(2), crate::Quota::per_second(9));
-        assert_eq!((policy.max_wait(), callers.max_wait()), (Some(Duration::from_secs(2)), policy.max_wait()));
+        assert_eq!(
+            (policy.max_wait(), callers.max_wait()),
+            (Some(Duration::from_secs(2)), policy.max_wait())
+        );
     }
 
     #[test]

@@ -8,8 +8,7 @@ use super::*;
 async fn headers_by_policy_are_read() {
     let (peer, [registry, servers]) = (Peer::new(), processes());
     let tokens = Policy::token_bucket("tokens", Quota::per_minute(10).burst(15));
-    let layer =
-        RateLimitLayer::new(servers, tokens.by(Global).cost(|_| 15)).headers(RateLimitHeaders::BY_POLICY);
+    let layer = RateLimitLayer::new(servers, tokens.by(Global).cost(15)).headers(RateLimitHeaders::BY_POLICY);
     let server = layer.layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(()))));
     let answer = server.oneshot(Request::new(String::new())).await.unwrap();
     assert_eq!(answer.headers()["x-ratelimit-reset-tokens"], "1m30s");

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use portcullis::Policy;
 use portcullis::rules::envoy::Limit;
-use portcullis_engine::file_log::LimitTexts;
 use portcullis_engine::{Mode, PoliciesInUse};
+use portcullis_log::file_log::LimitTexts;
 
 /// The limits that were registered last, with the failure mode of the service.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis::event::EventKind;
 use portcullis::rules::Diagnostics;
 use portcullis::rules::envoy::{Descriptors, Files, Loader};
-use portcullis_engine::file_log::log_findings;
+use portcullis_log::file_log::log_findings;
 use tokio::task::spawn_blocking;
 
 use crate::Readiness;

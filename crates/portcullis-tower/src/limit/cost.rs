@@ -157,7 +157,7 @@ impl Limit {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
-    /// let tokens = tokens.by(Global).reserve(|_| 100).read_usage(UsageReader::OPENAI);
+    /// let tokens = tokens.by(Global).reserve(100).read_usage(UsageReader::OPENAI);
     /// let service = testing::limiter(&ManualClock::default()).layer(tokens).layer(service_fn(async |_: Request<()>| {
     ///     let body = Full::from(r#"{"choices": [], "usage": {"total_tokens": 30}}"#);
     ///     Response::builder().header("content-type", "application/json").body(body)

@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::Registry;
 use crate::{InstalledPolicy, LayerError};
-use portcullis_engine::file_log::log_findings;
 use portcullis_engine::policies::Membership;
 use portcullis_engine::{Event, EventKind};
+use portcullis_log::file_log::log_findings;
 
 /// Keeps the names of [installed](Registry::install) policies registered until it is dropped.
 #[must_use = "the names are forgotten when it is dropped"]

@@ -15,8 +15,8 @@ use crate::registry::layers::ListedLayer as _;
 use crate::{KeyError, LayerError, RateLimitLayer, Reason, Registry};
 use portcullis_core::Mistakes;
 use portcullis_engine::Signals;
-use portcullis_engine::file_log::LimitTexts;
 use portcullis_engine::{Event, EventKind};
+use portcullis_log::file_log::LimitTexts;
 use portcullis_response::internal::Cause;
 
 /// The log of layers that are chosen among each other: their lines are throttled together, and an outage of the store is one for all of

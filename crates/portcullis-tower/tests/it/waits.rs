@@ -92,7 +92,8 @@ impl Server {
         let inner = service_fn(move |request: Request<String>| {
             let number = request.headers()["number"].to_str().unwrap().parse().unwrap();
             list.lock().unwrap().push((number, start.elapsed().as_millis()));
-            let takes = request.headers().get("takes").map(|millis| millis.to_str().unwrap().parse().unwrap());
+            let takes =
+                request.headers().get("takes").map(|millis| millis.to_str().unwrap().parse().unwrap());
             async move {
                 if let Some(millis) = takes {
                     tokio::time::sleep(Duration::from_millis(millis)).await;

@@ -50,7 +50,8 @@ pub(super) fn in_flight(name: &str, table: &Table) -> Policy {
     let limit = InFlight::new(number(table, "limit").unwrap()).and_then(|limit| limit.with_lease(lease));
     let failure_mode = table.get("on_store_failure").map(failure_mode).unwrap_or_default();
     let max_wait = duration(table, "wait");
-    Policy::try_new(name, limit, PolicySettings { failure_mode, max_wait, ..PolicySettings::default() }).unwrap()
+    Policy::try_new(name, limit, PolicySettings { failure_mode, max_wait, ..PolicySettings::default() })
+        .unwrap()
 }
 
 fn quota(table: &Table) -> Quota {

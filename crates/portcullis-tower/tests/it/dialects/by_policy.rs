@@ -22,7 +22,7 @@ fn answering(
 
 #[tokio::test]
 async fn policies_are_shown_side_by_side() {
-    let layer = RateLimitLayer::new(registry(), tokens().by(Global).cost(|_| 4)).and(requests());
+    let layer = RateLimitLayer::new(registry(), tokens().by(Global).cost(4)).and(requests());
     let layer = layer.and(Policy::fixed_window("hidden", Quota::per_day(9)).by(Global).hide());
     let layer =
         layer.and(Policy::fixed_window("free", Quota::UNLIMITED)).headers(RateLimitHeaders::BY_POLICY);

@@ -95,7 +95,7 @@ impl Body for Frames {
 }
 
 fn reading(reader: UsageReader) -> Limit {
-    limit("tokens").reserve(|_| 100).read_usage(reader)
+    limit("tokens").reserve(100).read_usage(reader)
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn cut_response_is_charged_what_is_known() {
         (UsageReader::ANTHROPIC, ANTHROPIC, Some(1), Used, 100),
         (UsageReader::ANTHROPIC, LARGE, Some(1), Used, 401),
     ] {
-        let limit = limit("tokens").reserve_or(|_| 100, on_abort).read_usage(reader.clone());
+        let limit = limit("tokens").reserve_or(100, on_abort).read_usage(reader.clone());
         let stated = Stated { leaves_after, ..Stated::ok(frames) };
         let expected = (charged, vec![]);
         assert_eq!(
@@ -204,12 +204,12 @@ async fn uncharged_outcome_refunds_what_was_read() {
 async fn policies_read_at_places_of_their_own() {
     let setup = Setup::new(Mode::Ready);
     let pointer = |text| UsageReader::pointer(text).unwrap();
-    let one = |name, text| limit(name).reserve(|_| 100).read_usage(pointer(text));
+    let one = |name, text| limit(name).reserve(100).read_usage(pointer(text));
     let layer = setup
         .layer_of(one("tokens", "/tokens"))
         .and(one("all-tokens", "/tokens"))
         .and(one("images", "/images"));
-    let layer = layer.and(limit("rows").reserve(|_| 100)).and(limit("requests"));
+    let layer = layer.and(limit("rows").reserve(100)).and(limit("requests"));
     let service = layer.layer(service_fn(async |request: Request<String>| {
         let usage = request.extensions().get::<Usage>().unwrap();
         usage.for_policy("rows").unwrap().add(4);

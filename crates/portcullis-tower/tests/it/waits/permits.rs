@@ -1,7 +1,7 @@
 //! Requests in flight: a request that finds no permit waits, in order of arrival, until one comes back.
 
-use portcullis_core::store::Checks;
 use portcullis_core::Concurrency;
+use portcullis_core::store::Checks;
 use portcullis_tower::{Event, EventKind, Global, Header, PolicyExt as _};
 
 use super::*;
