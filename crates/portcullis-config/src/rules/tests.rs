@@ -11,6 +11,7 @@ mod rejections;
 mod spellings;
 mod unregistered;
 mod values;
+mod verified_keys;
 
 use std::sync::Arc;
 

@@ -8,13 +8,13 @@ fn with(fields: &str) -> String {
 }
 
 #[track_caller]
-fn assert_errors(text: &str, expected: &str) {
+pub(super) fn assert_errors(text: &str, expected: &str) {
     let found = errors(text);
     assert!(found.contains(expected), "{expected:?} is not in\n{found}");
 }
 
 #[track_caller]
-fn assert_warns(text: &str, expected: &str) {
+pub(super) fn assert_warns(text: &str, expected: &str) {
     let found = rules(text).warnings().to_string();
     assert!(found.contains(expected), "{expected:?} is not in\n{found}");
 }
@@ -220,44 +220,6 @@ fn an_unverified_key_needs_an_address_beside_it() {
     assert_errors(
         &header.replace("[policy.p]", "[policy.p]\nmode = { percent = 5 }"),
         "policy.p.mode: policy p cannot be enforced for a share",
-    );
-}
-
-#[test]
-fn address_policy_of_same_responses_counts() {
-    let file = |charge: &str, address: &str, key: &str| {
-        let policy = |name: &str, key: &str, fields: &str| {
-            format!("[policy.{name}]\nstrategy = \"gcra\"\nquota = \"5/min\"\nkey = {key}\n{fields}\n")
-        };
-        let login = "match = { path = \"/login\", methods = [\"POST\"] }";
-        let email = policy("login-email", key, &format!("{login}\n{charge}"));
-        policy("login-address", "\"client_ip\"", &format!("{login}\n{address}")) + &email
-    };
-    let (query, both) = ("{ query = \"email\" }", "{ all = [\"client_ip\", { query = \"email\" }] }");
-    let refused = "charge_when = { status = 401 }";
-    for (charge, address) in [
-        (refused, refused),
-        (refused, ""),
-        (refused, "charge_when = { status = [403, \"4xx\"] }"),
-        ("charge_when = { status = [401, \"5xx\"] }", "charge_when = { status = [\"5xx\", 401, 403] }"),
-        ("charge_when = { grpc_status = 16 }", "charge_when = { grpc_status = [7, 16], status = 401 }"),
-    ] {
-        for key in [query, both, "{ header = \"x-api-key\" }"] {
-            assert_warns(&file(charge, address, key), "policy.login-email.key: nothing verifies the key");
-        }
-    }
-    for (charge, address, why) in [
-        ("", refused, "policy login-address does not count, because its `charge_when` leaves out responses"),
-        ("charge_when = { status = \"4xx\" }", refused, "its `charge_when` leaves out"),
-        ("charge_when = { status = 401, grpc_status = 16 }", refused, "its `charge_when` leaves out"),
-        (refused, "mode = \"shadow\"", "login-address does not count, because it is not enforced"),
-    ] {
-        assert_errors(&file(charge, address, query), why);
-    }
-    let elsewhere = file(refused, refused, query).replacen("/login", "/elsewhere", 1);
-    assert_errors(
-        &elsewhere,
-        "login-address does not count, because its `match` leaves out requests of this one",
     );
 }
 

@@ -363,10 +363,9 @@ impl Attempt {
     }
 
     fn too_many_unsettled(&self, asked: Asked) -> Rejected {
-        let policy = asked.policy(&self.limits).name();
-        self.limits.emit(EventKind::TooManyUnsettled { policy }, || EventKeys::found(self.keys()));
-        let rejected = Rejected::Unsettled { policy: policy.clone(), key: asked.key };
-        reject(&self.limits, rejected, self.keys())
+        let policy = asked.policy(&self.limits).name().clone();
+        self.limits.emit(EventKind::TooManyUnsettled { policy: &policy }, || EventKeys::found(self.keys()));
+        reject(&self.limits, Rejected::Unsettled { policy, key: asked.key }, self.keys())
     }
 
     /// Refunds all that was charged.
