@@ -174,7 +174,7 @@
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
 //! `Route::matched_path`, the extractors, [`Limited`] as a response and `RateLimitLayer::for_axum`. `tonic` lets a layer wrap a single Tonic service, and makes
-//! a `Status` of [`Limited`].
+//! a `Status` of [`Limited`]. `usage` adds `Limit::read_usage`.
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

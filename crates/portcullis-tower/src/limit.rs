@@ -39,7 +39,7 @@ use response_outcome::OutcomeRule;
 /// | | |
 /// |---|---|
 /// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`named`](Self::named), [`on_missing`](Self::on_missing), [`hide_key`](Self::hide_key), [`count_rejections`](Self::count_rejections) |
-/// | the charge | [`cost`](Self::cost), [`cost_by`](Self::cost_by), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`reserve_by`](Self::reserve_by), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
+/// | the charge | [`cost`](Self::cost), [`cost_by`](Self::cost_by), [`charge_when`](Self::charge_when), [`charge_after`](Self::charge_after), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`reserve_by`](Self::reserve_by), `read_usage` (feature `usage`), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async), [`release_at_headers`](Self::release_at_headers) |
 /// | which requests | [`shadow`](Self::shadow), [`shadow_for`](Self::shadow_for), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
 /// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) |
 /// | a wait | [`Policy::wait_at_most`] |

@@ -54,6 +54,7 @@ impl Limit {
     /// When the body has ended, complete or not, one call of the store refunds what was not used, or charges what was used in
     /// addition, whether that fits or not. The headers of the response show the figures at the reservation.
     ///
+    /// - **A response that states its usage**, as those of language models do, is read by `read_usage` (feature `usage`).
     /// - **A handler that does not count.** If nothing was added to the counter, not even 0, the reservation stays charged.
     /// - **An aborted response** is charged what was counted; [`reserve_or`](Self::reserve_or) chooses differently.
     /// - **A debt is bounded.** A settlement charges at most the largest [debt](portcullis_core::Policy::allow_debt) beyond the full
@@ -158,14 +159,14 @@ impl Limit {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tokens = Policy::token_bucket("tokens", Quota::per_day(1_000));
     /// let tokens = tokens.by(Global).reserve(100).read_usage(UsageReader::OPENAI);
-    /// let service = testing::limiter(&ManualClock::default()).layer(tokens).layer(service_fn(async |_: Request<()>| {
+    /// let service = testing::limiter(&ManualClock::default()).layer(tokens).layer(service_fn(async |_: Request<String>| {
     ///     let body = Full::from(r#"{"choices": [], "usage": {"total_tokens": 30}}"#);
     ///     Response::builder().header("content-type", "application/json").body(body)
     /// }));
-    /// let first = service.clone().oneshot(Request::new(())).await?;
+    /// let first = service.clone().oneshot(Request::new(String::new())).await?;
     /// assert_eq!(first.headers()["x-ratelimit-remaining"], "900");
     /// first.into_body().collect().await?; // settles at 30
-    /// let second = service.oneshot(Request::new(())).await?;
+    /// let second = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!(second.headers()["x-ratelimit-remaining"], "870");
     /// # Ok(())
     /// # }
