@@ -51,6 +51,8 @@ enum Kind {
     Usage { is_read: bool },
     /// The body of the response.
     ResponseBody,
+    /// Calls that report usage.
+    Report,
     /// The charge that is with a request.
     Charge,
     /// A response to which any header can be added.
@@ -95,6 +97,7 @@ impl Door {
     fn offers(self, kind: &Kind) -> bool {
         match (self, kind) {
             (Self::Code, _)
+            | (Self::Serve, Kind::Report)
             | (
                 Self::Proxy,
                 Kind::Response
@@ -141,6 +144,10 @@ impl Need {
             ),
             Kind::Usage { .. } => (COUNTS, "remove the field, and give the policy a `cost`"),
             Kind::ResponseBody => ("the body of each response", RESPONSES),
+            Kind::Report => (
+                "calls that report usage",
+                "remove the field, or give `portcullis serve` the flag --no-check, so that it answers calls of Envoy's rate limit service alone",
+            ),
             Kind::Charge => return self.without_charge(),
             Kind::GrpcResponse => (
                 "the response to a call of gRPC",

@@ -53,6 +53,13 @@ impl<'a> Call<'a> {
     }
 }
 
+impl Call<'_> {
+    /// Whether it reports usage: it has more than one hit.
+    pub(super) fn is_report(&self) -> bool {
+        self.descriptors.iter().any(|descriptor| descriptor.hits > 1 && !descriptor.is_refund)
+    }
+}
+
 impl<'a> Descriptor<'a> {
     fn read(index: usize, descriptor: &'a RateLimitDescriptor, hits: u64) -> Result<Self, CallError> {
         let entries = descriptor.entries.len();

@@ -34,8 +34,8 @@
 //! The descriptors of a call are decided together, in one call of the store: all limits are charged, or none. This and the following
 //! differ from Envoy's service, which counts each limit by itself, also what it denies.
 //!
-//! - A call that is denied charges nothing. Hits that do not fit are not charged in part; see
-//!   [`charge_denied_hits`](RateLimitService::charge_denied_hits) for usage that is reported after the response.
+//! - A call of one hit that is denied charges nothing. A call of more reports usage, which has happened: if it is denied, each of its limits
+//!   is charged what is left, at most its hits; see [`charge_denied_hits`](RateLimitService::charge_denied_hits).
 //! - `hits_addend: 0` in a descriptor charges nothing, and is over the limit if nothing remains.
 //! - Descriptors that are equal are one, with the sum of their hits.
 //! - A limit with `shadow_mode` is charged by itself, if the call is admitted, and never denies. Its status is `OK`.
@@ -103,6 +103,7 @@ use limits::{Limits, LimitsInUse};
 use messages::{RateLimitRequest, RateLimitResponse};
 
 pub use error::CallError;
+pub use portcullis_tower::joint::ChargeDenied as ChargeDeniedHits;
 pub use limits::SharedDescriptors;
 pub use messages::PROTO_FILES;
 pub use transport::{HEALTH_NAMES, RateLimitServer, SERVICE_NAME, reflection, reflection_v1alpha};
@@ -133,7 +134,7 @@ pub struct RateLimitService {
     /// The limits of a call to which its own are added: all calls log together.
     no_limits: Arc<portcullis_engine::Limits>,
     in_use: Arc<LimitsInUse>,
-    charge_denied_hits: bool,
+    charge_denied_hits: ChargeDeniedHits,
     /// Calls with a domain that no file has.
     unknown_domains: Arc<LogThrottle>,
 }
@@ -191,7 +192,7 @@ impl RateLimitService {
             shadow: false,
             no_limits: Arc::new(no_limits),
             in_use,
-            charge_denied_hits: false,
+            charge_denied_hits: ChargeDeniedHits::default(),
             unknown_domains: Arc::new(LogThrottle::per_minute()),
         }
     }
@@ -217,14 +218,41 @@ impl RateLimitService {
         Self { shadow: true, no_limits: Arc::new(self.no_limits.in_trial()), ..self }
     }
 
-    /// Charges a limit that denies a call what it has left, if the call has more hits than that. So the window is used up afterwards, as in
-    /// Envoy's service, which counts the hits of denied calls.
+    /// Sets which calls that are denied charge each of their limits what is left, at most their hits; by default those that
+    /// [report](ChargeDeniedHits::Reports) usage.
     ///
-    /// It is needed for usage that Envoy reports after the response (`apply_on_stream_done`), such as tokens: it was used even if it
-    /// exceeds the limit. Without it, hits that do not fit are not charged at all.
+    /// Gateways report usage after the response, such as tokens (`apply_on_stream_done` of Envoy), and cannot act on the answer. If hits that
+    /// do not fit were not charged, a budget would never end. No limit is charged more than it has left, so nothing is owed in the next
+    /// window. Limits of 0, and requests in flight, are charged nothing.
+    ///
+    /// ```
+    /// use portcullis::Limiter;
+    /// use portcullis::rules::envoy::Descriptors;
+    /// use portcullis_rls::messages::rate_limit_descriptor::Entry;
+    /// use portcullis_rls::messages::{RateLimitDescriptor, RateLimitRequest, rate_limit_response::Code};
+    /// use portcullis_rls::{ChargeDeniedHits, RateLimitService};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let text = "{domain: llm, descriptors: [{key: tokens, rate_limit: {unit: hour, requests_per_unit: 1000}}]}";
+    /// let of = |hits| {
+    ///     let entry = Entry { key: "tokens".into(), value: "ada".into() };
+    ///     let descriptor = RateLimitDescriptor { entries: vec![entry], ..Default::default() };
+    ///     RateLimitRequest { domain: "llm".into(), descriptors: vec![descriptor], hits_addend: hits }
+    /// };
+    /// for (setting, last) in [(ChargeDeniedHits::Reports, Code::OverLimit), (ChargeDeniedHits::Never, Code::Ok)] {
+    ///     let descriptors = Descriptors::parse(&[("llm.yaml", text)])?;
+    ///     let service = RateLimitService::envoy(Limiter::memory(), descriptors).charge_denied_hits(setting);
+    ///     for (hits, code) in [(910, Code::Ok), (400, Code::OverLimit), (1, last)] {
+    ///         assert_eq!(service.decide(&of(hits)).await?.overall_code(), code);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn charge_denied_hits(self) -> Self {
-        Self { charge_denied_hits: true, ..self }
+    pub fn charge_denied_hits(self, setting: ChargeDeniedHits) -> Self {
+        Self { charge_denied_hits: setting, ..self }
     }
 
     /// Registers all limits of Envoy's files with the store, and logs each of them in one line, at most 100. Native rules are registered

@@ -44,9 +44,10 @@ impl Limits {
                 }
                 let plan = Plan::of(service, &descriptors, call);
                 let limits = Arc::new(service.no_limits.with_policies(plan.limits()));
-                decide::decide(&plan, &limits, service.charge_denied_hits).await
+                let uses_up = service.charge_denied_hits.includes(|| call.is_report());
+                decide::decide(&plan, &limits, uses_up).await
             }
-            Self::Native(rules) => rules.decide(call, service.shadow).await,
+            Self::Native(rules) => rules.decide(call, service.shadow, service.charge_denied_hits).await,
         }
     }
 }

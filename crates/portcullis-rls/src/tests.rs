@@ -7,16 +7,19 @@ mod limits;
 mod modes;
 mod native;
 mod redis;
+mod reports;
 mod store_failure;
 mod transport;
 
 use portcullis::rules::envoy::Descriptors;
 use portcullis::testing::{self, ManualClock};
+use tonic::client::Grpc;
+use tonic_prost::ProstCodec;
 
-use super::RateLimitService;
 use super::messages::rate_limit_descriptor::{Entry, RateLimitOverride};
 use super::messages::rate_limit_response::{Code, DescriptorStatus};
 use super::messages::{RateLimitDescriptor, RateLimitRequest, RateLimitResponse};
+use super::{RateLimitService, SERVICE_NAME};
 
 /// A service with the limits of a text, in memory.
 fn service(clock: &ManualClock, text: &str) -> RateLimitService {
@@ -57,6 +60,18 @@ fn of(descriptors: impl Into<Vec<RateLimitDescriptor>>) -> RateLimitRequest {
 
 async fn decide(service: &RateLimitService, request: &RateLimitRequest) -> RateLimitResponse {
     service.decide(request).await.expect("the call is valid and the store answers")
+}
+
+/// Sends a call by a client of gRPC.
+async fn ask_grpc(
+    service: &RateLimitService,
+    request: RateLimitRequest,
+) -> Result<RateLimitResponse, tonic::Status> {
+    let mut client = Grpc::new(service.clone().grpc());
+    client.ready().await.expect("the service is always ready");
+    let (path, codec) = (format!("/{SERVICE_NAME}/ShouldRateLimit"), ProstCodec::default());
+    let path = path.parse().expect("the path is valid");
+    Ok(client.unary(tonic::Request::new(request), path, codec).await?.into_inner())
 }
 
 /// Whether a call is admitted, and what remains of the limit of each descriptor.

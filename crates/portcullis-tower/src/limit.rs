@@ -43,6 +43,7 @@ use response_outcome::OutcomeRule;
 /// | which requests | [`shadow`](Self::shadow), [`shadow_for`](Self::shadow_for), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) |
 /// | the response | [`hide`](Self::hide), [`warn_at`](Self::warn_at) |
 /// | a wait | [`Policy::wait_at_most`] |
+/// | calls of a rate limit service | [`report`](Self::report) |
 ///
 /// ```
 /// use portcullis::key::{Global, Header};
@@ -55,6 +56,7 @@ use response_outcome::OutcomeRule;
 /// ```
 #[derive(Clone)]
 #[must_use = "a limit limits nothing until it is in a layer"]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option")]
 pub struct Limit {
     pub(crate) policy: Policy,
     pub(crate) key: KeySource,
@@ -73,6 +75,8 @@ pub struct Limit {
     pub(crate) is_hidden: bool,
     /// Whether charges of requests that are rejected for their identity stay.
     counts_rejections: bool,
+    /// Whether the calls that it counts report usage.
+    pub(crate) is_report: bool,
     /// The part of the limit from which on requests are marked.
     pub(crate) warn_at: Option<f64>,
     /// Whether and how the outcome of a response decides about the charge.
@@ -103,6 +107,7 @@ impl Limit {
             mode: Mode::default(),
             is_hidden: false,
             counts_rejections: false,
+            is_report: false,
             warn_at: None,
             outcome: None,
             quota: None,
@@ -309,6 +314,20 @@ impl Limit {
     /// ```
     pub fn hide(self) -> Self {
         Self { is_hidden: true, ..self }
+    }
+
+    /// States that the calls that it counts report usage, also those of one hit: one that is denied charges what is left. It concerns
+    /// calls of a rate limit service ([`ChargeDenied`](crate::joint::ChargeDenied)), where a call reports usage after the response. A
+    /// layer answers before.
+    ///
+    /// ```
+    /// use portcullis::{ClientIp, Policy, PolicyExt as _, Quota};
+    ///
+    /// let tokens = Policy::fixed_window("tokens", Quota::per_hour(1_000)).by(ClientIp::peer()).report();
+    /// assert_eq!(tokens.options(), ["calls report usage"]);
+    /// ```
+    pub fn report(self) -> Self {
+        Self { is_report: true, ..self }
     }
 
     /// Marks the requests that pass with at least this part of the limit used, themselves included: a soft limit, which warns a client

@@ -196,15 +196,37 @@ fn named_proxies_keep_their_connections() {
 }
 
 #[test]
-fn denied_hits_use_up_a_limit_if_asked() {
-    let two = ADA.replace(r#"{"domain""#, r#"{"hits_addend": 2, "domain""#);
-    for (arguments, status) in [(&[][..], "200"), (&["--charge-denied-hits"], "429")] {
-        let service = Service::start("shop.yaml", SHOP, arguments);
-        let ask = |call: &str| service.ask(&format!("{}{call}", post(call.len())));
-        assert!(ask(&two).starts_with("HTTP/1.1 429"));
-        let answer = ask(ADA);
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{arguments:?}: {answer}");
+fn denied_hits_use_up_limits_as_the_flag_says() {
+    let text = SHOP.replace("  - key", "  - { key: team, rate_limit: { unit: year, requests_per_unit: 2 } }\n  - key");
+    let call = |hits: u64, keys: &[&str]| {
+        let entries = keys.iter().map(|key| format!(r#"{{"entries": [{{"key": "{key}", "value": "ada"}}]}}"#));
+        let entries: Vec<_> = entries.collect();
+        format!(r#"{{"domain": "shop", "hitsAddend": {hits}, "descriptors": [{}]}}"#, entries.join(","))
+    };
+    for (arguments, after_two, team) in [
+        (&[][..], "429", "200"),
+        (&["--charge-denied-hits=reports"], "429", "200"),
+        (&["--charge-denied-hits=never"], "200", "200"),
+        (&["--charge-denied-hits=always"], "429", "429"),
+    ] {
+        let service = Service::start("shop.yaml", &text, arguments);
+        let ask = |call: &str| service.ask(&format!("{}{call}", post(call.len())))[9..12].to_owned();
+        assert_eq!(ask(&call(2, &["user"])), "429");
+        assert_eq!(ask(&call(1, &["user"])), after_two, "{arguments:?}");
+        for _ in 0..2 {
+            assert_eq!(ask(&call(1, &["user", "team"])), "429");
+        }
+        assert_eq!(ask(&call(1, &["team"])), team, "{arguments:?}");
     }
+}
+
+#[test]
+fn reports_of_rules_are_refused_beside_checks() {
+    let folder = folder();
+    let rules = folder.write("limits.toml", &format!("{RULES}report = true\n"));
+    let (code, _, error) = run(&["serve", &rules]);
+    assert!(code == 1 && error.contains("--no-check"), "{error}");
+    Service::start("limits.toml", &format!("{RULES}report = true\n"), &["--no-check"]);
 }
 
 /// Whether a byte arrives within this time.

@@ -55,6 +55,7 @@ fn of_field(field: [&str; 2], path: &str, table: &Node, node: &Node, found: &mut
         ["policy", "in_flight"] => Some(Kind::End),
         ["policy", "charge_when"] => Some(Kind::Response),
         ["policy", "charge_after" | "refund_unanswered"] if is_on(node) => Some(Kind::Response),
+        ["policy", "report"] if is_on(node) => Some(Kind::Report),
         ["policy", "reserve"] => Some(Kind::Usage { is_read: is_given("usage") }),
         ["policy", "usage"] => Some(Kind::ResponseBody),
         ["policy", "tiers"] if !is_given("tier") => Some(Kind::Tier),

@@ -48,6 +48,7 @@ table! { pub(crate) POLICY, "policy", "A limit, and the requests to which it app
     "reject_with", Nested(&REJECT_WITH), "What makes the responses to requests that it rejects.";
     "refund_unanswered", Bool, "Whether requests without a response are refunded.", default("false");
     "hide", Bool, "Whether it is left out of the headers.", default("false");
+    "report", Bool, "Whether a call of Envoy's rate limit service that it counts reports usage, also one of one hit: if it is denied, what is left is charged.", default("false");
     "warn_at", Number(0.0, 1.0), "The share of the limit at which an event is raised.";
     "count_rejections", Bool, "Whether rejected requests count: it stays charged if a look-up rejects them.", default("false");
 }

@@ -224,9 +224,19 @@ impl Policy {
     pub(super) fn with_shared_ceiling(&self, share: Strategy, instances: NonZeroU32) -> Strategy {
         let slowest = self.caller_quotas.as_ref().and_then(|range| self.slowest(range));
         let slowest = slowest.and_then(|quota| self.strategy_for(quota).ok()?.share(instances).ok());
-        let Some(slowest) = slowest else { return share };
+        let Some(slowest) = slowest else { return self.with_kept_ceiling(share) };
         let share = share.with_debt(share.debt().with_ceiling(slowest.ceiling_of_quotas()));
         if self.is_granted() { share.within_bounds() } else { share }
+    }
+
+    /// The share of a policy [without a debt](Self::without_debt) keeps its ceiling, so that a debt that the share has stays.
+    fn with_kept_ceiling(&self, share: Strategy) -> Strategy {
+        match self.strategy.debt().ceiling() {
+            Some(ceiling) if share.debt().units() == Some(0) => {
+                share.with_debt(share.debt().with_ceiling(ceiling))
+            }
+            _ => share,
+        }
     }
 
     /// Whether the policy's own quota is in a range. A meter keeps only its rate, whose period is another one perhaps.

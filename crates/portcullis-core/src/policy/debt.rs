@@ -96,6 +96,17 @@ impl Policy {
         self.strategy = self.strategy.with_debt(self.strategy.debt().with_units(units));
         Ok(())
     }
+
+    /// The policy for a settlement that charges what fits and no more. A debt that the state has already stays: the
+    /// [ceiling](Strategy::ceiling_of_quotas) is that of the policy.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_debt(&self) -> Self {
+        let debt = self.strategy.debt().with_units(0);
+        let reached = self.strategy.ceiling_of_quotas();
+        let debt = if debt.ceiling().is_some() || reached == 0 { debt } else { debt.with_ceiling(reached) };
+        Self { strategy: self.strategy.with_debt(debt), ..self.clone() }
+    }
 }
 
 impl Strategy {

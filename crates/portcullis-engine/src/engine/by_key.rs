@@ -1,20 +1,65 @@
 //! Charges, refunds and peeks by key, without a request or a receipt.
 
-use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Key, Policy, Receipt, Timestamp};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use portcullis_core::store::{Check, Checks, Outcome, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 
 use super::{Limits, report};
 use crate::Reason;
 use crate::event::{EventKeys, EventKind};
+use crate::limit::is_in_flight;
 
 impl Limits {
-    /// Charges a key what fits of these units, such as those of a request that is denied although they are used. If the store cannot
-    /// answer, that is emitted.
-    pub async fn use_up(&self, policy: &Policy, key: Key, units: u64) {
-        match self.settle(Receipt::blank(policy.clone(), key, Timestamp::EPOCH), units).await {
-            Ok(settlement) => report::used_up(self, key, units, &settlement),
-            Err(error) => self.emit_store_state(Some(&error)),
+    /// Charges each key what fits of the units of its check, such as those of a request that is denied although they are used. No debt
+    /// is left. `denial` is the answer of the store to these checks if there is one. If the store cannot answer, that is emitted.
+    pub async fn use_up(&self, checks: &Checks, denial: Option<&Outcome>) {
+        // A remembered denial leaves out the other checks, and one of a cluster those that were not asked.
+        let peeked = match denial.filter(|denial| {
+            denial.checks().len() == checks.len() && denial.decisions().iter().all(Decision::is_metered)
+        }) {
+            Some(_) => None,
+            None => self.peek(Some(peeks(checks))).await,
+        };
+        let Some(known) = peeked.as_ref().or(denial) else { return };
+        let mut pending: Vec<_> = checks.iter().filter_map(|check| self.start_use(check, known)).collect();
+        poll_fn(|cx| {
+            pending.retain_mut(|(check, used)| match Pin::new(used).poll(cx) {
+                Poll::Ready(Ok(settlement)) => {
+                    report::used_up(self, check.key, check.cost, &settlement);
+                    false
+                }
+                Poll::Ready(Err(error)) => {
+                    self.emit_store_state(Some(&error));
+                    false
+                }
+                Poll::Pending => true,
+            });
+            if pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Begins to charge what fits of a check, under the quota and by the store of its answer. `None` if nothing is left.
+    fn start_use<'c>(
+        &self,
+        check: &'c Check,
+        known: &Outcome,
+    ) -> Option<(&'c Check, StoreFuture<Settlement>)> {
+        let is_about = |known: &Check| known.is_about(check.policy.name(), check.key);
+        let index = known.checks().iter().position(is_about)?;
+        let decision = known.decisions().get(index)?;
+        // A permit is held by a request.
+        if check.cost == 0 || decision.remaining() == 0 || !decision.is_metered() || is_in_flight(&check.policy)
+        {
+            return None;
         }
+        let policy = &known.checks().iter().nth(index)?.policy;
+        let receipt = Receipt::blank(policy.without_debt(), check.key, Timestamp::EPOCH);
+        let receipt = receipt.charged_by(known.fallback_id_of(index));
+        Some((check, self.engine().store().settle(receipt, check.cost)))
     }
 
     /// Refunds a key these units of the window of now, as far as they are charged. The store is asked for its time first, of which the
@@ -50,4 +95,10 @@ impl Limits {
         self.with_policies(Vec::new()).emit(rejected, keys);
         peeked
     }
+}
+
+/// The checks without their costs.
+fn peeks(checks: &Checks) -> Checks {
+    let all: Vec<&Check> = checks.iter().collect();
+    Checks::of(all.len(), |index| (&all[index].policy, all[index].key, 0))
 }

@@ -10,18 +10,23 @@ use super::plan::{Item, Plan, Role};
 use crate::CallError;
 use crate::verdict::Verdict;
 
-/// Decides a call. `uses_up` charges a denied call what its limits have left that it exceeds.
+/// Decides a call, and charges what is left of its limits if it `uses_up` what denies it.
 pub(super) async fn decide(plan: &Plan, limits: &Arc<Limits>, uses_up: bool) -> Result<Verdict, CallError> {
     let verdict = plan.undecided();
-    let mut deciding = Deciding { plan, limits, verdict, exceeded: Vec::new(), is_remembered: false };
+    let mut deciding = Deciding { plan, limits, verdict, denial: None, exceeded: Vec::new(), is_remembered: false };
     let mut attempt = Attempt::new(limits, None, Patience::default());
     if let Some(exhausted) = deciding.check(&mut attempt).await? {
         deciding.admit(attempt, &exhausted).await?;
+        if uses_up {
+            deciding.use_up(&deciding.exceeded).await;
+        }
     } else {
         deciding.verdict.over = true;
         deciding.show_left_out().await;
-        for item in deciding.exceeded.drain(..).filter(|_| uses_up) {
-            limits.use_up(&item.policy, item.key, item.hits).await;
+        // A limit of 0 is no budget.
+        if uses_up && !plan.is_banned {
+            let all: Vec<&Item> = plan.items.iter().filter(|item| !item.is_refund).collect();
+            deciding.use_up(&all).await;
         }
     }
     Ok(deciding.verdict)
@@ -31,7 +36,9 @@ struct Deciding<'p> {
     plan: &'p Plan,
     limits: &'p Arc<Limits>,
     verdict: Verdict,
-    /// What has something left, and too little for the call.
+    /// The answer of the store that denies the call.
+    denial: Option<Outcome>,
+    /// The limits that the call exceeds although it is admitted.
     exceeded: Vec<&'p Item>,
     /// Whether the store remembers the denial, which leaves out others.
     is_remembered: bool,
@@ -53,6 +60,7 @@ impl<'p> Deciding<'p> {
                 {
                     self.show(item, decision, !decision.is_allowed());
                 }
+                self.denial = Some(outcome);
                 return Ok(None);
             }
             Err(rejected) => return Err(rejected.into()),
@@ -60,6 +68,7 @@ impl<'p> Deciding<'p> {
         let quotas = attempt.check_each(self.plan.ask(self.limits, &[Role::Quota])).await?;
         for (item, decision) in self.plan.of_role(Role::Quota).zip(&quotas) {
             self.show(item, decision, !decision.is_allowed());
+            self.exceeded.extend((!decision.is_allowed()).then_some(item));
         }
         let is_denied = self.plan.quotas_deny && !quotas.iter().any(Decision::is_allowed);
         if is_denied {
@@ -77,6 +86,7 @@ impl<'p> Deciding<'p> {
         }
         for (item, decision) in self.plan.of_role(Role::Shadow).zip(&admitted.shadows) {
             self.show(item, decision, false);
+            self.exceeded.extend((!decision.is_allowed()).then_some(item));
         }
         for item in self.plan.items.iter().filter(|item| item.is_refund) {
             // Without an answer nothing is known of the limit, and the call is charged already.
@@ -90,12 +100,19 @@ impl<'p> Deciding<'p> {
         Ok(())
     }
 
+    /// Charges what fits of the hits of these limits.
+    async fn use_up(&self, items: &[&Item]) {
+        if let Some(checks) = super::plan::checks(items, |item| item.hits) {
+            self.limits.use_up(&checks, self.denial.as_ref()).await;
+        }
+    }
+
     /// Shows the limits that the denial of a call leaves out: those beside a denial that the store remembers, and those that were
     /// refunded or not asked. Without an answer nothing is known of them.
     async fn show_left_out(&mut self) {
         let enforced = self.plan.of_role(Role::Enforced);
         let left_out: Vec<_> = enforced.filter(|item| !self.verdict.shows(&item.slots)).collect();
-        let checks = super::plan::peeks(&left_out);
+        let checks = super::plan::checks(&left_out, |_| 0);
         let peeked = if self.plan.is_banned {
             self.limits.reject_beside(checks).await
         } else {
@@ -109,9 +126,6 @@ impl<'p> Deciding<'p> {
     }
 
     fn show(&mut self, item: &'p Item, decision: &Decision, over: bool) {
-        if over && (1..item.hits).contains(&decision.remaining()) && item.role == Role::Enforced {
-            self.exceeded.push(item);
-        }
         self.plan.show(item, over, decision, &mut self.verdict);
     }
 }

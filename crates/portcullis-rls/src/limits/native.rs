@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Collected};
 use portcullis::rules::{Door, LiveRules, RulesLayer, RulesRequirement};
 use portcullis::{Decision, LayerError, Limiter, Policy};
 use portcullis_tower::SelectLayer as _;
-use portcullis_tower::joint::{self, JointDecision, JointRequest};
+use portcullis_tower::joint::{self, ChargeDenied, JointDecision, JointRequest};
 
 use crate::CallError;
 use crate::call::{Call, unit_of_length};
@@ -29,14 +29,20 @@ impl NativeRules {
     }
 
     /// Decides about all descriptors together. In a trial nothing is denied, and events tell what would be.
-    pub(super) async fn decide(&self, call: &Call<'_>, is_trial: bool) -> Result<Verdict, CallError> {
+    pub(super) async fn decide(
+        &self,
+        call: &Call<'_>,
+        is_trial: bool,
+        charge_denied: ChargeDenied,
+    ) -> Result<Verdict, CallError> {
         let requests = call.descriptors.iter().enumerate().map(|(index, descriptor)| {
             let invalid = |problem| CallError::NotNative { descriptor: index, problem };
             let parts = request::of(call.domain, descriptor).map_err(invalid)?;
             Ok(JointRequest { selection: self.layer.select(&parts), parts, units: descriptor.hits })
         });
         let requests = requests.collect::<Result<_, CallError>>()?;
-        let JointDecision { decisions, rejected, response } = joint::decide(requests, is_trial).await;
+        let JointDecision { decisions, rejected, response } =
+            joint::decide(requests, is_trial, charge_denied).await;
         match &rejected {
             Some(rejected) if rejected.error == Some(request::no_address()) => {
                 let (descriptor, problem) = (rejected.request, request::NO_ADDRESS);

@@ -196,9 +196,9 @@ impl Counted {
     }
 }
 
-/// Checks that charge nothing; `None` if there are no items.
-pub(super) fn peeks(items: &[&Item]) -> Option<Checks> {
-    let check = |index: usize| (&items[index].policy, items[index].key, 0);
+/// Checks with these costs; `None` if there are no items.
+pub(super) fn checks(items: &[&Item], cost: impl Fn(&Item) -> u64) -> Option<Checks> {
+    let check = |index: usize| (&items[index].policy, items[index].key, cost(items[index]));
     (!items.is_empty()).then(|| Checks::of(items.len(), check))
 }
 

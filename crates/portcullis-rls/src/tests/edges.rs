@@ -6,7 +6,7 @@ use portcullis::rules::{Format, Loader};
 use super::events::Lines;
 use super::native::native_by;
 use super::*;
-use crate::{CallError, ResponseHeaders};
+use crate::{CallError, ChargeDeniedHits, ResponseHeaders};
 
 const LIMITS: &str = "
 domain: shop
@@ -47,7 +47,7 @@ async fn used_up_quota_asked_with_no_hits_is_over() {
 #[tokio::test]
 async fn limit_of_zero_charges_no_other_limit() {
     let (lines, service) = observed();
-    let service = service.charge_denied_hits();
+    let service = service.charge_denied_hits(ChargeDeniedHits::Reports);
     decide(&service, &of([hits(USER, 3)])).await;
     lines.take();
     lines.take_keys();
@@ -107,6 +107,7 @@ async fn denial_shows_no_charge_that_was_refunded() {
 #[tokio::test]
 async fn each_tier_of_a_key_is_enforced() {
     let (_, service) = native("tiers = { pro = \"9/day\" }\ntier = { header = \"x-plan\" }");
+    let service = service.charge_denied_hits(ChargeDeniedHits::Never);
     assert!(!outcome(&service, &of([hits(PRO, 3), hits(ONE, 2)])).await.0);
     assert_eq!(outcome(&service, &of([hits(ONE, 2), hits(PRO, 3)])).await, (true, vec![0, 4]));
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use portcullis::event::{Event, EventKind, Observer};
 
 use super::*;
+use crate::ChargeDeniedHits;
 
 /// Keeps each event in a line, and its fingerprints.
 #[derive(Clone, Default)]
@@ -115,14 +116,14 @@ descriptors:
 ";
     let lines = Lines::default();
     let limiter = testing::limiter(&ManualClock::default()).observe(lines.clone());
-    let service = RateLimitService::envoy(limiter, descriptors(limits)).charge_denied_hits();
+    let service = RateLimitService::envoy(limiter, descriptors(limits)).charge_denied_hits(ChargeDeniedHits::Reports);
     let ada: &[(&str, &str)] = &[("user", "ada")];
     decide(&service, &of([hits(ada, 3)])).await;
     assert_eq!(lines.take(), ["charged shop.user 3", "admitted by 1"]);
     decide(&service, &of([refund(ada, 1)])).await;
     assert_eq!(lines.take(), ["refunded shop.user 1", "admitted by 0"]);
     decide(&service, &of([hits(ada, 4)])).await;
-    assert_eq!(lines.take(), ["Limited by 1", "more shop.user 4"]);
+    assert_eq!(lines.take(), ["Limited by 1", "more shop.user 3"]);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Shadow mode, quota mode, denied hits and headers.
 
 use super::*;
-use crate::ResponseHeaders;
+use crate::{ChargeDeniedHits, ResponseHeaders};
 
 const MODES: &str = "
 domain: shop
@@ -57,10 +57,15 @@ async fn quotas_deny_when_all_are_used_up() {
 }
 
 #[tokio::test]
-async fn denied_hits_use_a_window_up_only_if_told() {
-    for (charges, after) in [(false, (true, vec![89])), (true, (false, vec![0]))] {
+async fn denied_hits_use_a_window_up_unless_told() {
+    let used_up = (false, vec![0]);
+    for (setting, after) in [
+        (ChargeDeniedHits::Never, (true, vec![89])),
+        (ChargeDeniedHits::Reports, used_up.clone()),
+        (ChargeDeniedHits::Always, used_up),
+    ] {
         let service = service(&ManualClock::default(), MODES);
-        let service = if charges { service.charge_denied_hits() } else { service };
+        let service = service.charge_denied_hits(setting);
         assert_eq!(outcome(&service, &of([hits(&[("tokens", "t")], 910)])).await, (true, vec![90]));
         assert!(!outcome(&service, &of([hits(&[("tokens", "t")], 400)])).await.0);
         assert_eq!(outcome(&service, &call(&[&[("tokens", "t")]])).await, after);

@@ -6,7 +6,7 @@ use portcullis::rules::{Format, Loader, Rules};
 
 use super::events::Lines;
 use super::*;
-use crate::{CallError, MAX_DESCRIPTORS, ResponseHeaders};
+use crate::{CallError, ChargeDeniedHits, MAX_DESCRIPTORS, ResponseHeaders};
 
 const RULES: &str = r#"
 [policy.search]
@@ -151,6 +151,7 @@ async fn keys_of_descriptors_are_looked_up() {
     };
     let loader = Loader::text("limits.toml", Format::Toml, &text).lookup("plan", plan);
     let service = native_by(testing::limiter(&ManualClock::default()), &loader);
+    let service = service.charge_denied_hits(ChargeDeniedHits::Never);
     let [ada, bob] = [ADA, BOB];
     assert_eq!(outcome(&service, &call(&[ada, bob])).await, (true, vec![1, 1]));
     let failed = service.decide(&call(&[ada, &[("path", "/")]])).await.unwrap_err();
@@ -173,7 +174,7 @@ async fn limiter_that_is_off_answers_calls() {
 
 #[tokio::test]
 async fn further_hits_are_charged_or_refunded_together() {
-    let service = native(&ManualClock::default());
+    let service = native(&ManualClock::default()).charge_denied_hits(ChargeDeniedHits::Never);
     assert_eq!(outcome(&service, &of([hits(ACCOUNT, 3)])).await, (true, vec![2]));
     assert!(!outcome(&service, &of([hits(ACCOUNT, 3)])).await.0);
     assert_eq!(outcome(&service, &of([hits(ACCOUNT, 0)])).await, (true, vec![2]));

@@ -7,6 +7,7 @@ use portcullis_servers::RedisServer;
 use tokio::task::JoinSet;
 
 use super::*;
+use crate::ChargeDeniedHits;
 
 const LIMITS: &str = "
 domain: shop
@@ -17,7 +18,7 @@ descriptors:
     rate_limit: { unit: year, requests_per_unit: 70 }
 ";
 
-async fn limiter(redis: &RedisServer) -> Limiter {
+pub(super) async fn limiter(redis: &RedisServer) -> Limiter {
     let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(5));
     limiter.secret("2026", b"sixteen-bytes-ok").await.unwrap()
 }
@@ -68,7 +69,7 @@ descriptors:
 ";
     let redis = RedisServer::start().unwrap();
     for limiter in [Limiter::memory(), limiter(&redis).await] {
-        let service = RateLimitService::envoy(limiter, descriptors(BOTH)).charge_denied_hits();
+        let service = RateLimitService::envoy(limiter, descriptors(BOTH)).charge_denied_hits(ChargeDeniedHits::Reports);
         let both = [descriptor(&[("a", "x")]), descriptor(&[("b", "x")])];
         assert_eq!(outcome(&service, &of(both.clone())).await, (true, vec![19, 0]));
         for _ in 0..3 {

@@ -6,8 +6,6 @@ use http_body_util::BodyExt as _;
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 use serde_json::{Value, json};
-use tonic::client::Grpc;
-use tonic_prost::ProstCodec;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -133,13 +131,9 @@ fn in_order_of(names: &[String]) -> impl Iterator<Item = &'static str> {
 
 #[tokio::test]
 async fn grpc_answers_and_rejects_more_than_sixteen_descriptors() {
-    let mut client = Grpc::new(service(&ManualClock::default(), LIMITS).grpc());
-    let mut ask = async |call| {
-        client.ready().await.unwrap();
-        let codec = ProstCodec::<_, RateLimitResponse>::default();
-        client.unary(tonic::Request::new(call), method().parse().unwrap(), codec).await
-    };
-    let answer = ask(call(&[&[("user", "ada")]])).await.unwrap().into_inner();
+    let service = service(&ManualClock::default(), LIMITS);
+    let ask = |call| ask_grpc(&service, call);
+    let answer = ask(call(&[&[("user", "ada")]])).await.unwrap();
     assert_eq!((answer.overall_code(), answer.statuses[0].limit_remaining), (Code::Ok, 1));
     let many = of(vec![descriptor(&[("user", "ada")]); 17]);
     let status = ask(many).await.unwrap_err();

@@ -104,6 +104,9 @@ impl Limit {
         if self.held_until == HeldUntil::Headers {
             add("released at the headers".into());
         }
+        if self.is_report {
+            add("calls report usage".into());
+        }
         if let Some(fraction) = self.warn_at {
             add(format!("warns at {fraction} of the limit").into());
         }

@@ -76,6 +76,7 @@ pub trait PolicyExt: Into<Policy> {
         mode(mode: Mode);
         lock_out(lock_out: LockOut);
         hide();
+        report();
         warn_at(fraction: f64);
     }
 }

@@ -2,6 +2,7 @@
 
 mod group;
 mod member;
+mod usage;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -26,6 +27,30 @@ pub struct JointRequest {
     pub units: u64,
 }
 
+/// Which calls that are denied charge what is left of each of their limits, at most their units. Usage that is reported after the response
+/// has happened, whether it fits or not: without it, a budget that is only reported to never ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ChargeDenied {
+    /// None.
+    Never,
+    /// Those that report usage: of more than one unit, or under a limit whose calls are [reports](crate::Limit::report).
+    #[default]
+    Reports,
+    /// All.
+    Always,
+}
+
+impl ChargeDenied {
+    /// Whether a call that is denied is charged. `is_report` says whether it reports usage.
+    pub fn includes(self, is_report: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Reports => is_report(),
+            Self::Always => true,
+        }
+    }
+}
+
 /// The decision about a call.
 #[derive(Debug, Default)]
 pub struct JointDecision {
@@ -38,12 +63,17 @@ pub struct JointDecision {
 }
 
 /// Decides about the requests of a call. As many as fit into one decision are decided at once; what was charged for those before is
-/// refunded if one is rejected. In a trial, events tell what would be rejected, as for policies that are tried out.
+/// refunded if one is rejected, and then charged as `charge_denied` says. In a trial, events tell what would be rejected, as for policies
+/// that are tried out.
 ///
 /// # Cancel safety
 ///
-/// If the future is dropped, what was charged may stay so.
-pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecision {
+/// If the future is dropped, what was charged may stay so, and what is left may stay uncharged.
+pub async fn decide(
+    requests: Vec<JointRequest>,
+    is_trial: bool,
+    charge_denied: ChargeDenied,
+) -> JointDecision {
     let mut decision = JointDecision { decisions: vec![None; requests.len()], ..JointDecision::default() };
     let mut groups: Vec<Group> = Vec::new();
     let mut refused = None;
@@ -61,10 +91,10 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
             }
         }
     }
-    let mut admitted: Vec<(Group, Admitted)> = Vec::with_capacity(groups.len());
-    for mut group in groups {
+    let mut admitted: Vec<Admitted> = Vec::with_capacity(groups.len());
+    for group in &mut groups {
         match group.decide(&mut decision).await {
-            Some(by) => admitted.push((group, by)),
+            Some(by) => admitted.push(by),
             None => break,
         }
     }
@@ -75,15 +105,24 @@ pub async fn decide(requests: Vec<JointRequest>, is_trial: bool) -> JointDecisio
         decision.reject(number, error, status, response);
     }
     if decision.rejected.is_some() {
-        for (group, by) in admitted {
+        for (group, by) in groups.iter().zip(admitted) {
             Refunds::start(group.limits(), by.charged.as_ref(), None, Keep::Nothing).await;
+        }
+        let is_denied = groups.iter().any(Group::is_denied);
+        if is_denied && charge_denied.includes(|| groups.iter().any(Group::reports)) {
+            for group in &mut groups {
+                group.use_up().await;
+            }
         }
         return decision;
     }
-    for (group, by) in &admitted {
+    for (group, by) in groups.iter().zip(&admitted) {
         group.admit(by, &mut decision);
+        if charge_denied.includes(|| groups.iter().any(Group::reports)) {
+            group.use_up_tried(by).await;
+        }
     }
-    if let Some((last, by)) = admitted.last() {
+    if let Some((last, by)) = groups.last().zip(admitted.last()) {
         decision.response = last.response(by);
     }
     decision

@@ -47,6 +47,7 @@ fn shared(limit: Limit, table: &Table) -> Limit {
         _ => limit,
     };
     let limit = if flag(table, "count_rejections") { limit.count_rejections() } else { limit };
+    let limit = if flag(table, "report") { limit.report() } else { limit };
     if flag(table, "hide") { limit.hide() } else { limit }
 }
 

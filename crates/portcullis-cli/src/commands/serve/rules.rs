@@ -10,7 +10,7 @@ use portcullis::rules::{Door, Loader, Rules};
 use portcullis::{FailureMode, Limiter};
 use portcullis_cli::findings;
 use portcullis_cli::kind::{Kind, KindArguments};
-use portcullis_rls::{RateLimitService, ResponseHeaders};
+use portcullis_rls::{ChargeDeniedHits, RateLimitService, ResponseHeaders};
 use portcullis_server::{CheckEndpoint, DescriptorFiles};
 
 use super::listeners::ListenerArguments;
@@ -53,9 +53,27 @@ pub(super) struct RulesArguments {
     #[arg(long, value_enum, value_name = "MODE", default_value = "local")]
     on_store_failure: OnStoreFailure,
 
-    /// Charges a limit of Envoy's files that denies a call what it has left, for usage that is reported after the response.
-    #[arg(long)]
-    charge_denied_hits: bool,
+    /// Which calls that are denied charge each of their limits what is left, at most their hits: `reports`, those of more than one hit or under
+    /// a rule with `report = true`, since they tell of usage after the response; `always`; `never`.
+    #[arg(long, value_enum, value_name = "CALLS", default_value = "reports")]
+    charge_denied_hits: DeniedHits,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum DeniedHits {
+    Never,
+    Reports,
+    Always,
+}
+
+impl From<DeniedHits> for ChargeDeniedHits {
+    fn from(setting: DeniedHits) -> Self {
+        match setting {
+            DeniedHits::Never => Self::Never,
+            DeniedHits::Reports => Self::Reports,
+            DeniedHits::Always => Self::Always,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -97,7 +115,7 @@ impl RulesArguments {
             Headers::Ratelimit => ResponseHeaders::RateLimit,
         });
         let service = service.on_store_failure(self.on_store_failure.into());
-        let service = if self.charge_denied_hits { service.charge_denied_hits() } else { service };
+        let service = service.charge_denied_hits(self.charge_denied_hits.into());
         if self.shadow { service.shadow() } else { service }
     }
 

@@ -144,6 +144,9 @@ impl Reader<'_> {
         if fields.choice("until", &UNTIL).unwrap_or_default() {
             limit = limit.release_at_headers();
         }
+        if fields.read("report").unwrap_or_default() {
+            limit = limit.report();
+        }
         match fields.read("warn_at") {
             Some(fraction) => limit.warn_at(fraction),
             None => limit,

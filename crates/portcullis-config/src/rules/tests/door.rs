@@ -34,7 +34,7 @@ fn rules_by_heads_are_for_every_door() {
         "key = [{ all = [\"path\", \"client_ip\"] }, \"host\"]\n\
          [policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
         "key = { path = \"/a/{b}\" }\n[policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
-        "key = \"grpc_method\"\nwarn_at = 0.8\nrefund_unanswered = false\ndebt = 5",
+        "key = \"grpc_method\"\nwarn_at = 0.8\nreport = false\nrefund_unanswered = false\ndebt = 5",
         "key = { header = \"upgrade-insecure-requests\" }\non_missing = \"exempt\"\n\
          [policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
         "key = { header = \"route\" }\n[policy.q]\nstrategy = \"gcra\"\nquota = \"9/s\"\nkey = \"client_ip\"",
@@ -53,6 +53,7 @@ fn each_door_names_what_it_lacks() {
         (by_address("refund_unanswered = true"), "refund_unanswered", "true", &OUTSIDE[1..]),
         (by_address("in_flight = { limit = 2 }"), "in_flight", "{ limit = 2 }", &OUTSIDE[1..]),
         (by_address("reserve = \"used\"\ncost = 2"), "reserve", "\"used\"", &OUTSIDE[..]),
+        (by_address("report = true"), "report", "true", &OUTSIDE[..2]),
         (by_address("tiers = { pro = \"9/s\" }"), "tiers", "{ pro = \"9/s\" }", &OUTSIDE),
         (by_address("except = { route = \"/a/{b}\" }"), "except.route", "\"/a/{b}\"", &OUTSIDE),
         ("key = \"route\"".to_owned(), "key", "\"route\"", &OUTSIDE),

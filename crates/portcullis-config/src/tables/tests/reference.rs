@@ -163,6 +163,7 @@ const NOTES: [(&str, &str); 38] = [
     ("policy.usage", "`\"openai\"` or `{ pointer = \"/usage/tokens\" }`. Needs the feature `usage`."),
     ("policy.charge_after", "Beside `charge_when`."),
     ("policy.reject_with", "See [custom rejections][responses.md#custom-rejections]."),
+    ("policy.report", "See [usage that is reported][envoy.md#usage-that-is-reported-after-the-response]."),
     ("policy.warn_at", "See [soft limits][responses.md#soft-limits]."),
     ("requests.prefix", "Without a slash at the end."),
     ("tier.header", "Of several lines the smallest limit and burst count."),

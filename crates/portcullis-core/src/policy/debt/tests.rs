@@ -39,6 +39,26 @@ fn a_settlement_leaves_the_debt_that_is_allowed() {
 }
 
 #[test]
+fn policy_without_debt_charges_what_fits() {
+    for policy in policies(10) {
+        let shared = policy.clone().allow_debt(8).on_store_failure(FailureMode::local(2));
+        let [whole, share] = [&shared, &shared.without_debt()].map(|policy| policy.share().unwrap());
+        for (policy, bounded, limit) in [(&policy, policy.without_debt(), 10), (&whole, share, 5)] {
+            let (mut state, bounded) = (None, bounded.strategy());
+            let charged = [3, 9, 1].map(|units| bounded.force_charge(&mut state, NOW, units).charged);
+            assert_eq!(charged, [3, limit - 3, 0], "{}", bounded.tag());
+            // What the policy has left as a debt stays.
+            policy.strategy().force_charge(&mut state, NOW, 3);
+            let before = policy.strategy().snapshot(state.as_ref(), NOW, 0, true).reset_after;
+            let more = bounded.force_charge(&mut state, NOW, 1);
+            assert_eq!((more.charged, more.changed), (0, false), "{}", bounded.tag());
+            assert!(!bounded.evaluate(state.as_ref(), NOW, 1).repair, "{}", bounded.tag());
+            assert_eq!(policy.strategy().snapshot(state.as_ref(), NOW, 0, true).reset_after, before);
+        }
+    }
+}
+
+#[test]
 fn a_level_beyond_the_debt_is_cut_and_one_within_stays() {
     let hundred = Policy::gcra("a", Quota::per_second(1).burst(10)).allow_debt(100);
     let state = |seconds| Some(State::Tat(Tat { micros: NOW.as_micros() + seconds * SECOND, remainder: 0 }));

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{Policy, TooMuchWork};
 use portcullis_engine::{Admitted, Ask, Attempt, EventKeys, EventKind, Limits, Patience, Rejected, report};
 
 use super::JointDecision;
 use super::member::Member;
+use super::usage;
 use crate::RateLimitHeaders;
 use crate::admission::plan::lookups;
 use crate::admission::reject;
@@ -22,12 +23,14 @@ use portcullis_response::internal::{Individual, names_of_policies};
 pub(super) struct Group {
     members: Vec<Member>,
     limits: Arc<Limits>,
+    /// The answer that denies it.
+    denial: Option<Outcome>,
 }
 
 impl Group {
     pub(super) fn of(member: Member) -> Self {
         let limits = Arc::clone(&member.config.limits);
-        Self { members: vec![member], limits }
+        Self { members: vec![member], limits, denial: None }
     }
 
     /// Whether one decision may have the policies of a request as well. Those that are looked up may get other quotas, and one policy has
@@ -71,7 +74,40 @@ impl Group {
             Ok(()) => attempt.admit().await,
             Err(rejected) => Err(rejected),
         };
-        admitted.map_err(|rejected| self.reject(&rejected, decision)).ok()
+        admitted.map_err(|rejected| self.reject(rejected, decision)).ok()
+    }
+
+    /// Whether its limits deny it.
+    pub(super) fn is_denied(&self) -> bool {
+        self.denial.is_some()
+    }
+
+    /// Whether one of its requests reports usage.
+    pub(super) fn reports(&self) -> bool {
+        self.members.iter().any(Member::is_report)
+    }
+
+    /// Charges what fits of the units under all policies, of a call that is denied.
+    pub(super) async fn use_up(&mut self) {
+        if self.members.len() > 1 {
+            self.collect_limits();
+        }
+        if let Some(checks) = usage::checks(&self.members, |_| true) {
+            self.limits.use_up(&checks, self.denial.as_ref()).await;
+        }
+    }
+
+    /// Charges what fits of the units under the policies that are tried out, and that would deny the call.
+    pub(super) async fn use_up_tried(&self, admitted: &Admitted) {
+        let denied = |check: &Check| {
+            let mut tried = admitted.tried.iter().zip(&admitted.shadows);
+            tried.any(|(asked, shadow)| {
+                !shadow.is_allowed() && asked.is_about(&self.limits, check.policy.name(), check.key)
+            })
+        };
+        if let Some(checks) = usage::checks(&self.members, denied) {
+            self.limits.use_up(&checks, None).await;
+        }
     }
 
     /// What the requests ask together.
@@ -106,8 +142,8 @@ impl Group {
     }
 
     /// Answers for the first request that is denied.
-    fn reject(&self, rejected: &Rejected, decision: &mut JointDecision) {
-        let outcome = match rejected {
+    fn reject(&mut self, rejected: Rejected, decision: &mut JointDecision) {
+        let outcome = match &rejected {
             Rejected::Limited { outcome, .. } | Rejected::Late { outcome, .. } => Some(outcome),
             _ => None,
         };
@@ -123,9 +159,12 @@ impl Group {
                 denied = Some((member, Rejected::Limited { outcome: own, checked, key }));
             }
         }
-        let (member, rejected) = denied.unwrap_or_else(|| (&self.members[0], rejected.clone()));
-        let rejected = reject::by_limits(&member.config, &rejected, &member.parts);
-        decision.reject(member.number, None, rejected.status, member.response(rejected.response));
+        let (member, shown) = denied.unwrap_or_else(|| (&self.members[0], rejected.clone()));
+        let response = reject::by_limits(&member.config, &shown, &member.parts);
+        decision.reject(member.number, None, response.status, member.response(response.response));
+        if let Rejected::Limited { outcome, .. } = rejected {
+            self.denial = Some(outcome);
+        }
     }
 
     /// Shows what was decided about each request.

@@ -99,6 +99,18 @@ impl Member {
         Err(Box::new(Refused { by: Err((config, plan, parts)), error, header }))
     }
 
+    /// Whether it reports usage.
+    pub(super) fn is_report(&self) -> bool {
+        let policies = self.config.policies();
+        let mut asked = self.asks().flat_map(|ask| ask.enforced().iter().chain(ask.tried()));
+        self.units > 1 || asked.any(|asked| policies[asked.index].is_report)
+    }
+
+    /// What it asks of its limits, before its look-ups and after them.
+    pub(super) fn asks(&self) -> impl Iterator<Item = &Ask> {
+        [&self.earlier, &self.plan.ask].into_iter()
+    }
+
     /// Whether a policy of this name is tried out for this key.
     pub(super) fn has_tried(&self, policy: &PolicyName, key: Key) -> bool {
         let mut tried = self.earlier.tried().iter().chain(self.plan.ask.tried());
