@@ -1,5 +1,7 @@
 //! Receipts: proof of charges, for refunds and settlements.
 
+mod encoding;
+
 use core::num::NonZeroU64;
 
 use smallvec::SmallVec;

@@ -15,6 +15,7 @@ mod outcome;
 mod overriding;
 pub mod protocol;
 mod ready_check;
+mod record;
 mod renewal;
 mod standby;
 
@@ -39,6 +40,7 @@ pub use future::StoreFuture;
 pub use no_store::NoStore;
 pub use outcome::{Outcome, ServerResult};
 pub use ready_check::ReadyCheck;
+pub use record::{ExchangedRecord, RecordExchange};
 pub use renewal::{Renewal, Renewed};
 pub use standby::Standby;
 
@@ -190,6 +192,19 @@ pub trait Store: Send + Sync + 'static {
         StoreFuture::ready(Ok(None))
     }
 
+    /// Reads a record of the caller, or replaces it if it is as expected, in one step: of two processes that expect one record, one is
+    /// refused.
+    ///
+    /// `None` if the store keeps no records, as one of a single process, whose callers keep them themselves: the default.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the record may or may not have been replaced.
+    fn exchange_record(&self, exchange: RecordExchange) -> StoreFuture<Option<ExchangedRecord>> {
+        drop(exchange);
+        StoreFuture::ready(Ok(None))
+    }
+
     /// Calls `visit` with each figure that the store reports about itself, in no particular order, for metrics. Does no I/O, and holds up
     /// no check for longer than another check would.
     ///
@@ -280,6 +295,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         change: Option<ClientChange>,
     ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
         (**self).blocked_clients(change)
+    }
+
+    fn exchange_record(&self, exchange: RecordExchange) -> StoreFuture<Option<ExchangedRecord>> {
+        (**self).exchange_record(exchange)
     }
 
     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {

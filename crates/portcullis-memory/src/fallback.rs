@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use portcullis_core::overrides::{Block, BlockedClients, ClientChange, LockOut, Override};
 use portcullis_core::store::{
-    CallObserver, Check, Checks, Figure, Outcome, Renewal, Renewed, Standby, Store, StoreFuture,
+    CallObserver, Check, Checks, ExchangedRecord, Figure, Outcome, RecordExchange, Renewal, Renewed, Standby,
+    Store, StoreFuture,
 };
 use portcullis_core::{
     Clock, Decision, FailureMode, Key, Policy, Quota, Receipt, Settlement, StoreError, Timestamp,
@@ -260,6 +261,10 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         change: Option<ClientChange>,
     ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
         self.store.blocked_clients(change)
+    }
+
+    fn exchange_record(&self, exchange: RecordExchange) -> StoreFuture<Option<ExchangedRecord>> {
+        self.store.exchange_record(exchange)
     }
 
     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {

@@ -19,8 +19,8 @@ use portcullis_core::overrides::{
     Block, BlockedClients, ClientChange, LockOut, Override, validate_block, validate_grant, validate_policy,
 };
 use portcullis_core::store::{
-    CallObserver, Check, CheckResult, Checks, Figure, Outcome, Renewal, Renewed, Run, Standby, Store,
-    StoreFuture,
+    CallObserver, Check, CheckResult, Checks, ExchangedRecord, Figure, Outcome, RecordExchange, Renewal,
+    Renewed, Run, Standby, Store, StoreFuture,
 };
 use portcullis_core::{
     Clock, Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
@@ -240,6 +240,10 @@ impl Store for RedisStore {
         change: Option<ClientChange>,
     ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
         self.start_clients(change)
+    }
+
+    fn exchange_record(&self, exchange: RecordExchange) -> StoreFuture<Option<ExchangedRecord>> {
+        self.start_exchange(exchange)
     }
 
     fn figures(&self, visit: &mut dyn FnMut(Figure<'_>)) {

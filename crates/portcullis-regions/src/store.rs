@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use portcullis_core::overrides::{Block, BlockedClients, ClientChange, LockOut, Override};
 use portcullis_core::store::{
-    CallObserver, Check, Checks, Figure, Outcome, Position, ReadyCheck, Renewal, Renewed, Standby, Store,
-    StoreFuture,
+    CallObserver, Check, Checks, ExchangedRecord, Figure, Outcome, Position, ReadyCheck, RecordExchange,
+    Renewal, Renewed, Standby, Store, StoreFuture,
 };
 use portcullis_core::{
     Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
@@ -263,6 +263,10 @@ impl Store for RegionalStore {
         change: Option<ClientChange>,
     ) -> StoreFuture<Option<(Timestamp, BlockedClients)>> {
         self.trader.local.blocked_clients(change)
+    }
+
+    fn exchange_record(&self, exchange: RecordExchange) -> StoreFuture<Option<ExchangedRecord>> {
+        self.trader.local.exchange_record(exchange)
     }
 
     /// The figures of the region's store, and of the purchases of this process.

@@ -6,10 +6,10 @@
 pub use portcullis_core::algorithm::State;
 pub use portcullis_core::overrides::{Block, BlockedClients, ClientChange, Grant, Override, OverrideError};
 pub use portcullis_core::store::{
-    CallObserver, CallOutcome, Check, CheckResult, Checks, ChecksError, DocumentStore, Figure, FigureKind,
-    FigureUnit, NoStore, Outcome, Position, ReadyCheck, Receipt, Refund, Renewal, Renewed, Run, ServerResult,
-    Settlement, Standby, Store, StoreCall, StoreError, StoreErrorKind, StoreFuture, Structure, TooMuchWork,
-    protocol,
+    CallObserver, CallOutcome, Check, CheckResult, Checks, ChecksError, DocumentStore, ExchangedRecord,
+    Figure, FigureKind, FigureUnit, NoStore, Outcome, Position, ReadyCheck, Receipt, RecordExchange, Refund,
+    Renewal, Renewed, Run, ServerResult, Settlement, Standby, Store, StoreCall, StoreError, StoreErrorKind,
+    StoreFuture, Structure, TooMuchWork, protocol,
 };
 pub use portcullis_core::{
     CalendarWindow, CallerQuotaError, CallerQuotasError, Clock, DebtError, FixedWindow, Gcra, InFlight,

@@ -66,6 +66,16 @@ impl Layout {
         format!("{}{{{BLOCKED_CLIENTS}}}", self.prefix).into()
     }
 
+    /// The name of the Redis key with a record of a caller. Its hash tag is its id, so that records are spread over the slots.
+    pub(crate) fn name_of_record(&self, id: u128) -> Vec<u8> {
+        let mut name = self.prefix.clone().into_bytes();
+        name.push(b'{');
+        name.extend_from_slice(&digits(id));
+        name.push(b'}');
+        name.extend_from_slice(RECORD_SUFFIX);
+        name
+    }
+
     /// How long the names of a policy's keys are at most.
     pub(crate) fn longest_name(&self, policy: &Policy) -> usize {
         let parts = [self.prefix.as_str(), "{}::", policy.name().as_str(), policy.strategy().tag()];
@@ -76,6 +86,9 @@ impl Layout {
 
 /// The end of the name of a key's override. No name of a state ends like this, because none is that of an algorithm.
 pub(crate) const OVERRIDE_SUFFIX: &[u8] = b":override";
+
+/// The end of the name of a record.
+const RECORD_SUFFIX: &[u8] = b":record";
 
 const BLOCKED_CLIENTS: &str = "blocked-clients";
 
@@ -158,6 +171,8 @@ mod tests {
         let mut record = Vec::new();
         layout.write_override_name(&mut record, &policy, one);
         assert_eq!(record, b"shop:v2:2026:{273cd58cdb10bdc4ee988d13b5450c7d}:login:gcra:override");
+        let record = layout.name_of_record(0xab);
+        assert_eq!(record, b"shop:v2:2026:{000000000000000000000000000000ab}:record");
         let two = key(&["ada", "search"]);
         let all = format!("{:032x}", two.fingerprint());
         assert_eq!(

@@ -4,6 +4,7 @@
 //! time. If they differ, nothing in the decision is charged, and it is made once more under the grant of the reply.
 
 mod clients;
+mod exchange;
 mod guarded;
 mod records;
 mod seen;

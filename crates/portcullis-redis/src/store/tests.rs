@@ -16,6 +16,7 @@ mod overload;
 mod overrides;
 mod partial;
 mod read_only;
+mod records;
 mod rejected;
 mod renewals;
 mod rights;

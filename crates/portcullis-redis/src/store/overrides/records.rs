@@ -123,7 +123,7 @@ impl Inner {
         Err(StoreError::new(StoreErrorKind::Overloaded, CHANGING))
     }
 
-    async fn call_record(
+    pub(super) async fn call_record(
         &self,
         name: &[u8],
         owner: Option<u128>,
@@ -171,7 +171,7 @@ impl Record for BlockedClients {
 }
 
 /// The milliseconds after which a record with so much time left is gone: not before its end, and more than 1, which deletes it.
-fn expiry_of(left: Duration) -> u64 {
+pub(super) fn expiry_of(left: Duration) -> u64 {
     u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(2)
 }
 
